@@ -1,0 +1,3 @@
+//! mpip
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The mpip engine: associations, paths, sessions, scheduling, without I/O

@@ -1,0 +1,1 @@
+//! Identities, handshake, packet protection and replay windows of mpip

@@ -1,0 +1,3 @@
+//! mpipd
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! mpip-lab
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Linux for mpip: TUN, UDP, netlink, privileges

@@ -1,0 +1,1 @@
+//! Packet and frame formats of mpip: views that never panic
