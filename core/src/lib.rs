@@ -1,1 +1,51 @@
-//! The mpip engine: associations, paths, sessions, scheduling, without I/O
+//! The mpip engine.
+//!
+//! # What exists
+//!
+//! An [`Engine`] is one node. It has an *association* with each configured peer: one handshake,
+//! the keys, all *paths* (pairs of a local and a remote address) and all *sessions* (inner
+//! connections) between the two nodes. The engine owns no socket, thread or clock: time and
+//! randomness are arguments, and what it produces goes into the caller's sinks.
+//!
+//! # How a packet travels
+//!
+//! Out: [`Engine::handle_tun`] takes a [`PacketBuf`], which may be a super-packet of many segments.
+//! It is looked up (association by destination prefix, session by 4-tuple, priority by rule) and
+//! queued. While some path has room, the scheduler picks one for the next segment, which is framed
+//! into a slot of the [`DatagramSink`] and sealed there.
+//!
+//! In: [`Engine::handle_datagram`] opens a datagram in place, feeds its frames to the path's
+//! feedback and hands inner packets to the session's resequencer, from which they reach the
+//! [`PacketSink`] in order.
+//!
+//! # Verbs
+//!
+//! Fed by [`Engine::handle_tun`], [`handle_datagram`](Engine::handle_datagram),
+//! [`handle_timeout`](Engine::handle_timeout), [`handle_writable`](Engine::handle_writable) and
+//! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
+//! [`poll_timeout`](Engine::poll_timeout) and [`poll_event`](Engine::poll_event).
+
+mod buffer;
+pub mod cc;
+mod config;
+mod engine;
+mod event;
+mod path;
+mod sink;
+mod status;
+mod time;
+
+pub use buffer::{
+    MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
+    SegmentationKind,
+};
+pub use config::{
+    Config, CongestionControlKind, DEFAULT_PORT, Limits, LocalAddress, PeerConfig, Prefix,
+    PrefixError, Priority, Rule, SchedulerKind,
+};
+pub use engine::{Command, DropReason, Engine};
+pub use event::Event;
+pub use path::PathState;
+pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};
+pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
+pub use time::Instant;

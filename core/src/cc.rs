@@ -1,0 +1,113 @@
+//! Congestion control of one path: how much may be in flight and how fast it may leave.
+//!
+//! A controller is fed by its path's loss detection and asked for a window and a pacing rate. It
+//! owns no clock and no randomness, and it knows nothing of sessions or other associations. The
+//! coupled ones (RFC 6356 and its successors) get a summary of the association's other paths.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::config::CongestionControlKind;
+use crate::time::Instant;
+
+/// What one feedback frame says about the delivery on a path
+/// (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug)]
+pub struct RateSample {
+    /// When the feedback was handled.
+    pub now: Instant,
+    /// Bytes newly acknowledged.
+    pub acked: u64,
+    /// Bytes newly declared lost since the last sample.
+    pub lost: u64,
+    /// Bytes in flight before this feedback.
+    pub prior_in_flight: u64,
+    /// Bytes in flight after it.
+    pub in_flight: u64,
+    /// Delivery rate over the sample's interval, bytes/s; `None` when the interval was too short
+    /// to mean anything.
+    pub delivery_rate: Option<u64>,
+    /// Whether the sender had too little to send when the sampled packet left.
+    pub app_limited: bool,
+    /// Total bytes delivered on the path so far.
+    pub delivered: u64,
+    /// Value of `delivered` when the sampled packet left: a round trip has passed when it reaches
+    /// the `delivered` of the last round's start.
+    pub prior_delivered: u64,
+    /// Round-trip time of the newest acknowledged packet, without the feedback's delay.
+    pub rtt: Option<Duration>,
+    /// The path's smoothed round-trip time.
+    pub smoothed_rtt: Duration,
+    /// The path's lowest round-trip time of the last 10 s.
+    pub min_rtt: Duration,
+    /// Packets newly reported with congestion experienced.
+    pub ecn_ce: u64,
+}
+
+/// A loss that ends a congestion episode's grace: called at most once per round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct CongestionEvent {
+    /// When the loss was detected.
+    pub now: Instant,
+    /// When the newest of the lost (or marked) packets had left.
+    pub sent: Instant,
+    /// Bytes lost.
+    pub lost: u64,
+    /// Nothing got through for a whole probe time-out series (RFC 9002, section 7.6).
+    pub persistent: bool,
+    /// An ECN mark, not a loss.
+    pub ecn: bool,
+}
+
+/// What a coupled controller has to know of one path of the association, itself included.
+#[derive(Clone, Copy, Debug)]
+pub struct Subflow {
+    /// Congestion window, bytes.
+    pub window: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Bytes acknowledged between the last two losses, and since the last one (OLIA).
+    pub between_losses: u64,
+}
+
+/// The rules of one congestion control.
+pub trait CongestionControl: fmt::Debug + Send {
+    /// A packet of `bytes` left while `in_flight` bytes (this one not counted) were in flight.
+    fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64);
+
+    /// Feedback arrived. `subflows` are all paths that share the coupling, `own` is this one's
+    /// index in it.
+    fn on_feedback(&mut self, sample: &RateSample, subflows: &[Subflow], own: usize);
+
+    /// Packets were lost or marked.
+    fn on_congestion(&mut self, event: &CongestionEvent, subflows: &[Subflow], own: usize);
+
+    /// A loss turned out to have been reordering: what it took may be given back.
+    fn on_spurious(&mut self, now: Instant);
+
+    /// Bytes that may be in flight.
+    fn window(&self) -> u64;
+
+    /// Bytes per second at which packets leave; `None`: as fast as the window permits.
+    fn pacing_rate(&self) -> Option<u64>;
+
+    /// Bytes acknowledged between losses, for [`Subflow::between_losses`].
+    fn between_losses(&self) -> u64 {
+        0
+    }
+
+    /// One word for the state, as in the controller's specification.
+    fn state(&self) -> &'static str;
+}
+
+/// A new controller for a path whose datagrams have `max_datagram` bytes.
+pub fn new(
+    kind: CongestionControlKind,
+    now: Instant,
+    max_datagram: u64,
+) -> Box<dyn CongestionControl> {
+    let _ = (kind, now, max_datagram);
+    Box::new(none::None)
+}
+
+mod none;

@@ -1,0 +1,303 @@
+//! Resolved settings of an engine. Every value here was checked by whoever read it.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+use core::time::Duration;
+
+use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
+
+use crate::sink::LocalId;
+
+/// The default UDP port.
+pub const DEFAULT_PORT: u16 = 6182;
+
+/// Settings of one engine.
+#[derive(Debug)]
+pub struct Config {
+    /// This node's static key.
+    pub private_key: PrivateKey,
+    /// Whether this CPU seals AES-256-GCM in hardware; decides which AEAD is preferred.
+    pub aes_in_hardware: bool,
+    /// The nodes to be associated with.
+    pub peers: Vec<PeerConfig>,
+    /// First match decides; without one a packet has [`Priority::Throughput`].
+    pub rules: Vec<Rule>,
+    /// Bounds of every table.
+    pub limits: Limits,
+}
+
+/// Settings of one peer.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// The name in status output and logs; unique in the configuration.
+    pub name: String,
+    /// The peer's static key.
+    pub public_key: PublicKey,
+    /// Mixed into the handshake; all zero when there is none.
+    pub preshared_key: PresharedKey,
+    /// Where the peer can be reached. Empty for a peer that always calls first.
+    pub endpoints: Vec<SocketAddr>,
+    /// Inner addresses that belong to the peer.
+    pub allowed_prefixes: Vec<Prefix>,
+    /// How a path is chosen for each packet.
+    pub scheduler: SchedulerKind,
+    /// Weights for [`SchedulerKind::Weighted`] that are never adjusted, by local interface name;
+    /// empty for the seeds' Algorithm 1.
+    pub fixed_weights: Vec<(String, u16)>,
+    /// How much may be in flight on a path.
+    pub congestion_control: CongestionControlKind,
+    /// At most so many paths carry packets, the fastest ones.
+    pub max_paths: Option<usize>,
+    /// Whether packets of TCP sessions are put back in order at the receiver.
+    pub resequencing: bool,
+}
+
+/// Bounds of the engine's tables. What happens at a bound is said at each.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Sessions per association and direction; beyond it the oldest idle one is forgotten.
+    pub sessions: usize,
+    /// Paths per association; further ones are not opened.
+    pub paths: usize,
+    /// Bytes that wait for a path, per association; beyond it the fattest session's oldest goes.
+    pub send_queue: usize,
+    /// Bytes that wait for what is missing, per association; beyond it the oldest gap is given up.
+    pub resequencing: usize,
+    /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
+    pub session_idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 65_536,
+            paths: 64,
+            send_queue: 16 << 20,
+            resequencing: 32 << 20,
+            session_idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// An address of this host that paths may start from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// How the engine names it in a [`PathAddress`](crate::PathAddress); unique, not used again
+    /// for another address while the engine lives.
+    pub id: LocalId,
+    /// The interface that holds the address.
+    pub interface: String,
+    /// The address, with the port of our socket on it.
+    pub address: SocketAddr,
+    /// Largest IP packet that the interface sends, in bytes.
+    pub mtu: u16,
+}
+
+/// An address prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    address: IpAddr,
+    len: u8,
+}
+
+impl Prefix {
+    /// The prefix of `len` bits of `address`; bits beyond are cleared. `None` if `len` exceeds the
+    /// address.
+    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
+        let address = match address {
+            IpAddr::V4(v4) if len <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+                IpAddr::V4((u32::from(v4) & mask).into())
+            }
+            IpAddr::V6(v6) if len <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+                IpAddr::V6((u128::from(v6) & mask).into())
+            }
+            _ => return None,
+        };
+        Some(Self { address, len })
+    }
+
+    /// The first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many leading bits count.
+    pub fn prefix_len(&self) -> u8 {
+        self.len
+    }
+
+    /// Whether `address` is inside.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        Self::new(address, self.len).is_some_and(|other| other == *self)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+/// Why a text is not an address prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixError(String);
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, found `{}`",
+            self.0
+        )
+    }
+}
+
+impl core::error::Error for PrefixError {}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    /// `address/length`, or a single address.
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let error = || PrefixError(text.to_owned());
+        let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let len = match len {
+            Some(len) => len.parse().map_err(|_| error())?,
+            None if address.is_ipv4() => 32,
+            None => 128,
+        };
+        Self::new(address, len).ok_or_else(error)
+    }
+}
+
+/// How packets are spread over paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// The path on which this packet arrives first.
+    #[default]
+    Earliest,
+    /// Random by weight (seed 000, Algorithm 1).
+    Weighted,
+    /// Multipath HIP's fastest path first (seed 004).
+    FastestFirst,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// What limits a path's packets in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CongestionControlKind {
+    /// Delivery rate and minimum RTT.
+    #[default]
+    Bbr,
+    /// RFC 9438.
+    Cubic,
+    /// RFC 5681, RFC 9002.
+    Reno,
+    /// Linked increases, coupled over the association's paths (RFC 6356).
+    Lia,
+    /// Opportunistic linked increases.
+    Olia,
+    /// Balanced linked adaptation (seed 003).
+    Balia,
+    /// No limit, as in the seeds' MPIP.
+    None,
+}
+
+macro_rules! named {
+    ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $kind {
+            /// Every value, with its name in the configuration.
+            pub const NAMES: &'static [(&'static str, Self)] =
+                &[$(($name, Self::$variant)),+];
+
+            /// The name in the configuration.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// The value with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+            }
+        }
+
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+named!(SchedulerKind {
+    Earliest = "earliest",
+    Weighted = "weighted",
+    FastestFirst = "fastest-first",
+    RoundRobin = "round-robin",
+});
+named!(CongestionControlKind {
+    Bbr = "bbr",
+    Cubic = "cubic",
+    Reno = "reno",
+    Lia = "lia",
+    Olia = "olia",
+    Balia = "balia",
+    None = "none",
+});
+named!(Priority { Throughput = "throughput", Response = "response" });
+
+/// What a rule asks of path selection (seed 000, section 3.6.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// The scheduler's choice.
+    #[default]
+    Throughput,
+    /// The path with the lowest current delay, ahead of the rest.
+    Response,
+}
+
+/// One line of the rule table (seed 000, table 6). A field that is `None` matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// The packet's destination address, as sent by this host.
+    pub remote_prefix: Option<Prefix>,
+    /// Its destination port; protocols without ports never match.
+    pub remote_port: Option<u16>,
+    /// Its IP protocol number.
+    pub protocol: Option<u8>,
+    /// Bytes of the IP packet.
+    pub length: Option<RangeInclusive<u16>>,
+    /// What matching packets get.
+    pub priority: Priority,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_contains_its_addresses_only() {
+        let prefix: Prefix = "198.18.4.77/22".parse().expect("valid");
+        assert_eq!(prefix.to_string(), "198.18.4.0/22");
+        assert!(prefix.contains("198.18.7.255".parse().expect("valid")));
+        assert!(!prefix.contains("198.18.8.0".parse().expect("valid")));
+        assert!(!prefix.contains("2001:db8::1".parse().expect("valid")));
+        let all: Prefix = "::/0".parse().expect("valid");
+        assert!(all.contains("2001:db8::1".parse().expect("valid")));
+        assert!(!all.contains("198.18.0.1".parse().expect("valid")));
+    }
+
+    #[test]
+    fn a_text_that_is_no_prefix_is_named_in_the_error() {
+        for text in ["198.18.0.0/33", "::/129", "198.18.0/8", "", "198.18.0.0/", "x/8"] {
+            let error = text.parse::<Prefix>().expect_err("invalid");
+            assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
+        }
+    }
+}

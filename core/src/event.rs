@@ -1,0 +1,110 @@
+//! What happened, for logs, metrics and tests: every change of state is one event.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use crate::path::PathState;
+
+/// A change that somebody may want to know of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A handshake completed and the peer has confirmed the keys.
+    Established {
+        /// The peer's name.
+        peer: String,
+        /// The AEAD chosen.
+        aead: &'static str,
+    },
+    /// The peer was not heard for so long that its association was given up.
+    Lost {
+        /// The peer's name.
+        peer: String,
+    },
+    /// The peer started anew and its former paths and sessions are gone.
+    PeerRestarted {
+        /// The peer's name.
+        peer: String,
+    },
+    /// A path came, changed its state or went.
+    Path {
+        /// The peer's name.
+        peer: String,
+        /// The path's number.
+        path: u16,
+        /// The local interface.
+        interface: String,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer's end.
+        remote: SocketAddr,
+        /// The state before.
+        from: PathState,
+        /// The state from now on.
+        to: PathState,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A path's remote address changed and the new one answered its challenge.
+    Rebound {
+        /// The peer's name.
+        peer: String,
+        /// The path's number.
+        path: u16,
+        /// The address before.
+        from: SocketAddr,
+        /// The address from now on.
+        to: SocketAddr,
+    },
+    /// The largest inner packet changed: the TUN device's MTU is to follow.
+    InnerMtu {
+        /// The peer's name.
+        peer: String,
+        /// Bytes.
+        mtu: u16,
+    },
+    /// A handshake was not answered; the next attempt follows after `retry_in`.
+    HandshakeTimeout {
+        /// The peer's name.
+        peer: String,
+        /// Attempts so far.
+        attempts: u32,
+        /// Time to the next one.
+        retry_in: Duration,
+    },
+    /// A handshake was refused.
+    HandshakeRefused {
+        /// Where it came from.
+        from: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Established { peer, aead } => {
+                write!(f, "peer `{peer}`: association established ({aead})")
+            }
+            Self::Lost { peer } => write!(f, "peer `{peer}`: not heard any more"),
+            Self::PeerRestarted { peer } => write!(f, "peer `{peer}`: started anew"),
+            Self::Path { peer, path, interface, local, remote, from, to, reason } => write!(
+                f,
+                "peer `{peer}`: path {path} ({interface}, {local} to {remote}): \
+                 {from} -> {to} ({reason})"
+            ),
+            Self::Rebound { peer, path, from, to } => {
+                write!(f, "peer `{peer}`: path {path}: its remote address {from} became {to}")
+            }
+            Self::InnerMtu { peer, mtu } => write!(f, "peer `{peer}`: inner MTU {mtu}"),
+            Self::HandshakeTimeout { peer, attempts, retry_in } => write!(
+                f,
+                "peer `{peer}`: no answer to handshake attempt {attempts}, next in {retry_in:?}"
+            ),
+            Self::HandshakeRefused { from, reason } => {
+                write!(f, "handshake from {from} refused: {reason}")
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Where the engine puts what it produces: the caller's batches, written in place.
+
+use core::net::SocketAddr;
+
+/// A local address that datagrams leave from and arrive at: an index that the caller gave it in
+/// [`LocalAddress`](crate::LocalAddress).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalId(pub u16);
+
+/// The two ends of a path as the caller's sockets see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathAddress {
+    /// The local end.
+    pub local: LocalId,
+    /// The peer's address and port.
+    pub remote: SocketAddr,
+}
+
+/// Explicit congestion notification of an outer IP header (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not capable.
+    #[default]
+    NotEct = 0,
+    /// ECT(1).
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// From the two low bits of the traffic class.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
+/// Room for one datagram. It counts only once [`commit`](Slot::commit) was called; dropping it
+/// rolls the reservation back.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    bytes: &'a mut [u8],
+    committed: &'a mut bool,
+}
+
+impl<'a> Slot<'a> {
+    /// A slot over `bytes`; `committed` is set by [`commit`](Slot::commit).
+    pub fn new(bytes: &'a mut [u8], committed: &'a mut bool) -> Self {
+        *committed = false;
+        Self { bytes, committed }
+    }
+
+    /// The bytes to fill, exactly as many as were asked for.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// Hands the datagram over.
+    pub fn commit(self) {
+        *self.committed = true;
+    }
+}
+
+/// Takes datagrams toward the network.
+pub trait DatagramSink {
+    /// Room for a datagram of exactly `len` bytes toward `to`, with `ecn` in its IP header.
+    ///
+    /// `None` when that local address cannot take more now; the engine then keeps the packet and
+    /// tries again after [`Engine::handle_writable`](crate::Engine::handle_writable).
+    fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>>;
+}
+
+/// Whether an inner packet's transport checksum is to be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// The field is as the sender's host made it.
+    Complete,
+    /// The field holds the pseudo-header sum only; the packet was authenticated on its way.
+    Partial,
+}
+
+/// An inner packet that is ready for the host.
+#[derive(Clone, Copy, Debug)]
+pub struct InnerPacket<'a> {
+    /// The packet from the IP header on; all headers up to the transport's are in here.
+    pub head: &'a [u8],
+    /// The rest of the packet, possibly nothing.
+    pub tail: &'a [u8],
+    /// The state of its transport checksum.
+    pub checksum: Checksum,
+}
+
+impl InnerPacket<'_> {
+    /// Bytes of the whole packet.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Takes packets toward the host, in the order in which they are to be delivered.
+pub trait PacketSink {
+    /// Takes one packet; it is copied before this returns.
+    fn packet(&mut self, packet: InnerPacket<'_>);
+}
+
+impl<T: DatagramSink + ?Sized> DatagramSink for &mut T {
+    fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
+        (**self).reserve(to, ecn, len)
+    }
+}
+
+impl<T: PacketSink + ?Sized> PacketSink for &mut T {
+    fn packet(&mut self, packet: InnerPacket<'_>) {
+        (**self).packet(packet);
+    }
+}

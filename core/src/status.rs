@@ -1,0 +1,136 @@
+//! Statistics: the one source for the control socket, the metrics, the simulator and the logs.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use mpip_crypto::NodeId;
+
+use crate::path::PathState;
+
+/// What an engine knows of itself.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// This node.
+    pub node: NodeId,
+    /// One entry per configured peer, in the configuration's order.
+    pub peers: Vec<PeerStatus>,
+    /// Datagrams and packets that were refused, by cause.
+    pub drops: Vec<(&'static str, u64)>,
+}
+
+/// An association as its statistics show it.
+#[derive(Clone, Debug)]
+pub struct PeerStatus {
+    /// The peer's configured name.
+    pub name: String,
+    /// The peer.
+    pub node: NodeId,
+    /// Whether there are keys that the peer has confirmed.
+    pub established: bool,
+    /// Time since the last completed handshake.
+    pub handshake_age: Option<Duration>,
+    /// The AEAD in use.
+    pub aead: Option<&'static str>,
+    /// Name of the scheduler.
+    pub scheduler: &'static str,
+    /// Name of the congestion control.
+    pub congestion_control: &'static str,
+    /// Largest inner packet that every path carries, bytes.
+    pub inner_mtu: u16,
+    /// Inner bytes sent and received.
+    pub bytes_sent: u64,
+    /// Inner bytes delivered to the host.
+    pub bytes_received: u64,
+    /// Bytes that wait for a path.
+    pub queued: usize,
+    /// Inner packets dropped or marked by the send queue's CoDel.
+    pub queue_drops: u64,
+    /// Inner packets marked with congestion experienced by the send queue.
+    pub queue_marks: u64,
+    /// Bytes that wait for what is missing.
+    pub resequencing: usize,
+    /// Every path.
+    pub paths: Vec<PathStatus>,
+    /// Sessions in both directions.
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// A path as its statistics show it.
+#[derive(Clone, Debug)]
+pub struct PathStatus {
+    /// The number both ends use.
+    pub id: u16,
+    /// The local interface.
+    pub interface: String,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's end.
+    pub remote: SocketAddr,
+    /// Whether it carries packets.
+    pub state: PathState,
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub rtt: Option<Duration>,
+    /// Lowest round-trip time of the last 10 s.
+    pub min_rtt: Option<Duration>,
+    /// One-way delay toward the peer relative to the association's fastest path.
+    pub relative_delay: Option<Duration>,
+    /// One-way delay above the windowed minimum: what waits in queues.
+    pub queuing_delay: Duration,
+    /// Mean deviation of the one-way delay.
+    pub jitter: Duration,
+    /// Share of packets lost, of the last few seconds, 0 to 1.
+    pub loss: f64,
+    /// Delivery rate that the feedback shows, bit/s.
+    pub delivery_rate: u64,
+    /// Rate at which packets may leave, bit/s; `None` without pacing.
+    pub pacing_rate: Option<u64>,
+    /// Bytes that may be in flight.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// State of the congestion control, in its own words.
+    pub congestion_state: &'static str,
+    /// Weight of the `weighted` scheduler, 1 to 1000.
+    pub weight: u16,
+    /// Outer bytes sent.
+    pub bytes_sent: u64,
+    /// Outer bytes received.
+    pub bytes_received: u64,
+    /// Datagrams sent.
+    pub packets_sent: u64,
+    /// Datagrams received.
+    pub packets_received: u64,
+    /// Datagrams declared lost.
+    pub packets_lost: u64,
+    /// Datagrams declared lost that arrived after all.
+    pub spurious_losses: u64,
+    /// Share of the association's inner bytes sent on this path, 0 to 1.
+    pub share: f64,
+    /// Path MTU: largest IP packet sent on it, bytes.
+    pub mtu: u16,
+}
+
+/// A session as its statistics show it.
+#[derive(Clone, Debug)]
+pub struct SessionStatus {
+    /// Number of the session in its sender's space.
+    pub id: u32,
+    /// Whether this host sends in it.
+    pub outgoing: bool,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source address and port (0 where the protocol has none).
+    pub source: SocketAddr,
+    /// Destination address and port.
+    pub destination: SocketAddr,
+    /// Inner packets.
+    pub packets: u64,
+    /// Inner bytes.
+    pub bytes: u64,
+    /// Packets sent a second time on another path.
+    pub repaired: u64,
+    /// Longest that a packet has waited for what was missing.
+    pub longest_wait: Duration,
+    /// Time since the last packet.
+    pub idle: Duration,
+}
