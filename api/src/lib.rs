@@ -1,1 +1,38 @@
-//! Types of the mpip control socket
+//! The control socket of `mpipd`: its messages, and a client for them.
+//!
+//! # The protocol
+//!
+//! A client connects to the daemon's Unix stream socket and writes requests, one JSON object per
+//! line; the daemon answers each with one JSON object per line, in order. Every object carries
+//! `"version"`, which is [`VERSION`]; a daemon that speaks another version says so in an error.
+//!
+//! ```text
+//! → {"version":1,"request":"status","sessions":false}
+//! ← {"version":1,"response":"status","status":{…}}
+//! → {"version":1,"request":"nonsense"}
+//! ← {"version":1,"response":"error","message":"unknown request `nonsense`, expected one of …"}
+//! ```
+//!
+//! After `{"request":"events"}` the daemon answers `done` and then writes one `event` object per
+//! event until the client closes the connection.
+//!
+//! Fields may be added to answers without a new version, so a client ignores those that it does
+//! not know. Durations are milliseconds (`_ms`, fractional), rates bits per second (`_bps`),
+//! amounts of data bytes (`_bytes`); a value that is not known is `null`.
+
+mod client;
+mod event;
+mod message;
+mod status;
+
+pub use client::{Client, ClientError, EventStream, request, status};
+pub use event::{Event, EventKind};
+pub use message::{
+    MAX_REQUEST, MAX_RESPONSE, Request, RequestError, Response, ResponseError, VERSION,
+};
+pub use status::{
+    Counter, InterfaceStatus, LocalAddressStatus, PathStatus, PeerStatus, SessionStatus, Status,
+};
+
+/// The directory of the control sockets of all daemons that run on a host.
+pub const SOCKET_DIRECTORY: &str = "/run/mpip";

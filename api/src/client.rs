@@ -1,0 +1,246 @@
+//! A blocking client of the control socket.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::event::Event;
+use crate::message::{MAX_RESPONSE, Request, Response, ResponseError};
+use crate::status::Status;
+
+/// How long a daemon that works may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The socket could not be used.
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The daemon did not answer in time.
+    Timeout {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The daemon closed the connection before it answered.
+    Closed {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The daemon's answer was not understood.
+    Response(ResponseError),
+    /// The daemon refused the request.
+    Refused(String),
+}
+
+impl ClientError {
+    /// Whether no daemon listens there: no socket, or one that a dead daemon left.
+    pub fn is_not_running(&self) -> bool {
+        matches!(self, Self::Socket { error, .. }
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket { path, error } if error.kind() == ErrorKind::NotFound => {
+                write!(f, "no daemon runs: there is no control socket `{}`", path.display())
+            }
+            Self::Socket { path, error } if error.kind() == ErrorKind::ConnectionRefused => {
+                write!(f, "no daemon runs: nobody listens on `{}`", path.display())
+            }
+            Self::Socket { path, error } if error.kind() == ErrorKind::PermissionDenied => write!(
+                f,
+                "the control socket `{}` may not be used by this user: it takes root or a \
+                 member of the socket's group",
+                path.display()
+            ),
+            Self::Socket { path, error } => {
+                write!(f, "control socket `{}`: {error}", path.display())
+            }
+            Self::Timeout { path } => write!(
+                f,
+                "the daemon on `{}` did not answer within {} s",
+                path.display(),
+                TIMEOUT.as_secs()
+            ),
+            Self::Closed { path } => {
+                write!(f, "the daemon on `{}` closed the connection", path.display())
+            }
+            Self::Response(error) => error.fmt(f),
+            Self::Refused(message) => write!(f, "the daemon refused: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    reader: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `path`.
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let socket = |error| ClientError::Socket { path: path.to_owned(), error };
+        let stream = UnixStream::connect(path).map_err(socket)?;
+        stream.set_read_timeout(Some(TIMEOUT)).map_err(socket)?;
+        stream.set_write_timeout(Some(TIMEOUT)).map_err(socket)?;
+        Ok(Self { path: path.to_owned(), reader: BufReader::new(stream) })
+    }
+
+    /// Sends `request` and waits for its answer; a refusal is an error.
+    pub fn request(&mut self, request: &Request) -> Result<Response, ClientError> {
+        let sent = self.reader.get_mut().write_all(request.to_line().as_bytes());
+        sent.map_err(|error| self.failed(error))?;
+        match self.response()? {
+            Response::Error { message } => Err(ClientError::Refused(message)),
+            response => Ok(response),
+        }
+    }
+
+    /// Asks for events; the stream goes on until it is dropped or the daemon ends.
+    pub fn events(mut self) -> Result<EventStream, ClientError> {
+        self.request(&Request::Events)?;
+        let unlimited = self.reader.get_ref().set_read_timeout(None);
+        unlimited.map_err(|error| self.failed(error))?;
+        Ok(EventStream { client: Some(self) })
+    }
+
+    fn response(&mut self) -> Result<Response, ClientError> {
+        let mut line = Vec::new();
+        let limit = MAX_RESPONSE as u64 + 1;
+        let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut line);
+        match read {
+            Err(error) => Err(self.failed(error)),
+            Ok(_) if line.last() == Some(&b'\n') => {
+                Response::parse(&line).map_err(ClientError::Response)
+            }
+            Ok(len) if len as u64 == limit => Err(ClientError::Response(ResponseError::Malformed(
+                format!("a line of more than {MAX_RESPONSE} bytes came"),
+            ))),
+            Ok(_) => Err(ClientError::Closed { path: self.path.clone() }),
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> ClientError {
+        let path = self.path.clone();
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => ClientError::Timeout { path },
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ClientError::Closed { path },
+            _ => ClientError::Socket { path, error },
+        }
+    }
+}
+
+/// The events of a daemon, as they happen. Ends when the daemon does.
+#[derive(Debug)]
+pub struct EventStream {
+    client: Option<Client>,
+}
+
+impl Iterator for EventStream {
+    type Item = Result<Event, ClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let answer = loop {
+            match self.client.as_mut()?.response() {
+                Ok(Response::Event { event }) => return Some(Ok(event)),
+                Ok(Response::Error { message }) => break Some(Err(ClientError::Refused(message))),
+                Ok(_) => {}
+                Err(ClientError::Closed { .. }) => break None,
+                Err(error) => break Some(Err(error)),
+            }
+        };
+        self.client = None;
+        answer
+    }
+}
+
+/// Connects to the daemon that listens on `path`, sends `request` and waits for its answer.
+pub fn request(path: &Path, request: &Request) -> Result<Response, ClientError> {
+    Client::connect(path)?.request(request)
+}
+
+/// The statistics of the daemon that listens on `path`, with the list of sessions if asked for.
+pub fn status(path: &Path, sessions: bool) -> Result<Status, ClientError> {
+    match request(path, &Request::Status { sessions })? {
+        Response::Status { status } => Ok(*status),
+        other => Err(ClientError::Response(ResponseError::Malformed(format!(
+            "expected a status, found {}",
+            other.to_line().trim_end()
+        )))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+    use crate::event::EventKind;
+
+    /// A socket whose daemon reads one line and answers with `answer`.
+    fn daemon(name: &str, answer: &'static [u8]) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("mpip-api-{name}-{}.sock", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("the temporary directory is writable");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the test connects");
+            let mut line = String::new();
+            BufReader::new(stream.try_clone().expect("clones")).read_line(&mut line).expect("line");
+            stream.write_all(answer).expect("the test reads");
+        });
+        path
+    }
+
+    #[test]
+    fn without_a_daemon_the_error_says_so() {
+        let path = PathBuf::from("/nonexistent/mpip0.sock");
+        let error = Client::connect(&path).expect_err("nobody there");
+        assert!(error.is_not_running());
+        assert_eq!(
+            error.to_string(),
+            "no daemon runs: there is no control socket `/nonexistent/mpip0.sock`"
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_with_the_daemons_words() {
+        let path =
+            daemon("refusal", b"{\"version\":1,\"response\":\"error\",\"message\":\"not now\"}\n");
+        let error = request(&path, &Request::Down).expect_err("refused");
+        assert_eq!(error.to_string(), "the daemon refused: not now");
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_no_answer() {
+        let path = daemon("cut", b"{\"version\":1,\"respon");
+        assert!(matches!(request(&path, &Request::Down), Err(ClientError::Closed { .. })));
+    }
+
+    #[test]
+    fn events_come_until_the_daemon_ends() {
+        let path = daemon(
+            "events",
+            b"{\"version\":1,\"response\":\"done\"}\n{\"version\":1,\"response\":\"event\",\
+              \"event\":{\"unix_time_ms\":5.0,\"message\":\"m\",\"event\":\"lost\",\"peer\":\"b\"}}\n",
+        );
+        let stream = Client::connect(&path).and_then(Client::events).expect("subscribed");
+        let events: Vec<_> = stream.collect::<Result<_, _>>().expect("events");
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].kind, EventKind::Lost { peer: "b".to_owned() });
+    }
+}

@@ -1,0 +1,144 @@
+//! Events on the control socket.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that happened in the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in milliseconds since the Unix epoch.
+    pub unix_time_ms: f64,
+    /// The event in words, as in the daemon's log.
+    pub message: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A handshake completed and the peer has confirmed the keys.
+    Established {
+        /// The peer's name.
+        peer: String,
+        /// The AEAD chosen.
+        aead: String,
+    },
+    /// The peer was not heard for so long that its association was given up.
+    Lost {
+        /// The peer's name.
+        peer: String,
+    },
+    /// The peer started anew.
+    PeerRestarted {
+        /// The peer's name.
+        peer: String,
+    },
+    /// A path came, changed its state or went.
+    Path {
+        /// The peer's name.
+        peer: String,
+        /// The path's number.
+        path: u16,
+        /// The local interface.
+        interface: String,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer's end.
+        remote: SocketAddr,
+        /// The state before.
+        from: String,
+        /// The state from now on.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// A path's remote address changed.
+    Rebound {
+        /// The peer's name.
+        peer: String,
+        /// The path's number.
+        path: u16,
+        /// The address before.
+        from: SocketAddr,
+        /// The address from now on.
+        to: SocketAddr,
+    },
+    /// The largest inner packet toward a peer changed.
+    InnerMtu {
+        /// The peer's name.
+        peer: String,
+        /// Bytes.
+        mtu_bytes: u16,
+    },
+    /// A handshake was not answered.
+    HandshakeTimeout {
+        /// The peer's name.
+        peer: String,
+        /// Attempts so far.
+        attempts: u32,
+        /// Time to the next one.
+        retry_in_ms: f64,
+    },
+    /// A handshake was refused.
+    HandshakeRefused {
+        /// Where it came from.
+        from: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// An address of this host became usable for paths.
+    AddressAdded {
+        /// The interface.
+        interface: String,
+        /// The address, with the port of our socket.
+        address: SocketAddr,
+    },
+    /// An address of this host is not usable any more.
+    AddressRemoved {
+        /// The interface.
+        interface: String,
+        /// The address, with the port of our socket.
+        address: SocketAddr,
+    },
+    /// An event of a newer daemon; its words are in [`Event::message`].
+    #[serde(other)]
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_round_trips_with_its_kind_in_the_same_object() {
+        let event = Event {
+            unix_time_ms: 1_700_000_000_123.5,
+            message: "peer `b`: path 3".to_owned(),
+            kind: EventKind::Path {
+                peer: "b".to_owned(),
+                path: 3,
+                interface: "eth0".to_owned(),
+                local: "198.18.0.1:6182".parse().expect("valid"),
+                remote: "[2001:db8::2]:6182".parse().expect("valid"),
+                from: "validating".to_owned(),
+                to: "active".to_owned(),
+                reason: "answered".to_owned(),
+            },
+        };
+        let json = serde_json::to_value(&event).expect("serialises");
+        assert_eq!(json["event"], "path");
+        assert_eq!(json["to"], "active");
+        assert_eq!(serde_json::from_value::<Event>(json).expect("parses"), event);
+    }
+
+    #[test]
+    fn an_event_of_a_newer_daemon_keeps_its_words() {
+        let json = r#"{"unix_time_ms":1.0,"message":"moon rose","event":"moon-rise","phase":1}"#;
+        let event: Event = serde_json::from_str(json).expect("parses");
+        assert_eq!((event.message.as_str(), event.kind), ("moon rose", EventKind::Unknown));
+    }
+}

@@ -1,0 +1,284 @@
+//! Requests and responses: one JSON object each, on one line.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::Event;
+use crate::status::Status;
+
+/// The version of the control protocol.
+pub const VERSION: u64 = 1;
+
+/// Longest request line that a daemon reads, without its newline, in bytes.
+pub const MAX_REQUEST: usize = 4096;
+
+/// Longest response line that a client reads, without its newline, in bytes.
+pub const MAX_RESPONSE: usize = 64 << 20;
+
+/// What a client asks of a daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// The daemon's statistics; answered by [`Response::Status`].
+    Status {
+        /// Whether the list of sessions is wanted too.
+        #[serde(default)]
+        sessions: bool,
+    },
+    /// Say goodbye to every peer, remove device and routes, and end; answered by
+    /// [`Response::Done`] once that has happened.
+    Down,
+    /// Every event from now on; answered by [`Response::Done`] and then a [`Response::Event`]
+    /// each.
+    Events,
+}
+
+/// The names of all requests.
+const REQUESTS: [&str; 3] = ["status", "down", "events"];
+
+/// What a daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "kebab-case")]
+pub enum Response {
+    /// Statistics.
+    Status {
+        /// The statistics.
+        status: Box<Status>,
+    },
+    /// What was asked for has happened.
+    Done,
+    /// Something happened.
+    Event {
+        /// What happened.
+        event: Event,
+    },
+    /// The request was refused.
+    Error {
+        /// What was expected and what came.
+        message: String,
+    },
+}
+
+/// Why a line is not a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The line is not one JSON object.
+    NotAnObject(String),
+    /// `version` is missing or another one than ours.
+    Version(Option<String>),
+    /// `request` is missing or none that we know.
+    Unknown(Option<String>),
+    /// The request's fields are not as they should be.
+    Fields {
+        /// The request.
+        request: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The line is longer than [`MAX_REQUEST`].
+    TooLong,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = || REQUESTS.map(|name| format!("`{name}`")).join(", ");
+        match self {
+            Self::NotAnObject(reason) => {
+                write!(f, "expected one JSON object per line: {reason}")
+            }
+            Self::Version(None) => write!(f, "expected \"version\": {VERSION}, found none"),
+            Self::Version(Some(found)) => {
+                write!(f, "expected \"version\": {VERSION}, found {found}")
+            }
+            Self::Unknown(None) => {
+                write!(f, "no \"request\" given, expected one of {}", expected())
+            }
+            Self::Unknown(Some(found)) => {
+                write!(f, "unknown request {found}, expected one of {}", expected())
+            }
+            Self::Fields { request, reason } => write!(f, "request `{request}`: {reason}"),
+            Self::TooLong => write!(f, "expected a request of at most {MAX_REQUEST} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl Request {
+    /// The request on `line`.
+    pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
+        if line.len() > MAX_REQUEST {
+            return Err(RequestError::TooLong);
+        }
+        let value: Value = serde_json::from_slice(line)
+            .map_err(|error| RequestError::NotAnObject(error.to_string()))?;
+        let Value::Object(mut object) = value else {
+            return Err(RequestError::NotAnObject("found another JSON value".to_owned()));
+        };
+        let version = object.remove("version");
+        if version.as_ref().and_then(Value::as_u64) != Some(VERSION) {
+            return Err(RequestError::Version(version.map(|found| found.to_string())));
+        }
+        let name = match object.get("request") {
+            Some(Value::String(name)) if REQUESTS.contains(&name.as_str()) => name.clone(),
+            Some(Value::String(other)) => {
+                return Err(RequestError::Unknown(Some(format!("`{other}`"))));
+            }
+            other => return Err(RequestError::Unknown(other.map(ToString::to_string))),
+        };
+        // A variant without fields accepts any, so they are refused here.
+        if name != "status"
+            && let Some(field) = object.keys().find(|key| *key != "request")
+        {
+            let reason = format!("unknown field `{field}`, expected none");
+            return Err(RequestError::Fields { request: name, reason });
+        }
+        serde_json::from_value(Value::Object(object))
+            .map_err(|error| RequestError::Fields { request: name, reason: error.to_string() })
+    }
+
+    /// The request as a line, with its newline.
+    pub fn to_line(&self) -> String {
+        line(self)
+    }
+}
+
+/// Why a line is not a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResponseError {
+    /// The daemon speaks another version of the protocol.
+    Version(String),
+    /// Not the JSON of a response.
+    Malformed(String),
+}
+
+impl fmt::Display for ResponseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(found) => write!(
+                f,
+                "expected an answer of control protocol version {VERSION}, found {found}: \
+                 `mpip` and `mpipd` are of different releases"
+            ),
+            Self::Malformed(reason) => write!(f, "expected a response of mpipd: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ResponseError {}
+
+impl Response {
+    /// The response on `line`.
+    pub fn parse(line: &[u8]) -> Result<Self, ResponseError> {
+        /// Only the version, so that a line of another one is recognised by it.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: Value,
+        }
+        let malformed = |error: serde_json::Error| ResponseError::Malformed(error.to_string());
+        let versioned: Versioned = serde_json::from_slice(line).map_err(malformed)?;
+        if versioned.version.as_u64() != Some(VERSION) {
+            return Err(ResponseError::Version(versioned.version.to_string()));
+        }
+        serde_json::from_slice(line).map_err(malformed)
+    }
+
+    /// The response as a line, with its newline.
+    pub fn to_line(&self) -> String {
+        line(self)
+    }
+}
+
+/// `message` with its version in front, as one line.
+fn line(message: &impl Serialize) -> String {
+    #[derive(Serialize)]
+    struct Versioned<'a, T> {
+        version: u64,
+        #[serde(flatten)]
+        message: &'a T,
+    }
+    let mut line = serde_json::to_string(&Versioned { version: VERSION, message })
+        .expect("messages have string keys only");
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_round_trips_on_one_line() {
+        for request in [
+            Request::Status { sessions: false },
+            Request::Status { sessions: true },
+            Request::Down,
+            Request::Events,
+        ] {
+            let line = request.to_line();
+            assert_eq!(line.matches('\n').count(), 1);
+            assert_eq!(Request::parse(line.trim_end().as_bytes()), Ok(request));
+        }
+    }
+
+    #[test]
+    fn the_list_of_sessions_is_not_wanted_unless_asked_for() {
+        assert_eq!(
+            Request::parse(br#"{"version":1,"request":"status"}"#),
+            Ok(Request::Status { sessions: false })
+        );
+    }
+
+    #[test]
+    fn a_refused_request_names_what_was_expected_and_what_came() {
+        let cases: [(&str, &str); 9] = [
+            ("", "expected one JSON object per line"),
+            ("[1]", "expected one JSON object per line: found another JSON value"),
+            (r#"{"request":"status"}"#, "expected \"version\": 1, found none"),
+            (r#"{"version":2,"request":"status"}"#, "expected \"version\": 1, found 2"),
+            (r#"{"version":"1","request":"status"}"#, "expected \"version\": 1, found \"1\""),
+            (r#"{"version":1}"#, "no \"request\" given, expected one of `status`"),
+            (
+                r#"{"version":1,"request":"reboot"}"#,
+                "unknown request `reboot`, expected one of `status`, `down`, `events`",
+            ),
+            (
+                r#"{"version":1,"request":"down","now":true}"#,
+                "request `down`: unknown field `now`, expected none",
+            ),
+            (
+                r#"{"version":1,"request":"status","sessions":3}"#,
+                "request `status`: invalid type: integer `3`, expected a boolean",
+            ),
+        ];
+        for (line, expected) in cases {
+            let error = Request::parse(line.as_bytes()).expect_err(line).to_string();
+            assert!(error.starts_with(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_refused_unread() {
+        let line = vec![b' '; MAX_REQUEST + 1];
+        assert_eq!(Request::parse(&line), Err(RequestError::TooLong));
+    }
+
+    #[test]
+    fn responses_round_trip_and_unknown_fields_are_ignored() {
+        for response in [Response::Done, Response::Error { message: "no \"x\"\n".to_owned() }] {
+            let line = response.to_line();
+            assert_eq!(line.matches('\n').count(), 1);
+            assert_eq!(Response::parse(line.as_bytes()), Ok(response));
+        }
+        let later = br#"{"version":1,"response":"done","after_ms":3.5}"#;
+        assert_eq!(Response::parse(later), Ok(Response::Done));
+    }
+
+    #[test]
+    fn a_response_of_another_version_is_named_as_such() {
+        let error = Response::parse(br#"{"version":7,"answer":1}"#).expect_err("version 7");
+        assert_eq!(error, ResponseError::Version("7".to_owned()));
+    }
+}
