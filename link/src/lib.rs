@@ -49,8 +49,10 @@ mod codel;
 mod config;
 mod counters;
 
+pub mod limit;
 mod model;
 mod random;
+pub mod scenario;
 
 mod trace;
 pub mod units;
