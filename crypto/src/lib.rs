@@ -1,1 +1,47 @@
-//! Identities, handshake, packet protection and replay windows of mpip
+//! Identities, handshake, packet protection and replay windows of mpip.
+//!
+//! Nothing here owns a socket, a clock or a source of randomness: datagrams are slices, time is a
+//! [`Duration`](core::time::Duration) since an origin of the caller's, and randomness comes from
+//! an [`Rng`] that the caller seeds. The same inputs give the same bytes, so a simulated run
+//! replays from its seed.
+//!
+//! The parts in the order in which two nodes use them:
+//!
+//! 1. [`PrivateKey`] and [`PublicKey`] are a node's static X25519 keys; [`NodeId`] is the hash of
+//!    the public key, shown as an ORCHIDv2 IPv6 address. [`PresharedKey`] may be added per peer.
+//! 2. [`Initiator::start`] writes the handshake initiation. Its payload carries a [`Timestamp`]
+//!    from a [`TimestampSource`], and the AEADs on offer ([`Aead::offers`]).
+//! 3. The receiver checks mac1 ([`Mac1Key::verify`], no public-key operation), under load also the
+//!    cookie ([`CookieJar`]), then reads it ([`Responder::read`]), learns who it is, applies that
+//!    peer's [`ReplayGuard`] and answers ([`Responder::respond`]).
+//! 4. [`Initiator::finish`] reads the answer. Both sides now hold [`Secrets`], which become a
+//!    [`SealKey`] and an [`OpenKey`] for the AEAD that the responder chose.
+//! 5. Every packet is sealed under the nonce (path identifier, packet number); each lane of the
+//!    receiver has a [`ReplayWindow`].
+//!
+//! An initiator that is answered with a cookie reply keeps it in a [`CookieMemory`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod aead;
+mod cookie;
+mod handshake;
+mod identity;
+mod mac;
+mod replay;
+mod rng;
+mod timestamp;
+
+pub use aead::{Aead, KEY_LEN, Keys, OpenError, OpenKey, SealKey, TAG_LEN, cpu_has_aes};
+pub use cookie::{
+    COOKIE_LIFETIME, COOKIE_REPLY_LEN, CookieError, CookieJar, CookieMemory, SECRET_LIFETIME,
+};
+pub use handshake::{
+    Completed, HandshakeError, INITIATION_LEN, INITIATION_PAYLOAD_LEN, Initiator, NOISE_PROTOCOL,
+    PROLOGUE, RESPONSE_LEN, RESPONSE_PAYLOAD_LEN, Responder, Secrets,
+};
+pub use identity::{KeyParseError, NodeId, PresharedKey, PrivateKey, PublicKey};
+pub use mac::{MAC_LEN, Mac1Key, MacError};
+pub use replay::{Replay, ReplayWindow};
+pub use rng::Rng;
+pub use timestamp::{ReplayGuard, StaleTimestamp, TIMESTAMP_LEN, Timestamp, TimestampSource};

@@ -1,0 +1,361 @@
+//! The handshake of two nodes that know each other's static public key, or of which at least the
+//! initiator knows the responder's.
+//!
+//! `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` (Noise revision 34, sections 7.5 and 9) with the
+//! prologue "mpip v1", one round trip:
+//!
+//! ```text
+//! initiation  1 | 0 0 0 | sender index u32 BE                          | e 32 | s 48 | payload 24+16 | mac1 16 | mac2 16 = 160
+//! response    2 | 0 0 0 | sender index u32 BE | receiver index u32 BE  | e 32 |        payload 12+16 | mac1 16 | mac2 16 = 104
+//! ```
+//!
+//! The preshared key enters only the response, so the responder reads who the initiator is before
+//! it needs to know which preshared key belongs to it. Payloads are opaque here. The first two
+//! messages prove the initiator to the responder except for replay, hence the timestamp in the
+//! payload and [`ReplayGuard`](crate::ReplayGuard); that the initiator is live is proved by its
+//! first packet, before which the responder must send no data (Noise section 7.7).
+
+use core::fmt;
+
+use snow::{Builder, HandshakeState};
+use zeroize::Zeroizing;
+
+use crate::aead::{Aead, KEY_LEN, Keys, OpenKey, SealKey};
+use crate::mac::{MAC_LEN, Mac1Key};
+use crate::{PresharedKey, PrivateKey, PublicKey, Rng};
+
+mod resolver;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use resolver::x25519_public;
+
+/// The Noise protocol name.
+pub const NOISE_PROTOCOL: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
+
+/// The Noise prologue: both sides speak this version of mpip.
+pub const PROLOGUE: &[u8] = b"mpip v1";
+
+/// Bytes of a handshake initiation datagram.
+pub const INITIATION_LEN: usize = 160;
+
+/// Bytes of a handshake response datagram.
+pub const RESPONSE_LEN: usize = 104;
+
+/// Bytes of the initiation's payload.
+pub const INITIATION_PAYLOAD_LEN: usize = 24;
+
+/// Bytes of the response's payload.
+pub const RESPONSE_PAYLOAD_LEN: usize = 12;
+
+/// First bytes of both datagrams: the type and three zeros.
+const INITIATION_HEADER: [u8; 4] = [1, 0, 0, 0];
+const RESPONSE_HEADER: [u8; 4] = [2, 0, 0, 0];
+
+const INITIATION_NOISE: core::ops::Range<usize> = 8..INITIATION_LEN - 2 * MAC_LEN;
+const RESPONSE_NOISE: core::ops::Range<usize> = 12..RESPONSE_LEN - 2 * MAC_LEN;
+
+/// Place of the preshared key in the pattern: after the second message's other tokens.
+const PSK_POSITION: u8 = 2;
+
+/// A handshake that this node began and whose response it awaits.
+pub struct Initiator {
+    state: HandshakeState,
+    mac1_key: Mac1Key,
+    sender_index: u32,
+}
+
+impl Initiator {
+    /// Begins a handshake with the node whose static public key is `remote`.
+    ///
+    /// `sender_index` is what the responder will address its datagrams to. The datagram has mac1,
+    /// and mac2 zero: [`CookieMemory::stamp`](crate::CookieMemory::stamp) sets that.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Key`] when `remote` is a point of small order, which no node has as key.
+    pub fn start(
+        rng: &mut Rng,
+        local: &PrivateKey,
+        remote: &PublicKey,
+        psk: &PresharedKey,
+        payload: &[u8; INITIATION_PAYLOAD_LEN],
+        sender_index: u32,
+    ) -> Result<(Self, [u8; INITIATION_LEN]), HandshakeError> {
+        let mut state = builder(rng, local)
+            .remote_public_key(remote.as_bytes())
+            .and_then(|builder| builder.psk(PSK_POSITION, psk.secret_bytes()))
+            .and_then(Builder::build_initiator)
+            .expect("the initiator of IKpsk2 has all that the pattern needs");
+
+        let mut datagram = [0; INITIATION_LEN];
+        datagram[..4].copy_from_slice(&INITIATION_HEADER);
+        datagram[4..8].copy_from_slice(&sender_index.to_be_bytes());
+        state
+            .write_message(payload, &mut datagram[INITIATION_NOISE])
+            .map_err(|_| HandshakeError::Key)?;
+        Mac1Key::of(remote).stamp(&mut datagram);
+
+        let mac1_key = Mac1Key::of(local.public_key());
+        Ok((Self { state, mac1_key, sender_index }, datagram))
+    }
+
+    /// What the response must name as receiver.
+    pub fn sender_index(&self) -> u32 {
+        self.sender_index
+    }
+
+    /// Reads the response to this initiation.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the handshake then still awaits its response, so that a forged one
+    /// does not end it. [`HandshakeError::Finished`] after it has succeeded.
+    pub fn finish(&mut self, datagram: &[u8]) -> Result<Completed, HandshakeError> {
+        if self.state.is_handshake_finished() {
+            return Err(HandshakeError::Finished);
+        }
+        let datagram = checked::<RESPONSE_LEN>(datagram, RESPONSE_HEADER, &self.mac1_key)?;
+        let receiver_index = index_at(datagram, 8);
+        if receiver_index != self.sender_index {
+            return Err(HandshakeError::ReceiverIndex {
+                expected: self.sender_index,
+                received: receiver_index,
+            });
+        }
+        let mut payload = [0; RESPONSE_PAYLOAD_LEN];
+        self.state
+            .read_message(&datagram[RESPONSE_NOISE], &mut payload)
+            .map_err(|_| HandshakeError::Authentication)?;
+        let secrets = Secrets::split(&mut self.state);
+        Ok(Completed { secrets, payload, responder_index: index_at(datagram, 4) })
+    }
+}
+
+impl fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Initiator")
+            .field("sender_index", &self.sender_index)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the initiator has when the response proved authentic.
+#[derive(Debug)]
+pub struct Completed {
+    /// Keys of the new association.
+    pub secrets: Secrets,
+    /// The responder's payload.
+    pub payload: [u8; RESPONSE_PAYLOAD_LEN],
+    /// What the responder wants packets to be addressed to.
+    pub responder_index: u32,
+}
+
+/// A handshake that another node began, read and not yet answered.
+///
+/// Dropping it answers nothing and costs nothing further.
+pub struct Responder {
+    state: HandshakeState,
+    remote: PublicKey,
+    payload: [u8; INITIATION_PAYLOAD_LEN],
+    sender_index: u32,
+}
+
+impl Responder {
+    /// Reads a handshake initiation to the node with the static key `local`, mac1 included.
+    ///
+    /// What is returned proves that the initiator holds the private key of
+    /// [`remote`](Self::remote), but the datagram may be a replay: check the timestamp in the
+    /// payload before anything else. `rng` gives the ephemeral key of the answer.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; nothing must be answered then.
+    pub fn read(
+        rng: &mut Rng,
+        local: &PrivateKey,
+        datagram: &[u8],
+    ) -> Result<Self, HandshakeError> {
+        let mac1_key = Mac1Key::of(local.public_key());
+        let datagram = checked::<INITIATION_LEN>(datagram, INITIATION_HEADER, &mac1_key)?;
+        let mut state = builder(rng, local)
+            .build_responder()
+            .expect("the responder of IKpsk2 has all that the first message needs");
+        let mut payload = [0; INITIATION_PAYLOAD_LEN];
+        state
+            .read_message(&datagram[INITIATION_NOISE], &mut payload)
+            .map_err(|_| HandshakeError::Authentication)?;
+        let remote = state.get_remote_static().and_then(|key| key.try_into().ok());
+        let remote = remote.expect("the first message of IK carries a static key of 32 bytes");
+        let remote = PublicKey::from_bytes(remote);
+        Ok(Self { state, remote, payload, sender_index: index_at(datagram, 4) })
+    }
+
+    /// The initiator's static public key.
+    pub fn remote(&self) -> &PublicKey {
+        &self.remote
+    }
+
+    /// The initiator's payload.
+    pub fn payload(&self) -> &[u8; INITIATION_PAYLOAD_LEN] {
+        &self.payload
+    }
+
+    /// What the initiator wants packets to be addressed to.
+    pub fn sender_index(&self) -> u32 {
+        self.sender_index
+    }
+
+    /// Answers. `sender_index` is what the initiator will address its packets to; `psk` is the
+    /// key shared with [`remote`](Self::remote). The datagram has mac1, and mac2 zero.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Key`] when the initiator sent a key of small order that the first
+    /// message did not show, which needs a deviating initiator.
+    pub fn respond(
+        mut self,
+        psk: &PresharedKey,
+        payload: &[u8; RESPONSE_PAYLOAD_LEN],
+        sender_index: u32,
+    ) -> Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError> {
+        self.state
+            .set_psk(usize::from(PSK_POSITION), psk.secret_bytes())
+            .expect("the preshared key has 32 bytes");
+        let mut datagram = [0; RESPONSE_LEN];
+        datagram[..4].copy_from_slice(&RESPONSE_HEADER);
+        datagram[4..8].copy_from_slice(&sender_index.to_be_bytes());
+        datagram[8..12].copy_from_slice(&self.sender_index.to_be_bytes());
+        self.state
+            .write_message(payload, &mut datagram[RESPONSE_NOISE])
+            .map_err(|_| HandshakeError::Key)?;
+        Mac1Key::of(&self.remote).stamp(&mut datagram);
+        Ok((Secrets::split(&mut self.state), datagram))
+    }
+}
+
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responder")
+            .field("remote", &self.remote)
+            .field("sender_index", &self.sender_index)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The two directional secrets of a finished handshake (Noise section 5.2, `Split`), before the
+/// AEAD is known. Erased when dropped.
+pub struct Secrets {
+    send: Zeroizing<[u8; KEY_LEN]>,
+    receive: Zeroizing<[u8; KEY_LEN]>,
+}
+
+impl Secrets {
+    fn split(state: &mut HandshakeState) -> Self {
+        // The first key is the initiator's to send with.
+        let (from_initiator, from_responder) = state.dangerously_get_raw_split();
+        let (from_initiator, from_responder) =
+            (Zeroizing::new(from_initiator), Zeroizing::new(from_responder));
+        if state.is_initiator() {
+            Self { send: from_initiator, receive: from_responder }
+        } else {
+            Self { send: from_responder, receive: from_initiator }
+        }
+    }
+
+    /// The keys for the AEAD that the responder chose. Only one AEAD may be used with one
+    /// handshake's secrets.
+    pub fn into_keys(self, aead: Aead) -> Keys {
+        Keys { send: SealKey::new(aead, &self.send), receive: OpenKey::new(aead, &self.receive) }
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(redacted)")
+    }
+}
+
+/// Why a handshake datagram was refused or could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandshakeError {
+    /// The datagram has another length than its type.
+    Length {
+        /// Bytes of this type of datagram.
+        expected: usize,
+        /// Bytes that came.
+        received: usize,
+    },
+    /// The first four bytes are not the expected type and three zeros.
+    Header {
+        /// The expected bytes.
+        expected: [u8; 4],
+        /// The bytes that came.
+        received: [u8; 4],
+    },
+    /// mac1 is not the one for this node: the sender does not know its public key.
+    Mac1,
+    /// The response is for another handshake.
+    ReceiverIndex {
+        /// This handshake's index.
+        expected: u32,
+        /// The index that came.
+        received: u32,
+    },
+    /// The Noise message is not authentic: another static or preshared key, another version, or
+    /// changed on the way.
+    Authentication,
+    /// A public key is a point of small order, with which no secret can be agreed.
+    Key,
+    /// This handshake has its response already.
+    Finished,
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length { expected, received } => {
+                write!(f, "expected a datagram of {expected} bytes, received {received}")
+            }
+            Self::Header { expected, received } => {
+                write!(f, "expected a datagram that begins {expected:?}, received {received:?}")
+            }
+            Self::Mac1 => f.write_str("mac1 is not made with this node's public key"),
+            Self::ReceiverIndex { expected, received } => {
+                write!(f, "expected a response to index {expected}, received one to {received}")
+            }
+            Self::Authentication => f.write_str(
+                "the Noise message is not authentic (other static or preshared key, or altered)",
+            ),
+            Self::Key => f.write_str("the public key is a point of small order"),
+            Self::Finished => f.write_str("the handshake is finished already"),
+        }
+    }
+}
+
+impl core::error::Error for HandshakeError {}
+
+fn builder<'a>(rng: &mut Rng, local: &'a PrivateKey) -> Builder<'a> {
+    let params = NOISE_PROTOCOL.parse().expect("the protocol name is valid");
+    Builder::with_resolver(params, Box::new(resolver::Resolver::new(rng)))
+        .local_private_key(local.secret_bytes())
+        .and_then(|builder| builder.prologue(PROLOGUE))
+        .expect("each parameter is set once")
+}
+
+/// The datagram with its length, header and mac1 checked.
+fn checked<'a, const LEN: usize>(
+    datagram: &'a [u8],
+    header: [u8; 4],
+    mac1_key: &Mac1Key,
+) -> Result<&'a [u8; LEN], HandshakeError> {
+    let datagram: &[u8; LEN] = datagram
+        .try_into()
+        .map_err(|_| HandshakeError::Length { expected: LEN, received: datagram.len() })?;
+    let received = *datagram.first_chunk().expect("handshake datagrams have a header");
+    if received != header {
+        return Err(HandshakeError::Header { expected: header, received });
+    }
+    mac1_key.verify(datagram).map_err(|_| HandshakeError::Mac1)?;
+    Ok(datagram)
+}
+
+fn index_at(datagram: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(datagram[at..at + 4].try_into().expect("an index has 4 bytes"))
+}

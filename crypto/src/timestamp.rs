@@ -1,0 +1,200 @@
+//! Handshake timestamps: what makes a recorded handshake initiation worthless.
+
+use core::fmt;
+use core::time::Duration;
+
+/// Bytes of a timestamp on the wire.
+pub const TIMESTAMP_LEN: usize = 12;
+
+/// Seconds label of the TAI64 epoch: 2^62, and the 10 s by which TAI led UTC in 1970.
+const TAI64_EPOCH: u64 = (1 << 62) + 10;
+
+/// Nanoseconds are cut down to multiples of this (about 17 ms), as in WireGuard, so that a
+/// handshake does not show the precise state of the clock.
+const GRANULARITY: u32 = 1 << 24;
+
+/// A TAI64N label: seconds (64 bits) and nanoseconds (32 bits), big-endian, so that bytes compare
+/// as times do. Receivers only compare it with others of the same peer; no clocks need to agree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp([u8; TIMESTAMP_LEN]);
+
+impl Timestamp {
+    /// The label with these bytes, which may come from the wire: any value is ordered.
+    pub const fn from_bytes(bytes: [u8; TIMESTAMP_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// The label as sent on the wire.
+    pub const fn as_bytes(&self) -> &[u8; TIMESTAMP_LEN] {
+        &self.0
+    }
+
+    fn new(seconds: u64, nanoseconds: u32) -> Self {
+        let mut bytes = [0; TIMESTAMP_LEN];
+        bytes[..8].copy_from_slice(&seconds.to_be_bytes());
+        bytes[8..].copy_from_slice(&nanoseconds.to_be_bytes());
+        Self(bytes)
+    }
+
+    fn seconds(&self) -> u64 {
+        u64::from_be_bytes(*self.0.first_chunk().expect("12 bytes hold 8"))
+    }
+
+    fn nanoseconds(&self) -> u32 {
+        u32::from_be_bytes(*self.0.last_chunk().expect("12 bytes hold 4"))
+    }
+
+    /// The smallest label after this one, saturating at the end of time.
+    fn successor(&self) -> Self {
+        match self.nanoseconds() {
+            nanoseconds if nanoseconds < 999_999_999 => Self::new(self.seconds(), nanoseconds + 1),
+            _ => Self::new(self.seconds().saturating_add(1), 0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Timestamp({self})")
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// In the external TAI64N form: `@` and 24 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{:016x}{:08x}", self.seconds(), self.nanoseconds())
+    }
+}
+
+/// Gives a node timestamps that strictly increase, also when its clock stands still or is set back.
+///
+/// After a restart they increase only if the clock does; a node whose clock was set back in
+/// between is refused by its peers until the clock has caught up.
+#[derive(Debug, Clone, Default)]
+pub struct TimestampSource {
+    last: Option<Timestamp>,
+}
+
+impl TimestampSource {
+    /// A source that has given none yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The timestamp for a handshake at `unix_time`, the time since 1970-01-01 00:00 UTC.
+    pub fn next(&mut self, unix_time: Duration) -> Timestamp {
+        let seconds = unix_time.as_secs().saturating_add(TAI64_EPOCH);
+        let nanoseconds = unix_time.subsec_nanos() & !(GRANULARITY - 1);
+        let clock = Timestamp::new(seconds, nanoseconds);
+        let next = match self.last {
+            Some(last) if clock <= last => last.successor(),
+            _ => clock,
+        };
+        self.last = Some(next);
+        next
+    }
+}
+
+/// Accepts from one peer only handshake initiations with ever greater timestamps.
+///
+/// It must outlive the association, else a recorded initiation is accepted anew; what a replay
+/// gains even then is an answer that only the true peer can use.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayGuard {
+    latest: Option<Timestamp>,
+}
+
+impl ReplayGuard {
+    /// A guard that has accepted none yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The timestamp accepted last.
+    pub fn latest(&self) -> Option<Timestamp> {
+        self.latest
+    }
+
+    /// Accepts the timestamp of an authentic initiation, and refuses it from now on.
+    ///
+    /// # Errors
+    /// [`StaleTimestamp`] when it is not greater than all accepted ones; nothing changes then.
+    pub fn accept(&mut self, received: Timestamp) -> Result<(), StaleTimestamp> {
+        match self.latest {
+            Some(latest) if received <= latest => Err(StaleTimestamp { latest, received }),
+            _ => {
+                self.latest = Some(received);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A handshake initiation is a replay, or its sender's clock was set back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StaleTimestamp {
+    /// The greatest timestamp accepted from this peer.
+    pub latest: Timestamp,
+    /// The timestamp that came.
+    pub received: Timestamp,
+}
+
+impl fmt::Display for StaleTimestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected a timestamp after {}, received {}", self.latest, self.received)
+    }
+}
+
+impl core::error::Error for StaleTimestamp {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_label_is_tai64n_with_coarse_nanoseconds() {
+        let mut source = TimestampSource::new();
+        let label = source.next(Duration::new(1, GRANULARITY + 12_345));
+        assert_eq!(*label.as_bytes(), [0x40, 0, 0, 0, 0, 0, 0, 11, 1, 0, 0, 0]);
+        assert_eq!(label.to_string(), "@400000000000000b01000000");
+    }
+
+    #[test]
+    fn timestamps_increase_when_the_clock_stands_still_or_is_set_back() {
+        let mut source = TimestampSource::new();
+        let mut last = source.next(Duration::new(100, 999_999_999));
+        for unix_time in [100, 100, 50, 0, 101, 101] {
+            let next = source.next(Duration::from_secs(unix_time));
+            assert!(next > last, "{next} after {last}");
+            last = next;
+        }
+    }
+
+    #[test]
+    fn the_successor_of_a_full_second_is_the_next_second() {
+        let label = Timestamp::new(7, 999_999_999);
+        assert_eq!(label.successor(), Timestamp::new(8, 0));
+        assert_eq!(Timestamp::new(7, u32::MAX).successor(), Timestamp::new(8, 0));
+    }
+
+    #[test]
+    fn the_guard_accepts_only_strictly_greater_timestamps() {
+        let mut guard = ReplayGuard::new();
+        let (older, newer) = (Timestamp::new(5, 0), Timestamp::new(5, 1));
+        assert_eq!(guard.accept(newer), Ok(()));
+        for received in [newer, older] {
+            assert_eq!(guard.accept(received), Err(StaleTimestamp { latest: newer, received }));
+        }
+        assert_eq!(guard.latest(), Some(newer));
+        assert_eq!(guard.accept(newer.successor()), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_compare_as_times_do(a: (u64, u32), b: (u64, u32)) {
+            prop_assert_eq!(Timestamp::new(a.0, a.1).cmp(&Timestamp::new(b.0, b.1)), a.cmp(&b));
+        }
+    }
+}
