@@ -1,0 +1,568 @@
+use std::format;
+use std::net::{IpAddr, SocketAddr};
+use std::string::String;
+
+use super::*;
+
+/// A frame that owns what [`Frame`] borrows.
+#[derive(Clone, Debug)]
+enum Owned {
+    Plain(Frame<'static>),
+    Feedback { template: Feedback<'static>, ranges: Vec<AckRange> },
+    Addresses { generation: u64, list: Vec<SocketAddr> },
+    Close { reason: u8, message: String },
+    Packet { header: PacketFrameHeader, packet: Vec<u8> },
+}
+
+impl Owned {
+    fn frame(&self) -> Frame<'_> {
+        match self {
+            Self::Plain(frame) => *frame,
+            Self::Feedback { template, ranges } => {
+                Frame::Feedback(Feedback { ranges: Ranges::new(ranges).unwrap(), ..*template })
+            }
+            Self::Addresses { generation, list } => {
+                Frame::Addresses { generation: *generation, list: AddressList::new(list).unwrap() }
+            }
+            Self::Close { reason, message } => Frame::Close { reason: *reason, message },
+            Self::Packet { header, packet } => Frame::Packet { header: *header, packet },
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        emitted(self.frame().encoded_len(), |buffer| self.frame().emit(buffer))
+    }
+}
+
+fn path() -> impl Strategy<Value = PathId> {
+    prop_oneof![0..64_u16, any::<u16>()].prop_map(PathId)
+}
+
+fn session() -> impl Strategy<Value = SessionId> {
+    prop_oneof![0..64_u32, 0..20_000_u32, any::<u32>()].prop_map(SessionId)
+}
+
+fn socket_address() -> impl Strategy<Value = SocketAddr> {
+    (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+}
+
+/// From the smallest up by gap and length, then turned round.
+fn ranges() -> impl Strategy<Value = Vec<AckRange>> {
+    let step = || prop_oneof![0..3_u64, 0..200_u64, 0..(1_u64 << 40)];
+    (0..(1_u64 << 60), prop::collection::vec((step(), step()), 1..=Ranges::MAX)).prop_map(
+        |(start, steps)| {
+            let mut next = start;
+            let mut ranges: Vec<_> = steps
+                .into_iter()
+                .map(|(gap, length)| {
+                    let range = AckRange { first: next + gap, last: next + gap + length };
+                    next = range.last + 2;
+                    range
+                })
+                .collect();
+            ranges.reverse();
+            ranges
+        },
+    )
+}
+
+const ONE_RANGE: &[AckRange] = &[AckRange { first: 0, last: 0 }];
+
+fn feedback() -> impl Strategy<Value = Owned> {
+    let ecn =
+        prop::option::of((varint(), varint(), varint()).prop_map(|(ect0, ect1, ce)| EcnCounts {
+            ect0,
+            ect1,
+            ce,
+        }));
+    (path(), any::<u32>(), varint(), ranges(), ecn).prop_map(
+        |(path, received_at, delay, ranges, ecn)| Owned::Feedback {
+            template: Feedback {
+                path,
+                received_at,
+                delay,
+                ranges: Ranges::new(ONE_RANGE).unwrap(),
+                ecn,
+            },
+            ranges,
+        },
+    )
+}
+
+fn fields() -> impl Strategy<Value = SessionFields> {
+    let v4 = any::<([u8; 4], [u8; 4])>().prop_map(|(source, destination)| AddressPair::V4 {
+        source: source.into(),
+        destination: destination.into(),
+    });
+    let v6 = any::<([u8; 16], [u8; 16])>().prop_map(|(source, destination)| AddressPair::V6 {
+        source: source.into(),
+        destination: destination.into(),
+    });
+    (prop_oneof![v4, v6], any::<u8>(), any::<u16>(), any::<u16>()).prop_map(
+        |(addresses, protocol, source_port, destination_port)| SessionFields {
+            addresses,
+            protocol,
+            source_port,
+            destination_port,
+        },
+    )
+}
+
+/// Every frame whose end the frame itself tells.
+fn bounded_frame() -> impl Strategy<Value = Owned> {
+    let status = prop_oneof![
+        Just(PathStatus::Available),
+        Just(PathStatus::Standby),
+        Just(PathStatus::Abandoned)
+    ];
+    let plain =
+        prop_oneof![
+            Just(Frame::Heartbeat),
+            any::<[u8; 8]>().prop_map(Frame::PathChallenge),
+            any::<[u8; 8]>().prop_map(Frame::PathResponse),
+            (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
+                path,
+                sequence,
+                status
+            }),
+            (session(), fields())
+                .prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
+            session().prop_map(|session| Frame::SessionClose { session }),
+            (session(), any::<u32>(), 1..=SKIP_MAX)
+                .prop_map(|(session, first, count)| Frame::Skip { session, first, count }),
+            varint().prop_map(|max_wait| Frame::Resequencing { max_wait }),
+            (path(), socket_address())
+                .prop_map(|(path, address)| Frame::AddressObserved { path, address }),
+        ];
+    prop_oneof![
+        4 => plain.prop_map(Owned::Plain),
+        1 => feedback(),
+        1 => (varint(), prop::collection::vec(socket_address(), 0..=AddressList::MAX))
+            .prop_map(|(generation, list)| Owned::Addresses { generation, list }),
+        1 => (any::<u8>(), "\\PC{0,30}").prop_map(|(reason, message)| Owned::Close { reason, message }),
+    ]
+}
+
+fn packet_frame() -> impl Strategy<Value = Owned> {
+    (session(), any::<u32>(), any::<bool>(), prop::collection::vec(any::<u8>(), 1..100)).prop_map(
+        |(session, sequence, ordered, packet)| Owned::Packet {
+            header: PacketFrameHeader { session, sequence, ordered },
+            packet,
+        },
+    )
+}
+
+fn only(bytes: &[u8]) -> Result<Frame<'_>, Error> {
+    let mut frames = Frames::new(bytes);
+    let frame = frames.next().unwrap();
+    assert_eq!(frames.next(), None);
+    frame
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn frames_have_the_specified_layout() {
+    let ranges = [AckRange { first: 90, last: 100 }, AckRange { first: 80, last: 80 }];
+    let feedback = Feedback {
+        path: PathId(3),
+        received_at: 0x0102_0304,
+        delay: 1000,
+        ranges: Ranges::new(&ranges).unwrap(),
+        ecn: None,
+    };
+    let ecn = Some(EcnCounts { ect0: 1, ect1: 0, ce: 70 });
+    let list = [address("198.51.100.2:6182"), address("[2001:db8::1]:443")];
+    let packet = |ordered| Frame::Packet {
+        header: PacketFrameHeader { session: SessionId(300), sequence: 0x0a0b_0c0d, ordered },
+        packet: &[0x45, 0x00],
+    };
+    let cases = [
+        (Frame::Padding(3), "00 00 00"),
+        (Frame::Heartbeat, "01"),
+        // Numbers 81..=89 are missing: nine, so the gap is 8.
+        (Frame::Feedback(feedback), "02 03 4064 01020304 43e8 01 0a 08 00"),
+        (
+            Frame::Feedback(Feedback { ecn, ..feedback }),
+            "03 03 4064 01020304 43e8 01 0a 08 00 01 00 4046",
+        ),
+        (Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]), "04 0102030405060708"),
+        (Frame::PathResponse([1, 2, 3, 4, 5, 6, 7, 8]), "05 0102030405060708"),
+        (
+            Frame::Addresses { generation: 5, list: AddressList::new(&list).unwrap() },
+            "06 05 02 04 1826 c6336402 06 01bb 20010db8000000000000000000000001",
+        ),
+        (
+            Frame::PathStatus { path: PathId(64), sequence: 2, status: PathStatus::Abandoned },
+            "07 4040 02 02",
+        ),
+        (
+            Frame::SessionOpen {
+                session: SessionId(7),
+                fields: SessionFields {
+                    addresses: AddressPair::V4 {
+                        source: [10, 77, 0, 1].into(),
+                        destination: [10, 77, 0, 2].into(),
+                    },
+                    protocol: 6,
+                    source_port: 0x1234,
+                    destination_port: 22,
+                },
+            },
+            "08 07 04 06 0a4d0001 0a4d0002 1234 0016",
+        ),
+        (Frame::SessionClose { session: SessionId(7) }, "09 07"),
+        (Frame::Skip { session: SessionId(7), first: u32::MAX, count: 2 }, "0a 07 ffffffff 02"),
+        (Frame::Resequencing { max_wait: 50_000 }, "0b 8000c350"),
+        (Frame::Close { reason: 1, message: "bye" }, "0c 01 03 627965"),
+        (Frame::AddressObserved { path: PathId(1), address: list[0] }, "0d 01 04 1826 c6336402"),
+        (packet(false), "20 412c 0a0b0c0d 4500"),
+        (packet(true), "21 412c 0a0b0c0d 4500"),
+    ];
+    for (frame, expected) in cases {
+        let expected = hex(expected);
+        assert_eq!(emitted(frame.encoded_len(), |buffer| frame.emit(buffer)), expected);
+        assert_eq!(only(&expected), Ok(frame));
+        with_every_byte_corrupted(&expected, check::frames);
+    }
+}
+
+#[test]
+fn packet_frame_header_emits_what_the_packet_frame_begins_with() {
+    let header = PacketFrameHeader { session: SessionId(300), sequence: 9, ordered: true };
+    let mut bytes = emitted(header.encoded_len(), |buffer| header.emit(buffer));
+    bytes.extend([0x45, 0x00, 0x00]);
+    assert_eq!(only(&bytes), Ok(Frame::Packet { header, packet: &[0x45, 0, 0] }));
+}
+
+/// [W-14]
+#[test]
+fn unknown_frame_types_are_refused_also_those_reserved() {
+    for kind in 0..=255_u8 {
+        let known = kind <= 0x0d || kind == 0x20 || kind == 0x21;
+        let mut bytes = [0; 64];
+        bytes[0] = kind;
+        let unknown =
+            matches!(Frames::check(&bytes), Err(Error::Value { field: "frame type", .. }));
+        assert_eq!(unknown, !known, "{kind:#x}");
+    }
+}
+
+/// [W-14]
+#[test]
+fn frames_end_at_the_first_error_and_the_whole_plaintext_is_refused() {
+    let bytes = hex("01 01 3f 01");
+    let mut frames = Frames::new(&bytes);
+    assert_eq!(frames.next(), Some(Ok(Frame::Heartbeat)));
+    assert_eq!(frames.next(), Some(Ok(Frame::Heartbeat)));
+    assert!(matches!(frames.next(), Some(Err(Error::Value { offset: 2, got: 0x3f, .. }))));
+    assert_eq!(frames.next(), None);
+    assert!(Frames::check(&bytes).is_err());
+    assert!(Frames::check(&[]).is_err());
+    assert_eq!(Frames::check(&bytes[..2]), Ok(2));
+}
+
+/// [W-15]
+#[test]
+fn packet_frames_take_the_rest_and_are_never_empty() {
+    let bytes = hex("01 20 07 00000001 45 01");
+    let frames: Vec<_> = Frames::new(&bytes).map(Result::unwrap).collect();
+    let header = PacketFrameHeader { session: SessionId(7), sequence: 1, ordered: false };
+    assert_eq!(frames, [Frame::Heartbeat, Frame::Packet { header, packet: &[0x45, 0x01] }]);
+    assert!(Frames::check(&bytes[..7]).is_err());
+    assert!(Frame::Packet { header, packet: &[] }.emit(&mut [0; 64]).is_err());
+}
+
+/// [W-3]
+#[test]
+fn variable_length_integers_longer_than_needed_are_refused() {
+    for (bytes, minimal) in [
+        ("09 3f", true),
+        ("09 403f", false),
+        ("09 4040", true),
+        ("09 80003fff", false),
+        ("09 80004000", true),
+        ("09 c00000003fffffff", false),
+        ("09 c000000040000000", true),
+        ("09 c0000000ffffffff", true),
+    ] {
+        assert_eq!(Frames::check(&hex(bytes)).is_ok(), minimal, "{bytes}");
+    }
+}
+
+/// [W-16]
+#[test]
+fn feedback_of_more_than_32_ranges_is_refused() {
+    let ranges: Vec<_> =
+        (0..33).rev().map(|n| AckRange { first: 10 * n, last: 10 * n + 3 }).collect();
+    assert!(Ranges::new(&ranges).is_err());
+    let most = Ranges::new(&ranges[..32]).unwrap();
+    let feedback = Feedback { path: PathId(0), received_at: 0, delay: 0, ranges: most, ecn: None };
+    let frame = Frame::Feedback(feedback);
+    let mut bytes = emitted(frame.encoded_len(), |buffer| frame.emit(buffer));
+    assert_eq!(only(&bytes), Ok(frame));
+    let count = bytes.iter().position(|&byte| byte == 31).unwrap();
+    bytes[count] = 32;
+    bytes.extend([0, 0]);
+    let expected = "at most 31";
+    assert!(matches!(only(&bytes), Err(Error::Value { expected: e, .. }) if e == expected));
+}
+
+/// [W-16]
+#[test]
+fn feedback_below_number_zero_is_refused() {
+    for (ranges, valid) in [
+        ("05 00000000 00 00 05", true),
+        ("05 00000000 00 00 06", false),
+        ("05 00000000 00 01 02 01 00", true),
+        ("05 00000000 00 01 02 02 00", false),
+        ("05 00000000 00 01 02 01 01", false),
+    ] {
+        let bytes = hex(&format!("02 00 {ranges}"));
+        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{ranges}");
+    }
+}
+
+/// [W-16]
+#[test]
+fn ranges_to_send_that_are_empty_unordered_or_touching_are_refused() {
+    let range = |first, last| AckRange { first, last };
+    for ranges in [
+        &[][..],
+        &[range(5, 4)],
+        &[range(5, 9), range(4, 4)],
+        &[range(5, 9), range(10, 12)],
+        &[range(5, 9), range(5, 9)],
+        &[range(0, VARINT_MAX + 1)],
+        &[range(0, 3), range(u64::MAX, u64::MAX)],
+    ] {
+        assert!(Ranges::new(ranges).is_err(), "{ranges:?}");
+    }
+    assert!(Ranges::new(&[range(5, 9), range(0, 3)]).is_ok());
+}
+
+/// [W-17]
+#[test]
+fn more_than_16_addresses_and_unknown_kinds_are_refused() {
+    let list = [address("192.0.2.1:1"); 17];
+    assert!(AddressList::new(&list).is_err());
+    let frame = Frame::Addresses { generation: 0, list: AddressList::new(&list[..16]).unwrap() };
+    let mut bytes = emitted(frame.encoded_len(), |buffer| frame.emit(buffer));
+    assert_eq!(only(&bytes), Ok(frame));
+    bytes[2] = 17;
+    bytes.extend_from_within(3..10);
+    assert!(matches!(only(&bytes), Err(Error::Value { field: "number of addresses", .. })));
+    let list = hex("06 00 01 05 1826 c6336402");
+    assert!(matches!(only(&list), Err(Error::Value { field: "kind of address", .. })));
+    assert!(only(&hex("0d 00 05 1826 c6336402")).is_err());
+}
+
+#[test]
+fn scope_of_an_address_is_not_carried() {
+    let scoped = SocketAddr::V6(std::net::SocketAddrV6::new(1.into(), 2, 3, 4));
+    let list = [scoped];
+    let frame = Frame::Addresses { generation: 0, list: AddressList::new(&list).unwrap() };
+    let bytes = emitted(frame.encoded_len(), |buffer| frame.emit(buffer));
+    assert_eq!(only(&bytes), Ok(frame));
+    let Ok(Frame::Addresses { list, .. }) = only(&bytes) else { panic!() };
+    assert_eq!(list.iter().next(), Some(SocketAddr::new(scoped.ip(), 2)));
+}
+
+/// [W-18]
+#[test]
+fn unknown_path_status_is_refused() {
+    for status in 0..=255_u8 {
+        let valid = status <= 2;
+        assert_eq!(Frames::check(&[0x07, 0, 0, status]).is_ok(), valid, "{status}");
+    }
+}
+
+/// [W-19]
+#[test]
+fn path_and_session_identifiers_beyond_their_width_are_refused() {
+    assert!(Frames::check(&hex("07 8000ffff 00 00")).is_ok());
+    assert!(Frames::check(&hex("07 80010000 00 00")).is_err());
+    assert!(Frames::check(&hex("09 c0000000ffffffff")).is_ok());
+    assert!(Frames::check(&hex("09 c000000100000000")).is_err());
+}
+
+/// [W-20]
+#[test]
+fn skips_of_nothing_or_of_half_the_numbers_are_refused() {
+    for (count, valid) in
+        [("00", false), ("01", true), ("c00000007fffffff", true), ("c000000080000000", false)]
+    {
+        let bytes = hex(&format!("0a 07 00000000 {count}"));
+        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{count}");
+    }
+    for count in [0, SKIP_MAX + 1] {
+        let frame = Frame::Skip { session: SessionId(7), first: 0, count };
+        assert!(frame.emit(&mut [0; 64]).is_err());
+    }
+}
+
+/// [W-21]
+#[test]
+fn close_texts_too_long_or_not_utf_8_are_refused() {
+    assert!(Frames::check(&hex("0c 00 02 c3a9")).is_ok());
+    let error = Frames::check(&hex("0c 00 02 61c3")).unwrap_err();
+    assert!(matches!(error, Error::Value { field: "message", offset: 4, got: 0xc3, .. }));
+    let long = "x".repeat(129);
+    assert!(Frame::Close { reason: 0, message: &long }.emit(&mut [0; 200]).is_err());
+    let frame = Frame::Close { reason: 0, message: &long[..128] };
+    let mut bytes = emitted(frame.encoded_len(), |buffer| frame.emit(buffer));
+    assert_eq!(only(&bytes), Ok(frame));
+    bytes[3] += 1;
+    bytes.push(b'x');
+    assert!(matches!(only(&bytes), Err(Error::Value { expected: "at most 128", .. })));
+}
+
+/// [W-22]
+#[test]
+fn sessions_of_another_ip_version_are_refused() {
+    for version in 0..=255_u8 {
+        let mut bytes = [0; 40];
+        bytes[..3].copy_from_slice(&[0x08, 0x07, version]);
+        // For version 4 the rest is padding.
+        assert_eq!(Frames::check(&bytes).is_ok(), [4, 6].contains(&version), "{version}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_not_emitted() {
+    let mut buffer = [0; 64];
+    assert!(Frame::Padding(0).emit(&mut buffer).is_err());
+    assert!(Frame::Resequencing { max_wait: VARINT_MAX + 1 }.emit(&mut buffer).is_err());
+    let path = PathId(0);
+    let status = PathStatus::Standby;
+    let frame = Frame::PathStatus { path, sequence: u64::MAX, status };
+    assert!(frame.emit(&mut buffer).is_err());
+}
+
+#[test]
+fn padding_and_feedback_alone_ask_for_no_feedback() {
+    let feedback = Frame::Feedback(Feedback {
+        path: PathId(0),
+        received_at: 0,
+        delay: 0,
+        ranges: Ranges::new(ONE_RANGE).unwrap(),
+        ecn: None,
+    });
+    assert!(!Frame::Padding(1).is_ack_eliciting() && !feedback.is_ack_eliciting());
+    assert!(Frame::Heartbeat.is_ack_eliciting());
+    assert!(Frame::PathChallenge([0; 8]).is_ack_eliciting());
+}
+
+#[test]
+fn writer_reports_lack_of_room_and_keeps_what_was_written() {
+    let mut buffer = [0; 12];
+    let mut writer = FrameWriter::new(&mut buffer);
+    assert!(writer.is_empty());
+    writer.push(&Frame::Heartbeat).unwrap();
+    writer.push(&Frame::PathChallenge([7; 8])).unwrap();
+    assert_eq!((writer.len(), writer.remaining()), (10, 2));
+    let error = writer.push(&Frame::PathResponse([7; 8])).unwrap_err();
+    assert_eq!(error, Error::NoRoom { needed: 9, available: 2 });
+    assert_eq!(writer.len(), 10);
+    writer.pad_to(5).unwrap();
+    assert_eq!(writer.len(), 10);
+    assert!(writer.pad_to(13).is_err());
+    writer.pad_to(12).unwrap();
+    assert_eq!(writer.remaining(), 0);
+    let frames: Vec<_> = Frames::new(&buffer).map(Result::unwrap).collect();
+    assert_eq!(frames, [Frame::Heartbeat, Frame::PathChallenge([7; 8]), Frame::Padding(2)]);
+}
+
+/// [W-15]
+#[test]
+fn writer_accepts_nothing_after_a_packet() {
+    let mut buffer = [0; 64];
+    let mut writer = FrameWriter::new(&mut buffer);
+    let header = PacketFrameHeader { session: SessionId(1), sequence: 2, ordered: true };
+    writer.push(&Frame::Packet { header, packet: &[0x45] }).unwrap();
+    assert_eq!(writer.remaining(), 0);
+    assert!(writer.push(&Frame::Heartbeat).is_err());
+    assert!(writer.pad_to(20).is_err());
+    assert_eq!(writer.len(), 7);
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// [W-4]
+    #[test]
+    fn frames_round_trip_and_no_truncation_is_misread(owned in bounded_frame()) {
+        let bytes = owned.bytes();
+        prop_assert_eq!(only(&bytes), Ok(owned.frame()));
+        for len in 1..bytes.len() {
+            prop_assert!(Frames::check(&bytes[..len]).is_err(), "{} of {:?}", len, owned);
+        }
+    }
+
+    /// [W-4]
+    #[test]
+    fn no_corruption_of_a_frame_is_misread(owned in bounded_frame(), mask in 1..=255_u8) {
+        with_every_bit_corrupted(&owned.bytes(), mask, check::frames);
+    }
+
+    /// [W-4], [W-15]
+    #[test]
+    fn packet_frames_round_trip_and_truncations_are_shorter_packets(
+        owned in packet_frame(), mask in 1..=255_u8,
+    ) {
+        let bytes = owned.bytes();
+        prop_assert_eq!(only(&bytes), Ok(owned.frame()));
+        let Owned::Packet { header, packet } = &owned else { unreachable!() };
+        let start = header.encoded_len();
+        for len in 1..bytes.len() {
+            // The packet runs to the end of the plaintext, whose length the tag protects.
+            let expected = len.checked_sub(start).filter(|&len| len > 0).map(|len| {
+                Frame::Packet { header: *header, packet: &packet[..len] }
+            });
+            prop_assert_eq!(only(&bytes[..len]).ok(), expected);
+        }
+        with_every_bit_corrupted(&bytes, mask, check::frames);
+    }
+
+    #[test]
+    fn padding_round_trips_and_truncations_are_shorter_padding(len in 1..1500_usize) {
+        let bytes = emitted(len, |buffer| Frame::Padding(len).emit(buffer));
+        for len in 1..=len {
+            prop_assert_eq!(only(&bytes[..len]), Ok(Frame::Padding(len)));
+        }
+    }
+
+    /// [W-14], [W-15]
+    #[test]
+    fn sequences_of_frames_are_read_as_written(
+        frames in prop::collection::vec(bounded_frame(), 0..6), padding in 1..9_usize,
+        packet in packet_frame(),
+    ) {
+        let mut buffer = [0; 4096];
+        let mut writer = FrameWriter::new(&mut buffer);
+        for frame in &frames {
+            writer.push(&frame.frame()).unwrap();
+        }
+        writer.push(&Frame::Padding(padding)).unwrap();
+        writer.push(&packet.frame()).unwrap();
+        let len = writer.len();
+        let bytes = &buffer[..len];
+        prop_assert_eq!(Frames::check(bytes), Ok(frames.len() + 2));
+        let expected = frames.iter().map(Owned::frame).chain([Frame::Padding(padding), packet.frame()]);
+        prop_assert!(Frames::new(bytes).map(Result::unwrap).eq(expected));
+        check::frames(bytes);
+    }
+
+    /// [W-16]
+    #[test]
+    fn ranges_of_parsed_feedback_are_those_that_were_sent(owned in feedback()) {
+        let bytes = owned.bytes();
+        let Ok(Frame::Feedback(feedback)) = only(&bytes) else { panic!() };
+        let Owned::Feedback { ranges, .. } = &owned else { unreachable!() };
+        prop_assert_eq!(&feedback.ranges.iter().collect::<Vec<_>>(), ranges);
+        prop_assert_eq!(feedback.largest(), ranges[0].last);
+        prop_assert_eq!(feedback.ranges.len(), ranges.len());
+    }
+}
