@@ -14,6 +14,9 @@
 //! messages prove the initiator to the responder except for replay, hence the timestamp in the
 //! payload and [`ReplayGuard`](crate::ReplayGuard); that the initiator is live is proved by its
 //! first packet, before which the responder must send no data (Noise section 7.7).
+//!
+//! Private keys and the resulting [`Secrets`] are erased when dropped. `snow` does not erase its
+//! chaining key and its copy of the preshared key.
 
 use core::fmt;
 

@@ -20,6 +20,29 @@
 //!    receiver has a [`ReplayWindow`].
 //!
 //! An initiator that is answered with a cookie reply keeps it in a [`CookieMemory`].
+//!
+//! ```
+//! use mpip_crypto::{Aead, Initiator, PresharedKey, PrivateKey, Responder, Rng};
+//!
+//! let mut rng = Rng::new([1; 32]); // in a daemon: from the operating system
+//! let (alice, bob) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
+//! let psk = PresharedKey::default();
+//!
+//! let (mut initiator, initiation) =
+//!     Initiator::start(&mut rng, &alice, bob.public_key(), &psk, &[0; 24], 7)?;
+//! let responder = Responder::read(&mut rng, &bob, &initiation)?;
+//! assert_eq!(responder.remote(), alice.public_key());
+//! let (secrets, response) = responder.respond(&psk, &[0; 12], 8)?;
+//! let completed = initiator.finish(&response)?;
+//!
+//! let alice = completed.secrets.into_keys(Aead::ChaCha20Poly1305);
+//! let bob = secrets.into_keys(Aead::ChaCha20Poly1305);
+//! let mut packet = *b"frames................";
+//! let tag = alice.send.seal_in_place(0, 1, b"header", &mut packet[..6]);
+//! packet[6..].copy_from_slice(&tag);
+//! assert_eq!(bob.receive.open_in_place(0, 1, b"header", &mut packet)?, b"frames");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -11,7 +11,9 @@ use zeroize::Zeroizing;
 /// bytes of key stream replace the key, the rest is the output ("fast key erasure", D. J.
 /// Bernstein, 2017). Who steals the state later cannot compute earlier output.
 ///
-/// The seed must come from the operating system in a daemon; a simulation uses a fixed one.
+/// The seed must come from the operating system in a daemon; a simulation uses a fixed one. Each
+/// request costs at least one ChaCha20 block, so choices made per packet, which need not be secret,
+/// are better drawn from a plain generator seeded by this one.
 pub struct Rng {
     key: Zeroizing<[u8; 32]>,
 }

@@ -111,3 +111,23 @@ fn a_window_is_at_least_16384_wide_and_of_the_documented_size() {
     const { assert!(ReplayWindow::SIZE >= 16_384) };
     assert_eq!(size_of::<ReplayWindow>() + size_of::<[u64; WORDS]>(), 2_080);
 }
+
+#[test]
+fn a_full_window_that_moves_on_forgets_nothing_and_invents_nothing() {
+    let size = ReplayWindow::SIZE;
+    let ring = WORDS as u64 * WORD_BITS;
+    for jump in [1, 2, 63, 64, 65, 1000, size - 1, size, ring - 64, ring - 1, ring, ring + 1] {
+        let mut window = ReplayWindow::new();
+        // Odd, so that word boundaries and window boundaries differ.
+        let full = 3 * ring + 37;
+        for number in 0..full {
+            assert_eq!(window.commit(number), Ok(()), "in order");
+        }
+        let largest = full - 1 + jump;
+        window.commit(largest).unwrap();
+        for number in largest - (size - 1)..largest {
+            let expected = if number < full { Err(Replay::Duplicate) } else { Ok(()) };
+            assert_eq!(window.commit(number), expected, "{number} after a jump of {jump}");
+        }
+    }
+}
