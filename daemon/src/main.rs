@@ -1,3 +1,70 @@
-//! mpipd
+//! `mpipd`: one mpip node on this host.
 
-fn main() {}
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use log::LevelFilter;
+use mpip_daemon::config;
+
+/// One mpip node: all paths between this host and its peers, used at the same time.
+///
+/// Runs in the foreground and logs to standard error; `mpip up FILE` starts it in the background.
+/// It needs the capability CAP_NET_ADMIN and drops all others. SIGTERM and SIGINT end it and
+/// remove the device, its routes and the control socket.
+#[derive(Debug, Parser)]
+#[command(name = "mpipd", version)]
+struct Arguments {
+    /// The configuration, described in docs/configuration.md
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and its key files, say what is wrong, and end
+    #[arg(long)]
+    check: bool,
+    /// Print the path of the control socket that the configuration names, and end
+    #[arg(long, conflicts_with = "check")]
+    print_socket: bool,
+    /// How much to log: off, error, warn, info, debug or trace (every packet); without it the
+    /// environment variable RUST_LOG decides, else info
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LevelFilter>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log(arguments.log_level);
+    match act(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mpipd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    if arguments.print_socket {
+        println!("{}", config::control_socket(&arguments.config)?.display());
+        return Ok(());
+    }
+    let settings = config::load(&arguments.config)?;
+    if arguments.check {
+        let (peers, rules) = (settings.peers.len(), settings.rules.len());
+        println!(
+            "{}: valid: interface {}, {peers} peers, {rules} rules",
+            arguments.config.display(),
+            settings.interface
+        );
+        return Ok(());
+    }
+    Ok(())
+}
+
+fn start_log(level: Option<LevelFilter>) {
+    let mut builder = env_logger::Builder::new();
+    builder.filter_level(LevelFilter::Info).parse_default_env();
+    if let Some(level) = level {
+        builder.filter_level(level);
+    }
+    builder.format_target(false).init();
+}

@@ -1,0 +1,83 @@
+//! The keys of the configuration file and their types, as written by the user.
+//!
+//! Numbers are read as `i64`, so that one out of range is refused with the range of its key and
+//! not with that of a type.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Config {
+    pub(super) node: Node,
+    #[serde(default)]
+    pub(super) interface: Interface,
+    #[serde(default)]
+    pub(super) path: Vec<Path>,
+    #[serde(default)]
+    pub(super) peer: Vec<Spanned<Peer>>,
+    #[serde(default)]
+    pub(super) rule: Vec<Spanned<Rule>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Node {
+    pub(super) private_key_file: Spanned<String>,
+    pub(super) listen_port: Option<Spanned<i64>>,
+    pub(super) control_socket: Option<Spanned<String>>,
+    pub(super) control_group: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Interface {
+    pub(super) name: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) addresses: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Path {
+    pub(super) interface: Spanned<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Peer {
+    pub(super) name: Spanned<String>,
+    pub(super) public_key: Spanned<String>,
+    pub(super) preshared_key_file: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) endpoints: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) allowed_prefixes: Vec<Spanned<String>>,
+    pub(super) host_mode: Option<Spanned<bool>>,
+    pub(super) policy: Option<Spanned<String>>,
+    pub(super) scheduler: Option<Spanned<String>>,
+    pub(super) weights: Option<Spanned<BTreeMap<String, Spanned<i64>>>>,
+    pub(super) congestion_control: Option<Spanned<String>>,
+    pub(super) max_paths: Option<Spanned<i64>>,
+    pub(super) resequencing: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    pub(super) remote_prefix: Option<Spanned<String>>,
+    pub(super) remote_port: Option<Spanned<i64>>,
+    pub(super) protocol: Option<Spanned<Protocol>>,
+    pub(super) length: Option<Spanned<String>>,
+    pub(super) priority: Spanned<String>,
+}
+
+/// A protocol by name or number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a protocol's name or number")]
+pub(super) enum Protocol {
+    Name(String),
+    Number(i64),
+}

@@ -1,0 +1,55 @@
+//! What a daemon works with: every value checked.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use mpip_core::{PeerConfig, Prefix, Rule};
+use mpip_crypto::PrivateKey;
+
+/// The settings of one daemon.
+#[derive(Debug)]
+pub struct Settings {
+    /// The configuration file.
+    pub file: PathBuf,
+    /// This node's static key.
+    pub private_key: PrivateKey,
+    /// UDP port of every path's socket.
+    pub listen_port: u16,
+    /// The control socket.
+    pub control_socket: PathBuf,
+    /// The group that may use the control socket; `None` for the daemon's own.
+    pub control_group: Option<u32>,
+    /// Name of the TUN device.
+    pub interface: String,
+    /// Addresses of the TUN device.
+    pub addresses: Vec<InterfaceAddress>,
+    /// The interfaces that paths may use; `None` for every one with a usable address.
+    pub path_interfaces: Option<Vec<String>>,
+    /// The nodes to be associated with.
+    pub peers: Vec<PeerConfig>,
+    /// First match decides.
+    pub rules: Vec<Rule>,
+}
+
+/// An address of an interface, with the prefix that is reached through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the prefix.
+    pub prefix_len: u8,
+}
+
+impl InterfaceAddress {
+    /// The prefix that is reached through the address.
+    pub fn prefix(&self) -> Prefix {
+        Prefix::new(self.address, self.prefix_len).expect("the length was checked when it was read")
+    }
+}
+
+impl fmt::Display for InterfaceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_len)
+    }
+}

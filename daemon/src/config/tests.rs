@@ -1,0 +1,432 @@
+//! Every error of a configuration, with the line that it names.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use mpip_core::{CongestionControlKind, Priority, SchedulerKind};
+
+use super::*;
+
+/// A directory with key files, removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mpip-config-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        let directory = Self(path);
+        directory.key("node.key", OWN_KEY, 0o600);
+        directory.key("psk.key", PEER_KEY, 0o600);
+        directory
+    }
+
+    fn key(&self, name: &str, text: &str, mode: u32) {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("owner");
+    }
+
+    fn parse(&self, text: &str) -> Result<Settings, ConfigError> {
+        parse(&self.0.join("mpip.toml"), text)
+    }
+
+    /// The problems of `text`, as `line: message`.
+    fn problems(&self, text: &str) -> Vec<String> {
+        let error = self.parse(text).expect_err(text);
+        let line = |problem: &Problem| problem.line.map_or("-".to_owned(), |l| l.to_string());
+        error.problems().iter().map(|p| format!("{}: {}", line(p), p.message)).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
+const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
+const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+/// Alice's public key.
+const OWN_PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+
+/// A peer that is right, from line 3 on.
+fn with_peer(lines: &str) -> String {
+    format!(
+        "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\n\
+         {lines}\n"
+    )
+}
+
+fn with_rule(lines: &str) -> String {
+    format!("[node]\nprivate_key_file = 'node.key'\n[[rule]]\n{lines}\n")
+}
+
+#[test]
+fn a_full_configuration_is_read() {
+    let directory = Directory::new("full");
+    let settings = directory
+        .parse(&format!(
+            "[node]\nprivate_key_file = 'node.key'\nlisten_port = 7000\n\
+             control_socket = '/tmp/x.sock'\n\
+             [interface]\nname = 'mpip7'\naddresses = ['10.77.0.1/24', '2001:db8:77::1/64']\n\
+             [[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'wwan0'\n\
+             [[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\npreshared_key_file = 'psk.key'\n\
+             endpoints = ['198.18.0.2:6182', '[2001:db8::2]:6182']\n\
+             allowed_prefixes = ['10.77.0.2', '2001:db8:77::/64']\n\
+             host_mode = false\npolicy = 'require'\nscheduler = 'weighted'\n\
+             weights = {{ eth0 = 1000, wwan0 = 1 }}\ncongestion_control = 'cubic'\n\
+             max_paths = 3\nresequencing = false\n\
+             [[rule]]\nprotocol = 'tcp'\nremote_port = 23\nlength = '0-200'\n\
+             priority = 'response'\n\
+             [[rule]]\nprotocol = 132\nlength = '1000-'\nremote_prefix = '10.0.0.0/8'\n\
+             priority = 'throughput'\n"
+        ))
+        .expect("valid");
+    assert_eq!(settings.listen_port, 7000);
+    assert_eq!(settings.control_socket, PathBuf::from("/tmp/x.sock"));
+    assert_eq!(settings.interface, "mpip7");
+    assert_eq!(settings.addresses[1].to_string(), "2001:db8:77::1/64");
+    assert_eq!(settings.addresses[0].prefix().to_string(), "10.77.0.0/24");
+    assert_eq!(
+        settings.path_interfaces.as_deref(),
+        Some(&["eth0".to_owned(), "wwan0".to_owned()][..])
+    );
+    let peer = &settings.peers[0];
+    assert_eq!(peer.public_key.to_string(), PEER_KEY);
+    assert_ne!(peer.preshared_key.secret_bytes(), &[0; 32]);
+    assert_eq!(peer.endpoints.len(), 2);
+    assert_eq!(peer.allowed_prefixes[0].to_string(), "10.77.0.2/32");
+    assert_eq!(peer.scheduler, SchedulerKind::Weighted);
+    assert_eq!(peer.fixed_weights, [("eth0".to_owned(), 1000), ("wwan0".to_owned(), 1)]);
+    assert_eq!(peer.congestion_control, CongestionControlKind::Cubic);
+    assert_eq!((peer.max_paths, peer.resequencing), (Some(3), false));
+    let [telnet, bulk] = &settings.rules[..] else { panic!("two rules") };
+    assert_eq!((telnet.protocol, telnet.remote_port), (Some(6), Some(23)));
+    assert_eq!((telnet.length.clone(), telnet.priority), (Some(0..=200), Priority::Response));
+    assert_eq!((bulk.protocol, bulk.length.clone()), (Some(132), Some(1000..=65_535)));
+}
+
+#[test]
+fn defaults_are_as_documented() {
+    let settings = Directory::new("defaults").parse(&with_peer("")).expect("valid");
+    assert_eq!(settings.listen_port, 6182);
+    assert_eq!(settings.interface, "mpip0");
+    assert_eq!(settings.control_socket, PathBuf::from("/run/mpip/mpip0.sock"));
+    assert_eq!(settings.path_interfaces, None);
+    let peer = &settings.peers[0];
+    assert_eq!(peer.scheduler, SchedulerKind::Earliest);
+    assert_eq!(peer.congestion_control, CongestionControlKind::Bbr);
+    assert_eq!((peer.max_paths, peer.resequencing), (None, true));
+    assert_eq!(peer.preshared_key.secret_bytes(), &[0; 32]);
+}
+
+/// Asserts that each text has exactly one problem and that it begins as expected.
+fn assert_problems(name: &str, cases: &[(String, &str)]) {
+    let directory = Directory::new(name);
+    for (text, expected) in cases {
+        let problems = directory.problems(text);
+        assert!(
+            problems.len() == 1 && problems[0].starts_with(expected),
+            "{text}\nexpected: {expected}\nfound:    {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn structure_errors_name_the_line() {
+    assert_problems(
+        "structure",
+        &[
+            (String::new(), "1: missing key `node`"),
+            ("[node]\n".to_owned(), "1: missing key `private_key_file`"),
+            (with_peer("endpoint = []"), "6: unknown key `endpoint`, expected one of `name`,"),
+            (with_peer("[[peers]]"), "6: unknown key `peers`, expected one of `node`,"),
+            (with_peer("[node]"), "6: duplicate key"),
+            (with_peer("name = 'c'"), "6: duplicate key"),
+            (with_peer("max_paths = = 3"), "6: "),
+            (with_peer("endpoints = 'x'"), "6: invalid type: string \"x\", expected a sequence"),
+            (
+                with_peer("max_paths = 'x'"),
+                "6: invalid type: string \"x\", expected a whole number",
+            ),
+            (with_peer("resequencing = 1"), "6: invalid type: integer `1`, expected a boolean"),
+            (
+                "[node]\nprivate_key_file = 3\n".to_owned(),
+                "2: invalid type: integer `3`, expected a string",
+            ),
+            (
+                "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\n".to_owned(),
+                "3: missing key `public_key`",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn node_and_interface_errors_name_the_line() {
+    let node = |lines: &str| format!("[node]\nprivate_key_file = 'node.key'\n{lines}\n");
+    assert_problems(
+        "node",
+        &[
+            (node("listen_port = 0"), "3: listen_port: expected a number from 1 to 65535, found 0"),
+            (
+                node("listen_port = 65536"),
+                "3: listen_port: expected a number from 1 to 65535, found 65536",
+            ),
+            (
+                node("control_socket = 'x.sock'"),
+                "3: control_socket: expected an absolute path of at most 103 bytes, found `x.sock`",
+            ),
+            (
+                node("control_group = 'no such group'"),
+                "3: control_group: expected the name of a group in /etc/group, found `no such",
+            ),
+            (node("[interface]\nname = ''"), "4: name: expected 1 to 15 visible ASCII"),
+            (node("[interface]\nname = 'a/b'"), "4: name: expected 1 to 15 visible ASCII"),
+            (
+                node("[interface]\nname = 'sixteen-letters-'"),
+                "4: name: expected 1 to 15 visible ASCII",
+            ),
+            (
+                node("[interface]\naddresses = [\n'10.77.0.1/24',\n'10.77.0.1']"),
+                "6: addresses: expected an address with its prefix length like 10.77.0.1/24, \
+                 found `10.77.0.1`",
+            ),
+            (
+                node("[interface]\naddresses = ['10.77.0.1/33']"),
+                "4: addresses: expected an address with its prefix length",
+            ),
+            (
+                node("[[path]]\ninterface = 'mpip0'"),
+                "4: interface: expected another one than mpip's own, found `mpip0`",
+            ),
+            (
+                node("[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth0'"),
+                "6: interface: expected each once, found `eth0` again",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn peer_errors_name_the_line() {
+    let second = |lines: &str| with_peer(&format!("[[peer]]\n{lines}"));
+    assert_problems(
+        "peer",
+        &[
+            (
+                second(&format!("name = 'b'\npublic_key = '{}'", &OWN_KEY.trim())),
+                "7: name: expected another one for each peer, `b` is used in line 4",
+            ),
+            (
+                second(&format!("name = 'c'\npublic_key = '{PEER_KEY}'")),
+                "8: public_key: expected another one for each peer, this one is used in line 5",
+            ),
+            (
+                second(&format!("name = 'c'\npublic_key = '{OWN_PUBLIC}'")),
+                "8: public_key: expected the peer's key, found this node's own",
+            ),
+            (
+                second("name = 'c'\npublic_key = 'AAAA'"),
+                "8: public_key: expected a key of 32 bytes as 44 characters of base64, received 3",
+            ),
+            (
+                second(&format!("name = ''\npublic_key = '{}'", &OWN_KEY.trim())),
+                "7: name: expected 1 to 64 visible characters, found \"\"",
+            ),
+            (
+                with_peer("endpoints = ['198.18.0.2']"),
+                "6: endpoints: expected an address with a port like 198.51.100.2:6182 or \
+                 [2001:db8::2]:6182, found `198.18.0.2`",
+            ),
+            (
+                with_peer("endpoints = ['198.18.0.2:0']"),
+                "6: endpoints: expected a port from 1 to 65535, found `198.18.0.2:0`",
+            ),
+            (
+                with_peer("endpoints = ['[ff02::1]:6182']"),
+                "6: endpoints: expected the address of one other host, found `[ff02::1]:6182`",
+            ),
+            (
+                with_peer("endpoints = ['198.18.0.2:1',\n'198.18.0.2:1']"),
+                "7: endpoints: expected each once, found `198.18.0.2:1`",
+            ),
+            (
+                with_peer("allowed_prefixes = ['10.0.0.0/33']"),
+                "6: allowed_prefixes: expected an address prefix like 10.77.0.0/24 or \
+                 2001:db8::/32, found `10.0.0.0/33`",
+            ),
+            (
+                with_peer("allowed_prefixes = ['10.0.0.0/24', '10.0.0.7/24']"),
+                "6: allowed_prefixes: expected each prefix once, `10.0.0.0/24` belongs to peer \
+                 `b` in line 6",
+            ),
+            (
+                format!(
+                    "[interface]\naddresses = ['10.77.0.1/24']\n{}",
+                    with_peer("allowed_prefixes = ['10.77.0.1']")
+                ),
+                "8: allowed_prefixes: expected addresses of the peer, `10.77.0.1/32` is this \
+                 node's own 10.77.0.1/24",
+            ),
+            (
+                with_peer("scheduler = 'random'"),
+                "6: scheduler: expected one of `earliest`, `weighted`, `fastest-first`, \
+                 `round-robin`, found `random`",
+            ),
+            (
+                with_peer("congestion_control = 'vegas'"),
+                "6: congestion_control: expected one of `bbr`, `cubic`, `reno`, `lia`, `olia`, \
+                 `balia`, `none`, found `vegas`",
+            ),
+            (with_peer("max_paths = 0"), "6: max_paths: expected a number from 1 to 64, found 0"),
+            (
+                with_peer("scheduler = 'weighted'\nweights = { eth0 = 1001 }"),
+                "7: weights.eth0: expected a number from 1 to 1000, found 1001",
+            ),
+            (
+                with_peer("weights = { eth0 = 10 }"),
+                "6: weights: expected only with scheduler `weighted`, found `earliest`",
+            ),
+            (
+                with_peer(
+                    "scheduler = 'weighted'\nweights = { eth1 = 10 }\n\
+                     [[path]]\ninterface = 'eth0'",
+                ),
+                "7: weights: expected interfaces that a [[path]] names (`eth0`), found `eth1`",
+            ),
+            (
+                with_peer("host_mode = true"),
+                "6: host_mode: expected false, host mode is not available yet; found true",
+            ),
+            (
+                with_peer("policy = 'prefer'"),
+                "6: policy: expected `require`, `prefer` needs host mode, which is not available",
+            ),
+            (
+                with_peer("policy = 'maybe'"),
+                "6: policy: expected one of `require`, `prefer`, `off`, found `maybe`",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn rule_errors_name_the_line_and_the_reason() {
+    let length = "4: rule: length: expected bytes of the IP packet like \"0-200\" or \"1000-\", \
+                  at most 65535, found ";
+    assert_problems(
+        "rule",
+        &[
+            (with_rule("protocol = 'tcp'"), "3: missing key `priority`"),
+            (
+                with_rule("priority = 'fast'"),
+                "4: rule: priority: expected one of `throughput`, `response`, found `fast`",
+            ),
+            (with_rule("length = '200'\npriority = 'response'"), length),
+            (with_rule("length = 'a-b'\npriority = 'response'"), length),
+            (with_rule("length = '0-65536'\npriority = 'response'"), length),
+            (
+                with_rule("length = '9-8'\npriority = 'response'"),
+                "4: rule: length: expected the lower end first, found `9-8`",
+            ),
+            (
+                with_rule("protocol = 'tpc'\npriority = 'response'"),
+                "4: rule: protocol: expected one of `icmp`, `tcp`,",
+            ),
+            (
+                with_rule("protocol = 256\npriority = 'response'"),
+                "4: rule: protocol: expected one of `icmp`, `tcp`,",
+            ),
+            (
+                with_rule("protocol = true\npriority = 'response'"),
+                "4: expected a protocol's name or number",
+            ),
+            (
+                with_rule("remote_port = 0\npriority = 'response'"),
+                "4: rule: remote_port: expected a number from 1 to 65535, found 0",
+            ),
+            (
+                with_rule("protocol = 'icmp'\nremote_port = 7\npriority = 'response'"),
+                "3: rule: remote_port: expected a protocol that has ports",
+            ),
+            (
+                with_rule("remote_prefix = 'all'\npriority = 'response'"),
+                "4: rule: remote_prefix: expected an address prefix like 10.77.0.0/24",
+            ),
+            (
+                with_rule("port = 3\npriority = 'response'"),
+                "4: unknown key `port`, expected one of",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_key_file_that_is_missing_open_or_no_key_is_refused() {
+    let directory = Directory::new("keys");
+    directory.key("open.key", OWN_KEY, 0o640);
+    directory.key("short.key", "AAAA", 0o600);
+    let with = |file: &str| directory.problems(&format!("[node]\nprivate_key_file = '{file}'\n"));
+    let path = |file: &str| directory.0.join(file).display().to_string();
+
+    let missing = with("none.key");
+    assert!(missing[0].starts_with("2: expected a key file, `"), "{missing:?}");
+    assert!(missing[0].contains(&path("none.key")), "{missing:?}");
+    let open = with("open.key");
+    assert_eq!(
+        open,
+        [format!(
+            "2: expected a key file that only its owner can use, `{0}` has mode 0640; mend it \
+             with `chmod 600 {0}`",
+            path("open.key")
+        )]
+    );
+    let short = with("short.key");
+    assert!(short[0].contains("expected a key of 32 bytes"), "{short:?}");
+    assert!(!short[0].contains("AAAA"), "a key's text is never shown");
+    assert!(with("/")[0].contains("is none"));
+}
+
+#[test]
+fn everything_that_is_wrong_is_reported_in_the_files_order() {
+    let directory = Directory::new("all");
+    let text = with_peer("max_paths = 0\nscheduler = 'x'\n[interface]\nname = ''");
+    let error = directory.parse(&text).expect_err("three problems");
+    let lines: Vec<_> = error.problems().iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [Some(6), Some(7), Some(9)]);
+    let shown = error.to_string();
+    assert_eq!(shown.lines().count(), 3);
+    let file = directory.0.join("mpip.toml");
+    assert!(shown.starts_with(&format!("{}:6: max_paths: ", file.display())), "{shown}");
+}
+
+#[test]
+fn the_control_socket_is_known_without_keys_and_peers() {
+    let directory = Directory::new("socket");
+    let file = directory.0.join("mpip.toml");
+    for (text, expected) in [
+        ("[node]\nprivate_key_file = 'gone'", "/run/mpip/mpip0.sock"),
+        ("[interface]\nname = 'mpip4'\nmistake = 1", "/run/mpip/mpip4.sock"),
+        ("[node]\ncontrol_socket = '/tmp/a.sock'", "/tmp/a.sock"),
+    ] {
+        fs::write(&file, text).expect("writable");
+        assert_eq!(control_socket(&file), Ok(PathBuf::from(expected)), "{text}");
+    }
+    fs::write(&file, "[node").expect("writable");
+    assert!(control_socket(&file).expect_err("no TOML").problems()[0].line == Some(1));
+}
+
+#[test]
+fn a_missing_configuration_file_is_named() {
+    let error = load(Path::new("/nonexistent/mpip.toml")).expect_err("missing");
+    assert!(
+        error.to_string().starts_with(
+            "/nonexistent/mpip.toml: expected a configuration file that can be read: "
+        ),
+        "{error}"
+    );
+}

@@ -1,0 +1,87 @@
+//! The socket's file: made so that nobody reaches it before its mode is set, removed at the end.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use super::ControlError;
+
+/// What the socket's name ends with until its mode and group are set.
+pub(crate) const NEW_SUFFIX: &str = ".new";
+
+/// Owner and group may connect (unix(7): it takes permission to write).
+const MODE: u32 = 0o660;
+
+/// The listening socket. Its file is removed when it is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Listens on `path`, with `group` as the file's group. A socket that a dead daemon left is
+    /// replaced; the directory is made if it is missing.
+    pub fn bind(path: &Path, group: Option<u32>) -> Result<Self, ControlError> {
+        make_way(path)?;
+        let failed = |operation, path: &Path, error| ControlError::Failed {
+            operation,
+            path: path.to_owned(),
+            error,
+        };
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)
+                .map_err(|error| failed("make the directory", directory, error))?;
+        }
+        let mut new = path.as_os_str().to_owned();
+        new.push(NEW_SUFFIX);
+        let new = PathBuf::from(new);
+        let _ = fs::remove_file(&new);
+        let listener =
+            UnixListener::bind(&new).map_err(|error| failed("listen on", &new, error))?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(MODE))
+            .and_then(|()| group.map_or(Ok(()), |group| chown(&new, None, Some(group))))
+            .and_then(|()| fs::rename(&new, path))
+            .map_err(|error| {
+                let _ = fs::remove_file(&new);
+                failed("set mode, group and name of", path, error)
+            })?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    pub(super) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes a socket at `path` on which nobody listens.
+fn make_way(path: &Path) -> Result<(), ControlError> {
+    let failed = |operation, error: io::Error| ControlError::Failed {
+        operation,
+        path: path.to_owned(),
+        error,
+    };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("look at", error)),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(ControlError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ControlError::AlreadyRunning(path.to_owned())),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| failed("remove the former", error))
+        }
+        Err(error) => Err(failed("ask who listens on", error)),
+    }
+}

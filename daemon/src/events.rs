@@ -1,0 +1,158 @@
+//! Events on their way to the log, the counters and the subscribers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Duration;
+
+use mpip_api::{Counter, Event, EventKind};
+use mpip_core::LocalAddress;
+
+use crate::snapshot::ms;
+
+/// Counts events and hands them to those who asked for them.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    counts: BTreeMap<&'static str, u64>,
+    subscribers: Vec<SyncSender<Arc<Event>>>,
+}
+
+impl Events {
+    /// Whoever listens on the other end of `subscriber` gets every event from now on; one who does
+    /// not keep up is cut off.
+    pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<Event>>) {
+        self.subscribers.push(subscriber);
+    }
+
+    /// How many there were of each kind.
+    pub(crate) fn counters(&self) -> Vec<Counter> {
+        let counts = self.counts.iter();
+        counts.map(|(name, count)| Counter { name: (*name).to_owned(), count: *count }).collect()
+    }
+
+    /// Something happened in the engine.
+    pub(crate) fn engine(&mut self, unix_time: Duration, event: &mpip_core::Event) {
+        self.publish(unix_time, event.to_string(), kind(event));
+    }
+
+    /// `address` can be used by paths from now on.
+    pub(crate) fn address_added(&mut self, unix_time: Duration, address: &LocalAddress) {
+        let LocalAddress { interface, address, .. } = address;
+        self.publish(
+            unix_time,
+            format!("address {} on {interface} is usable", address.ip()),
+            EventKind::AddressAdded { interface: interface.clone(), address: *address },
+        );
+    }
+
+    /// `address` cannot be used any more.
+    pub(crate) fn address_removed(&mut self, unix_time: Duration, address: &LocalAddress) {
+        let LocalAddress { interface, address, .. } = address;
+        self.publish(
+            unix_time,
+            format!("address {} on {interface} is gone", address.ip()),
+            EventKind::AddressRemoved { interface: interface.clone(), address: *address },
+        );
+    }
+
+    fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
+        log::info!("{message}");
+        *self.counts.entry(name(&kind)).or_default() += 1;
+        if self.subscribers.is_empty() {
+            return;
+        }
+        let event = Arc::new(Event { unix_time_ms: ms(unix_time), message, kind });
+        self.subscribers.retain(|subscriber| match subscriber.try_send(Arc::clone(&event)) {
+            Ok(()) => true,
+            Err(TrySendError::Disconnected(_)) => false,
+            Err(TrySendError::Full(_)) => {
+                log::warn!("control socket: a subscriber of events does not keep up, cut off");
+                false
+            }
+        });
+    }
+}
+
+/// The kind's name, as on the control socket.
+fn name(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::Established { .. } => "established",
+        EventKind::Lost { .. } => "lost",
+        EventKind::PeerRestarted { .. } => "peer-restarted",
+        EventKind::Path { .. } => "path",
+        EventKind::Rebound { .. } => "rebound",
+        EventKind::InnerMtu { .. } => "inner-mtu",
+        EventKind::HandshakeTimeout { .. } => "handshake-timeout",
+        EventKind::HandshakeRefused { .. } => "handshake-refused",
+        EventKind::AddressAdded { .. } => "address-added",
+        EventKind::AddressRemoved { .. } => "address-removed",
+        EventKind::Unknown => "unknown",
+    }
+}
+
+fn kind(event: &mpip_core::Event) -> EventKind {
+    use mpip_core::Event as Core;
+    match event.clone() {
+        Core::Established { peer, aead } => EventKind::Established { peer, aead: aead.to_owned() },
+        Core::Lost { peer } => EventKind::Lost { peer },
+        Core::PeerRestarted { peer } => EventKind::PeerRestarted { peer },
+        Core::Path { peer, path, interface, local, remote, from, to, reason } => EventKind::Path {
+            peer,
+            path,
+            interface,
+            local,
+            remote,
+            from: from.name().to_owned(),
+            to: to.name().to_owned(),
+            reason: reason.to_owned(),
+        },
+        Core::Rebound { peer, path, from, to } => EventKind::Rebound { peer, path, from, to },
+        Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },
+        Core::HandshakeTimeout { peer, attempts, retry_in } => {
+            EventKind::HandshakeTimeout { peer, attempts, retry_in_ms: ms(retry_in) }
+        }
+        Core::HandshakeRefused { from, reason } => EventKind::HandshakeRefused { from, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    fn lost() -> mpip_core::Event {
+        mpip_core::Event::Lost { peer: "b".to_owned() }
+    }
+
+    #[test]
+    fn events_are_counted_under_the_name_that_subscribers_see() {
+        let mut events = Events::default();
+        let (subscriber, received) = sync_channel(8);
+        events.subscribe(subscriber);
+        for _ in 0..2 {
+            events.engine(Duration::from_millis(1_500), &lost());
+        }
+        let event = received.recv().expect("an event");
+        let json = serde_json::to_value(&*event).expect("serialises");
+        let counters = events.counters();
+        assert_eq!(json["event"], counters[0].name.as_str());
+        assert_eq!((counters[0].count, event.unix_time_ms), (2, 1_500.0));
+        assert_eq!(event.message, lost().to_string());
+    }
+
+    #[test]
+    fn a_subscriber_that_does_not_keep_up_is_cut_off_and_others_go_on() {
+        let mut events = Events::default();
+        let (slow, slow_end) = sync_channel(1);
+        let (quick, quick_end) = sync_channel(8);
+        events.subscribe(slow);
+        events.subscribe(quick);
+        for _ in 0..3 {
+            events.engine(Duration::ZERO, &lost());
+        }
+        assert_eq!(slow_end.iter().count(), 1);
+        drop(events);
+        assert_eq!(quick_end.iter().count(), 3);
+    }
+}

@@ -1,0 +1,12 @@
+//! `mpipd`: one mpip node on this host.
+//!
+//! The daemon is thin: it reads the [`config`]uration, sets up the host (TUN device, addresses,
+//! routes, sockets), hands packets, datagrams and time to the engine of `mpip-core`, and answers
+//! the [`control`] socket.
+//!
+//! One thread owns the engine and everything of the host. The control socket has threads of its
+//! own, which ask that one through a channel and wait for its answer.
+
+pub mod config;
+pub mod control;
+mod snapshot;

@@ -1,0 +1,122 @@
+//! The daemon's state at one moment, on its way to the control socket.
+
+use std::time::Duration;
+
+use mpip_api as api;
+use mpip_core::{PathStatus, PeerStatus, SessionStatus, Status};
+
+/// Sessions that one answer lists per peer, the most recently used first.
+const SESSIONS_LISTED: usize = 10_000;
+
+/// What the thread that owns the engine gathers; the rest of the work is the asker's.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The engine's statistics.
+    pub(crate) engine: Status,
+    /// Prefixes of each peer, in the order of the engine's peers.
+    pub(crate) allowed_prefixes: Vec<Vec<String>>,
+    /// Whether sessions were asked for.
+    pub(crate) sessions: bool,
+    /// Everything that the engine does not know; its peers and drops are empty.
+    pub(crate) host: api::Status,
+}
+
+impl Snapshot {
+    /// The status as the control socket shows it.
+    pub(crate) fn into_status(self) -> api::Status {
+        let sessions = self.sessions;
+        let mut prefixes = self.allowed_prefixes.into_iter();
+        let mut status = self.host;
+        status.node = self.engine.node.to_string();
+        let peers = self.engine.peers.into_iter();
+        status.peers = peers
+            .map(|peer| peer_status(peer, prefixes.next().unwrap_or_default(), sessions))
+            .collect();
+        let drops = self.engine.drops.into_iter();
+        status
+            .drops
+            .extend(drops.map(|(name, count)| api::Counter { name: name.to_owned(), count }));
+        status
+    }
+}
+
+/// Milliseconds, with fractions.
+pub(crate) fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn peer_status(
+    peer: PeerStatus,
+    allowed_prefixes: Vec<String>,
+    with_sessions: bool,
+) -> api::PeerStatus {
+    let mut sessions = peer.sessions;
+    let session_count = with_sessions.then_some(sessions.len() as u64);
+    sessions.sort_by_key(|session| session.idle);
+    sessions.truncate(SESSIONS_LISTED);
+    api::PeerStatus {
+        name: peer.name,
+        node: peer.node.to_string(),
+        established: peer.established,
+        handshake_age_ms: peer.handshake_age.map(ms),
+        aead: peer.aead.map(str::to_owned),
+        scheduler: peer.scheduler.to_owned(),
+        congestion_control: peer.congestion_control.to_owned(),
+        allowed_prefixes,
+        inner_mtu_bytes: peer.inner_mtu,
+        sent_bytes: peer.bytes_sent,
+        received_bytes: peer.bytes_received,
+        queued_bytes: peer.queued as u64,
+        queue_drops: peer.queue_drops,
+        queue_marks: peer.queue_marks,
+        resequencing_bytes: peer.resequencing as u64,
+        paths: peer.paths.into_iter().map(path_status).collect(),
+        session_count,
+        sessions: sessions.iter().map(session_status).collect(),
+    }
+}
+
+fn path_status(path: PathStatus) -> api::PathStatus {
+    api::PathStatus {
+        id: path.id,
+        interface: path.interface,
+        local: path.local,
+        remote: path.remote,
+        state: path.state.name().to_owned(),
+        rtt_ms: path.rtt.map(ms),
+        min_rtt_ms: path.min_rtt.map(ms),
+        relative_delay_ms: path.relative_delay.map(ms),
+        queuing_delay_ms: ms(path.queuing_delay),
+        jitter_ms: ms(path.jitter),
+        loss: path.loss,
+        delivery_rate_bps: path.delivery_rate,
+        pacing_rate_bps: path.pacing_rate,
+        window_bytes: path.window,
+        in_flight_bytes: path.in_flight,
+        congestion_state: path.congestion_state.to_owned(),
+        weight: path.weight,
+        share: path.share,
+        sent_bytes: path.bytes_sent,
+        received_bytes: path.bytes_received,
+        sent_packets: path.packets_sent,
+        received_packets: path.packets_received,
+        lost_packets: path.packets_lost,
+        spurious_losses: path.spurious_losses,
+        mtu_bytes: path.mtu,
+    }
+}
+
+fn session_status(session: &SessionStatus) -> api::SessionStatus {
+    api::SessionStatus {
+        id: session.id,
+        outgoing: session.outgoing,
+        protocol: session.protocol,
+        source: session.source,
+        destination: session.destination,
+        packets: session.packets,
+        inner_bytes: session.bytes,
+        repaired_packets: session.repaired,
+        longest_wait_ms: ms(session.longest_wait),
+        idle_ms: ms(session.idle),
+    }
+}
