@@ -1,0 +1,140 @@
+//! Starting and ending `mpipd`.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mpip_api::{Client, Request};
+
+use crate::{Failure, print};
+
+/// How long a daemon may take until its control socket answers, and to end.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How often it is asked.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The daemon's program: beside this one, else wherever `PATH` leads.
+fn program() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name("mpipd"));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("mpipd"))
+}
+
+fn mpipd(file: &Path) -> Command {
+    let mut command = Command::new(program());
+    command.arg("--config").arg(file);
+    command
+}
+
+fn not_started(error: &std::io::Error) -> Failure {
+    Failure(format!("cannot run mpipd, expected beside mpip or in a directory of PATH: {error}"))
+}
+
+/// The control socket that the configuration in `file` names.
+pub(crate) fn socket_of(file: &Path) -> Result<PathBuf, Failure> {
+    let output = mpipd(file).arg("--print-socket").output().map_err(|error| not_started(&error))?;
+    if !output.status.success() {
+        return Err(Failure(words_of(&output.stderr)));
+    }
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end()))
+}
+
+/// What mpipd said, without its own name in front.
+fn words_of(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let text = text.trim_end();
+    text.strip_prefix("mpipd: ").unwrap_or(text).to_owned()
+}
+
+/// Runs the daemon's check of `file`, which prints what is wrong.
+pub(crate) fn check(file: &Path) -> Result<ExitCode, Failure> {
+    let status = mpipd(file).arg("--check").status().map_err(|error| not_started(&error))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Starts a daemon and waits until it answers.
+pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
+    let socket = socket_of(file)?;
+    if Client::connect(&socket).is_ok() {
+        return Err(Failure(format!(
+            "already running: an mpipd answers on the control socket `{}`",
+            socket.display()
+        )));
+    }
+    let log = socket.with_extension("log");
+    let mut child = spawn(file, log_level, &log)?;
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            let words = fs::read(&log).unwrap_or_default();
+            let words = words_of(&words);
+            let words = if words.is_empty() { format!("mpipd ended: {status}") } else { words };
+            return Err(Failure(format!("the daemon did not start\n{words}")));
+        }
+        if let Ok(status) = mpip_api::status(&socket, false) {
+            return print(&format!(
+                "{} is up (process {}, log {})\n",
+                status.interface.name,
+                status.pid,
+                log.display()
+            ));
+        }
+        thread::sleep(INTERVAL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(Failure(format!(
+        "the daemon did not answer on `{}` within {} s; its log is {}",
+        socket.display(),
+        PATIENCE.as_secs(),
+        log.display()
+    )))
+}
+
+fn spawn(file: &Path, log_level: Option<&str>, log: &Path) -> Result<Child, Failure> {
+    let open = || {
+        fs::create_dir_all(log.parent().unwrap_or(Path::new("/")))?;
+        let out = File::create(log)?;
+        Ok((out.try_clone()?, out))
+    };
+    let (out, err) = open().map_err(|error: std::io::Error| {
+        Failure(format!("cannot write the daemon's log `{}`: {error}", log.display()))
+    })?;
+    let mut command = mpipd(file);
+    if let Some(level) = log_level {
+        command.args(["--log-level", level]);
+    }
+    // A process group of its own, so that Ctrl-C in this terminal is not for the daemon.
+    command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+    command.spawn().map_err(|error| not_started(&error))
+}
+
+/// Ends the daemon that listens on `socket` and waits until its process is gone.
+pub(crate) fn down(socket: &Path) -> Result<(), Failure> {
+    let mut client = Client::connect(socket)?;
+    let status = mpip_api::status(socket, false);
+    client.request(&Request::Down)?;
+    let Ok(status) = status else { return Ok(()) };
+    let process = PathBuf::from(format!("/proc/{}", status.pid));
+    let start = Instant::now();
+    while process.exists() && !is_zombie(&process) {
+        if start.elapsed() > PATIENCE {
+            return Err(Failure(format!(
+                "the daemon said goodbye, but its process {} still runs after {} s",
+                status.pid,
+                PATIENCE.as_secs()
+            )));
+        }
+        thread::sleep(INTERVAL);
+    }
+    print(&format!("{} is down\n", status.interface.name))
+}
+
+/// Whether the process has ended and only waits for its parent to take note (proc_pid_stat(5)).
+fn is_zombie(process: &Path) -> bool {
+    let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}

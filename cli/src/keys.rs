@@ -1,0 +1,65 @@
+//! Keys, as text.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use mpip_crypto::{PresharedKey, PrivateKey, Rng};
+
+use crate::{Failure, print};
+
+/// Longest key file that is read: a key is 44 characters.
+const INPUT_MAX: u64 = 4096;
+
+/// A generator seeded by the kernel; waits until the kernel has gathered enough after boot.
+fn rng() -> Result<Rng, Failure> {
+    let mut seed = [0; 32];
+    File::open("/dev/random")
+        .and_then(|mut file| file.read_exact(&mut seed))
+        .map_err(|error| Failure(format!("cannot read /dev/random: {error}")))?;
+    Ok(Rng::new(seed))
+}
+
+pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
+    let key = PrivateKey::generate(&mut rng()?);
+    match out {
+        None => print(&format!("{}\n", *key.secret_base64())),
+        Some(file) => {
+            write_new(file, &key.secret_base64())?;
+            print(&format!("{}\n", key.public_key()))
+        }
+    }
+}
+
+pub(crate) fn generate_preshared(out: Option<&Path>) -> Result<(), Failure> {
+    let key = PresharedKey::generate(&mut rng()?);
+    match out {
+        None => print(&format!("{}\n", *key.secret_base64())),
+        Some(file) => write_new(file, &key.secret_base64()),
+    }
+}
+
+pub(crate) fn public() -> Result<(), Failure> {
+    let mut text = String::new();
+    io::stdin()
+        .take(INPUT_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure(format!("standard input: expected a private key: {error}")))?;
+    let key: PrivateKey =
+        text.parse().map_err(|error| Failure(format!("standard input: {error}")))?;
+    print(&format!("{}\n", key.public_key()))
+}
+
+/// Writes `key` to a new file that only its owner can use.
+fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .and_then(|mut open| writeln!(open, "{key}"))
+        .map_err(|error| {
+            Failure(format!("cannot write the new file `{}`: {error}", file.display()))
+        })
+}

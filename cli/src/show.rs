@@ -1,0 +1,242 @@
+//! `mpip status`: a table for people, or JSON.
+
+use std::fmt::Write;
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+
+use mpip_api::{PathStatus, PeerStatus, SessionStatus, Status};
+
+use crate::table::{Align, Cell, Colour, Table};
+use crate::{Failure, print};
+
+/// Prints the state of the daemon that listens on `socket`.
+pub(crate) fn status(socket: &Path, json: bool, sessions: bool) -> Result<(), Failure> {
+    let status = mpip_api::status(socket, sessions)?;
+    if json {
+        return print(&format!("{}\n", serde_json::to_string_pretty(&status)?));
+    }
+    let colours = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    print(&render(&status, sessions, colours))
+}
+
+/// The whole state in words.
+fn render(status: &Status, sessions: bool, colours: bool) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        out,
+        "{}: {}, MTU {}, port {}, up {}, process {}",
+        status.interface.name,
+        list(&status.interface.addresses, "no address"),
+        status.interface.mtu_bytes,
+        status.listen_port,
+        duration(Some(status.uptime_ms)),
+        status.pid
+    );
+    let _ = writeln!(out, "node {}, public key {}", status.node, status.public_key);
+    let local: Vec<String> = status
+        .local_addresses
+        .iter()
+        .map(|local| format!("{} ({})", local.address, local.interface))
+        .collect();
+    let _ = writeln!(
+        out,
+        "paths start from {}",
+        list(&local, "nowhere: no interface has a usable address")
+    );
+    for peer in &status.peers {
+        render_peer(&mut out, peer, sessions, colours);
+    }
+    let drops: Vec<String> = status
+        .drops
+        .iter()
+        .filter(|drop| drop.count > 0)
+        .map(|drop| format!("{} {}", drop.count, drop.name))
+        .collect();
+    if !drops.is_empty() {
+        let _ = writeln!(out, "\ndropped: {}", drops.join(", "));
+    }
+    out
+}
+
+fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: bool) {
+    let state = if peer.established {
+        let age = duration(peer.handshake_age_ms);
+        let aead = peer.aead.as_deref().unwrap_or("unknown AEAD");
+        format!("{}, {aead}, handshake {age} ago", Colour::Green.paint("established", colours))
+    } else {
+        Colour::Red.paint("not established", colours)
+    };
+    let _ = writeln!(out, "\npeer {}: {state}", peer.name);
+    let _ =
+        writeln!(out, "  node {}, prefixes {}", peer.node, list(&peer.allowed_prefixes, "none"));
+    let _ = writeln!(
+        out,
+        "  scheduler {}, congestion control {}, inner MTU {}",
+        peer.scheduler, peer.congestion_control, peer.inner_mtu_bytes
+    );
+    let _ = writeln!(
+        out,
+        "  sent {}, received {}, waiting for a path {}, for what is missing {}",
+        bytes(peer.sent_bytes),
+        bytes(peer.received_bytes),
+        bytes(peer.queued_bytes),
+        bytes(peer.resequencing_bytes)
+    );
+    if peer.paths.is_empty() {
+        let _ = writeln!(out, "  no paths");
+    } else {
+        out.push_str(&paths(&peer.paths).render("  ", colours));
+    }
+    if sessions {
+        let count = peer.session_count.unwrap_or(0);
+        let listed = peer.sessions.len() as u64;
+        let rest = if listed < count { format!(", the last {listed} used") } else { String::new() };
+        let _ = writeln!(out, "  {count} sessions{rest}");
+        if listed > 0 {
+            out.push_str(&session_table(&peer.sessions).render("  ", colours));
+        }
+    }
+}
+
+fn paths(paths: &[PathStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("path", Align::Right),
+        ("interface", Align::Left),
+        ("local", Align::Left),
+        ("remote", Align::Left),
+        ("state", Align::Left),
+        ("RTT", Align::Right),
+        ("min", Align::Right),
+        ("one-way", Align::Right),
+        ("queue", Align::Right),
+        ("loss", Align::Right),
+        ("rate", Align::Right),
+        ("weight", Align::Right),
+        ("share", Align::Right),
+        ("sent", Align::Right),
+        ("received", Align::Right),
+    ]);
+    for path in paths {
+        let colour = match path.state.as_str() {
+            "active" => Colour::Green,
+            "validating" | "standby" => Colour::Yellow,
+            _ => Colour::Red,
+        };
+        table.row(vec![
+            path.id.to_string().into(),
+            path.interface.as_str().into(),
+            path.local.to_string().into(),
+            path.remote.to_string().into(),
+            Cell::coloured(&path.state, colour),
+            duration(path.rtt_ms).into(),
+            duration(path.min_rtt_ms).into(),
+            path.relative_delay_ms
+                .map_or("-".to_owned(), |ms| format!("+{}", duration(Some(ms))))
+                .into(),
+            duration(Some(path.queuing_delay_ms)).into(),
+            format!("{:.1} %", path.loss * 100.0).into(),
+            rate(path.delivery_rate_bps).into(),
+            path.weight.to_string().into(),
+            format!("{:.0} %", path.share * 100.0).into(),
+            bytes(path.sent_bytes).into(),
+            bytes(path.received_bytes).into(),
+        ]);
+    }
+    table
+}
+
+fn session_table(sessions: &[SessionStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("session", Align::Right),
+        ("", Align::Left),
+        ("protocol", Align::Left),
+        ("source", Align::Left),
+        ("destination", Align::Left),
+        ("packets", Align::Right),
+        ("data", Align::Right),
+        ("repaired", Align::Right),
+        ("longest wait", Align::Right),
+        ("idle", Align::Right),
+    ]);
+    for session in sessions {
+        table.row(vec![
+            session.id.to_string().into(),
+            (if session.outgoing { "out" } else { "in" }).into(),
+            protocol(session.protocol).into(),
+            end(session.source).into(),
+            end(session.destination).into(),
+            session.packets.to_string().into(),
+            bytes(session.inner_bytes).into(),
+            session.repaired_packets.to_string().into(),
+            duration(Some(session.longest_wait_ms)).into(),
+            duration(Some(session.idle_ms)).into(),
+        ]);
+    }
+    table
+}
+
+fn list(texts: &[String], none: &str) -> String {
+    if texts.is_empty() { none.to_owned() } else { texts.join(", ") }
+}
+
+/// An end of a session; protocols without ports have port 0.
+fn end(address: std::net::SocketAddr) -> String {
+    if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
+}
+
+fn protocol(number: u8) -> String {
+    let name = match number {
+        1 => "icmp",
+        6 => "tcp",
+        17 => "udp",
+        47 => "gre",
+        50 => "esp",
+        51 => "ah",
+        58 => "icmpv6",
+        132 => "sctp",
+        136 => "udplite",
+        _ => return number.to_string(),
+    };
+    name.to_owned()
+}
+
+/// Milliseconds, with a unit that suits them.
+fn duration(ms: Option<f64>) -> String {
+    let Some(ms) = ms else { return "-".to_owned() };
+    let seconds = ms / 1e3;
+    match ms {
+        _ if ms < 0.9995 => format!("{:.0} µs", ms * 1e3),
+        _ if ms < 9.995 => format!("{ms:.2} ms"),
+        _ if ms < 99.95 => format!("{ms:.1} ms"),
+        _ if ms < 999.5 => format!("{ms:.0} ms"),
+        _ if seconds < 99.5 => format!("{seconds:.0} s"),
+        _ if seconds < 5_970.0 => format!("{:.0} min", seconds / 60.0),
+        _ if seconds < 356_400.0 => format!("{:.0} h", seconds / 3_600.0),
+        _ => format!("{:.0} d", seconds / 86_400.0),
+    }
+}
+
+/// `value` with a decimal prefix, as rates and amounts of traffic have them.
+fn scaled(value: u64, unit: &str) -> String {
+    let mut scaled = value as f64;
+    for prefix in ["", "k", "M", "G", "T"] {
+        if scaled < 999.5 || prefix == "T" {
+            let digits = usize::from(scaled < 99.95 && !prefix.is_empty());
+            return format!("{scaled:.digits$} {prefix}{unit}");
+        }
+        scaled /= 1e3;
+    }
+    unreachable!("the last prefix takes everything")
+}
+
+fn bytes(value: u64) -> String {
+    scaled(value, "B")
+}
+
+fn rate(bps: u64) -> String {
+    scaled(bps, "bit/s")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use mpip_api::{Counter, InterfaceStatus, LocalAddressStatus};
+
+use super::*;
+
+fn path(id: u16, state: &str) -> PathStatus {
+    PathStatus {
+        id,
+        interface: format!("eth{id}"),
+        local: format!("198.18.{id}.1:6182").parse().expect("valid"),
+        remote: format!("198.18.{id}.2:6182").parse().expect("valid"),
+        state: state.to_owned(),
+        rtt_ms: Some(12.345),
+        min_rtt_ms: None,
+        relative_delay_ms: Some(0.25),
+        queuing_delay_ms: 1.5,
+        jitter_ms: 0.1,
+        loss: 0.012,
+        delivery_rate_bps: 94_300_000,
+        pacing_rate_bps: None,
+        window_bytes: 1,
+        in_flight_bytes: 1,
+        congestion_state: "probe".to_owned(),
+        weight: 500,
+        share: 0.5,
+        sent_bytes: 1_234_567,
+        received_bytes: 0,
+        sent_packets: 1,
+        received_packets: 1,
+        lost_packets: 0,
+        spurious_losses: 0,
+        mtu_bytes: 1_500,
+    }
+}
+
+fn example() -> Status {
+    Status {
+        daemon_version: "0.1.0".to_owned(),
+        pid: 4_711,
+        config_file: "/etc/mpip/mpip0.toml".to_owned(),
+        uptime_ms: 7_320_000.0,
+        node: "2001:2f::1".to_owned(),
+        public_key: "key".to_owned(),
+        listen_port: 6_182,
+        interface: InterfaceStatus {
+            name: "mpip0".to_owned(),
+            addresses: vec!["10.77.0.1/24".to_owned()],
+            mtu_bytes: 1_438,
+        },
+        local_addresses: vec![LocalAddressStatus {
+            interface: "eth0".to_owned(),
+            address: "198.18.0.1".parse().expect("valid"),
+            mtu_bytes: 1_500,
+        }],
+        peers: vec![PeerStatus {
+            name: "gateway".to_owned(),
+            node: "2001:2f::2".to_owned(),
+            established: true,
+            handshake_age_ms: Some(32_000.0),
+            aead: Some("aes-256-gcm".to_owned()),
+            scheduler: "earliest".to_owned(),
+            congestion_control: "bbr".to_owned(),
+            allowed_prefixes: vec!["10.77.0.2/32".to_owned()],
+            inner_mtu_bytes: 1_438,
+            sent_bytes: 2_000_000,
+            received_bytes: 5,
+            queued_bytes: 0,
+            queue_drops: 0,
+            queue_marks: 0,
+            resequencing_bytes: 0,
+            paths: vec![path(0, "active"), path(1, "failed")],
+            session_count: Some(20_000),
+            sessions: vec![SessionStatus {
+                id: 9,
+                outgoing: true,
+                protocol: 6,
+                source: "10.77.0.1:40000".parse().expect("valid"),
+                destination: "10.77.0.2:0".parse().expect("valid"),
+                packets: 3,
+                inner_bytes: 4_000,
+                repaired_packets: 0,
+                longest_wait_ms: 0.0,
+                idle_ms: 120_000.0,
+            }],
+        }],
+        drops: vec![
+            Counter { name: "malformed packet".to_owned(), count: 2 },
+            Counter { name: "replayed".to_owned(), count: 0 },
+        ],
+        events: Vec::new(),
+    }
+}
+
+#[test]
+fn the_table_shows_what_matters_of_each_path() {
+    let text = render(&example(), false, false);
+    let expected = "\
+mpip0: 10.77.0.1/24, MTU 1438, port 6182, up 2 h, process 4711
+node 2001:2f::1, public key key
+paths start from 198.18.0.1 (eth0)
+
+peer gateway: established, aes-256-gcm, handshake 32 s ago
+  node 2001:2f::2, prefixes 10.77.0.2/32
+  scheduler earliest, congestion control bbr, inner MTU 1438
+  sent 2.0 MB, received 5 B, waiting for a path 0 B, for what is missing 0 B
+  path  interface  local            remote           state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
+     0  eth0       198.18.0.1:6182  198.18.0.2:6182  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
+     1  eth1       198.18.1.1:6182  198.18.1.2:6182  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
+
+dropped: 2 malformed packet
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn sessions_are_shown_when_asked_for() {
+    let text = render(&example(), true, false);
+    assert!(text.contains("20000 sessions, the last 1 used"), "{text}");
+    let row = text.lines().find(|line| line.contains("10.77.0.1:40000")).expect("a row");
+    for part in ["out", "tcp", "10.77.0.2", "4.0 kB", "2 min"] {
+        assert!(row.contains(part), "{part}: {row}");
+    }
+    assert!(!row.contains("10.77.0.2:0"), "no port where the protocol has none");
+}
+
+#[test]
+fn colours_come_only_when_wanted() {
+    assert!(!render(&example(), true, false).contains('\x1b'));
+    let coloured = render(&example(), false, true);
+    assert!(coloured.contains("\x1b[32mactive\x1b[0m"));
+    assert!(coloured.contains("\x1b[31mfailed\x1b[0m"));
+}
+
+#[test]
+fn numbers_have_units_that_suit_them() {
+    for (value, expected) in [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (99_960, "100 kB"),
+        (u64::MAX, "18446744 TB"),
+    ] {
+        assert_eq!(bytes(value), expected);
+    }
+    for (ms, expected) in [
+        (0.0421, "42 µs"),
+        (0.9999, "1.00 ms"),
+        (123.4, "123 ms"),
+        (999.7, "1 s"),
+        (120_000.0, "2 min"),
+        (90_000_000.0, "25 h"),
+        (864_000_000.0, "10 d"),
+    ] {
+        assert_eq!(duration(Some(ms)), expected);
+    }
+    assert_eq!(duration(None), "-");
+}
