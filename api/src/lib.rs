@@ -24,6 +24,7 @@ mod client;
 mod event;
 mod message;
 mod status;
+mod time;
 
 pub use client::{Client, ClientError, EventStream, request, status};
 pub use event::{Event, EventKind};
@@ -33,6 +34,7 @@ pub use message::{
 pub use status::{
     Counter, InterfaceStatus, LocalAddressStatus, PathStatus, PeerStatus, SessionStatus, Status,
 };
+pub use time::rfc3339;
 
 /// The directory of the control sockets of all daemons that run on a host.
 pub const SOCKET_DIRECTORY: &str = "/run/mpip";
