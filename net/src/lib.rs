@@ -1,1 +1,34 @@
-//! Linux for mpip: TUN, UDP, netlink, privileges
+//! Linux for mpip: everything that the engine does not own.
+//!
+//! # What exists
+//!
+//! A [`Tun`] device gives and takes inner packets, as super-packets of up to 64 KiB. One
+//! [`UdpSocket`] per local address gives and takes datagrams, in batches of many per system call.
+//! [`netlink`] tells which links and addresses the host has, says when that changes, and sets up
+//! the TUN device, its addresses and routes. A [`Poller`] waits for all of them, for
+//! [signals](Signals) and for other threads ([`Waker`]).
+//!
+//! # How a packet travels
+//!
+//! Out: [`Tun::read`] fills a buffer of the engine's [`PacketPool`](mpip_core::PacketPool); the
+//! engine writes datagrams into the [`UdpSender`], whose [`flush`](UdpSender::flush) hands them to
+//! the kernel, one message per run of equal-sized datagrams (`UDP_SEGMENT`), many messages per
+//! system call.
+//!
+//! In: [`UdpSocket::recv_batch`] hands over each datagram of what the kernel gathered (`UDP_GRO`);
+//! the engine delivers inner packets into the [`TunWriter`], which joins consecutive segments of a
+//! flow into one write.
+//!
+//! This is the only crate with `unsafe`; each block says why it is sound.
+
+mod checksum;
+pub mod clock;
+pub mod netlink;
+mod poll;
+pub mod privileges;
+pub mod tun;
+pub mod udp;
+
+pub use poll::{Interest, Poller, Readiness, Signal, Signals, Waker, set_precise_timers};
+pub use tun::{Tun, TunWriter};
+pub use udp::{UdpSender, UdpSocket};

@@ -1,0 +1,202 @@
+//! The host's links, addresses, routes and rules (rtnetlink), without waiting for anything but the
+//! kernel's immediate answer.
+
+mod configure;
+mod inventory;
+mod monitor;
+
+use core::fmt;
+use core::net::IpAddr;
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+pub use configure::{ROUTE_PROTOCOL, Route, RoutingRule};
+pub use inventory::{HostAddress, Link};
+pub use monitor::{Changes, Monitor};
+
+/// Largest answer that is taken in one piece; the kernel sends at most 32 KiB.
+const BUFFER: usize = 64 << 10;
+
+/// What was asked of the kernel failed.
+#[derive(Debug)]
+pub struct NetlinkError {
+    operation: String,
+    source: io::Error,
+}
+
+impl NetlinkError {
+    fn new(operation: impl Into<String>, source: io::Error) -> Self {
+        Self { operation: operation.into(), source }
+    }
+
+    /// What was asked, with the object's name.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// The operating system's reason.
+    pub fn io(&self) -> &io::Error {
+        &self.source
+    }
+
+    fn is(&self, errno: i32) -> bool {
+        self.source.raw_os_error() == Some(errno)
+    }
+}
+
+impl fmt::Display for NetlinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.operation, self.source)
+    }
+}
+
+impl core::error::Error for NetlinkError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// A connection to the kernel's network configuration, for requests.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// Connects.
+    pub fn new() -> Result<Self, NetlinkError> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            // So that a dump's filter is obeyed and an error's reason is told.
+            let _ = socket.set_netlink_get_strict_chk(true);
+            let _ = socket.set_ext_ack(true);
+            Ok(socket)
+        };
+        let socket = open().map_err(|error| NetlinkError::new("open a netlink socket", error))?;
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+    }
+
+    /// Changes something; `flags` are beyond those of every request.
+    fn change(
+        &mut self,
+        operation: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
+        self.request(message, NLM_F_ACK | flags, |_| ())
+            .map_err(|error| NetlinkError::new(operation, error))
+    }
+
+    /// Lists something; `take` gets each answer.
+    fn dump(
+        &mut self,
+        operation: &str,
+        message: RouteNetlinkMessage,
+        take: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), NetlinkError> {
+        self.request(message, NLM_F_DUMP, take).map_err(|error| NetlinkError::new(operation, error))
+    }
+
+    fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            for message in Messages(&self.buffer) {
+                let Ok(message) = message else { continue };
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::Done(done) => return os_result(done.code),
+                    NetlinkPayload::Error(error) => {
+                        return os_result(error.code.map_or(0, std::num::NonZero::get));
+                    }
+                    NetlinkPayload::InnerMessage(inner) => take(inner),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// A negative error number, or success.
+fn os_result(code: i32) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) }
+}
+
+/// The messages of one datagram. One that cannot be read does not hide those after it.
+struct Messages<'a>(&'a [u8]);
+
+impl Iterator for Messages<'_> {
+    type Item = Result<NetlinkMessage<RouteNetlinkMessage>, netlink_packet_core::DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        const HEADER: usize = 16;
+        let len = u32::from_ne_bytes(*self.0.first_chunk()?) as usize;
+        if len < HEADER || len > self.0.len() {
+            return None;
+        }
+        let (message, _) = self.0.split_at(len);
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(NetlinkMessage::deserialize(message))
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_operation_and_the_reason() {
+        let error = NetlinkError::new("set mpip0 up", io::Error::from_raw_os_error(libc::EPERM));
+        assert!(error.to_string().starts_with("cannot set mpip0 up: Operation not permitted"));
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_does_not_hide_the_next() {
+        let mut link = NetlinkMessage::from(RouteNetlinkMessage::NewLink(Default::default()));
+        link.finalize();
+        let mut good = vec![0; link.buffer_len()];
+        link.serialize(&mut good);
+        let mut bytes = good.clone();
+        // A link message that ends within its fixed part.
+        bytes[0] = 20;
+        bytes.truncate(20);
+        bytes.extend(&good);
+        let read: Vec<bool> = Messages(&bytes).map(|message| message.is_ok()).collect();
+        assert_eq!(read, [false, true]);
+        assert_eq!(Messages(&bytes[..19]).count(), 0);
+        assert_eq!(Messages(&[]).count(), 0);
+    }
+}

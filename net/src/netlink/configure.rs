@@ -1,0 +1,281 @@
+//! Setting up the TUN device, its addresses, routes and rules.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use mpip_core::Prefix;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+
+use super::{Link, Netlink, NetlinkError, family};
+
+/// The protocol number of our routes and rules (`ip route show proto 109`): what a killed daemon
+/// left behind can be told from everybody else's by it.
+pub const ROUTE_PROTOCOL: u8 = 0x6d;
+
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(ROUTE_PROTOCOL);
+
+/// A route that leads to an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Destinations.
+    pub prefix: Prefix,
+    /// The number of the interface; 0 matches any when routes are deleted.
+    pub link: u32,
+    /// The routing table; 254 is the main one.
+    pub table: u32,
+    /// Among routes to the same prefix the smallest number counts; 0 lets the kernel choose.
+    pub metric: u32,
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by interface {} in table {}", self.prefix, self.link, self.table)
+    }
+}
+
+/// A rule that says which table routes which packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutingRule {
+    /// For IPv6, otherwise for IPv4.
+    pub ipv6: bool,
+    /// Smaller numbers are asked first.
+    pub priority: u32,
+    /// The mark that packets have.
+    pub mark: u32,
+    /// Matches packets without the mark instead.
+    pub inverted: bool,
+    /// The table that routes them.
+    pub table: u32,
+}
+
+impl fmt::Display for RoutingRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = if self.ipv6 { "IPv6" } else { "IPv4" };
+        let not = if self.inverted { "not " } else { "" };
+        write!(
+            f,
+            "{version} priority {}: {not}mark {:#x} uses table {}",
+            self.priority, self.mark, self.table
+        )
+    }
+}
+
+impl Netlink {
+    /// Sets the interface up.
+    pub fn set_up(&mut self, link: &Link) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        let operation = format!("set {} up", link.name);
+        self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Sets the interface's MTU in bytes.
+    pub fn set_mtu(&mut self, link: &Link, mtu: u32) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.attributes.push(LinkAttribute::Mtu(mtu));
+        let operation = format!("set the MTU of {} to {mtu}", link.name);
+        self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Gives the interface an address, whose prefix of `prefix_len` bits is routed to it. It is no
+    /// error when it has it already.
+    pub fn add_address(
+        &mut self,
+        link: &Link,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> Result<(), NetlinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix_len;
+        message.header.index = link.index;
+        message.attributes =
+            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        if address.is_ipv6() {
+            use netlink_packet_route::address::AddressFlags;
+            // There is no neighbour on a TUN device to have the same address.
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        let operation = format!("add the address {address}/{prefix_len} to {}", link.name);
+        let message = RouteNetlinkMessage::NewAddress(message);
+        self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Takes an address from the interface. It is no error when it has none such.
+    pub fn remove_address(
+        &mut self,
+        link: &Link,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> Result<(), NetlinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix_len;
+        message.header.index = link.index;
+        message.attributes = vec![AddressAttribute::Local(address)];
+        let operation = format!("remove the address {address}/{prefix_len} from {}", link.name);
+        let result = self.change(&operation, RouteNetlinkMessage::DelAddress(message), 0);
+        unless(result, &[libc::EADDRNOTAVAIL])
+    }
+
+    /// Adds a route, or replaces the one with the same prefix, table and metric.
+    pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let operation = format!("add the route to {route}");
+        let message = RouteNetlinkMessage::NewRoute(route_message(route));
+        self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Deletes a route. It is no error when there is none such.
+    pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let operation = format!("delete the route to {route}");
+        let result =
+            self.change(&operation, RouteNetlinkMessage::DelRoute(route_message(route)), 0);
+        unless(result, &[libc::ESRCH])
+    }
+
+    /// Our routes in every table, whoever left them.
+    pub fn own_routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
+        let mut routes = Vec::new();
+        let request = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        self.dump("list the routes", request, |answer| {
+            if let RouteNetlinkMessage::NewRoute(message) = answer
+                && message.header.protocol == PROTOCOL
+            {
+                routes.extend(read_route(&message));
+            }
+        })?;
+        Ok(routes)
+    }
+
+    /// Adds a routing rule. It is no error when it exists.
+    pub fn add_rule(&mut self, rule: &RoutingRule) -> Result<(), NetlinkError> {
+        let operation = format!("add the routing rule {rule}");
+        let message = RouteNetlinkMessage::NewRule(rule_message(rule));
+        let result = self.change(&operation, message, NLM_F_CREATE | NLM_F_EXCL);
+        unless(result, &[libc::EEXIST])
+    }
+
+    /// Deletes a routing rule. It is no error when there is none such.
+    pub fn delete_rule(&mut self, rule: &RoutingRule) -> Result<(), NetlinkError> {
+        let operation = format!("delete the routing rule {rule}");
+        let result = self.change(&operation, RouteNetlinkMessage::DelRule(rule_message(rule)), 0);
+        unless(result, &[libc::ENOENT])
+    }
+
+    /// Our routing rules, whoever left them.
+    pub fn own_rules(&mut self) -> Result<Vec<RoutingRule>, NetlinkError> {
+        let mut rules = Vec::new();
+        let request = RouteNetlinkMessage::GetRule(RuleMessage::default());
+        self.dump("list the routing rules", request, |answer| {
+            if let RouteNetlinkMessage::NewRule(message) = answer
+                && message.attributes.contains(&RuleAttribute::Protocol(PROTOCOL))
+            {
+                rules.push(read_rule(&message));
+            }
+        })?;
+        Ok(rules)
+    }
+}
+
+/// Success also with one of these error numbers.
+fn unless(result: Result<(), NetlinkError>, harmless: &[i32]) -> Result<(), NetlinkError> {
+    match result {
+        Err(error) if harmless.iter().any(|errno| error.is(*errno)) => Ok(()),
+        other => other,
+    }
+}
+
+fn route_message(route: &Route) -> RouteMessage {
+    let address = route.prefix.address();
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(address);
+    message.header.destination_prefix_length = route.prefix.prefix_len();
+    // The attribute has the number; the header's field is too small for it.
+    message.header.table = 0;
+    message.header.protocol = PROTOCOL;
+    message.header.scope = if address.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![RouteAttribute::Table(route.table)];
+    if route.link != 0 {
+        message.attributes.push(RouteAttribute::Oif(route.link));
+    }
+    if route.metric != 0 {
+        message.attributes.push(RouteAttribute::Priority(route.metric));
+    }
+    if route.prefix.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(address.into()));
+    }
+    message
+}
+
+fn read_route(message: &RouteMessage) -> Option<Route> {
+    use netlink_packet_route::AddressFamily;
+    use netlink_packet_route::route::RouteAddress;
+    let mut address: IpAddr = match message.header.address_family {
+        AddressFamily::Inet => core::net::Ipv4Addr::UNSPECIFIED.into(),
+        AddressFamily::Inet6 => core::net::Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    let (mut link, mut table, mut metric) = (0, message.header.table.into(), 0);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(v4)) => address = (*v4).into(),
+            RouteAttribute::Destination(RouteAddress::Inet6(v6)) => address = (*v6).into(),
+            RouteAttribute::Oif(value) => link = *value,
+            RouteAttribute::Table(value) => table = *value,
+            RouteAttribute::Priority(value) => metric = *value,
+            _ => {}
+        }
+    }
+    let prefix = Prefix::new(address, message.header.destination_prefix_length)?;
+    Some(Route { prefix, link, table, metric })
+}
+
+fn rule_message(rule: &RoutingRule) -> RuleMessage {
+    use netlink_packet_route::AddressFamily;
+    use netlink_packet_route::rule::RuleFlags;
+    let mut message = RuleMessage::default();
+    message.header.family = if rule.ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.header.action = RuleAction::ToTable;
+    if rule.inverted {
+        message.header.flags = RuleFlags::Invert;
+    }
+    message.attributes = vec![
+        RuleAttribute::Priority(rule.priority),
+        RuleAttribute::FwMark(rule.mark),
+        RuleAttribute::Table(rule.table),
+        RuleAttribute::Protocol(PROTOCOL),
+    ];
+    message
+}
+
+fn read_rule(message: &RuleMessage) -> RoutingRule {
+    use netlink_packet_route::AddressFamily;
+    use netlink_packet_route::rule::RuleFlags;
+    let mut rule = RoutingRule {
+        ipv6: message.header.family == AddressFamily::Inet6,
+        priority: 0,
+        mark: 0,
+        inverted: message.header.flags.contains(RuleFlags::Invert),
+        table: message.header.table.into(),
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(value) => rule.priority = *value,
+            RuleAttribute::FwMark(value) => rule.mark = *value,
+            RuleAttribute::Table(value) => rule.table = *value,
+            _ => {}
+        }
+    }
+    rule
+}

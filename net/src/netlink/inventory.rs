@@ -1,0 +1,204 @@
+//! Which links and addresses the host has.
+
+use core::net::IpAddr;
+
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::{Netlink, NetlinkError};
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The kernel's number.
+    pub index: u32,
+    /// The name.
+    pub name: String,
+    /// Whether it was set up.
+    pub up: bool,
+    /// Whether it has a carrier.
+    pub carrier: bool,
+    /// Whether it is a loopback interface.
+    pub loopback: bool,
+    /// Largest IP packet, in bytes.
+    pub mtu: u32,
+    /// The driver's kind (`veth`, `tun`, `bridge` …), where it has one.
+    pub kind: Option<String>,
+}
+
+impl Link {
+    /// Whether packets can leave by it now.
+    pub fn is_running(&self) -> bool {
+        self.up && self.carrier
+    }
+}
+
+/// An address of the host from which packets may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The number of the interface that has it.
+    pub link: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the prefix that is on the link.
+    pub prefix_len: u8,
+}
+
+impl Netlink {
+    /// All interfaces, by number.
+    pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
+        let mut links = Vec::new();
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.dump("list the network interfaces", request, |answer| {
+            if let RouteNetlinkMessage::NewLink(message) = answer {
+                links.extend(link(&message));
+            }
+        })?;
+        links.sort_by_key(|link| link.index);
+        Ok(links)
+    }
+
+    /// The interface with this name.
+    pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
+        self.links()?.into_iter().find(|link| link.name == name).ok_or_else(|| {
+            NetlinkError::new(
+                format!("find the network interface {name}"),
+                std::io::Error::from_raw_os_error(libc::ENODEV),
+            )
+        })
+    }
+
+    /// The addresses that can be reached from other hosts, in the kernel's order: neither loopback,
+    /// host or link scope, nor IPv6 addresses that are tentative, duplicate or deprecated.
+    pub fn addresses(&mut self) -> Result<Vec<HostAddress>, NetlinkError> {
+        let mut addresses = Vec::new();
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.dump("list the addresses", request, |answer| {
+            if let RouteNetlinkMessage::NewAddress(message) = answer {
+                addresses.extend(address(&message));
+            }
+        })?;
+        Ok(addresses)
+    }
+}
+
+fn link(message: &LinkMessage) -> Option<Link> {
+    let flags = message.header.flags;
+    let (mut name, mut mtu, mut kind) = (None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(value) => name = Some(value.clone()),
+            LinkAttribute::Mtu(value) => mtu = Some(*value),
+            LinkAttribute::LinkInfo(infos) => {
+                kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(InfoKind::Other(kind)) => Some(kind.clone()),
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    Some(Link {
+        index: message.header.index,
+        name: name?,
+        up: flags.contains(LinkFlags::Up),
+        carrier: flags.contains(LinkFlags::LowerUp),
+        loopback: flags.contains(LinkFlags::Loopback),
+        mtu: mtu?,
+        kind,
+    })
+}
+
+fn address(message: &AddressMessage) -> Option<HostAddress> {
+    let (mut local, mut remote) = (None, None);
+    let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(value) => local = Some(*value),
+            AddressAttribute::Address(value) => remote = Some(*value),
+            AddressAttribute::Flags(value) => flags = *value,
+            _ => {}
+        }
+    }
+    // On a point-to-point link `Address` is the other end's.
+    let address = local.or(remote)?;
+    let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed | AddressFlags::Deprecated;
+    // While duplicate address detection runs, an optimistic address may be used (RFC 4429).
+    let optimistic = flags.contains(AddressFlags::Optimistic);
+    let v6 = message.header.family == AddressFamily::Inet6;
+    if v6 && flags.intersects(unusable) && !optimistic {
+        return None;
+    }
+    let scope = message.header.scope;
+    if !matches!(scope, AddressScope::Universe | AddressScope::Site | AddressScope::Other(_)) {
+        return None;
+    }
+    is_reachable(address).then_some(HostAddress {
+        link: message.header.index,
+        address,
+        prefix_len: message.header.prefix_len,
+    })
+}
+
+/// Whether another host can have a route to the address, by its kind alone.
+fn is_reachable(address: IpAddr) -> bool {
+    let link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !link_local && !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::address::AddressHeaderFlags;
+
+    use super::*;
+
+    fn message(text: &str, scope: AddressScope, flags: AddressFlags) -> AddressMessage {
+        let address: IpAddr = text.parse().expect("valid");
+        let mut message = AddressMessage::default();
+        message.header.family = super::super::family(address);
+        message.header.scope = scope;
+        message.header.index = 3;
+        message.header.prefix_len = 24;
+        message.header.flags = AddressHeaderFlags::from_bits_retain(flags.bits() as u8);
+        message.attributes =
+            vec![AddressAttribute::Address(address), AddressAttribute::Flags(flags)];
+        message
+    }
+
+    #[test]
+    fn only_addresses_that_others_can_reach_are_taken() {
+        use AddressFlags as Flags;
+        use AddressScope as Scope;
+        let cases = [
+            ("198.18.0.1", Scope::Universe, Flags::Permanent, true),
+            ("2001:db8::1", Scope::Universe, Flags::Permanent, true),
+            ("2001:db8::1", Scope::Universe, Flags::Tentative, false),
+            ("2001:db8::1", Scope::Universe, Flags::Tentative | Flags::Optimistic, true),
+            ("2001:db8::1", Scope::Universe, Flags::Dadfailed, false),
+            ("2001:db8::1", Scope::Universe, Flags::Deprecated, false),
+            ("fe80::1", Scope::Link, Flags::Permanent, false),
+            ("127.0.0.1", Scope::Host, Flags::Permanent, false),
+            ("169.254.1.1", Scope::Link, Flags::Permanent, false),
+            ("198.18.0.1", Scope::Link, Flags::Permanent, false),
+            ("::1", Scope::Host, Flags::Permanent, false),
+        ];
+        for (text, scope, flags, expected) in cases {
+            let found = address(&message(text, scope, flags));
+            assert_eq!(found.is_some(), expected, "{text} {scope} {flags:?}");
+        }
+    }
+
+    #[test]
+    fn the_local_end_of_a_point_to_point_link_is_ours() {
+        let mut pair = message("198.18.0.2", AddressScope::Universe, AddressFlags::Permanent);
+        let ours: IpAddr = "198.18.0.1".parse().expect("valid");
+        pair.attributes.push(AddressAttribute::Local(ours));
+        let expected = HostAddress { link: 3, address: ours, prefix_len: 24 };
+        assert_eq!(address(&pair), Some(expected));
+    }
+}

@@ -1,0 +1,99 @@
+//! Being told when links or addresses change.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_packet_core::NetlinkPayload;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::{BUFFER, Messages, NetlinkError};
+
+/// Bytes of notices that may wait; an interface with many addresses going down sends hundreds.
+const QUEUE: usize = 1 << 20;
+
+/// What changed since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Some link appeared, vanished or changed.
+    pub links: bool,
+    /// Some address did.
+    pub addresses: bool,
+    /// Notices were lost: anything may have changed. The other two are set as well.
+    pub lost: bool,
+}
+
+impl Changes {
+    /// Whether anything changed.
+    pub fn any(self) -> bool {
+        self.links || self.addresses
+    }
+}
+
+/// Tells that links or addresses changed; what they are now is to be listed afresh
+/// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)),
+/// which is right also when notices were lost or joined.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Monitor {
+    /// Begins to listen. List afterwards, so that no change is missed.
+    pub fn new() -> Result<Self, NetlinkError> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.set_non_blocking(true)?;
+            socket.set_rx_buf_sz(i32::try_from(QUEUE).expect("1 MiB"))?;
+            socket.bind(&SocketAddr::new(0, 0))?;
+            for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR]
+            {
+                socket.add_membership(group)?;
+            }
+            Ok(socket)
+        };
+        let socket =
+            open().map_err(|error| NetlinkError::new("listen to changes of the network", error))?;
+        Ok(Self { socket, buffer: Vec::with_capacity(BUFFER) })
+    }
+
+    /// Takes all notices that wait.
+    pub fn read(&mut self) -> Result<Changes, NetlinkError> {
+        let mut changes = Changes::default();
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    changes = Changes { links: true, addresses: true, lost: true };
+                    continue;
+                }
+                Err(error) => {
+                    return Err(NetlinkError::new("read changes of the network", error));
+                }
+            }
+            for message in Messages(&self.buffer) {
+                match message.map(|message| message.payload) {
+                    Ok(NetlinkPayload::InnerMessage(
+                        RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_),
+                    )) => changes.links = true,
+                    Ok(NetlinkPayload::InnerMessage(
+                        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_),
+                    )) => changes.addresses = true,
+                    Ok(_) => {}
+                    // A notice that cannot be read is a change nevertheless.
+                    Err(_) => changes = Changes { links: true, addresses: true, ..changes },
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

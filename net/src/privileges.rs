@@ -1,0 +1,62 @@
+//! Giving up every privilege but the one that is needed.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+/// Whether the calling thread may configure the network.
+pub fn has_net_admin() -> io::Result<bool> {
+    Ok(capabilities(None)?.effective.contains(CapabilitySet::NET_ADMIN))
+}
+
+/// Drops every capability but `CAP_NET_ADMIN` from all sets of the calling thread, for good.
+///
+/// Inheritable and ambient sets are emptied, the bounding set too (if the thread may change it;
+/// without `CAP_SETPCAP` it had nothing to hand on), and no later `exec` gains a privilege. Threads
+/// inherit this from the one that spawns them, so it is to be called before any is spawned.
+///
+/// What needs other privileges (opening files of other users, ports below 1024) has to happen
+/// before.
+///
+/// # Errors
+///
+/// `PermissionDenied` when the thread has no `CAP_NET_ADMIN` to keep.
+pub fn keep_net_admin_only() -> io::Result<()> {
+    let held = capabilities(None)?;
+    if !held.permitted.contains(CapabilitySet::NET_ADMIN) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "expected the capability CAP_NET_ADMIN, which this process does not have",
+        ));
+    }
+    if held.effective.contains(CapabilitySet::SETPCAP) {
+        empty_bounding_set()?;
+    }
+    clear_ambient_capability_set()?;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::NET_ADMIN,
+            permitted: CapabilitySet::NET_ADMIN,
+            inheritable: CapabilitySet::empty(),
+        },
+    )?;
+    set_no_new_privs(true)?;
+    Ok(())
+}
+
+fn empty_bounding_set() -> io::Result<()> {
+    for bit in 0..u64::BITS {
+        // The kernel's list is a prefix of the 64 bits; it refuses the first number beyond.
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
+            Ok(()) => {}
+            Err(Errno::INVAL) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! The datagrams of one socket that have not left yet.
+
+use core::ffi::{c_int, c_uint};
+use core::mem::zeroed;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use mpip_core::Ecn;
+
+use super::super::UdpSocket;
+use super::super::address::RawAddress;
+use super::super::cmsg::Control;
+use super::{Report, SendError, same_family};
+
+/// Most datagrams in a message (`UDP_MAX_SEGMENTS` until Linux 6.9).
+const MAX_SEGMENTS: usize = 64;
+
+/// Most bytes in a message: with the headers of IPv6 and UDP it has to fit an IP packet.
+const MAX_MESSAGE: usize = 65_535 - 48;
+
+/// Messages that gather before they are sent without being asked to.
+const MAX_MESSAGES: usize = 16;
+
+/// Messages that are kept for a socket from which the kernel takes no more.
+const MAX_BACKLOG: usize = 4;
+
+/// Datagrams toward one address, each as long as the first but for the last, which may be shorter.
+#[derive(Debug)]
+struct Message {
+    remote: SocketAddr,
+    ecn: Ecn,
+    bytes: Box<[u8]>,
+    /// Bytes that have left, when datagrams are sent one by one.
+    sent: usize,
+    len: usize,
+    segment: usize,
+    /// Nothing may follow.
+    closed: bool,
+}
+
+impl Message {
+    fn takes(&self, remote: SocketAddr, ecn: Ecn, len: usize) -> bool {
+        !self.closed
+            && self.remote == remote
+            && self.ecn == ecn
+            && len <= self.segment
+            && self.len + len <= self.bytes.len()
+            && self.len < MAX_SEGMENTS * self.segment
+    }
+
+    fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..self.len]
+    }
+
+    fn datagrams(&self) -> usize {
+        self.unsent().len().div_ceil(self.segment)
+    }
+}
+
+/// The messages of one socket, oldest first.
+#[derive(Debug)]
+pub(super) struct Queue {
+    socket: Arc<UdpSocket>,
+    messages: Vec<Message>,
+    /// Buffers of messages that were sent.
+    spare: Vec<Box<[u8]>>,
+    /// The message and length of the slot that is lent out.
+    reserved: Option<(usize, usize)>,
+    blocked: bool,
+}
+
+impl Queue {
+    pub(super) fn new(socket: Arc<UdpSocket>) -> Self {
+        Self {
+            socket,
+            messages: Vec::with_capacity(MAX_MESSAGES),
+            spare: Vec::with_capacity(MAX_MESSAGES),
+            reserved: None,
+            blocked: false,
+        }
+    }
+
+    pub(super) fn socket(&self) -> &Arc<UdpSocket> {
+        &self.socket
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Drops everything; returns how many datagrams that were.
+    pub(super) fn clear(&mut self) -> u64 {
+        self.messages.drain(..).map(|message| message.datagrams() as u64).sum()
+    }
+
+    /// Room for a datagram behind those toward the same address.
+    pub(super) fn reserve(
+        &mut self,
+        remote: SocketAddr,
+        ecn: Ecn,
+        len: usize,
+        report: &mut Report,
+    ) -> Option<&mut [u8]> {
+        if len == 0 || len > MAX_MESSAGE || !same_family(&self.socket, remote) {
+            let errno = if len > MAX_MESSAGE { libc::EMSGSIZE } else { libc::EINVAL };
+            let local = self.socket.id();
+            report.error(SendError { local, remote, datagrams: 1, len, errno });
+            return None;
+        }
+        // Only the last toward an address may grow, else datagrams would change places.
+        let last = self.messages.iter().rposition(|message| message.remote == remote);
+        let index = match last.filter(|index| self.messages[*index].takes(remote, ecn, len)) {
+            Some(index) => index,
+            None => self.start(remote, ecn, len, report)?,
+        };
+        self.reserved = Some((index, len));
+        let message = &mut self.messages[index];
+        Some(&mut message.bytes[message.len..message.len + len])
+    }
+
+    /// Begins a message; returns its index.
+    fn start(
+        &mut self,
+        remote: SocketAddr,
+        ecn: Ecn,
+        len: usize,
+        report: &mut Report,
+    ) -> Option<usize> {
+        if !self.blocked && self.messages.len() == MAX_MESSAGES {
+            self.send(report);
+        }
+        let limit = if self.blocked { MAX_BACKLOG } else { MAX_MESSAGES };
+        if self.messages.len() >= limit {
+            report.counters.refused += 1;
+            return None;
+        }
+        let bytes = self.spare.pop().unwrap_or_else(|| vec![0; MAX_MESSAGE].into());
+        self.messages.push(Message {
+            remote,
+            ecn,
+            bytes,
+            sent: 0,
+            len: 0,
+            segment: len,
+            closed: false,
+        });
+        Some(self.messages.len() - 1)
+    }
+
+    /// Counts the slot that was lent out, or rolls it back.
+    pub(super) fn settle(&mut self, committed: bool) {
+        let Some((index, len)) = self.reserved.take() else { return };
+        let message = &mut self.messages[index];
+        if committed {
+            message.len += len;
+            message.closed = len < message.segment;
+        } else if message.len == 0 {
+            let message = self.messages.remove(index);
+            self.spare.push(message.bytes);
+        }
+    }
+
+    /// Sends until nothing is left or the kernel takes no more.
+    pub(super) fn send(&mut self, report: &mut Report) {
+        self.blocked = false;
+        while !self.messages.is_empty() {
+            let result = if self.socket.segmentation() {
+                self.send_messages(report)
+            } else {
+                self.send_datagrams(report)
+            };
+            let result = match result {
+                Err(errno) if !is_temporary(errno) => self.refused(errno, report),
+                other => other,
+            };
+            if result.is_err_and(|errno| errno != libc::EINTR) {
+                report.counters.blocked += 1;
+                self.blocked = true;
+                return;
+            }
+        }
+    }
+
+    /// Sends messages whole. What was sent is gone from the queue; an error is about the first that
+    /// is left.
+    fn send_messages(&mut self, report: &mut Report) -> Result<(), c_int> {
+        let count = self.messages.len().min(MAX_MESSAGES);
+        let mut batch = Batch::new();
+        for message in &self.messages[..count] {
+            let segment = (message.unsent().len() > message.segment).then_some(message.segment);
+            batch.push(message.remote, message.ecn, message.unsent(), segment);
+        }
+        report.counters.calls += 1;
+        let sent = batch.send(&self.socket)?;
+        for message in self.messages.drain(..sent) {
+            report.counters.messages += 1;
+            report.counters.datagrams += message.datagrams() as u64;
+            report.counters.bytes += message.unsent().len() as u64;
+            self.spare.push(message.bytes);
+        }
+        Ok(())
+    }
+
+    /// Sends the first message's datagrams one by one, as a batch. An error is about the first of
+    /// them that is left.
+    fn send_datagrams(&mut self, report: &mut Report) -> Result<(), c_int> {
+        let message = &mut self.messages[0];
+        let mut batch = Batch::new();
+        for datagram in message.unsent().chunks(message.segment).take(Batch::CAPACITY) {
+            batch.push(message.remote, message.ecn, datagram, None);
+        }
+        report.counters.calls += 1;
+        let sent = batch.send(&self.socket)?;
+        let bytes = (sent * message.segment).min(message.unsent().len());
+        message.sent += bytes;
+        report.counters.messages += sent as u64;
+        report.counters.datagrams += sent as u64;
+        report.counters.bytes += bytes as u64;
+        if message.unsent().is_empty() {
+            let message = self.messages.remove(0);
+            self.spare.push(message.bytes);
+        }
+        Ok(())
+    }
+
+    /// The kernel refused the first message: because it was to be cut, or for good. An error is
+    /// temporary.
+    fn refused(&mut self, mut errno: c_int, report: &mut Report) -> Result<(), c_int> {
+        let message = &self.messages[0];
+        // EIO: the interface computes no checksums. EINVAL and EMSGSIZE: a segment is longer than
+        // the MTU, or the socket cannot cut at all; a plain datagram tells them apart.
+        let cut = self.socket.segmentation() && message.datagrams() > 1;
+        if cut && matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP) {
+            match self.send_datagrams(report) {
+                Ok(()) => {
+                    log::info!(
+                        "datagrams from {} leave one by one: the kernel refused to cut messages: {}",
+                        self.socket.address(),
+                        io::Error::from_raw_os_error(errno)
+                    );
+                    self.socket.without_segmentation();
+                    return Ok(());
+                }
+                Err(plain) if is_temporary(plain) => return Err(plain),
+                Err(plain) => errno = plain,
+            }
+        }
+        self.drop_first(errno, report);
+        Ok(())
+    }
+
+    fn drop_first(&mut self, errno: c_int, report: &mut Report) {
+        let message = self.messages.remove(0);
+        report.error(SendError {
+            local: self.socket.id(),
+            remote: message.remote,
+            datagrams: message.datagrams() as u64,
+            len: message.segment.min(message.unsent().len()),
+            errno,
+        });
+        self.spare.push(message.bytes);
+    }
+}
+
+/// Whether the same call may succeed later.
+fn is_temporary(errno: c_int) -> bool {
+    matches!(errno, libc::EINTR | libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM)
+}
+
+/// The arguments of one `sendmmsg`. The headers are made to point at the rest right before the call.
+struct Batch<'a> {
+    addresses: [RawAddress; Batch::CAPACITY],
+    controls: [Control; Batch::CAPACITY],
+    payloads: [&'a [u8]; Batch::CAPACITY],
+    count: usize,
+}
+
+impl<'a> Batch<'a> {
+    const CAPACITY: usize = MAX_MESSAGES;
+
+    fn new() -> Self {
+        Self {
+            addresses: [RawAddress::default(); Batch::CAPACITY],
+            controls: [Control::EMPTY; Batch::CAPACITY],
+            payloads: [&[]; Batch::CAPACITY],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, remote: SocketAddr, ecn: Ecn, payload: &'a [u8], segment: Option<usize>) {
+        let index = self.count;
+        self.addresses[index] = remote.into();
+        self.payloads[index] = payload;
+        let control = &mut self.controls[index];
+        if let Some(segment) = segment {
+            control.push_segment_size(u16::try_from(segment).expect("shorter than a packet"));
+        }
+        if ecn != Ecn::NotEct {
+            control.push_ecn(ecn, remote.is_ipv6());
+        }
+        self.count += 1;
+    }
+
+    /// Returns how many messages were sent, at least 1, or the error number of the first.
+    fn send(mut self, socket: &UdpSocket) -> Result<usize, c_int> {
+        // SAFETY: both are plain data, for which zero is valid.
+        let mut vectors: [libc::iovec; Batch::CAPACITY] = unsafe { zeroed() };
+        // SAFETY: as above.
+        let mut messages: [libc::mmsghdr; Batch::CAPACITY] = unsafe { zeroed() };
+        for index in 0..self.count {
+            let payload = self.payloads[index];
+            vectors[index] = libc::iovec {
+                iov_base: payload.as_ptr().cast_mut().cast(),
+                iov_len: payload.len(),
+            };
+            let header = &mut messages[index].msg_hdr;
+            header.msg_name = self.addresses[index].as_mut_ptr().cast();
+            header.msg_namelen = self.addresses[index].len();
+            header.msg_iov = &raw mut vectors[index];
+            header.msg_iovlen = 1;
+            self.controls[index].attach(header);
+        }
+        // SAFETY: each of the `count` headers points at data that is valid for the lengths given
+        // and is not moved before the call returns; the kernel only reads it.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.fd.as_raw_fd(),
+                messages.as_mut_ptr(),
+                c_uint::try_from(self.count).expect("16 at most"),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(sent)
+            .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+}
