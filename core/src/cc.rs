@@ -10,6 +10,9 @@ use core::time::Duration;
 use crate::config::CongestionControlKind;
 use crate::time::Instant;
 
+/// Window of a path of which nothing is known yet, in packets (RFC 6928).
+pub const INITIAL_WINDOW_PACKETS: u64 = 10;
+
 /// What one feedback frame says about the delivery on a path
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +47,8 @@ pub struct RateSample {
     pub ecn_ce: u64,
 }
 
-/// A loss that ends a congestion episode's grace: called at most once per round trip.
+/// Packets were lost or marked. May be reported for each feedback that finds any: the controllers
+/// react once per round trip.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEvent {
     /// When the loss was detected.
@@ -82,7 +86,8 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// Packets were lost or marked.
     fn on_congestion(&mut self, event: &CongestionEvent, subflows: &[Subflow], own: usize);
 
-    /// A loss turned out to have been reordering: what it took may be given back.
+    /// All that was lost in the last congestion event arrived after all: what that took is given
+    /// back.
     fn on_spurious(&mut self, now: Instant);
 
     /// Bytes that may be in flight.
@@ -106,8 +111,25 @@ pub fn new(
     now: Instant,
     max_datagram: u64,
 ) -> Box<dyn CongestionControl> {
-    let _ = (kind, now, max_datagram);
-    Box::new(none::None)
+    match kind {
+        CongestionControlKind::Bbr => Box::new(bbr::Bbr::new(now, max_datagram)),
+        CongestionControlKind::Cubic => Box::new(cubic::Cubic::new(max_datagram)),
+        CongestionControlKind::Reno => Box::new(reno::Reno::new(max_datagram)),
+        CongestionControlKind::Lia => Box::new(lia::Lia::new(max_datagram)),
+        CongestionControlKind::Olia => Box::new(olia::Olia::new(max_datagram)),
+        CongestionControlKind::Balia => Box::new(balia::Balia::new(max_datagram)),
+        CongestionControlKind::None => Box::new(none::None),
+    }
 }
 
+mod balia;
+mod bbr;
+mod cubic;
+mod hystart;
+mod lia;
 mod none;
+mod olia;
+mod reno;
+#[cfg(test)]
+mod tests;
+mod window;

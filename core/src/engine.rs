@@ -1,21 +1,101 @@
 //! The engine: fed and drained by a handful of verbs.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use mpip_crypto::{CookieJar, Mac1Key, PrivateKey, PublicKey, Responder, Rng, TimestampSource};
+use mpip_wire::{MessageType, ResponsePacket, TransportPacket};
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+use crate::association::{Association, Context};
 use crate::buffer::PacketBuf;
-use crate::config::{Config, LocalAddress};
+use crate::config::{Config, LocalAddress, Prefix};
 use crate::event::Event;
+use crate::packet::{Header, Segments};
+use crate::rules::RuleTable;
 use crate::sink::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
 use crate::time::Instant;
 
+/// Events that wait to be asked for; beyond it the oldest go.
+const EVENTS: usize = 1_024;
+/// Handshake datagrams that wait for the next flush; beyond it the newest go.
+const REPLIES: usize = 64;
+/// Handshake initiations in a second from which on their senders have to show a cookie.
+const UNDER_LOAD: u32 = 50;
+
 /// Why a packet or datagram was refused. It is counted; one bad packet never ends a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DropReason {
     /// Not a whole IPv4 or IPv6 packet.
     MalformedPacket,
+    /// The offload state of a packet contradicts its bytes.
+    MalformedOffload,
+    /// No peer has a prefix with the packet's destination.
+    NoPeer,
+    /// There are no keys with the peer yet.
+    NotEstablished,
+    /// No path worked for so long that what waited was stale.
+    NoPath,
+    /// Larger than any path carries.
+    TooBig,
+    /// Not a message of this protocol, or a frame of it is broken.
+    Malformed,
+    /// No association has this receiver index.
+    UnknownIndex,
+    /// Not sealed under our keys.
+    Authentication,
+    /// The packet number was seen before, or is too old to tell.
+    Replay,
+    /// A path that was given up, or that the peer has no right to open.
+    UnknownPath,
+    /// The peer opens more paths than the limit.
+    TooManyPaths,
+    /// The inner source address is not one of the peer's.
+    ForeignSource,
+    /// The inner packet had arrived before.
+    Duplicate,
+    /// A handshake message that is not authentic, or replayed.
+    Handshake,
+    /// Too many handshakes at once: the sender was given a cookie.
+    UnderLoad,
+}
+
+impl DropReason {
+    /// The name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MalformedPacket => "malformed_packet",
+            Self::MalformedOffload => "malformed_offload",
+            Self::NoPeer => "no_peer",
+            Self::NotEstablished => "not_established",
+            Self::NoPath => "no_path",
+            Self::TooBig => "too_big",
+            Self::Malformed => "malformed_datagram",
+            Self::UnknownIndex => "unknown_index",
+            Self::Authentication => "authentication",
+            Self::Replay => "replay",
+            Self::UnknownPath => "unknown_path",
+            Self::TooManyPaths => "too_many_paths",
+            Self::ForeignSource => "foreign_source",
+            Self::Duplicate => "duplicate",
+            Self::Handshake => "handshake",
+            Self::UnderLoad => "under_load",
+        }
+    }
+}
+
+/// Refusals by cause.
+#[derive(Debug, Default)]
+pub(crate) struct Drops(BTreeMap<DropReason, u64>);
+
+impl Drops {
+    pub(crate) fn count(&mut self, reason: DropReason) {
+        *self.0.entry(reason).or_default() += 1;
+    }
 }
 
 /// What the host tells the engine.
@@ -23,35 +103,140 @@ pub enum DropReason {
 pub enum Command {
     /// The complete list of addresses that paths may start from; replaces the former list.
     LocalAddresses(Vec<LocalAddress>),
-    /// Say goodbye to every peer. Nothing is sent after the next call that takes a sink.
+    /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
+}
+
+/// Which peer an inner address belongs to: the longest prefix decides.
+#[derive(Debug, Default)]
+struct PrefixTable {
+    /// Longest first.
+    by_len: Vec<(u8, BTreeMap<IpAddr, usize>)>,
+}
+
+impl PrefixTable {
+    fn insert(&mut self, prefix: Prefix, peer: usize) {
+        let len = prefix.prefix_len();
+        let at = match self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.by_len.insert(at, (len, BTreeMap::new()));
+                at
+            }
+        };
+        self.by_len[at].1.insert(prefix.address(), peer);
+    }
+
+    fn find(&self, address: IpAddr) -> Option<usize> {
+        self.by_len.iter().find_map(|(len, prefixes)| {
+            prefixes.get(&Prefix::new(address, *len)?.address()).copied()
+        })
+    }
 }
 
 /// The protocol engine of one node.
 #[derive(Debug)]
-pub struct Engine {}
+pub struct Engine {
+    private_key: PrivateKey,
+    mac1_key: Mac1Key,
+    aes_in_hardware: bool,
+    instance: u64,
+    unix_origin: Duration,
+    timestamps: TimestampSource,
+    rng: Rng,
+    draws: ChaCha8Rng,
+    locals: Vec<LocalAddress>,
+    rules: RuleTable,
+    associations: Vec<Association>,
+    by_key: BTreeMap<PublicKey, usize>,
+    by_prefix: PrefixTable,
+    indices: BTreeMap<u32, usize>,
+    /// Associations to be flushed after a batch.
+    touched: BTreeSet<usize>,
+    /// When each association wants to be called, and the same ordered by time.
+    timeouts: Vec<Option<Instant>>,
+    schedule: BTreeSet<(Instant, usize)>,
+    events: VecDeque<Event>,
+    replies: VecDeque<(PathAddress, Vec<u8>)>,
+    drops: Drops,
+    cookies: CookieJar,
+    initiations: u32,
+    initiations_since: Instant,
+}
 
 impl Engine {
     /// An engine with `config`. `seed` must be 32 bytes of the operating system's randomness (or a
     /// test's fixed value); `unix_time` is the wall clock at `now`, for handshake timestamps.
     pub fn new(config: Config, seed: [u8; 32], now: Instant, unix_time: Duration) -> Self {
-        let _ = (config, seed, now, unix_time);
-        Self {}
+        let mut rng = Rng::new(seed);
+        let public_key = *config.private_key.public_key();
+        let mut by_prefix = PrefixTable::default();
+        let mut by_key = BTreeMap::new();
+        let mut associations = Vec::with_capacity(config.peers.len());
+        for (index, peer) in config.peers.into_iter().enumerate() {
+            by_key.insert(peer.public_key, index);
+            for prefix in &peer.allowed_prefixes {
+                by_prefix.insert(*prefix, index);
+            }
+            associations.push(Association::new(peer, &config.limits, &mut rng, now));
+        }
+        Self {
+            mac1_key: Mac1Key::of(&public_key),
+            aes_in_hardware: config.aes_in_hardware,
+            instance: u64::from_be_bytes(rng.bytes()),
+            unix_origin: unix_time.saturating_sub(now.since(Instant::ZERO)),
+            timestamps: TimestampSource::new(),
+            draws: ChaCha8Rng::from_seed(rng.bytes()),
+            locals: Vec::new(),
+            rules: RuleTable::new(config.rules),
+            timeouts: vec![None; associations.len()],
+            schedule: BTreeSet::new(),
+            associations,
+            by_key,
+            by_prefix,
+            indices: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            events: VecDeque::new(),
+            replies: VecDeque::new(),
+            drops: Drops::default(),
+            cookies: CookieJar::new(&mut rng, &public_key),
+            initiations: 0,
+            initiations_since: now,
+            private_key: config.private_key,
+            rng,
+        }
     }
 
     /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Why the packet was refused; it is counted, and nothing else happens.
     pub fn handle_tun(
         &mut self,
         now: Instant,
         packet: PacketBuf,
         out: &mut impl DatagramSink,
     ) -> Result<(), DropReason> {
-        let _ = (now, packet, out);
+        let header = Header::parse(packet.bytes());
+        let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
+        let peer = self.by_prefix.find(header.destination);
+        let peer = peer.ok_or_else(|| self.refuse(DropReason::NoPeer))?;
+        let segments = Segments::new(packet, &header);
+        let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;
+        let (association, mut cx) = self.association(peer);
+        association.enqueue(now, &header, segments, &mut cx)?;
+        association.transmit(now, &mut cx, out);
+        self.reschedule(peer);
         Ok(())
     }
 
     /// A datagram from the network, opened in place. Inner packets that are due go to `packets`.
     /// What is to be sent in answer waits for the next [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// Why the datagram was refused; it is counted, and nothing else happens.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -60,14 +245,26 @@ impl Engine {
         datagram: &mut [u8],
         packets: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
-        let _ = (now, from, ecn, datagram, packets);
-        Ok(())
+        let handled = match MessageType::of(datagram) {
+            Ok(MessageType::Transport) => self.on_transport(now, from, ecn, datagram, packets),
+            Ok(MessageType::Initiation) => self.on_initiation(now, from, datagram),
+            Ok(MessageType::Response) => self.on_response(now, from, datagram),
+            Ok(MessageType::CookieReply) => self.on_cookie_reply(now, datagram),
+            Ok(_) | Err(_) => Err(DropReason::Malformed),
+        };
+        handled.map_err(|reason| self.refuse(reason))
     }
 
     /// Sends what the datagrams of a batch gave room or reason for. Call it once after every batch
     /// of [`handle_datagram`](Self::handle_datagram).
     pub fn flush(&mut self, now: Instant, out: &mut impl DatagramSink) {
-        let _ = (now, out);
+        self.send_replies(out);
+        while let Some(peer) = self.touched.pop_first() {
+            let (association, mut cx) = self.association(peer);
+            association.transmit(now, &mut cx, out);
+            self.reschedule(peer);
+        }
+        self.send_replies(out);
     }
 
     /// Does what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
@@ -77,38 +274,213 @@ impl Engine {
         datagrams: &mut impl DatagramSink,
         packets: &mut impl PacketSink,
     ) {
-        let _ = (now, datagrams, packets);
+        while let Some(&(at, peer)) = self.schedule.first()
+            && at <= now
+        {
+            let (association, mut cx) = self.association(peer);
+            association.on_timeout(now, &mut cx, datagrams, packets);
+            self.touched.remove(&peer);
+            self.reschedule_after(peer, now);
+        }
+        self.flush(now, datagrams);
     }
 
     /// `local` can take datagrams again after a reservation on it was refused.
     pub fn handle_writable(&mut self, now: Instant, local: LocalId, out: &mut impl DatagramSink) {
-        let _ = (now, local, out);
+        for peer in 0..self.associations.len() {
+            if self.associations[peer].unblock(local) {
+                self.touched.insert(peer);
+            }
+        }
+        self.flush(now, out);
     }
 
     /// The host changed. Datagrams that follow from it leave at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {
-        let _ = (now, command);
+        if let Command::LocalAddresses(locals) = &command {
+            self.locals.clone_from(locals);
+        }
+        for peer in 0..self.associations.len() {
+            let (association, mut cx) = self.association(peer);
+            match &command {
+                Command::LocalAddresses(_) => association.on_local_addresses(now, &mut cx),
+                Command::Shutdown => association.shut_down(),
+            }
+            self.touched.insert(peer);
+            self.schedule_at(peer, Some(now));
+        }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next, whatever else happens.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.schedule.first().map(|(at, _)| *at)
     }
 
     /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
     pub fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 
     /// Statistics. `sessions` adds the list of sessions.
     pub fn status(&self, now: Instant, sessions: bool) -> Status {
-        let _ = (now, sessions);
-        unreachable!("the skeleton has no state")
+        let peers = self.associations.iter();
+        Status {
+            node: self.private_key.public_key().node_id(),
+            peers: peers.map(|association| association.status(now, sessions)).collect(),
+            drops: self.drops.0.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
+        }
     }
 
-    /// A datagram that the engine would like sent toward `remote` could not be routed.
-    pub fn handle_unreachable(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
-        let _ = (now, local, remote);
+    fn refuse(&mut self, reason: DropReason) -> DropReason {
+        self.drops.count(reason);
+        reason
+    }
+
+    /// Splits the engine into one association and what it may use.
+    fn association(&mut self, peer: usize) -> (&mut Association, Context<'_>) {
+        while self.events.len() > EVENTS {
+            self.events.pop_front();
+        }
+        self.replies.truncate(REPLIES);
+        let cx = Context {
+            me: peer,
+            private_key: &self.private_key,
+            aes_in_hardware: self.aes_in_hardware,
+            instance: self.instance,
+            unix_origin: self.unix_origin,
+            timestamps: &mut self.timestamps,
+            rng: &mut self.rng,
+            draws: &mut self.draws,
+            locals: &self.locals,
+            rules: &self.rules,
+            indices: &mut self.indices,
+            events: &mut self.events,
+            drops: &mut self.drops,
+            replies: &mut self.replies,
+        };
+        (&mut self.associations[peer], cx)
+    }
+
+    fn reschedule(&mut self, peer: usize) {
+        let at = self.associations[peer].next_timeout();
+        self.schedule_at(peer, at);
+    }
+
+    /// After a time-out the next one lies in the future, whatever the association says: a timer
+    /// that cannot act must not keep the host busy.
+    fn reschedule_after(&mut self, peer: usize, now: Instant) {
+        let at = self.associations[peer].next_timeout();
+        let soonest = now + Duration::from_micros(50);
+        self.schedule_at(peer, at.map(|at| at.max(soonest)));
+    }
+
+    fn schedule_at(&mut self, peer: usize, at: Option<Instant>) {
+        if self.timeouts[peer] == at {
+            return;
+        }
+        if let Some(former) = core::mem::replace(&mut self.timeouts[peer], at) {
+            self.schedule.remove(&(former, peer));
+        }
+        self.schedule.extend(at.map(|at| (at, peer)));
+    }
+
+    fn send_replies(&mut self, out: &mut impl DatagramSink) {
+        while let Some((to, datagram)) = self.replies.pop_front() {
+            // A handshake datagram that finds no room is as good as lost: its sender retries.
+            if let Some(mut slot) = out.reserve(to, Ecn::NotEct, datagram.len()) {
+                slot.bytes().copy_from_slice(&datagram);
+                slot.commit();
+            }
+        }
+    }
+
+    fn on_transport(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        ecn: Ecn,
+        datagram: &mut [u8],
+        packets: &mut impl PacketSink,
+    ) -> Result<(), DropReason> {
+        let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
+        let index = view.header().receiver.0;
+        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let (association, mut cx) = self.association(peer);
+        association.on_transport(now, from, ecn, datagram, &mut cx, packets)?;
+        self.touched.insert(peer);
+        Ok(())
+    }
+
+    fn on_initiation(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        self.mac1_key.verify(datagram).map_err(|_| DropReason::Handshake)?;
+        if now.since(self.initiations_since) >= Duration::from_secs(1) {
+            self.initiations_since = now;
+            self.initiations = 0;
+        }
+        self.initiations = self.initiations.saturating_add(1);
+        let time = now.since(Instant::ZERO);
+        if self.initiations > UNDER_LOAD
+            && self.cookies.verify(time, from.remote, datagram).is_err()
+        {
+            if let Ok(reply) = self.cookies.reply(time, from.remote, datagram) {
+                self.replies.push_back((from, reply.to_vec()));
+                self.replies.truncate(REPLIES);
+            }
+            return Err(DropReason::UnderLoad);
+        }
+        let read = Responder::read(&mut self.rng, &self.private_key, datagram);
+        let responder = read.map_err(|_| DropReason::Handshake)?;
+        let Some(&peer) = self.by_key.get(responder.remote()) else {
+            let reason = format!("no peer has the key {}", responder.remote());
+            return Err(self.refuse_handshake(from.remote, reason));
+        };
+        let (association, mut cx) = self.association(peer);
+        let handled = association.on_initiation(now, from, responder, &mut cx);
+        self.touched.insert(peer);
+        handled.map_err(|reason| {
+            log::debug!("initiation from {}: {reason}", from.remote);
+            DropReason::Handshake
+        })
+    }
+
+    fn refuse_handshake(&mut self, from: SocketAddr, reason: String) -> DropReason {
+        self.events.push_back(Event::HandshakeRefused { from, reason });
+        DropReason::Handshake
+    }
+
+    fn on_response(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        let response = ResponsePacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
+        let index = response.receiver().0;
+        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let (association, mut cx) = self.association(peer);
+        let handled = association.on_response(now, from, datagram, &mut cx);
+        self.touched.insert(peer);
+        handled.map_err(|reason| {
+            log::debug!("response from {}: {reason}", from.remote);
+            DropReason::Handshake
+        })
+    }
+
+    fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DropReason> {
+        let reply = mpip_wire::CookieReplyPacket::new_checked(datagram);
+        let index = reply.map_err(|_| DropReason::Malformed)?.receiver().0;
+        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let handled = self.associations[peer].on_cookie_reply(now, datagram);
+        self.touched.insert(peer);
+        handled.map_err(|_| DropReason::Handshake)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,15 +25,24 @@
 //! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
 //! [`poll_timeout`](Engine::poll_timeout) and [`poll_event`](Engine::poll_event).
 
+mod association;
 mod buffer;
 pub mod cc;
 mod config;
 mod engine;
 mod event;
+pub mod packet;
 mod path;
+pub mod queue;
+pub mod resequencer;
+pub mod rules;
+mod scheduler;
+mod session;
 mod sink;
 mod status;
+pub mod table;
 mod time;
+pub mod window;
 
 pub use buffer::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,

@@ -1,13 +1,47 @@
 //! Paths: local address, remote address, and what is known of the way between them.
+//!
+//! A path is also a lane: it has its own packet numbers in each direction ([`flight`] sends,
+//! [`arrivals`] receives). It is owned by its association, which decides what travels on it.
+
+pub(crate) mod arrivals;
+pub(crate) mod delay;
+pub(crate) mod flight;
+mod pacer;
+pub(crate) mod rtt;
 
 use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use mpip_crypto::ReplayWindow;
+use mpip_wire::PathId;
+
+use self::arrivals::Arrivals;
+use self::delay::DelayEstimator;
+use self::flight::{Flight, Losses, Progress};
+use self::pacer::{Pacer, time_for};
+use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
+use crate::config::{CongestionControlKind, LocalAddress};
+use crate::scheduler::Candidate;
+use crate::sink::PathAddress;
+use crate::status::PathStatus;
+use crate::time::Instant;
+
+/// A path that carries nothing is asked for a sign of life so often (seed 000, section 3.5).
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(300);
+/// A path that does not answer is asked with doubling pauses up to this one.
+const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
+/// Silence is never called failure before this: schedulers of busy hosts pause that long.
+const MIN_SILENCE: Duration = Duration::from_millis(60);
+/// First and longest pause between challenges on a path that does not answer them.
+const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
 
 /// Where a path is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathState {
     /// A challenge is on its way; nothing else is sent.
     Validating,
-    /// Both ends have answered the other's challenge; the path carries packets.
+    /// The peer's address has answered our challenge; the path carries packets.
     Active,
     /// It works, but the association has enough faster ones.
     Standby,
@@ -34,4 +68,441 @@ impl fmt::Display for PathState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// A challenge of ours that has no answer yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Challenge {
+    /// What the answer must repeat.
+    pub(crate) data: [u8; 8],
+    /// The address that is challenged.
+    pub(crate) to: PathAddress,
+    /// When it is to be sent (again).
+    pub(crate) next: Instant,
+    /// How often it was sent.
+    pub(crate) attempts: u32,
+}
+
+impl Challenge {
+    pub(crate) fn new(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
+        Self { data, to, next: now, attempts: 0 }
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Instant) {
+        let (first, longest) = CHALLENGE_RETRY;
+        self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(10))).min(longest);
+        self.attempts += 1;
+    }
+}
+
+/// Counters of a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_received: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) spurious: u64,
+    /// Inner bytes sent on it.
+    pub(crate) carried: u64,
+}
+
+/// Share of packets lost over the last seconds, in two half-windows.
+#[derive(Clone, Copy, Debug, Default)]
+struct LossMeter {
+    halves: [(u64, u64); 2],
+    started: Instant,
+}
+
+impl LossMeter {
+    const WINDOW: Duration = Duration::from_secs(4);
+
+    fn age(&mut self, now: Instant) {
+        if now.since(self.started) >= Self::WINDOW / 2 {
+            self.halves = [(0, 0), self.halves[0]];
+            self.started = now;
+        }
+    }
+
+    fn share(&self) -> f64 {
+        let sent = self.halves[0].0 + self.halves[1].0;
+        let lost = self.halves[0].1 + self.halves[1].1;
+        if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) }
+    }
+}
+
+/// A path of an association.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) address: PathAddress,
+    pub(crate) interface: String,
+    pub(crate) local: SocketAddr,
+    pub(crate) mtu: u16,
+    pub(crate) fixed_weight: Option<u16>,
+    state: PathState,
+    pub(crate) flight: Flight,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) replay: ReplayWindow,
+    pub(crate) delay: DelayEstimator,
+    pub(crate) cc: Box<dyn CongestionControl>,
+    pacer: Pacer,
+    /// Our challenge on the way, if any; for a path in use, to an address it may move to.
+    pub(crate) challenge: Option<Challenge>,
+    /// The peer's challenge that we owe an answer, and where it came from.
+    pub(crate) response_owed: Option<([u8; 8], PathAddress)>,
+    /// Bytes that may still go to an address that has not answered.
+    pub(crate) credit: usize,
+    /// The socket refused a datagram; cleared when it can take some again.
+    pub(crate) blocked: bool,
+    /// When something that asks for feedback was last sent.
+    asked_at: Instant,
+    /// Ask for a sign of life at the next opportunity.
+    pub(crate) ping: bool,
+    /// Unanswered probes in a row.
+    probes: u32,
+    probe_at: Option<Instant>,
+    recovery_started: Option<Instant>,
+    unreported_loss: u64,
+    loss: LossMeter,
+    pub(crate) counters: Counters,
+    /// When the state last changed.
+    pub(crate) changed: Instant,
+    /// Sequence of the status frames about this path.
+    pub(crate) status_sequence: u64,
+    /// A status frame about this path has to be sent.
+    pub(crate) status_owed: bool,
+}
+
+/// What a due timer of a path asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// Answers come, or none are owed.
+    None,
+    /// Ask for a sign of life.
+    Probe,
+    /// It is dead: what is in flight there has been given up.
+    Dead,
+}
+
+impl Path {
+    pub(crate) fn new(
+        id: PathId,
+        address: PathAddress,
+        local: &LocalAddress,
+        kind: CongestionControlKind,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            interface: local.interface.clone(),
+            local: local.address,
+            mtu: local.mtu,
+            fixed_weight: None,
+            state: PathState::Validating,
+            flight: Flight::new(now),
+            arrivals: Arrivals::new(),
+            replay: ReplayWindow::new(),
+            delay: DelayEstimator::default(),
+            cc: cc::new(kind, now, u64::from(local.mtu)),
+            pacer: Pacer::default(),
+            challenge: None,
+            response_owed: None,
+            credit: 0,
+            blocked: false,
+            asked_at: now,
+            ping: false,
+            probes: 0,
+            probe_at: None,
+            recovery_started: None,
+            unreported_loss: 0,
+            loss: LossMeter::default(),
+            counters: Counters::default(),
+            changed: now,
+            status_sequence: 0,
+            status_owed: false,
+        }
+    }
+
+    pub(crate) fn state(&self) -> PathState {
+        self.state
+    }
+
+    /// Changes the state; returns the former one if it is another.
+    pub(crate) fn set_state(&mut self, now: Instant, state: PathState) -> Option<PathState> {
+        let former = core::mem::replace(&mut self.state, state);
+        if former == state {
+            return None;
+        }
+        self.changed = now;
+        self.probes = 0;
+        self.probe_at = None;
+        Some(former)
+    }
+
+    /// Whether the path may be chosen for inner packets: it works and has not fallen silent.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.state == PathState::Active && self.probes == 0
+    }
+
+    /// Whether control frames may go to its address.
+    pub(crate) fn is_validated(&self) -> bool {
+        matches!(self.state, PathState::Active | PathState::Standby | PathState::Failed)
+    }
+
+    /// Largest datagram payload that the path carries, bytes.
+    pub(crate) fn max_datagram(&self) -> usize {
+        usize::from(self.mtu) - outer_headers(self.address.remote)
+    }
+
+    /// When `len` more bytes may leave.
+    pub(crate) fn ready_at(&self, now: Instant, len: usize) -> Instant {
+        if self.blocked || !self.flight.has_room() {
+            return Instant::FAR_FUTURE;
+        }
+        let excess = (self.flight.in_flight() + len as u64).saturating_sub(self.cc.window());
+        if excess > 0 && self.flight.in_flight() > 0 {
+            return now + time_for(excess, self.rate()).max(Duration::from_micros(1));
+        }
+        self.pacer.ready_at()
+    }
+
+    /// When pacing permits the next packet, if pacing is what holds it back.
+    pub(crate) fn paced_until(&self) -> Option<Instant> {
+        let at = self.pacer.ready_at();
+        (at > Instant::ZERO).then_some(at)
+    }
+
+    /// Bytes per second that the path delivers, as far as is known.
+    pub(crate) fn rate(&self) -> u64 {
+        let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
+        self.cc.pacing_rate().unwrap_or_else(|| {
+            let window = self.cc.window().min(1 << 40);
+            u64::try_from(u128::from(window) * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// The path as a scheduler sees it, for a packet of `len` bytes.
+    pub(crate) fn candidate(&self, now: Instant, len: usize) -> Candidate {
+        Candidate {
+            id: self.id.0,
+            ready_at: self.ready_at(now, len),
+            delay: self.delay.average().unwrap_or(0),
+            jitter: self.delay.jitter().as_micros() as i64,
+            queuing: self.delay.queuing().as_micros() as i64,
+            rate: self.rate(),
+            fixed_weight: self.fixed_weight,
+        }
+    }
+
+    /// Notes a datagram that left.
+    pub(crate) fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) {
+        self.counters.bytes_sent += size as u64;
+        self.counters.packets_sent += 1;
+        if asks {
+            self.asked_at = now;
+            self.loss.age(now);
+            self.loss.halves[0].0 += 1;
+        }
+        if paced {
+            let rate = self.cc.pacing_rate();
+            self.cc.on_sent(now, size as u64, self.flight.in_flight());
+            self.pacer.on_sent(now, size as u64, rate);
+        }
+    }
+
+    pub(crate) fn refresh_pacing(&mut self, now: Instant) {
+        self.pacer.refresh(now);
+    }
+
+    /// Lets loss detection's findings and an acknowledged sample reach the congestion control.
+    /// `subflows` are the association's paths for coupled control, `own` this one's index.
+    pub(crate) fn on_progress(
+        &mut self,
+        now: Instant,
+        progress: &Progress,
+        losses: &Losses,
+        subflows: &[Subflow],
+        own: usize,
+    ) {
+        self.counters.spurious += progress.spurious;
+        if progress.spurious > 0 {
+            self.cc.on_spurious(now);
+        }
+        self.on_losses(now, losses, subflows, own);
+        if let Some(mut sample) = progress.sample {
+            sample.lost = core::mem::take(&mut self.unreported_loss);
+            self.probes = 0;
+            self.probe_at = None;
+            if sample.ecn_ce > 0 {
+                self.congested(now, now, 0, true, false, subflows, own);
+            }
+            self.cc.on_feedback(&sample, subflows, own);
+        }
+    }
+
+    /// Lets losses reach the congestion control, once per round trip.
+    pub(crate) fn on_losses(
+        &mut self,
+        now: Instant,
+        losses: &Losses,
+        subflows: &[Subflow],
+        own: usize,
+    ) {
+        if losses.packets == 0 {
+            return;
+        }
+        self.counters.packets_lost += losses.packets;
+        self.loss.halves[0].1 += losses.packets;
+        self.unreported_loss += losses.bytes;
+        self.congested(now, losses.newest, losses.bytes, false, false, subflows, own);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
+    fn congested(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        lost: u64,
+        ecn: bool,
+        persistent: bool,
+        subflows: &[Subflow],
+        own: usize,
+    ) {
+        // RFC 9002, section 7.3.2: what left before the last reaction belongs to it.
+        if !persistent && self.recovery_started.is_some_and(|started| sent <= started) {
+            return;
+        }
+        self.recovery_started = Some(now);
+        self.cc.on_congestion(&CongestionEvent { now, sent, lost, persistent, ecn }, subflows, own);
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        self.flight.rtt().probe_timeout(arrivals::MAX_DELAY)
+    }
+
+    /// When silence will have lasted too long.
+    pub(crate) fn silence_deadline(&self) -> Option<Instant> {
+        match self.state {
+            PathState::Abandoned | PathState::Validating => None,
+            PathState::Failed => self.probe_at,
+            PathState::Active | PathState::Standby => {
+                let since = self.flight.silent_since()?;
+                let first = since + self.probe_timeout();
+                let dead = since + (self.probe_timeout() * 2).max(MIN_SILENCE);
+                Some(if self.probes == 0 { first } else { dead })
+            }
+        }
+    }
+
+    /// Judges the silence at `now`. After [`Silence::Dead`] the state is failed and what was in
+    /// flight is in `losses`.
+    pub(crate) fn check_silence(&mut self, now: Instant, losses: &mut Losses) -> Silence {
+        if self.silence_deadline().is_none_or(|deadline| now < deadline) {
+            return Silence::None;
+        }
+        let failed = self.state == PathState::Failed;
+        if self.probes == 0 || failed {
+            self.probes = self.probes.saturating_add(1);
+            if failed {
+                let pause = HEARTBEAT * 2_u32.saturating_pow(self.probes.min(8));
+                self.probe_at = Some(now + pause.min(MAX_PROBE_INTERVAL));
+            }
+            return Silence::Probe;
+        }
+        self.flight.abandon(losses);
+        Silence::Dead
+    }
+
+    /// The path is known to be dead: from now on it is only asked whether it lives again.
+    pub(crate) fn on_dead(&mut self, now: Instant) {
+        self.probes = 1;
+        self.probe_at = Some(now + HEARTBEAT);
+        self.congested(now, now, 0, false, true, &[], 0);
+    }
+
+    /// When a heartbeat is due.
+    pub(crate) fn heartbeat_at(&self) -> Option<Instant> {
+        matches!(self.state, PathState::Active | PathState::Standby)
+            .then(|| self.asked_at + HEARTBEAT)
+    }
+
+    /// The probe that was due could not leave; the next attempt is due after a pause.
+    pub(crate) fn on_asked(&mut self, now: Instant) {
+        self.asked_at = now;
+    }
+
+    /// When anything is due on this path. `waiting`: inner packets wait for pacing.
+    pub(crate) fn next_timeout(&self, waiting: bool) -> Option<Instant> {
+        let challenge = self.challenge.as_ref().map(|challenge| challenge.next);
+        let pacing = (waiting && self.is_usable()).then(|| self.paced_until()).flatten();
+        [
+            challenge,
+            pacing,
+            self.arrivals.due(),
+            self.flight.loss_timer(),
+            self.silence_deadline(),
+            self.heartbeat_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Summary for coupled congestion control.
+    pub(crate) fn subflow(&self) -> Subflow {
+        Subflow {
+            window: self.cc.window(),
+            rtt: self.flight.rtt().smoothed(),
+            between_losses: self.cc.between_losses(),
+        }
+    }
+
+    /// Statistics. `fastest` is the lowest delay of the association's paths, `carried` what all of
+    /// them have carried.
+    pub(crate) fn status(&self, fastest: Option<i64>, carried: u64, weight: u16) -> PathStatus {
+        let rtt = self.flight.rtt();
+        let relative = match (self.delay.average(), fastest) {
+            (Some(delay), Some(fastest)) => {
+                Some(Duration::from_micros(delay.saturating_sub(fastest).unsigned_abs()))
+            }
+            _ => None,
+        };
+        let share = self.counters.carried as f64 / carried.max(1) as f64;
+        PathStatus {
+            id: self.id.0,
+            interface: self.interface.clone(),
+            local: self.local,
+            remote: self.address.remote,
+            state: self.state,
+            rtt: rtt.is_known().then(|| rtt.smoothed()),
+            min_rtt: rtt.is_known().then(|| rtt.minimum()),
+            relative_delay: relative,
+            queuing_delay: self.delay.queuing(),
+            jitter: self.delay.jitter(),
+            loss: self.loss.share(),
+            delivery_rate: self.flight.delivery_rate().saturating_mul(8),
+            pacing_rate: self.cc.pacing_rate().map(|rate| rate.saturating_mul(8)),
+            window: self.cc.window(),
+            in_flight: self.flight.in_flight(),
+            congestion_state: self.cc.state(),
+            weight,
+            bytes_sent: self.counters.bytes_sent,
+            bytes_received: self.counters.bytes_received,
+            packets_sent: self.counters.packets_sent,
+            packets_received: self.counters.packets_received,
+            packets_lost: self.counters.packets_lost,
+            spurious_losses: self.counters.spurious,
+            share,
+            mtu: self.mtu,
+        }
+    }
+}
+
+/// Bytes of the outer IP and UDP headers toward `remote`.
+pub(crate) fn outer_headers(remote: SocketAddr) -> usize {
+    8 + if remote.is_ipv4() { 20 } else { 40 }
 }

@@ -1,0 +1,343 @@
+//! An association: everything between this node and one peer.
+//!
+//! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
+//! [`outgoing`] and [`incoming`] carry packets. Nonces are assigned in sequence, in
+//! [`outgoing`] alone.
+
+pub(crate) mod handshake;
+mod incoming;
+mod keys;
+mod outgoing;
+mod paths;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
+use mpip_wire::{AckRange, PathId, Ranges, SessionId};
+use rand_chacha::ChaCha8Rng;
+
+use self::handshake::Pending;
+use self::keys::KeyRing;
+use crate::cc::Subflow;
+use crate::config::{Limits, LocalAddress, PeerConfig};
+use crate::engine::{DropReason, Drops};
+use crate::event::Event;
+use crate::packet::{Segments, SessionKey};
+use crate::path::flight::{Cargo, Losses};
+use crate::path::{Path, PathState};
+use crate::queue::SendQueue;
+use crate::resequencer::HoldPool;
+use crate::rules::RuleTable;
+use crate::scheduler::{self, Candidate, Scheduler};
+use crate::session::{Incoming, Outgoing};
+use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
+use crate::status::{PeerStatus, SessionStatus};
+use crate::table::Table;
+use crate::time::Instant;
+
+/// What an association may use of its engine.
+pub(crate) struct Context<'a> {
+    /// Index of the association at hand.
+    pub(crate) me: usize,
+    pub(crate) private_key: &'a PrivateKey,
+    pub(crate) aes_in_hardware: bool,
+    /// Random number of this run.
+    pub(crate) instance: u64,
+    /// Wall clock at the engine's origin of time.
+    pub(crate) unix_origin: Duration,
+    pub(crate) timestamps: &'a mut TimestampSource,
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) draws: &'a mut ChaCha8Rng,
+    pub(crate) locals: &'a [LocalAddress],
+    pub(crate) rules: &'a RuleTable,
+    /// Which association a receiver index belongs to.
+    pub(crate) indices: &'a mut BTreeMap<u32, usize>,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) drops: &'a mut Drops,
+    /// Handshake datagrams that wait for the next flush.
+    pub(crate) replies: &'a mut VecDeque<(PathAddress, Vec<u8>)>,
+}
+
+/// Everything between this node and one peer.
+#[derive(Debug)]
+pub(crate) struct Association {
+    pub(crate) config: PeerConfig,
+    pub(crate) node: NodeId,
+    limits: Limits,
+    keys: KeyRing,
+    pending: Option<Pending>,
+    attempts: u32,
+    next_attempt: Option<Instant>,
+    cookies: CookieMemory,
+    guard: ReplayGuard,
+    /// The peer's run; another one has none of our paths and sessions.
+    peer_instance: Option<u64>,
+    /// Where the initiation came from that the offered keys answer.
+    handshake_from: Option<PathAddress>,
+    /// Whether this node opens the paths.
+    opener: bool,
+    established: bool,
+    handshake_at: Option<Instant>,
+
+    paths: Vec<Path>,
+    next_path: u32,
+    retired_paths: BTreeSet<PathId>,
+    peer_addresses: Vec<core::net::SocketAddr>,
+    peer_generation: u64,
+    /// Generation of our own address list.
+    generation: u64,
+    addresses_owed: bool,
+    delay_reference: Option<u32>,
+    period_at: Instant,
+    inner_mtu: u16,
+
+    scheduler: Box<dyn Scheduler>,
+    candidates: Vec<Candidate>,
+    candidate_paths: Vec<usize>,
+    subflows: Vec<Subflow>,
+    losses: Losses,
+
+    outgoing: Table<SessionKey, Outgoing>,
+    next_session: u32,
+    queue: SendQueue<Segments>,
+    repairs: VecDeque<Cargo>,
+    skips: VecDeque<(SessionId, u32)>,
+    busy_since: Instant,
+    idle_since: Option<Instant>,
+    /// How long the peer is to wait for gaps, as last computed, and whether it must be told.
+    wait_told: Duration,
+    wait_owed: bool,
+
+    incoming: Table<SessionId, Incoming>,
+    hold: HoldPool,
+    /// Deadlines of the sessions that wait for a gap to close.
+    waiting: BTreeSet<(Instant, u32)>,
+    max_wait: Duration,
+
+    bytes_sent: u64,
+    bytes_received: u64,
+    close_owed: bool,
+}
+
+impl Association {
+    pub(crate) fn new(config: PeerConfig, limits: &Limits, rng: &mut Rng, now: Instant) -> Self {
+        Self {
+            node: config.public_key.node_id(),
+            limits: limits.clone(),
+            keys: KeyRing::default(),
+            pending: None,
+            attempts: 0,
+            next_attempt: (!config.endpoints.is_empty()).then_some(now),
+            cookies: CookieMemory::new(&config.public_key),
+            guard: ReplayGuard::new(),
+            peer_instance: None,
+            handshake_from: None,
+            opener: false,
+            established: false,
+            handshake_at: None,
+            paths: Vec::new(),
+            next_path: 0,
+            retired_paths: BTreeSet::new(),
+            peer_addresses: Vec::new(),
+            peer_generation: 0,
+            generation: 1,
+            addresses_owed: true,
+            delay_reference: None,
+            period_at: now,
+            inner_mtu: 0,
+            scheduler: scheduler::new(&config),
+            candidates: Vec::new(),
+            candidate_paths: Vec::new(),
+            subflows: Vec::new(),
+            losses: Losses::default(),
+            outgoing: Table::new(limits.sessions, rng.bytes()),
+            next_session: 0,
+            queue: SendQueue::new(limits.send_queue, limits.sessions),
+            repairs: VecDeque::new(),
+            skips: VecDeque::new(),
+            busy_since: now,
+            idle_since: Some(now),
+            wait_told: Duration::ZERO,
+            wait_owed: false,
+            incoming: Table::new(limits.sessions, rng.bytes()),
+            hold: HoldPool::new(limits.resequencing),
+            waiting: BTreeSet::new(),
+            max_wait: incoming::INITIAL_MAX_WAIT,
+            bytes_sent: 0,
+            bytes_received: 0,
+            close_owed: false,
+            config,
+        }
+    }
+
+    /// The host's addresses changed.
+    pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.generation += 1;
+        self.addresses_owed = true;
+        self.drop_lost_addresses(now, cx);
+        if self.keys.current().is_some() {
+            self.open_paths(now, cx);
+        } else if !self.config.endpoints.is_empty() && self.pending.is_none() {
+            self.next_attempt = Some(now);
+        }
+        self.period_at = now;
+    }
+
+    /// The socket of `local` takes datagrams again. Returns whether a path waited for it.
+    pub(crate) fn unblock(&mut self, local: LocalId) -> bool {
+        let mut any = false;
+        for path in self.paths.iter_mut().filter(|path| path.address.local == local) {
+            any |= core::mem::take(&mut path.blocked);
+        }
+        any
+    }
+
+    /// Says goodbye at the next opportunity.
+    pub(crate) fn shut_down(&mut self) {
+        self.close_owed = self.keys.current().is_some();
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_timeout(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        out: &mut impl DatagramSink,
+        packets: &mut impl PacketSink,
+    ) {
+        self.expire_keys(now, cx);
+        self.run_handshake(now, cx);
+        self.check_paths(now, cx);
+        if now >= self.period_at {
+            self.run_period(now, cx);
+        }
+        self.release_overdue(now, packets);
+        self.transmit(now, cx, out);
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is to be called next.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let waiting = !self.queue.is_empty() || !self.repairs.is_empty();
+        let keys = [self.keys.expires_at(), self.handshake_timeout()];
+        let period = self.keys.current().is_some().then_some(self.period_at);
+        let gap = self.waiting.first().map(|(deadline, _)| *deadline);
+        let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting)).min();
+        keys.into_iter().chain([period, gap, paths]).flatten().min()
+    }
+
+    /// Forgets paths and sessions: the peer has none of them any more.
+    fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
+        for index in 0..self.paths.len() {
+            self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
+        }
+        self.paths.clear();
+        self.next_path = 0;
+        self.retired_paths.clear();
+        self.peer_addresses.clear();
+        self.peer_generation = 0;
+        self.addresses_owed = true;
+        self.delay_reference = None;
+        self.outgoing = Table::new(self.limits.sessions, cx.rng.bytes());
+        self.next_session = 0;
+        self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
+        self.repairs.clear();
+        self.skips.clear();
+        self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
+        self.hold = HoldPool::new(self.limits.resequencing);
+        self.waiting.clear();
+        self.max_wait = incoming::INITIAL_MAX_WAIT;
+        self.wait_told = Duration::ZERO;
+        self.established = false;
+    }
+
+    fn path_index(&self, id: PathId) -> Option<usize> {
+        self.paths.iter().position(|path| path.id == id)
+    }
+
+    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it.
+    fn gather_subflows(&mut self, own: usize) -> usize {
+        self.subflows.clear();
+        let mut position = 0;
+        for (index, path) in self.paths.iter().enumerate() {
+            if index == own {
+                position = self.subflows.len();
+            } else if path.state() != PathState::Active {
+                continue;
+            }
+            self.subflows.push(path.subflow());
+        }
+        position
+    }
+
+    /// Statistics.
+    pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
+        let fastest = self.paths.iter().filter(|path| path.is_validated());
+        let fastest = fastest.filter_map(|path| path.delay.average()).min();
+        let carried = self.paths.iter().map(|path| path.counters.carried).sum();
+        let counters = self.queue.counters();
+        let path = |path: &Path| {
+            let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
+            path.status(fastest, carried, weight)
+        };
+        PeerStatus {
+            name: self.config.name.clone(),
+            node: self.node,
+            established: self.established,
+            handshake_age: self.handshake_at.map(|at| now.since(at)),
+            aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
+            scheduler: self.config.scheduler.name(),
+            congestion_control: self.config.congestion_control.name(),
+            inner_mtu: self.inner_mtu,
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.bytes_received,
+            queued: self.queue.bytes(),
+            queue_drops: counters.dropped_codel + counters.dropped_overflow,
+            queue_marks: counters.marked,
+            resequencing: self.hold.held(),
+            paths: self.paths.iter().map(path).collect(),
+            sessions: if sessions { self.session_status(now) } else { Vec::new() },
+        }
+    }
+
+    fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
+        let address = |end: crate::packet::Endpoint| (end.address, end.port).into();
+        let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
+        let outgoing = self.outgoing.iter().map(|(slot, key, session)| SessionStatus {
+            id: session.id.0,
+            outgoing: true,
+            protocol: key.protocol,
+            source: address(key.source),
+            destination: address(key.destination),
+            packets: session.counters.packets,
+            bytes: session.counters.bytes,
+            repaired: session.repaired,
+            longest_wait: Duration::ZERO,
+            idle: idle(self.outgoing.used(slot)),
+        });
+        let incoming = self.incoming.iter().map(|(slot, id, session)| SessionStatus {
+            id: id.0,
+            outgoing: false,
+            protocol: session.key.protocol,
+            source: address(session.key.source),
+            destination: address(session.key.destination),
+            packets: session.counters.packets,
+            bytes: session.counters.bytes,
+            repaired: 0,
+            longest_wait: session.order.longest_wait(),
+            idle: idle(self.incoming.used(slot)),
+        });
+        outgoing.chain(incoming).collect()
+    }
+}
+
+/// Room for the ranges of one feedback frame.
+fn range_room() -> [AckRange; Ranges::MAX] {
+    [AckRange { first: 0, last: 0 }; Ranges::MAX]
+}
+
+/// Counts a refusal and passes it on.
+fn refuse(cx: &mut Context<'_>, reason: DropReason) -> DropReason {
+    cx.drops.count(reason);
+    reason
+}

@@ -1,0 +1,342 @@
+//! Making keys with the peer: who begins, when, and what a handshake means for what there is.
+
+use core::time::Duration;
+
+use mpip_crypto::{Aead, Initiator, PublicKey, Responder, Timestamp};
+use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
+
+use super::keys::Epoch;
+use super::{Association, Context};
+use crate::event::Event;
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+/// Pauses between attempts: the first, and the longest that they double to.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// One attempt goes to so many address pairs at once.
+const PAIRS: usize = 8;
+/// While our own initiation is younger than this many attempts, the node with the larger key
+/// does not answer one that crosses it: the peer is about to answer ours.
+const CROSSING_ATTEMPTS: u32 = 2;
+
+/// A handshake of ours that awaits its response.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    initiator: Initiator,
+}
+
+/// The name of an AEAD in status output.
+pub(crate) fn aead_name(aead: Aead) -> &'static str {
+    match aead {
+        Aead::Aes256Gcm => "AES-256-GCM",
+        Aead::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+    }
+}
+
+impl Association {
+    /// When a handshake has to be begun, if one has to.
+    pub(super) fn handshake_timeout(&self) -> Option<Instant> {
+        match self.next_attempt {
+            Some(at) => Some(at),
+            None => self.keys.rekey_at(),
+        }
+    }
+
+    /// Begins a handshake if one is due.
+    pub(super) fn run_handshake(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if self.handshake_timeout().is_none_or(|at| now < at) {
+            return;
+        }
+        let pairs = self.handshake_pairs(cx);
+        if pairs.is_empty() {
+            // Nowhere to send it; a change of addresses or a call of the peer starts anew.
+            self.next_attempt = self.keys.rekey_at().map(|_| now + RETRY.1);
+            return;
+        }
+        let payload = InitiationPayload {
+            timestamp: wire_timestamp(
+                &cx.timestamps.next(cx.unix_origin + now.since(Instant::ZERO)),
+            ),
+            instance: cx.instance,
+            aeads: AeadSet(Aead::offers(cx.aes_in_hardware)),
+        };
+        let mut bytes = [0; InitiationPayload::LEN];
+        payload.emit(&mut bytes).expect("the buffer has the payload's length");
+        let index = fresh_index(cx);
+        let started = Initiator::start(
+            cx.rng,
+            cx.private_key,
+            &self.config.public_key,
+            &self.config.preshared_key,
+            &bytes,
+            index,
+        );
+        let (initiator, mut datagram) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                log::error!("peer `{}`: no handshake is possible: {error}", self.config.name);
+                self.next_attempt = None;
+                return;
+            }
+        };
+        if let Some(former) = self.pending.take() {
+            cx.indices.remove(&former.initiator.sender_index());
+        }
+        cx.indices.insert(index, cx.me);
+        self.cookies.stamp(now.since(Instant::ZERO), &mut datagram);
+        for pair in pairs {
+            cx.replies.push_back((pair, datagram.to_vec()));
+        }
+        self.pending = Some(Pending { initiator });
+
+        let (first, longest) = RETRY;
+        let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
+        // Up to a quarter more, so that two nodes that began together do not go on together.
+        let spread = u32::from_be_bytes(cx.rng.bytes());
+        let retry_in = retry_in + retry_in / 4 * (spread >> 16) / 65_536;
+        self.next_attempt = Some(now + retry_in);
+        if self.attempts > 0 {
+            let peer = self.config.name.clone();
+            let attempts = self.attempts;
+            cx.events.push_back(Event::HandshakeTimeout { peer, attempts, retry_in });
+        }
+        self.attempts = self.attempts.saturating_add(1);
+    }
+
+    /// Address pairs for one attempt: addresses that worked, then those of the configuration. Each
+    /// attempt begins at another of them.
+    fn handshake_pairs(&self, cx: &Context<'_>) -> Vec<PathAddress> {
+        let known = self.paths.iter().map(|path| path.address.remote);
+        let remotes = known.chain(self.config.endpoints.iter().copied());
+        let mut pairs: Vec<PathAddress> = Vec::new();
+        for remote in remotes {
+            for local in
+                cx.locals.iter().filter(|local| local.address.is_ipv4() == remote.is_ipv4())
+            {
+                let pair = PathAddress { local: local.id, remote };
+                if !pairs.contains(&pair) {
+                    pairs.push(pair);
+                }
+            }
+        }
+        if !pairs.is_empty() {
+            let start = self.attempts as usize * PAIRS % pairs.len();
+            pairs.rotate_left(start);
+            pairs.truncate(PAIRS);
+        }
+        pairs
+    }
+
+    /// The peer answered our initiation.
+    pub(crate) fn on_response(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let Some(pending) = self.pending.as_mut() else {
+            return Err("no handshake awaits a response".to_owned());
+        };
+        let completed = pending.initiator.finish(datagram).map_err(|error| error.to_string())?;
+        let local_index = pending.initiator.sender_index();
+        let payload =
+            ResponsePayload::parse(&completed.payload).map_err(|error| error.to_string())?;
+        let aead = Aead::from_code(payload.aead.code()).expect("both name the same algorithms");
+        self.pending = None;
+        self.attempts = 0;
+        self.next_attempt = None;
+        self.note_instance(now, payload.instance, true, cx);
+        let epoch = Epoch {
+            local_index,
+            peer_index: completed.responder_index,
+            keys: completed.secrets.into_keys(aead),
+            created: now,
+            initiated: true,
+            sealed: 0,
+        };
+        let mut retired = Vec::new();
+        self.keys.adopt(epoch, &mut retired);
+        forget(cx, retired);
+        self.on_established(now, aead, cx);
+        if self.opener {
+            self.open_validated_path(now, from, cx);
+            self.open_paths(now, cx);
+        }
+        self.addresses_owed = true;
+        Ok(())
+    }
+
+    /// The peer began a handshake, which proved to be its own.
+    pub(crate) fn on_initiation(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        responder: Responder,
+        cx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let payload =
+            InitiationPayload::parse(responder.payload()).map_err(|error| error.to_string())?;
+        let timestamp = crypto_timestamp(responder.payload());
+        self.guard.accept(timestamp).map_err(|_| "its timestamp is not newer".to_owned())?;
+        if self.pending.is_some()
+            && self.attempts <= CROSSING_ATTEMPTS
+            && self.wins_crossing(cx.private_key.public_key())
+        {
+            return Ok(());
+        }
+        let Some(aead) = Aead::choose(payload.aeads.0, cx.aes_in_hardware) else {
+            return Err("it offers no AEAD that this node has".to_owned());
+        };
+        let wire_aead = match aead {
+            Aead::Aes256Gcm => mpip_wire::Aead::Aes256Gcm,
+            Aead::ChaCha20Poly1305 => mpip_wire::Aead::ChaCha20Poly1305,
+        };
+        let mut bytes = [0; ResponsePayload::LEN];
+        ResponsePayload { instance: cx.instance, aead: wire_aead }
+            .emit(&mut bytes)
+            .expect("the buffer has the payload's length");
+        let peer_index = responder.sender_index();
+        let local_index = fresh_index(cx);
+        let (secrets, datagram) = responder
+            .respond(&self.config.preshared_key, &bytes, local_index)
+            .map_err(|error| error.to_string())?;
+        if let Some(pending) = self.pending.take() {
+            cx.indices.remove(&pending.initiator.sender_index());
+        }
+        self.attempts = 0;
+        self.next_attempt = None;
+        self.note_instance(now, payload.instance, false, cx);
+        let epoch = Epoch {
+            local_index,
+            peer_index,
+            keys: secrets.into_keys(aead),
+            created: now,
+            initiated: false,
+            sealed: 0,
+        };
+        let mut retired = Vec::new();
+        self.keys.offer(epoch, &mut retired);
+        forget(cx, retired);
+        cx.indices.insert(local_index, cx.me);
+        self.handshake_from = Some(from);
+        cx.replies.push_back((from, datagram.to_vec()));
+        Ok(())
+    }
+
+    /// Of two handshakes that cross, the one begun by the node with the larger key goes on.
+    fn wins_crossing(&self, own: &PublicKey) -> bool {
+        own > &self.config.public_key
+    }
+
+    /// The peer is under load and wants to see that we receive at our address.
+    pub(crate) fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), String> {
+        self.cookies
+            .receive(now.since(Instant::ZERO), datagram)
+            .map_err(|error| error.to_string())?;
+        self.next_attempt = self.pending.is_some().then_some(now);
+        Ok(())
+    }
+
+    /// A packet under keys of ours was authenticated.
+    pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
+        let mut retired = Vec::new();
+        if !self.keys.confirm(index, &mut retired) {
+            return;
+        }
+        forget(cx, retired);
+        let aead = self.keys.current().map(|epoch| epoch.keys.send.aead());
+        self.on_established(now, aead.expect("keys were confirmed"), cx);
+        self.addresses_owed = true;
+    }
+
+    fn on_established(&mut self, now: Instant, aead: Aead, cx: &mut Context<'_>) {
+        self.handshake_at = Some(now);
+        self.period_at = now;
+        for path in &mut self.paths {
+            path.ping = true;
+        }
+        if !core::mem::replace(&mut self.established, true) {
+            let peer = self.config.name.clone();
+            cx.events.push_back(Event::Established { peer, aead: aead_name(aead) });
+        }
+    }
+
+    /// Another run of the peer knows nothing of what we have.
+    fn note_instance(
+        &mut self,
+        now: Instant,
+        instance: u64,
+        initiated: bool,
+        cx: &mut Context<'_>,
+    ) {
+        if self.peer_instance == Some(instance) {
+            return;
+        }
+        if self.peer_instance.is_some() {
+            let peer = self.config.name.clone();
+            cx.events.push_back(Event::PeerRestarted { peer });
+        }
+        let mut retired = Vec::new();
+        self.keys.clear(&mut retired);
+        forget(cx, retired);
+        self.reset(now, cx);
+        self.peer_instance = Some(instance);
+        self.opener = initiated;
+    }
+
+    /// Drops keys past their time, and with the last of them the association.
+    pub(super) fn expire_keys(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if self.keys.expires_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let mut retired = Vec::new();
+        self.keys.expire(now, &mut retired);
+        forget(cx, retired);
+        if self.keys.current().is_none() && self.established {
+            self.lose(now, cx);
+        }
+    }
+
+    /// The peer is gone.
+    pub(super) fn lose(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let mut retired = Vec::new();
+        self.keys.clear(&mut retired);
+        forget(cx, retired);
+        self.reset(now, cx);
+        self.peer_instance = None;
+        self.attempts = 0;
+        self.next_attempt = (!self.config.endpoints.is_empty()).then_some(now + RETRY.0);
+        cx.events.push_back(Event::Lost { peer: self.config.name.clone() });
+    }
+}
+
+/// A receiver index that no association has.
+fn fresh_index(cx: &mut Context<'_>) -> u32 {
+    loop {
+        let index = u32::from_be_bytes(cx.rng.bytes());
+        if !cx.indices.contains_key(&index) {
+            return index;
+        }
+    }
+}
+
+fn forget(cx: &mut Context<'_>, retired: Vec<u32>) {
+    for index in retired {
+        cx.indices.remove(&index);
+    }
+}
+
+fn wire_timestamp(timestamp: &Timestamp) -> mpip_wire::Timestamp {
+    let bytes = timestamp.as_bytes();
+    let (seconds, nanoseconds) = bytes.split_at(8);
+    mpip_wire::Timestamp {
+        seconds: u64::from_be_bytes(seconds.try_into().expect("8 of 12 bytes")),
+        nanoseconds: u32::from_be_bytes(nanoseconds.try_into().expect("4 of 12 bytes")),
+    }
+}
+
+/// The timestamp at the start of an initiation's payload.
+fn crypto_timestamp(payload: &[u8; InitiationPayload::LEN]) -> Timestamp {
+    Timestamp::from_bytes(*payload.first_chunk().expect("the payload is longer"))
+}

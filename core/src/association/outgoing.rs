@@ -1,0 +1,571 @@
+//! The way of a packet out: session, queue, scheduler, frame, seal.
+
+use core::time::Duration;
+
+use mpip_wire::{
+    AddressList, Frame, FrameWriter, PacketFrameHeader, SessionId, TAG_LEN, TransportHeader,
+    TruncatedNumber,
+};
+
+use super::paths::{INNER_OVERHEAD, challenge_len};
+use super::{Association, Context, range_room, refuse};
+use crate::config::Priority;
+use crate::engine::DropReason;
+use crate::packet::{Header, Segments, mark_ce};
+use crate::path::PathState;
+use crate::path::flight::{Cargo, Control};
+use crate::scheduler::{Demand, lowest_delay};
+use crate::session::Outgoing;
+use crate::sink::{DatagramSink, Ecn, PathAddress};
+use crate::time::Instant;
+
+/// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
+/// amount of reordering makes them ambiguous.
+const NUMBER_LEN: usize = 4;
+/// A packet that left for the first time longer ago than this is of no use to its receiver: a
+/// TCP sender has sent it again itself (RFC 6298, section 2.4).
+const REPAIR_FOR: Duration = Duration::from_secs(1);
+/// Packets that wait to be sent again; beyond it the oldest is given up.
+const REPAIRS: usize = 16_384;
+/// Skips that wait to be told; beyond it the receiver's time limit has to do.
+const SKIPS: usize = 256;
+/// Something to send after a pause shorter than this counts as if there had been no pause.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Frames of one control datagram.
+const CONTROL_ROOM: usize = 1_200;
+
+/// What leaves next.
+struct Load {
+    segments: Segments,
+    segment: usize,
+    slot: u32,
+    session: SessionId,
+    sequence: u32,
+    ordered: bool,
+    mark: bool,
+    priority: Priority,
+    /// When it left before; `None` for the first time.
+    first_sent: Option<Instant>,
+}
+
+impl Association {
+    /// Takes a packet or super-packet from the host into the queue.
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        segments: Segments,
+        cx: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        if self.keys.current().is_none() {
+            return Err(refuse(cx, DropReason::NotEstablished));
+        }
+        let key = header.session();
+        let slot = match self.outgoing.find(&key) {
+            Some(slot) => slot,
+            None => self.open_session(now, key),
+        };
+        self.outgoing.touch(slot, now);
+        let priority = cx.rules.priority(header, segments.segment_len(0));
+        if let Some(idle) = self.idle_since.take()
+            && now.since(idle) > PAUSE
+        {
+            self.busy_since = now;
+        }
+        self.queue.push(now, slot, priority, segments);
+        Ok(())
+    }
+
+    fn open_session(&mut self, now: Instant, key: crate::packet::SessionKey) -> u32 {
+        let id = SessionId(self.next_session);
+        self.next_session = self.next_session.wrapping_add(1);
+        let session = Outgoing::new(id, &key, self.config.resequencing);
+        let inserted = self.outgoing.insert(now, key, session);
+        if let Some(removed) = inserted.removed {
+            self.queue.discard(removed.index);
+        }
+        inserted.index
+    }
+
+    /// Forgets sessions that carried nothing for long.
+    pub(super) fn expire_sessions(&mut self, now: Instant) {
+        let idle = self.limits.session_idle;
+        while let Some(removed) = self.outgoing.expire(now, idle) {
+            self.queue.discard(removed.index);
+        }
+        // The receiver remembers for longer, so that it never forgets a session in use.
+        while let Some(removed) = self.incoming.expire(now, idle * 3 / 2) {
+            self.forget_incoming(removed.index, removed.value);
+        }
+        if self.hold.held() == 0 {
+            self.hold.trim();
+        }
+    }
+
+    /// Drops what waits for a path.
+    pub(super) fn drop_queued(&mut self, cx: &mut Context<'_>) {
+        while self.queue.next(self.period_at).is_some() {
+            self.queue.take();
+            cx.drops.count(DropReason::NoPath);
+        }
+        self.repairs.clear();
+    }
+
+    /// Sends all that may leave now.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        out: &mut impl DatagramSink,
+    ) {
+        if self.keys.current().is_none() {
+            return;
+        }
+        self.send_packets(now, cx, out);
+        self.send_control(now, cx, out);
+    }
+
+    fn send_packets(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        while let Some(load) = self.next_load(now) {
+            let len = load.segments.segment_len(load.segment);
+            self.gather_candidates(now, len);
+            if self.candidates.is_empty() {
+                if self.paths.iter().any(|path| path.state() == PathState::Active) {
+                    // No path takes a packet of this length, and none will.
+                    self.drop_load(&load);
+                    cx.drops.count(DropReason::TooBig);
+                    continue;
+                }
+                return;
+            }
+            let choice = match load.priority {
+                Priority::Response => {
+                    lowest_delay(&self.candidates, |path| path.ready_at != Instant::FAR_FUTURE)
+                }
+                Priority::Throughput => {
+                    let backlog = self.queue.bytes();
+                    let demand = Demand { len, backlog, busy_since: self.busy_since };
+                    self.scheduler.choose(now, &self.candidates, &demand, cx.draws)
+                }
+            };
+            let Some(choice) = choice else { return };
+            let index = self.candidate_paths[choice];
+            if self.send_load(now, index, &load, len, out) {
+                self.load_left(now, &load);
+            } else {
+                self.paths[index].blocked = true;
+            }
+        }
+        self.idle_since.get_or_insert(now);
+        for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
+            if path.ready_at(now, CONTROL_ROOM) <= now {
+                path.flight.on_app_limited();
+            }
+        }
+    }
+
+    /// The next packet to leave: repairs before what is new.
+    fn next_load(&mut self, now: Instant) -> Option<Load> {
+        while let Some(cargo) = self.repairs.front() {
+            if now.since(cargo.first_sent) <= REPAIR_FOR {
+                return Some(Load {
+                    segments: cargo.segments.clone(),
+                    segment: usize::from(cargo.segment),
+                    slot: cargo.slot,
+                    session: cargo.session,
+                    sequence: cargo.sequence,
+                    ordered: true,
+                    mark: cargo.marked,
+                    priority: Priority::Throughput,
+                    first_sent: Some(cargo.first_sent),
+                });
+            }
+            let (session, sequence) = (cargo.session, cargo.sequence);
+            self.repairs.pop_front();
+            self.skip(session, sequence);
+        }
+        loop {
+            let candidate = self.queue.next(now)?;
+            let Some(session) = self.outgoing.get(candidate.flow) else {
+                let flow = candidate.flow;
+                self.queue.discard(flow);
+                continue;
+            };
+            return Some(Load {
+                segments: candidate.item.clone(),
+                segment: candidate.segment,
+                slot: candidate.flow,
+                session: session.id,
+                sequence: session.next_sequence,
+                ordered: session.ordered,
+                mark: candidate.mark,
+                priority: candidate.priority,
+                first_sent: None,
+            });
+        }
+    }
+
+    /// The paths that can take `len` bytes: those that answer, or if none does, those that did.
+    fn gather_candidates(&mut self, now: Instant, len: usize) {
+        for answering in [true, false] {
+            self.candidates.clear();
+            self.candidate_paths.clear();
+            for (index, path) in self.paths.iter().enumerate() {
+                let usable = match answering {
+                    true => path.is_usable(),
+                    false => path.state() == PathState::Active,
+                };
+                if usable && len + INNER_OVERHEAD <= path.max_datagram() {
+                    self.candidates.push(path.candidate(now, len + INNER_OVERHEAD));
+                    self.candidate_paths.push(index);
+                }
+            }
+            if !self.candidates.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn drop_load(&mut self, load: &Load) {
+        if load.first_sent.is_some() {
+            self.repairs.pop_front();
+            self.skip(load.session, load.sequence);
+        } else {
+            self.queue.take();
+        }
+    }
+
+    /// Takes note that `load` has left.
+    fn load_left(&mut self, now: Instant, load: &Load) {
+        let session = self.outgoing.get_mut(load.slot).filter(|known| known.id == load.session);
+        if load.first_sent.is_some() {
+            self.repairs.pop_front();
+            if let Some(session) = session {
+                session.repaired += 1;
+            }
+            return;
+        }
+        self.queue.take();
+        let len = load.segments.segment_len(load.segment);
+        self.bytes_sent += len as u64;
+        if let Some(session) = session {
+            session.next_sequence = session.next_sequence.wrapping_add(1);
+            session.counters.add(len);
+        }
+        self.outgoing.touch(load.slot, now);
+    }
+
+    /// Frames, writes and seals one packet. `false` if the path's socket takes no more now.
+    fn send_load(
+        &mut self,
+        now: Instant,
+        index: usize,
+        load: &Load,
+        len: usize,
+        out: &mut impl DatagramSink,
+    ) -> bool {
+        let epoch = self.keys.current_mut().expect("checked by the caller");
+        let path = &mut self.paths[index];
+        let number = path.flight.next_number();
+        let header = TransportHeader {
+            path: path.id,
+            receiver: mpip_wire::ReceiverIndex(epoch.peer_index),
+            number: TruncatedNumber::new(number, NUMBER_LEN),
+        };
+        let packet = PacketFrameHeader {
+            session: load.session,
+            sequence: load.sequence,
+            ordered: load.ordered,
+        };
+        let header_len = header.encoded_len();
+        let mut plain_len = packet.encoded_len() + len;
+        let mut room = range_room();
+        let mut feedback = None;
+        if path.arrivals.has_news() {
+            let free = path.max_datagram().saturating_sub(header_len + plain_len + TAG_LEN);
+            feedback = path
+                .arrivals
+                .feedback(now, path.id, &mut room)
+                .map(Frame::Feedback)
+                .filter(|frame| frame.encoded_len() <= free);
+        }
+        plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
+        let total = header_len + plain_len + TAG_LEN;
+        let Some(mut slot) = out.reserve(path.address, Ecn::NotEct, total) else { return false };
+        let (clear, rest) = slot.bytes().split_at_mut(header_len);
+        let (plain, tag) = rest.split_at_mut(plain_len);
+        header.emit(clear).expect("room was reserved");
+        let mut at = 0;
+        if let Some(frame) = &feedback {
+            at = frame.emit(plain).expect("room was reserved");
+        }
+        at += packet.emit(&mut plain[at..]).expect("room was reserved");
+        load.segments.write(load.segment, &mut plain[at..]);
+        if load.mark {
+            mark_ce(&mut plain[at..]);
+        }
+        tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
+        slot.commit();
+
+        epoch.sealed += 1;
+        if feedback.is_some() {
+            path.arrivals.on_feedback_sent();
+        }
+        path.on_sent(now, total, true, true);
+        let cargo = load.ordered.then(|| Cargo {
+            segments: load.segments.clone(),
+            segment: load.segment as u16,
+            slot: load.slot,
+            session: load.session,
+            sequence: load.sequence,
+            marked: load.mark,
+            first_sent: load.first_sent.unwrap_or(now),
+        });
+        path.flight.on_sent(now, total as u16, true, Control::default(), cargo);
+        path.counters.carried += len as u64;
+        true
+    }
+
+    /// The peer need not wait for `sequence` any longer.
+    fn skip(&mut self, session: SessionId, sequence: u32) {
+        if self.skips.len() >= SKIPS {
+            self.skips.pop_front();
+        }
+        self.skips.push_back((session, sequence));
+    }
+
+    /// Losses found outside of a feedback frame: congestion control and repair.
+    pub(super) fn apply_losses(&mut self, now: Instant, index: usize) {
+        let own = self.gather_subflows(index);
+        let Self { paths, losses, subflows, .. } = self;
+        paths[index].on_losses(now, losses, subflows, own);
+        self.repair_losses(now, index);
+    }
+
+    /// What was lost goes out again.
+    pub(super) fn repair_losses(&mut self, now: Instant, index: usize) {
+        let control = core::mem::take(&mut self.losses.control);
+        self.addresses_owed |= control.addresses;
+        self.wait_owed |= control.resequencing;
+        if control.path_status {
+            for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {
+                path.status_owed = true;
+            }
+        }
+        let mut losses = core::mem::take(&mut self.losses.cargo);
+        for cargo in losses.drain(..) {
+            if self.repairs.len() >= REPAIRS {
+                let Some(oldest) = self.repairs.pop_front() else { break };
+                self.skip(oldest.session, oldest.sequence);
+            }
+            self.repairs.push_back(cargo);
+        }
+        self.losses.cargo = losses;
+        let _ = (now, index);
+    }
+
+    /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
+    /// whose loss nothing later would show. It goes out again on a path that answers.
+    pub(super) fn probe_tail(&mut self, now: Instant, index: usize) {
+        let others = self.paths.iter().enumerate();
+        let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
+        if others.next().is_some()
+            && let Some(cargo) = self.paths[index].flight.newest_cargo()
+            && now.since(cargo.first_sent) <= REPAIR_FOR
+        {
+            self.repairs.push_back(cargo);
+        }
+    }
+
+    /// Sends what is not a packet: challenges, answers, feedback, heartbeats, and what concerns the
+    /// whole association.
+    fn send_control(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        for index in 0..self.paths.len() {
+            self.send_challenge(now, index, out);
+            self.send_response(now, index, out);
+        }
+        self.send_shared(now, cx, out);
+        for index in 0..self.paths.len() {
+            self.send_signs_of_life(now, index, out);
+        }
+    }
+
+    fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        let opener = self.opener;
+        let full = challenge_len(path);
+        let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
+        else {
+            return;
+        };
+        let (data, to) = (challenge.data, challenge.to);
+        challenge.on_sent(now);
+        // Who opens a path risks a full-size datagram to an address that its peer named. Who is
+        // called sends no more than came.
+        let unknown = to != path.address || !opener;
+        let limit = if unknown { full.min(path.credit) } else { full };
+        let mut room = [0; CONTROL_ROOM];
+        let mut frames = FrameWriter::new(&mut room);
+        if let Some((owed, _)) = path.response_owed.take_if(|(_, from)| *from == to) {
+            frames.push(&Frame::PathResponse(owed)).expect("the first frames fit");
+        }
+        frames.push(&Frame::PathChallenge(data)).expect("the first frames fit");
+        let overhead = control_overhead(path.id.0);
+        if frames.len() + overhead > limit {
+            return;
+        }
+        frames.pad_to(limit.min(CONTROL_ROOM) - overhead).expect("padding fits the limit");
+        let len = frames.len();
+        if unknown {
+            path.credit -= len + overhead;
+        }
+        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+    }
+
+    fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        let Some((data, to)) = path.response_owed.take() else { return };
+        let mut room = [0; 16];
+        let len = Frame::PathResponse(data).emit(&mut room).expect("a response has 9 bytes");
+        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+    }
+
+    /// What concerns the association goes on its best path.
+    fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        let status_owed = self.paths.iter().any(|path| path.status_owed);
+        let owed = self.addresses_owed || self.wait_owed || status_owed || self.close_owed;
+        if !owed && self.skips.is_empty() {
+            return;
+        }
+        let best = (0..self.paths.len())
+            .filter(|&index| self.paths[index].state() == PathState::Active)
+            .min_by_key(|&index| {
+                let path = &self.paths[index];
+                (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
+            });
+        let Some(index) = best else { return };
+        let mut room = [0; CONTROL_ROOM];
+        let mut frames = FrameWriter::new(&mut room);
+        let mut control = Control::default();
+        if self.addresses_owed {
+            let addresses: Vec<_> =
+                cx.locals.iter().map(|local| local.address).take(AddressList::MAX).collect();
+            let list = AddressList::new(&addresses).expect("no more than may be in a list");
+            let frame = Frame::Addresses { generation: self.generation, list };
+            control.addresses = frames.push(&frame).is_ok();
+        }
+        if self.wait_owed {
+            let max_wait = self.wait_told.as_micros() as u64;
+            control.resequencing = frames.push(&Frame::Resequencing { max_wait }).is_ok();
+        }
+        for path in self.paths.iter().filter(|path| path.status_owed) {
+            let status = match path.state() {
+                PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
+                _ => mpip_wire::PathStatus::Available,
+            };
+            let sequence = path.status_sequence;
+            let frame = Frame::PathStatus { path: path.id, sequence, status };
+            control.path_status |= frames.push(&frame).is_ok();
+        }
+        let mut skipped = 0;
+        for (session, first) in &self.skips {
+            let frame = Frame::Skip { session: *session, first: *first, count: 1 };
+            if frames.push(&frame).is_err() {
+                break;
+            }
+            skipped += 1;
+        }
+        if self.close_owed {
+            let frame = Frame::Close { reason: 0, message: "shutting down" };
+            self.close_owed = frames.push(&frame).is_err();
+        }
+        let len = frames.len();
+        let to = self.paths[index].address;
+        if self.send_frames(now, index, to, &room[..len], control, out) {
+            self.addresses_owed &= !control.addresses;
+            self.wait_owed &= !control.resequencing;
+            if control.path_status {
+                self.paths.iter_mut().for_each(|path| path.status_owed = false);
+            }
+            self.skips.drain(..skipped);
+        }
+    }
+
+    fn send_signs_of_life(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        if !path.is_validated() {
+            return;
+        }
+        let heartbeat =
+            core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
+        let feedback = path.arrivals.due().is_some_and(|at| now >= at)
+            || heartbeat && path.arrivals.has_news();
+        if !heartbeat && !feedback {
+            return;
+        }
+        if heartbeat {
+            path.on_asked(now);
+        }
+        let mut room = [0; CONTROL_ROOM];
+        let mut frames = FrameWriter::new(&mut room);
+        if feedback {
+            let mut ranges = range_room();
+            if let Some(feedback) = path.arrivals.feedback(now, path.id, &mut ranges) {
+                frames.push(&Frame::Feedback(feedback)).expect("one feedback frame fits");
+            }
+            // Also when the socket refuses it: the next packet brings the news again.
+            path.arrivals.on_feedback_sent();
+        }
+        if heartbeat {
+            frames.push(&Frame::Heartbeat).expect("one byte is left");
+        }
+        let (len, to) = (frames.len(), path.address);
+        if len > 0 {
+            self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        }
+    }
+
+    /// Seals `frames` and sends them on path `index` to `to`.
+    fn send_frames(
+        &mut self,
+        now: Instant,
+        index: usize,
+        to: PathAddress,
+        frames: &[u8],
+        control: Control,
+        out: &mut impl DatagramSink,
+    ) -> bool {
+        let Some(epoch) = self.keys.current_mut() else { return false };
+        let path = &mut self.paths[index];
+        let number = path.flight.next_number();
+        let header = TransportHeader {
+            path: path.id,
+            receiver: mpip_wire::ReceiverIndex(epoch.peer_index),
+            number: TruncatedNumber::new(number, NUMBER_LEN),
+        };
+        let header_len = header.encoded_len();
+        let total = header_len + frames.len() + TAG_LEN;
+        let Some(mut slot) = out.reserve(to, Ecn::NotEct, total) else { return false };
+        let (clear, rest) = slot.bytes().split_at_mut(header_len);
+        let (plain, tag) = rest.split_at_mut(frames.len());
+        header.emit(clear).expect("room was reserved");
+        plain.copy_from_slice(frames);
+        tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
+        slot.commit();
+        epoch.sealed += 1;
+        // What goes to an address that is not the path's is not the path's to answer for.
+        let asks = to == path.address
+            && path.is_validated()
+            && mpip_wire::Frames::new(frames)
+                .any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
+        path.on_sent(now, total, asks, false);
+        path.flight.on_sent(now, total as u16, asks, control, None);
+        true
+    }
+}
+
+/// Bytes around the frames of a control datagram.
+fn control_overhead(path: u16) -> usize {
+    let long_path = if path < 31 { 0 } else { 2 };
+    1 + long_path + 4 + NUMBER_LEN + TAG_LEN
+}

@@ -1,0 +1,424 @@
+//! The paths of an association: which there are, which carry packets, and when that changes.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use mpip_wire::{PathId, PathStatus};
+
+use super::{Association, Context};
+use crate::config::LocalAddress;
+use crate::event::Event;
+use crate::path::{Challenge, Path, PathState, Silence, outer_headers};
+use crate::queue::CodelParameters;
+use crate::scheduler::{Candidate, PERIOD};
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+/// Headers of a packet inside its datagram at the most: clear header with a short path
+/// identifier, frame header with a four-byte session number, tag.
+pub(super) const INNER_OVERHEAD: usize = 9 + 9 + mpip_wire::TAG_LEN;
+/// How long an abandoned path is kept to tell the peer and to understand what is on its way.
+const LINGER: Duration = Duration::from_secs(3);
+/// Without a path for so long, what waits is stale.
+const STALE: Duration = Duration::from_secs(3);
+/// When no path works, a new handshake is tried after this.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// The smallest inner MTU: what IPv6 requires of a link (RFC 8200, section 5).
+pub(super) const MIN_INNER_MTU: u16 = 1_280;
+/// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
+/// path; a wait is seen by nobody unless something is missing.
+const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// A path takes another's place among the fastest only if it is faster by this much.
+const STANDBY_MARGIN: i64 = 2_000;
+
+impl Association {
+    /// Changes a path's state and tells of it.
+    pub(super) fn change_state(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        to: PathState,
+        reason: &'static str,
+    ) {
+        let path = &mut self.paths[index];
+        let Some(from) = path.set_state(now, to) else { return };
+        cx.events.push_back(Event::Path {
+            peer: self.config.name.clone(),
+            path: path.id.0,
+            interface: path.interface.clone(),
+            local: path.local,
+            remote: path.address.remote,
+            from,
+            to,
+            reason,
+        });
+        if matches!(to, PathState::Failed | PathState::Abandoned) {
+            self.losses.clear();
+            self.paths[index].flight.abandon(&mut self.losses);
+            self.repair_losses(now, index);
+        }
+        if to == PathState::Abandoned {
+            self.retired_paths.insert(self.paths[index].id);
+        }
+        self.update_inner_mtu(cx);
+    }
+
+    /// Follows the smallest of the paths in use.
+    fn update_inner_mtu(&mut self, cx: &mut Context<'_>) {
+        let usable = self.paths.iter().filter(|path| path.is_validated());
+        let inner = |path: &Path| path.max_datagram().saturating_sub(INNER_OVERHEAD) as u16;
+        let Some(mtu) = usable.map(inner).min() else { return };
+        let mtu = mtu.max(MIN_INNER_MTU);
+        if mtu != self.inner_mtu {
+            self.inner_mtu = mtu;
+            cx.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
+        }
+    }
+
+    /// Opens a path on every pair of addresses that has none; only the opener does.
+    pub(super) fn open_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if !self.opener {
+            return;
+        }
+        let remotes: Vec<SocketAddr> =
+            self.config.endpoints.iter().chain(&self.peer_addresses).copied().collect();
+        for local in cx.locals {
+            for &remote in &remotes {
+                let address = PathAddress { local: local.id, remote };
+                let taken =
+                    |path: &Path| path.address == address && path.state() != PathState::Abandoned;
+                if local.address.is_ipv4() == remote.is_ipv4()
+                    && is_sensible(remote, cx.locals)
+                    && !self.paths.iter().any(taken)
+                    && let Some(index) = self.open_path(now, address, local)
+                {
+                    let data = cx.rng.bytes();
+                    self.paths[index].challenge = Some(Challenge::new(data, address, now));
+                }
+            }
+        }
+    }
+
+    /// Opens the path on which the handshake was answered: its address needs no challenge.
+    pub(super) fn open_validated_path(
+        &mut self,
+        now: Instant,
+        address: PathAddress,
+        cx: &mut Context<'_>,
+    ) {
+        let existing = self
+            .paths
+            .iter()
+            .position(|path| path.address == address && path.state() != PathState::Abandoned);
+        let local = cx.locals.iter().find(|local| local.id == address.local);
+        let index = match (existing, local) {
+            (Some(index), _) => Some(index),
+            (None, Some(local)) => self.open_path(now, address, local),
+            (None, None) => None,
+        };
+        if let Some(index) = index {
+            self.paths[index].challenge = None;
+            self.paths[index].ping = true;
+            self.change_state(now, cx, index, PathState::Active, "the handshake was answered");
+        }
+    }
+
+    fn open_path(
+        &mut self,
+        now: Instant,
+        address: PathAddress,
+        local: &LocalAddress,
+    ) -> Option<usize> {
+        let id = PathId(u16::try_from(self.next_path).ok()?);
+        let index = self.add_path(now, id, address, local)?;
+        self.next_path += 1;
+        Some(index)
+    }
+
+    /// Adds a path, unless there are too many.
+    pub(super) fn add_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        address: PathAddress,
+        local: &LocalAddress,
+    ) -> Option<usize> {
+        if self.paths.len() >= self.limits.paths {
+            return None;
+        }
+        let kind = self.config.congestion_control;
+        let mut path = Path::new(id, address, local, kind, now);
+        let weights = &self.config.fixed_weights;
+        path.fixed_weight =
+            weights.iter().find(|(name, _)| *name == local.interface).map(|(_, weight)| *weight);
+        self.paths.push(path);
+        Some(self.paths.len() - 1)
+    }
+
+    /// Gives up the paths whose local address is gone.
+    pub(super) fn drop_lost_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
+        for index in 0..self.paths.len() {
+            let id = self.paths[index].address.local;
+            if !cx.locals.iter().any(|local| local.id == id) {
+                self.abandon_path(now, cx, index, "its local address is gone");
+            }
+        }
+    }
+
+    /// Gives a path up and lets the peer know.
+    fn abandon_path(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        reason: &'static str,
+    ) {
+        let path = &mut self.paths[index];
+        if path.state() != PathState::Abandoned {
+            path.status_sequence += 1;
+            path.status_owed = true;
+            self.change_state(now, cx, index, PathState::Abandoned, reason);
+        }
+    }
+
+    /// The peer said where it can be reached.
+    pub(super) fn on_addresses(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        generation: u64,
+        addresses: impl Iterator<Item = SocketAddr>,
+    ) {
+        if generation <= self.peer_generation {
+            return;
+        }
+        self.peer_generation = generation;
+        self.peer_addresses = addresses.collect();
+        self.open_paths(now, cx);
+    }
+
+    /// The peer said how it wants a path to be used.
+    pub(super) fn on_path_status(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        id: PathId,
+        status: PathStatus,
+    ) {
+        if status == PathStatus::Abandoned
+            && let Some(index) = self.path_index(id)
+        {
+            self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
+        }
+    }
+
+    /// Looks after every path: losses that have become certain, silence, what lingers.
+    pub(super) fn check_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
+        for index in 0..self.paths.len() {
+            self.paths[index].refresh_pacing(now);
+            if self.paths[index].flight.loss_timer().is_some_and(|at| now >= at) {
+                self.losses.clear();
+                let losses = &mut self.losses;
+                self.paths[index].flight.on_loss_timer(now, losses);
+                self.apply_losses(now, index);
+            }
+            self.losses.clear();
+            match self.paths[index].check_silence(now, &mut self.losses) {
+                Silence::None => {}
+                Silence::Probe => {
+                    self.paths[index].ping = true;
+                    self.probe_tail(now, index);
+                }
+                Silence::Dead => {
+                    self.repair_losses(now, index);
+                    self.change_state(now, cx, index, PathState::Failed, "no answer");
+                    self.paths[index].on_dead(now);
+                }
+            }
+        }
+        let linger =
+            |path: &Path| path.state() != PathState::Abandoned || now.since(path.changed) < LINGER;
+        self.paths.retain(linger);
+        self.reconnect(now);
+    }
+
+    /// When no path works, the peer may be where the configuration says, or have started anew.
+    fn reconnect(&mut self, now: Instant) {
+        let works = |path: &Path| {
+            matches!(path.state(), PathState::Active | PathState::Standby)
+                || now.since(path.changed) < RECONNECT
+        };
+        if self.established
+            && self.next_attempt.is_none()
+            && self.pending.is_none()
+            && !self.config.endpoints.is_empty()
+            && !self.paths.iter().any(works)
+            && self.handshake_at.is_none_or(|at| now.since(at) >= RECONNECT)
+        {
+            self.next_attempt = Some(now);
+        }
+    }
+
+    /// What is done every [`PERIOD`]: weights, the choice of the fastest, the queue's settings,
+    /// expiry of sessions.
+    pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.period_at = now + PERIOD;
+        self.limit_to_fastest(now, cx);
+        let candidates: Vec<Candidate> = self
+            .paths
+            .iter()
+            .filter(|path| path.state() == PathState::Active)
+            .map(|path| path.candidate(now, 0))
+            .collect();
+        self.scheduler.adjust(&candidates);
+        self.tune_queue(&candidates);
+        self.compute_wait();
+        self.expire_sessions(now);
+        let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
+        if !self.paths.iter().any(works)
+            && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
+        {
+            self.drop_queued(cx);
+        }
+    }
+
+    /// Keeps the fastest N paths in use, the others ready (seed 000, section 3.3).
+    fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let Some(limit) = self.config.max_paths else { return };
+        let mut working: Vec<(i64, u16, usize)> = Vec::new();
+        for (index, path) in self.paths.iter().enumerate() {
+            let margin = match path.state() {
+                PathState::Active => 0,
+                PathState::Standby => STANDBY_MARGIN,
+                _ => continue,
+            };
+            // Unloaded delay: what a path's own traffic queues must not push it out.
+            let delay = path.delay.minimum().unwrap_or(i64::MAX / 2) + margin;
+            working.push((delay, path.id.0, index));
+        }
+        working.sort_unstable();
+        for (rank, &(_, _, index)) in working.iter().enumerate() {
+            let (state, reason) = match rank < limit {
+                true => (PathState::Active, "among the fastest"),
+                false => (PathState::Standby, "others are faster"),
+            };
+            self.change_state(now, cx, index, state, reason);
+        }
+    }
+
+    /// CoDel has to tolerate what the paths make unavoidable: a window that fills paths of unequal
+    /// delay waits for the slowest of them, and that wait is no excess.
+    fn tune_queue(&mut self, paths: &[Candidate]) {
+        let base = CodelParameters::default();
+        let delays = || paths.iter().map(|path| path.delay);
+        let spread = match (delays().min(), delays().max()) {
+            (Some(min), Some(max)) => Duration::from_micros((max - min).unsigned_abs()),
+            _ => Duration::ZERO,
+        };
+        let rtt = self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let rtt = rtt.map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
+        let rtt = rtt.min(WAIT_BOUNDS.1);
+        self.queue.set_codel(CodelParameters {
+            target: base.target.max(rtt / 20).max(spread.min(WAIT_BOUNDS.1)),
+            interval: base.interval.max(rtt * 2),
+        });
+    }
+
+    /// How long the peer is to wait for a gap: the paths' spread of delay, and the time that three
+    /// repairs take, one after the other.
+    fn compute_wait(&mut self) {
+        let in_use = || self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let late = |path: &Path| {
+            path.delay.average().map(|delay| delay + 4 * path.delay.jitter().as_micros() as i64)
+        };
+        let slowest = in_use().filter_map(late).max();
+        let fastest = in_use().filter_map(|path| path.delay.minimum()).min();
+        let (Some(slowest), Some(fastest)) = (slowest, fastest) else { return };
+        let spread = Duration::from_micros(u64::try_from(slowest - fastest).unwrap_or(0));
+        let detection = in_use()
+            .map(|path| path.probe_timeout() + path.flight.reordering_window())
+            .max()
+            .unwrap_or_default();
+        let (least, most) = WAIT_BOUNDS;
+        let wait = (spread + detection * 3).clamp(least, most);
+        // Small changes are not worth a frame.
+        if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
+            self.wait_told = wait;
+            self.wait_owed = true;
+        }
+    }
+
+    /// A packet of path `index` was authenticated that came from or to another address than the
+    /// path's: the peer, or a NAT on the way, may have moved. The new address is challenged; the
+    /// path serves at the old one until it has answered.
+    pub(super) fn challenge_new_address(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        from: PathAddress,
+        len: usize,
+    ) {
+        let path = &mut self.paths[index];
+        match &path.challenge {
+            Some(challenge) if challenge.to == from => path.credit += len,
+            _ => {
+                path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+                path.credit = len;
+            }
+        }
+    }
+
+    /// The answer to a challenge came.
+    pub(super) fn on_path_response(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        from: PathAddress,
+        data: [u8; 8],
+    ) {
+        let path = &mut self.paths[index];
+        let Some(challenge) =
+            path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from)
+        else {
+            return;
+        };
+        let former = core::mem::replace(&mut path.address, challenge.to);
+        if former != challenge.to {
+            cx.events.push_back(Event::Rebound {
+                peer: self.config.name.clone(),
+                path: path.id.0,
+                from: former.remote,
+                to: challenge.to.remote,
+            });
+        }
+        if matches!(self.paths[index].state(), PathState::Validating | PathState::Failed) {
+            self.change_state(now, cx, index, PathState::Active, "its challenge was answered");
+            self.limit_to_fastest(now, cx);
+        }
+    }
+}
+
+/// Whether datagrams may be sent to an address that a peer names: not to ourselves, and not to
+/// what is no single host.
+fn is_sensible(remote: SocketAddr, locals: &[LocalAddress]) -> bool {
+    let ip = remote.ip();
+    let special = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !special
+        && !ip.is_unspecified()
+        && !ip.is_multicast()
+        && !ip.is_loopback()
+        && remote.port() != 0
+        && !locals.iter().any(|local| local.address.ip() == ip)
+}
+
+/// Bytes of a datagram with a path challenge that fill the smallest path MTU that is used.
+pub(super) fn challenge_len(path: &Path) -> usize {
+    mpip_wire::CHALLENGE_DATAGRAM_LEN
+        .min(usize::from(path.mtu).saturating_sub(outer_headers(path.address.remote)))
+}

@@ -1,0 +1,564 @@
+//! BBR: sends at the rate that the path delivers and keeps in flight what the path holds
+//! (draft-ietf-ccwg-bbr; the delivery rate of draft-cheng-iccrg-delivery-rate-estimation).
+//!
+//! States, gains and filters are the draft's. It departs from it where radio links would starve it:
+//!
+//! - The path's volume is rate x (lowest RTT + [`FlightExcess`]), so that jitter larger than the
+//!   base delay does not close the window.
+//! - Out of Startup a round counts with the mean of its rate samples, not their maximum: jitter
+//!   scatters samples, and the maximum of ten rounds would lie above the link's rate for ever and
+//!   hold a queue of a whole window.
+//! - Loss alone says nothing: see [`Round::overflowed`]. What is lost in any case is sent in
+//!   addition, see [`RandomLoss`].
+//! - The path is probed every seven to ten round trips as in the first BBR, not every 2 to 3 s:
+//!   a radio link's rate changes faster than that.
+
+mod model;
+
+use core::time::Duration;
+
+use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
+use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
+use crate::time::Instant;
+
+/// 4 ln 2: the lowest gain that lets the rate double in each round trip.
+const STARTUP_GAIN: f64 = 2.77;
+const DRAIN_GAIN: f64 = 0.5;
+const UP_GAIN: f64 = 1.25;
+const DOWN_GAIN: f64 = 0.75;
+/// Once the queue of the probe is drained; below 1 so that its loss is no overflow.
+const DRAINED_GAIN: f64 = 0.95;
+/// The rate is a maximum and so a little high: pace below it, lest a queue stands.
+const PACING_MARGIN: f64 = 0.99;
+const WINDOW_GAIN: f64 = 2.0;
+const UP_WINDOW_GAIN: f64 = 2.25;
+const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
+/// What is left of a volume or rate that overflowed the queue.
+const OVERFLOW_FACTOR: f64 = 0.7;
+/// Share of the volume that is known to be safe that is used between probes.
+const HEADROOM: f64 = 0.85;
+/// Loss below it is never answered.
+const LOSS_THRESHOLD: f64 = 0.02;
+/// Share of the random loss that is sent in addition. Below 1, so that loss that does come from the
+/// rate (a policer, a very short queue) does not sustain itself: each round leaves less of it.
+const RANDOM_LOSS_SHARE: f64 = 0.9;
+/// Startup ends after so many rounds without so much growth; with a queue half as many say it.
+const FULL_ROUNDS: u32 = 3;
+const FULL_GROWTH: f64 = 1.25;
+/// Growth that shows in a probe that the path has become wider; twice in succession: Startup again.
+const WIDER_GROWTH: f64 = 1.12;
+const CRUISE_ROUNDS: u32 = 5;
+const MIN_WINDOW_PACKETS: u64 = 4;
+/// A round trip counts at least so long: on a LAN the sender's 64 KiB bursts take longer than the
+/// RTT, and fewer than a few of them give no rate.
+const MIN_ROUND: f64 = 0.002;
+/// From so many flight times on a round is long enough to take its rate as a whole; shorter ones
+/// could be a burst of feedback that had been held up.
+const LONG_ROUND: f64 = 4.0;
+/// A queue does not stretch a round trip beyond so many flight times: what was known of a path
+/// whose rate fell must age although its feedback has become slow.
+const MAX_ROUND: f64 = 2.0;
+/// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
+const QUANTUM_SECONDS: f64 = 0.001;
+const MAX_QUANTUM: f64 = 65_536.0;
+const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
+/// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
+/// not go away, or another route.
+const PROBE_RTT_INTERVAL_INFLATED: Duration = Duration::from_secs(2);
+const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Startup,
+    Drain,
+    /// Sends less than the path delivers, to drain what the probe has queued.
+    Down,
+    Cruise,
+    /// Sends more than the path delivered so far, to see whether it delivers more.
+    Up,
+    /// Sends little, to see the RTT of the empty path; until when, once the flight is small.
+    ProbeRtt(Option<Instant>),
+}
+
+/// What happened in the current round trip.
+#[derive(Debug)]
+struct Round {
+    start: Instant,
+    /// Value of `delivered` when it began.
+    delivered: u64,
+    acked: u64,
+    lost: u64,
+    ecn: bool,
+    fastest: Option<Duration>,
+    peak_flight: u64,
+    /// Sum of rate x weight, and of weights.
+    rate_sum: f64,
+    rate_weight: f64,
+}
+
+impl Round {
+    fn new(start: Instant, delivered: u64, in_flight: u64) -> Self {
+        Self {
+            start,
+            delivered,
+            acked: 0,
+            lost: 0,
+            ecn: false,
+            fastest: None,
+            peak_flight: in_flight,
+            rate_sum: 0.0,
+            rate_weight: 0.0,
+        }
+    }
+
+    /// Delivery rate of the round: the mean of its samples, or over all of it when it lasted for
+    /// many flight times (then samples cover single bursts of the sender).
+    fn rate(&self, now: Instant, flight_time: f64) -> Option<f64> {
+        if self.rate_weight == 0.0 {
+            return None;
+        }
+        let mean = self.rate_sum / self.rate_weight;
+        let seconds = now.since(self.start).as_secs_f64();
+        let whole =
+            if seconds >= LONG_ROUND * flight_time { self.acked as f64 / seconds } else { 0.0 };
+        Some(mean.max(whole))
+    }
+
+    /// Whether a queue overflowed, or said that it is about to (ECN).
+    ///
+    /// A queue that drops for want of room is full, so that every packet of the round is late by
+    /// it; even the fastest one. Radio noise drops whatever the queue. So loss counts only when the
+    /// fastest packet was clearly late and more was lost than is lost anyway (two standard
+    /// deviations more, as a round has few packets).
+    fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
+        let total = (self.acked + self.lost) as f64;
+        let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
+        self.ecn || (late && self.lost as f64 > total * (random_loss + LOSS_THRESHOLD + noise))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Bbr {
+    max_datagram: u64,
+    state: State,
+    /// Rounds that ended in this state, and how many it lasts (Cruise).
+    rounds: u32,
+    cruise_rounds: u32,
+    round: Round,
+    rate: MaxFilter,
+    excess: FlightExcess,
+    random_loss: RandomLoss,
+    aggregation: Aggregation,
+    min_rtt: Option<Duration>,
+    /// When a packet last was about as fast as `min_rtt`, and when a round was not much slower.
+    min_rtt_at: Instant,
+    not_inflated_at: Instant,
+    /// The path has been full once; the rate to beat in Startup and rounds that did not.
+    filled: bool,
+    full_rate: f64,
+    full_rounds: u32,
+    /// Rate before the probe, and how often in succession it found more.
+    rate_before: f64,
+    wider: u32,
+    /// Volume that overflowed a queue lately, and the rate until the next probe.
+    volume_high: Option<f64>,
+    rate_low: Option<f64>,
+    /// The two before the last reduction.
+    prior: Option<(Option<f64>, Option<f64>)>,
+    /// Value of `delivered` until which samples are of packets that ProbeRTT held back.
+    limited_until: u64,
+    window: f64,
+    pacing: Option<f64>,
+}
+
+impl Bbr {
+    pub(super) fn new(now: Instant, max_datagram: u64) -> Self {
+        Self {
+            max_datagram,
+            state: State::Startup,
+            rounds: 0,
+            cruise_rounds: CRUISE_ROUNDS,
+            round: Round::new(now, 0, 0),
+            rate: MaxFilter::default(),
+            excess: FlightExcess::default(),
+            random_loss: RandomLoss::default(),
+            aggregation: Aggregation::default(),
+            min_rtt: None,
+            min_rtt_at: now,
+            not_inflated_at: now,
+            filled: false,
+            full_rate: 0.0,
+            full_rounds: 0,
+            rate_before: 0.0,
+            wider: 0,
+            volume_high: None,
+            rate_low: None,
+            prior: None,
+            limited_until: 0,
+            window: (INITIAL_WINDOW_PACKETS * max_datagram) as f64,
+            pacing: None,
+        }
+    }
+
+    /// Bytes/s at which to send so that the path is just full: what it delivers, and what it loses
+    /// on the way.
+    fn send_rate(&self) -> f64 {
+        let rate = self.rate.max();
+        rate.min(self.rate_low.unwrap_or(f64::INFINITY))
+            / (1.0 - RANDOM_LOSS_SHARE * self.random_loss.ratio())
+    }
+
+    /// Seconds that a packet counts as in flight when no queue stands.
+    fn flight_time(&self) -> f64 {
+        self.min_rtt.map_or(0.0, |rtt| rtt.as_secs_f64()) + self.excess.seconds()
+    }
+
+    /// What the path holds without a queue, bytes.
+    fn volume(&self) -> f64 {
+        self.send_rate() * self.flight_time()
+    }
+
+    /// Whether a packet that took `rtt` clearly has waited in a queue.
+    fn late(&self, rtt: Option<Duration>) -> bool {
+        let (Some(rtt), Some(min_rtt)) = (rtt, self.min_rtt) else { return false };
+        let min_rtt = min_rtt.as_secs_f64();
+        rtt.as_secs_f64() > min_rtt + self.excess.seconds().max(min_rtt / 8.0)
+    }
+
+    fn min_window(&self) -> f64 {
+        (MIN_WINDOW_PACKETS * self.max_datagram) as f64
+    }
+
+    fn quantum(&self) -> f64 {
+        let pacing = self.pacing.unwrap_or(0.0);
+        (pacing * QUANTUM_SECONDS).clamp(2.0 * self.max_datagram as f64, MAX_QUANTUM)
+    }
+
+    fn enter(&mut self, state: State, now: Instant) {
+        self.state = state;
+        self.rounds = 0;
+        match state {
+            State::Cruise => {
+                // Spread over three lengths, so that flows do not probe in step for ever.
+                let spread = (now.as_nanos() >> 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+                self.cruise_rounds = CRUISE_ROUNDS - 1 + (spread % 3) as u32;
+            }
+            State::Up => {
+                self.rate_before = self.rate.max();
+                self.wider = 0;
+                self.rate_low = None;
+            }
+            State::Startup => {
+                self.filled = false;
+                self.full_rate = 0.0;
+                self.full_rounds = 0;
+                self.volume_high = None;
+                self.rate_low = None;
+            }
+            State::Drain | State::Down | State::ProbeRtt(_) => {}
+        }
+    }
+
+    fn update_min_rtt(&mut self, sample: &RateSample) {
+        let Some(rtt) = sample.rtt else { return };
+        match self.min_rtt {
+            Some(min) if rtt > min + min / 16 => {}
+            Some(min) => {
+                self.min_rtt = Some(min.min(rtt));
+                self.min_rtt_at = sample.now;
+            }
+            None => {
+                self.min_rtt = Some(rtt);
+                self.min_rtt_at = sample.now;
+                self.not_inflated_at = sample.now;
+            }
+        }
+    }
+
+    fn update_round(&mut self, sample: &RateSample) {
+        let round = &mut self.round;
+        round.acked += sample.acked;
+        round.lost += sample.lost;
+        round.ecn |= sample.ecn_ce > 0;
+        round.peak_flight = round.peak_flight.max(sample.prior_in_flight);
+        if let Some(rtt) = sample.rtt {
+            round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
+        }
+        if let Some(rate) = sample.delivery_rate {
+            let rate = rate as f64;
+            // What a sender with too little to send got through is a lower bound.
+            let limited = sample.app_limited || sample.prior_delivered < self.limited_until;
+            if !limited || rate > self.rate.max() {
+                // A sample covers the round trip before it; late ones are of this round.
+                let weight = sample.acked as f64 * (round.acked as f64).powi(2);
+                round.rate_sum += rate * weight;
+                round.rate_weight += weight;
+                if self.state == State::Startup {
+                    self.rate.update(rate);
+                }
+            }
+        }
+    }
+
+    fn end_round(&mut self, sample: &RateSample) {
+        let now = sample.now;
+        let min_rtt = self.min_rtt.unwrap_or_default();
+        let excess = self.excess.seconds();
+        let loss = self.random_loss.ratio();
+        let late = self.late(self.round.fastest);
+        let overflowed = self.round.overflowed(late, loss, self.max_datagram);
+        if self
+            .round
+            .fastest
+            .is_some_and(|fastest| fastest.as_secs_f64() <= 1.5 * min_rtt.as_secs_f64() + excess)
+        {
+            self.not_inflated_at = now;
+        }
+        self.excess.update(now, self.max_datagram);
+        self.aggregation.end_round();
+
+        let measured = self.round.rate(now, self.flight_time());
+        let before = self.rate.max();
+        if let Some(rate) = measured {
+            if self.state != State::Startup {
+                self.rate.update(rate);
+            }
+            self.rate.advance();
+        }
+        self.rounds += 1;
+        match self.state {
+            State::Startup => self.end_startup_round(measured.is_some(), late, overflowed, now),
+            State::Drain | State::ProbeRtt(_) => {}
+            State::Down => {}
+            State::Cruise => {
+                // The first one still sees what the probe lost.
+                if self.rounds > 1 && !late {
+                    self.random_loss.add(self.round.lost, self.round.acked);
+                }
+                if self.rounds >= self.cruise_rounds {
+                    self.enter(State::Up, now);
+                }
+            }
+            State::Up => {
+                self.raise_volume_high();
+                if self.rounds >= 2 {
+                    self.judge_probe(measured.unwrap_or(0.0), now);
+                }
+            }
+        }
+        if overflowed && !matches!(self.state, State::ProbeRtt(_) | State::Startup) {
+            self.reduce(measured.unwrap_or(before), now);
+        }
+        self.round = Round::new(now, sample.delivered, sample.in_flight);
+    }
+
+    fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool, now: Instant) {
+        if measured {
+            let rate = self.rate.max();
+            if rate >= self.full_rate * FULL_GROWTH {
+                self.full_rate = rate;
+                self.full_rounds = 0;
+            } else {
+                self.full_rounds += if late { FULL_ROUNDS.div_ceil(2) } else { 1 };
+            }
+        }
+        if self.full_rounds >= FULL_ROUNDS || overflowed {
+            self.filled = true;
+            self.enter(State::Drain, now);
+        }
+    }
+
+    /// A probe's second round shows what the path did with the first.
+    fn judge_probe(&mut self, rate: f64, now: Instant) {
+        if rate < self.rate_before * WIDER_GROWTH {
+            self.enter(State::Down, now);
+            return;
+        }
+        self.rate_before = rate;
+        self.rounds = 0;
+        self.wider += 1;
+        if self.wider >= 2 {
+            self.enter(State::Startup, now);
+        }
+    }
+
+    /// A probe that used the bound without overflow shows that it is too low.
+    fn raise_volume_high(&mut self) {
+        if let Some(high) = self.volume_high
+            && self.round.peak_flight as f64 + 2.0 * self.max_datagram as f64 >= high
+        {
+            let raised = high * UP_GAIN;
+            let enough = UP_WINDOW_GAIN * self.volume() + self.aggregation.bytes();
+            self.volume_high = (raised < enough).then_some(raised);
+        }
+    }
+
+    fn reduce(&mut self, rate: f64, now: Instant) {
+        self.prior = Some((self.volume_high, self.rate_low));
+        let volume = self.volume();
+        let flight = self.round.peak_flight as f64;
+        let high = flight.min(self.volume_high.unwrap_or(flight)) * HEADROOM;
+        self.volume_high = Some(high.max(volume).max(self.min_window()));
+        let low = OVERFLOW_FACTOR * self.rate_low.unwrap_or(self.rate.max());
+        self.rate_low = Some(low.max(rate));
+        if self.state == State::Up {
+            self.enter(State::Down, now);
+        }
+    }
+
+    /// State changes that do not wait for the end of a round.
+    fn update_state(&mut self, sample: &RateSample) {
+        let now = sample.now;
+        let in_flight = sample.in_flight as f64;
+        if matches!(self.state, State::ProbeRtt(_)) {
+            self.limited_until = sample.delivered + sample.in_flight;
+        }
+        let volume = self.volume().max(self.min_window());
+        match self.state {
+            State::Drain if in_flight <= volume => self.enter(State::Cruise, now),
+            State::Down if self.rounds >= 1 && in_flight <= volume => {
+                self.enter(State::Cruise, now);
+            }
+            // What more was sent only made a queue. The flight must have grown by it: another
+            // flow's queue makes packets late as well, and would else end every probe.
+            State::Up if self.rounds >= 1 && self.late(sample.rtt) => {
+                let bound = self.volume_high.unwrap_or(f64::INFINITY);
+                let probed = (self.round.peak_flight + self.max_datagram) as f64;
+                if probed >= (UP_GAIN * volume).min(bound) {
+                    self.enter(State::Down, now);
+                }
+            }
+            State::ProbeRtt(None) if in_flight <= self.probe_rtt_window() => {
+                let hold = PROBE_RTT_TIME.max(Duration::from_secs_f64(self.flight_time()));
+                self.min_rtt = self.round.fastest.or(sample.rtt);
+                self.state = State::ProbeRtt(Some(now + hold));
+            }
+            State::ProbeRtt(Some(end)) if now >= end => {
+                self.min_rtt_at = now;
+                self.not_inflated_at = now;
+                self.enter(if self.filled { State::Cruise } else { State::Startup }, now);
+            }
+            _ => {}
+        }
+        let due = now.since(self.min_rtt_at) >= PROBE_RTT_INTERVAL
+            || now.since(self.not_inflated_at) >= PROBE_RTT_INTERVAL_INFLATED;
+        if due && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
+            self.enter(State::ProbeRtt(None), now);
+        }
+    }
+
+    fn probe_rtt_window(&self) -> f64 {
+        (PROBE_RTT_WINDOW_GAIN * self.volume()).max(self.min_window())
+    }
+
+    fn update_window(&mut self, sample: &RateSample) {
+        let gain = match self.state {
+            State::Startup => STARTUP_GAIN,
+            State::Up => UP_WINDOW_GAIN,
+            State::Drain | State::Down | State::Cruise => WINDOW_GAIN,
+            State::ProbeRtt(_) => {
+                self.window = self.window.min(self.probe_rtt_window());
+                return;
+            }
+        };
+        let target = (gain * self.volume() + self.aggregation.bytes())
+            .max(3.0 * self.quantum())
+            .max(self.min_window());
+        let grown = self.window + sample.acked as f64;
+        if self.filled {
+            self.window = grown.min(target);
+        } else if self.window < target {
+            self.window = grown;
+        }
+        if let Some(high) = self.volume_high {
+            let share = if self.state == State::Up { 1.0 } else { HEADROOM };
+            self.window = self.window.min(high * share);
+        }
+        self.window = self.window.max(self.min_window());
+    }
+
+    fn update_pacing(&mut self, sample: &RateSample) {
+        let gain = match self.state {
+            State::Startup => STARTUP_GAIN,
+            State::Drain => DRAIN_GAIN,
+            State::Down if sample.in_flight as f64 > self.volume() => DOWN_GAIN,
+            State::Down => DRAINED_GAIN,
+            State::Cruise | State::ProbeRtt(_) => 1.0,
+            State::Up => UP_GAIN,
+        };
+        let rate = gain * PACING_MARGIN * self.send_rate();
+        let rtt = sample.smoothed_rtt.as_secs_f64();
+        if self.filled {
+            // Two packets per RTT at least: the way out of an estimate near zero.
+            let least = if rtt > 0.0 { 2.0 * self.max_datagram as f64 / rtt } else { 0.0 };
+            self.pacing = Some(rate.max(least));
+        } else {
+            let initial = STARTUP_GAIN * (INITIAL_WINDOW_PACKETS * self.max_datagram) as f64;
+            let initial = if rtt > 0.0 { initial / rtt } else { 0.0 };
+            let rate = rate.max(initial).max(self.pacing.unwrap_or(0.0));
+            self.pacing = (rate > 0.0).then_some(rate);
+        }
+    }
+}
+
+impl CongestionControl for Bbr {
+    fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
+        self.excess.on_sent(now, bytes, in_flight);
+        self.round.peak_flight = self.round.peak_flight.max(in_flight + bytes);
+    }
+
+    fn on_feedback(&mut self, sample: &RateSample, _subflows: &[Subflow], _own: usize) {
+        self.excess.on_feedback(sample);
+        self.update_min_rtt(sample);
+        self.update_round(sample);
+        if self.filled {
+            let (rate, window) = (self.rate.max(), self.window);
+            self.aggregation.on_feedback(sample.now, sample.acked, rate, window);
+        }
+        let flight_time = self.flight_time();
+        let elapsed = sample.now.since(self.round.start).as_secs_f64();
+        let acknowledged = sample.prior_delivered >= self.round.delivered;
+        if elapsed >= flight_time.max(MIN_ROUND)
+            && (acknowledged || elapsed >= MAX_ROUND * flight_time)
+        {
+            self.end_round(sample);
+        }
+        self.update_state(sample);
+        self.update_window(sample);
+        self.update_pacing(sample);
+    }
+
+    fn on_congestion(&mut self, event: &CongestionEvent, _subflows: &[Subflow], _own: usize) {
+        if event.persistent {
+            // What was known of the path no longer holds.
+            *self = Self { window: self.min_window(), ..Self::new(event.now, self.max_datagram) };
+        }
+        self.round.ecn |= event.ecn;
+    }
+
+    fn on_spurious(&mut self, _now: Instant) {
+        if let Some((high, low)) = self.prior.take() {
+            self.volume_high = high;
+            self.rate_low = low;
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        self.pacing.map(|rate| rate as u64)
+    }
+
+    fn state(&self) -> &'static str {
+        match self.state {
+            State::Startup => "startup",
+            State::Drain => "drain",
+            State::Down => "probe-bw-down",
+            State::Cruise => "probe-bw-cruise",
+            State::Up => "probe-bw-up",
+            State::ProbeRtt(_) => "probe-rtt",
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The controllers over a bottleneck link in virtual time, and their reactions one by one.
+
+mod link;
+
+use core::time::Duration;
+
+use self::link::{Link, Measured, PACKET, World, jain};
+use super::{CongestionControl, CongestionEvent, RateSample};
+use crate::config::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
+use crate::time::Instant;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// One flow of `kind` on `link`: measured for `time` after `warm_up`, both in ms.
+fn alone(kind: CongestionControlKind, link: Link, warm_up: u64, time: u64) -> Measured {
+    World::new(link, &[kind]).measure_after(ms(warm_up), ms(time))
+}
+
+/// Share of what the link can carry that arrives.
+fn utilisation(measured: &Measured, link: &Link) -> f64 {
+    measured.total() / (link.rate * (1.0 - link.loss))
+}
+
+#[track_caller]
+fn assert_fills(measured: &Measured, link: &Link, share: f64) {
+    let used = utilisation(measured, link);
+    assert!(used >= share, "{used:.3} of {link:?}");
+}
+
+/// Mean queue at most `share` of the bandwidth-delay product.
+#[track_caller]
+fn assert_short_queue(measured: &Measured, link: &Link, share: f64) {
+    let queue = measured.queue / link.bdp();
+    assert!(queue <= share, "{queue:.2} BDP in the queue of {link:?}");
+}
+
+#[test]
+fn loss_based_controllers_fill_a_clean_link() {
+    let link = Link::new(20.0, ms(40), 1.0);
+    for kind in [Reno, Cubic, Lia, Olia, Balia] {
+        let measured = alone(kind, link, 3_000, 12_000);
+        assert_fills(&measured, &link, 0.95);
+    }
+}
+
+#[test]
+fn bbr_fills_a_clean_link_without_a_queue_whatever_the_buffer() {
+    for buffer in [1.0, 20.0] {
+        let link = Link::new(20.0, ms(40), buffer);
+        let measured = alone(Bbr, link, 3_000, 12_000);
+        assert_fills(&measured, &link, 0.98);
+        assert_short_queue(&measured, &link, 0.3);
+        assert_eq!(measured.loss, 0.0);
+    }
+}
+
+#[test]
+fn bbr_lives_with_a_buffer_of_a_few_packets() {
+    let link = Link { buffer: 8.0 * PACKET as f64, ..Link::new(20.0, ms(40), 1.0) };
+    let measured = alone(Bbr, link, 3_000, 12_000);
+    assert_fills(&measured, &link, 0.9);
+    assert!(measured.loss < 0.1, "{}", measured.loss);
+}
+
+#[test]
+fn bbr_holds_its_rate_under_random_loss() {
+    for loss in [0.01, 0.05, 0.2] {
+        let link = Link { loss, ..Link::new(20.0, ms(40), 1.5) };
+        let measured = alone(Bbr, link, 2_000, 10_000);
+        assert_fills(&measured, &link, 0.95);
+        assert_short_queue(&measured, &link, 0.5);
+    }
+}
+
+#[test]
+fn bbr_holds_its_rate_under_jitter_with_reordering() {
+    for mbps in [1.0, 5.0, 20.0] {
+        for loss in [0.0, 0.05] {
+            let link = Link { jitter: ms(50), loss, ..Link::new(mbps, ms(100), 1.5) };
+            let measured = alone(Bbr, link, 3_000, 15_000);
+            assert_fills(&measured, &link, 0.9);
+            assert_short_queue(&measured, &link, 0.7);
+        }
+    }
+}
+
+#[test]
+fn bbr_is_not_starved_by_jitter_larger_than_the_base_delay() {
+    let link = Link { jitter: ms(50), loss: 0.05, ..Link::new(10.0, ms(1), 200.0) };
+    let measured = alone(Bbr, link, 3_000, 10_000);
+    assert_fills(&measured, &link, 0.95);
+    // In flight on average for 13 ms of jitter: the queue is to be short beside that, not beside
+    // the base delay.
+    assert!(measured.queue / link.rate < 0.03, "{} s", measured.queue / link.rate);
+}
+
+#[test]
+fn bbr_is_not_starved_by_rare_feedback() {
+    let link = Link { feedback: ms(20), ..Link::new(50.0, ms(5), 10.0) };
+    assert_fills(&alone(Bbr, link, 1_000, 4_000), &link, 0.95);
+}
+
+#[test]
+fn bbr_fills_a_lan_with_bursts() {
+    let lan = Link::new(2_000.0, Duration::from_micros(100), 40.0);
+    for burst in [1, 45] {
+        let link = Link { burst, ..lan };
+        assert_fills(&alone(Bbr, link, 50, 100), &link, 0.95);
+    }
+    let fast = Link { burst: 45, ..Link::new(10_000.0, Duration::from_micros(50), 40.0) };
+    assert_fills(&alone(Bbr, fast, 20, 20), &fast, 0.95);
+}
+
+#[test]
+fn bbr_fills_long_and_slow_links() {
+    let long = Link::new(20.0, ms(600), 1.0);
+    let measured = alone(Bbr, long, 8_000, 20_000);
+    assert_fills(&measured, &long, 0.95);
+    assert_short_queue(&measured, &long, 0.5);
+
+    let slow = Link::new(1.0, ms(20), 20.0);
+    let measured = alone(Bbr, slow, 2_000, 20_000);
+    assert_fills(&measured, &slow, 0.95);
+    // A window of less than two packets cannot fill it.
+    assert!(measured.queue < 4.0 * PACKET as f64, "{}", measured.queue);
+}
+
+#[test]
+fn bbr_starts_within_seconds() {
+    let link = Link::new(100.0, ms(100), 1.5);
+    assert_fills(&alone(Bbr, link, 1_000, 1_000), &link, 0.9);
+    let longer = Link::new(100.0, ms(500), 1.0);
+    assert_fills(&alone(Bbr, longer, 6_000, 3_000), &longer, 0.9);
+}
+
+#[test]
+fn bbr_follows_the_rate_of_its_link() {
+    let link = Link::new(10.0, ms(50), 20.0);
+    let mut world = World::new(link, &[Bbr]);
+    world.set_rate_at(Instant::from_millis(3_000), 60);
+    world.set_rate_at(Instant::from_millis(9_000), 10);
+    let wider = world.measure_after(ms(5_000), ms(3_000));
+    assert!(wider.total() / (6.0 * link.rate) > 0.95, "{}", wider.total() / link.rate);
+    let narrower = world.measure_after(ms(5_000), ms(3_000));
+    assert_fills(&narrower, &link, 0.95);
+    assert_short_queue(&narrower, &link, 1.5);
+}
+
+#[test]
+fn bbr_flows_share_a_link() {
+    for buffer in [0.5, 2.0] {
+        let link = Link::new(20.0, ms(40), buffer);
+        let measured = World::new(link, &[Bbr, Bbr]).measure_after(ms(10_000), ms(20_000));
+        assert!(jain(&measured.rates) >= 0.9, "{:?}", measured.rates);
+        assert_fills(&measured, &link, 0.95);
+        assert_short_queue(&measured, &link, 1.5);
+    }
+}
+
+#[test]
+fn loss_based_flows_share_a_link() {
+    for kind in [Reno, Cubic] {
+        let link = Link::new(10.0, ms(40), 1.0);
+        let measured = World::new(link, &[kind, kind]).measure_after(ms(15_000), ms(40_000));
+        assert!(jain(&measured.rates) >= 0.9, "{kind:?} {:?}", measured.rates);
+    }
+}
+
+/// A flow of Reno beside `count` coupled ones; the rates of both sides.
+fn beside_reno(kind: CongestionControlKind, count: usize) -> [f64; 2] {
+    let mut world = World::new(Link::new(10.0, ms(40), 1.0), &[Reno]);
+    for index in 0..count {
+        world.add(kind, 1, Instant::from_millis(170 * (index as u64 + 1)));
+    }
+    let rates = world.measure_after(ms(15_000), ms(60_000)).rates;
+    [rates[0], rates[1..].iter().sum()]
+}
+
+#[test]
+fn coupled_flows_take_one_share_of_a_common_bottleneck() {
+    for kind in [Lia, Olia, Balia] {
+        for count in [2, 4] {
+            let sides = beside_reno(kind, count);
+            assert!(jain(&sides) >= 0.9, "{count} {kind:?}: {sides:?}");
+        }
+    }
+    // What the coupling is for: without it four flows take four shares.
+    let uncoupled = beside_reno(Reno, 4);
+    assert!(jain(&uncoupled) < 0.9, "{uncoupled:?}");
+}
+
+#[test]
+fn window_does_not_grow_while_it_is_not_used() {
+    for kind in [Reno, Cubic, Lia, Olia, Balia] {
+        let link = Link::new(100.0, ms(40), 1.0);
+        let mut world = World::new(link, &[kind]);
+        world.offer(0, link.rate / 10.0);
+        world.run_until(Instant::from_millis(20_000));
+        let window = world.window(0) as f64;
+        // What slow start needs to see its half used, and no more.
+        assert!(window < 0.3 * link.bdp(), "{kind:?}: {window} of {}", link.bdp());
+    }
+}
+
+#[test]
+fn bbr_keeps_its_rate_through_a_pause_of_the_application() {
+    let link = Link::new(20.0, ms(40), 1.5);
+    let mut world = World::new(link, &[Bbr]);
+    world.run_until(Instant::from_millis(3_000));
+    // What was sent so far counts as offered, so a tenth of the rate is a pause and a trickle.
+    world.offer(0, link.rate / 10.0);
+    world.run_until(Instant::from_millis(9_000));
+    world.offer(0, f64::INFINITY);
+    let measured = world.measure_after(Duration::ZERO, ms(1_000));
+    assert_fills(&measured, &link, 0.9);
+}
+
+/// A controller whose window is in full use; each step is one round trip of 100 ms.
+struct Steady {
+    control: Box<dyn CongestionControl>,
+    now: Instant,
+    delivered: u64,
+}
+
+impl Steady {
+    fn new(kind: CongestionControlKind) -> Self {
+        let now = Instant::from_millis(1_000);
+        Self { control: super::new(kind, now, PACKET), now, delivered: 0 }
+    }
+
+    fn round(&mut self) -> u64 {
+        let window = self.control.window();
+        let prior_delivered = self.delivered;
+        let mut sent = 0;
+        while sent + PACKET <= window {
+            self.control.on_sent(self.now, PACKET, sent);
+            sent += PACKET;
+        }
+        self.now += ms(100);
+        let mut left = sent;
+        while left > 0 {
+            let prior_in_flight = left;
+            left -= PACKET;
+            self.delivered += PACKET;
+            let sample = RateSample {
+                now: self.now,
+                acked: PACKET,
+                lost: 0,
+                prior_in_flight,
+                in_flight: left,
+                delivery_rate: Some(sent * 10),
+                app_limited: false,
+                delivered: self.delivered,
+                prior_delivered,
+                rtt: Some(ms(100)),
+                smoothed_rtt: ms(100),
+                min_rtt: ms(100),
+                ecn_ce: 0,
+            };
+            self.control.on_feedback(&sample, &[], 0);
+        }
+        self.control.window()
+    }
+
+    fn lose(&mut self, ago: u64, persistent: bool, ecn: bool) -> u64 {
+        let event = CongestionEvent {
+            now: self.now,
+            sent: self.now - ms(ago),
+            lost: PACKET,
+            persistent,
+            ecn,
+        };
+        self.control.on_congestion(&event, &[], 0);
+        self.control.window()
+    }
+}
+
+#[test]
+fn all_controllers_start_with_ten_packets_and_double() {
+    for kind in [Bbr, Cubic, Reno, Lia, Olia, Balia] {
+        let mut steady = Steady::new(kind);
+        assert_eq!(steady.control.window(), 10 * PACKET, "{kind:?}");
+        steady.round();
+        assert_eq!(steady.round(), 40 * PACKET, "{kind:?}");
+        assert!(["slow-start", "startup"].contains(&steady.control.state()));
+        assert!(steady.control.pacing_rate().unwrap() >= 2 * 40 * PACKET * 10, "{kind:?}");
+    }
+    let none = super::new(CongestionControlKind::None, Instant::ZERO, PACKET);
+    assert_eq!((none.window(), none.pacing_rate()), (u64::MAX, None));
+}
+
+#[test]
+fn loss_reduces_the_window_once_per_round_trip() {
+    for (kind, factor) in [(Reno, 0.5), (Lia, 0.5), (Olia, 0.5), (Balia, 0.5), (Cubic, 0.7)] {
+        let mut steady = Steady::new(kind);
+        steady.round();
+        let window = steady.round() as f64;
+        let reduced = steady.lose(50, false, false);
+        assert_eq!(reduced, (window * factor) as u64, "{kind:?}");
+        assert_eq!(steady.control.state(), "recovery");
+        assert_eq!(steady.lose(20, false, false), reduced, "{kind:?}: same episode");
+        // What left in the episode ends it; then congestion avoidance adds about one packet.
+        steady.round();
+        let grown = steady.round();
+        assert!(grown > reduced && grown < reduced + 3 * PACKET, "{kind:?} {grown} {reduced}");
+        assert_eq!(steady.control.state(), "congestion-avoidance");
+        assert!(steady.lose(0, false, true) < grown, "{kind:?}: a mark is a loss");
+    }
+}
+
+#[test]
+fn reno_adds_one_packet_per_round_trip() {
+    let mut steady = Steady::new(Reno);
+    steady.round();
+    steady.lose(0, false, false);
+    steady.round();
+    let before = steady.round();
+    let after = steady.round();
+    assert!((after - before).abs_diff(PACKET) < PACKET / 10, "{before} {after}");
+}
+
+#[test]
+fn spurious_loss_gives_the_window_back() {
+    for kind in [Reno, Cubic, Lia, Olia, Balia] {
+        let mut steady = Steady::new(kind);
+        let window = steady.round();
+        assert!(steady.lose(0, false, false) < window);
+        steady.control.on_spurious(steady.now);
+        assert_eq!(steady.control.window(), window, "{kind:?}");
+        assert_eq!(steady.control.state(), "slow-start");
+        steady.control.on_spurious(steady.now);
+        assert_eq!(steady.control.window(), window, "{kind:?}: only once");
+    }
+}
+
+#[test]
+fn persistent_congestion_leaves_the_minimum() {
+    for (kind, packets) in [(Reno, 2), (Cubic, 2), (Lia, 2), (Olia, 2), (Balia, 2), (Bbr, 4)] {
+        let mut steady = Steady::new(kind);
+        for _ in 0..4 {
+            steady.round();
+        }
+        assert_eq!(steady.lose(0, true, false), packets * PACKET, "{kind:?}");
+        assert!(["slow-start", "startup"].contains(&steady.control.state()), "{kind:?}");
+        assert!(steady.round() > packets * PACKET, "{kind:?}");
+    }
+}
+
+#[test]
+fn bbr_answers_marks_and_takes_back_what_was_spurious() {
+    let mut steady = Steady::new(Bbr);
+    while steady.control.state() == "startup" {
+        steady.round();
+        if steady.control.window() > 100 * PACKET {
+            steady.lose(0, false, true);
+        }
+    }
+    let bounded = steady.control.window();
+    assert!(bounded <= 100 * PACKET * 2, "{bounded}");
+    steady.control.on_spurious(steady.now);
+    assert!(steady.round() > bounded);
+}

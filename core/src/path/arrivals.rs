@@ -1,0 +1,216 @@
+//! The receiving half of a lane: what arrived, and when to tell the sender.
+
+use core::time::Duration;
+
+use mpip_wire::{AckRange, EcnCounts, Feedback, PathId, Ranges};
+
+use crate::sink::Ecn;
+use crate::time::Instant;
+
+/// Ranges that are remembered; those of the lowest numbers are forgotten first.
+const REMEMBERED: usize = 256;
+/// So many packets are answered at once (cf. draft-ietf-quic-ack-frequency, which has 2 to 10).
+const THRESHOLD: u32 = 10;
+/// Longest that feedback waits for company.
+pub(crate) const MAX_DELAY: Duration = Duration::from_millis(5);
+/// Longest that feedback waits when a number is missing: reordering within a batch settles.
+const GAP_DELAY: Duration = Duration::from_millis(1);
+
+/// Packet numbers that arrived on a lane, and the feedback that is owed.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// Ascending, with at least one missing number between neighbours.
+    ranges: Vec<AckRange>,
+    /// When the largest number arrived.
+    largest_at: Instant,
+    /// Packets that ask for feedback and got none yet.
+    owed: u32,
+    due: Option<Instant>,
+    ecn: EcnCounts,
+    /// Lowest of the ranges that changed since the last feedback: those go first when not all fit.
+    changed_from: u64,
+}
+
+impl Arrivals {
+    pub(crate) fn new() -> Self {
+        Self {
+            ranges: Vec::with_capacity(REMEMBERED + 1),
+            largest_at: Instant::ZERO,
+            owed: 0,
+            due: None,
+            ecn: EcnCounts::default(),
+            changed_from: u64::MAX,
+        }
+    }
+
+    /// The largest number that arrived.
+    pub(crate) fn largest(&self) -> Option<u64> {
+        self.ranges.last().map(|range| range.last)
+    }
+
+    /// Notes a packet that was authenticated and was no replay.
+    pub(crate) fn on_packet(&mut self, now: Instant, number: u64, asks: bool, ecn: Ecn) {
+        match ecn {
+            Ecn::NotEct => {}
+            Ecn::Ect0 => self.ecn.ect0 += 1,
+            Ecn::Ect1 => self.ecn.ect1 += 1,
+            Ecn::Ce => self.ecn.ce += 1,
+        }
+        let largest = self.largest();
+        let gap = largest.is_some_and(|largest| number != largest + 1);
+        if largest.is_none_or(|largest| number > largest) {
+            self.largest_at = now;
+        }
+        self.insert(number);
+        self.changed_from = self.changed_from.min(number);
+        if asks {
+            self.owed += 1;
+            let wait = match (self.owed >= THRESHOLD || ecn == Ecn::Ce, gap) {
+                (true, _) => Duration::ZERO,
+                (false, true) => GAP_DELAY,
+                (false, false) => MAX_DELAY,
+            };
+            let due = now + wait;
+            self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+        }
+    }
+
+    fn insert(&mut self, number: u64) {
+        if let Some(last) = self.ranges.last_mut()
+            && last.last + 1 == number
+        {
+            last.last = number;
+            return;
+        }
+        // The first range that ends at or beyond the number's left neighbour.
+        let at = self.ranges.partition_point(|range| range.last + 1 < number);
+        match self.ranges.get_mut(at) {
+            Some(range) if range.first <= number && number <= range.last => return,
+            Some(range) if range.last + 1 == number => range.last = number,
+            Some(range) if number + 1 == range.first => range.first = number,
+            _ => self.ranges.insert(at, AckRange { first: number, last: number }),
+        }
+        if at + 1 < self.ranges.len() && self.ranges[at].last + 1 == self.ranges[at + 1].first {
+            self.ranges[at].last = self.ranges[at + 1].last;
+            self.ranges.remove(at + 1);
+        }
+        if self.ranges.len() > REMEMBERED {
+            self.ranges.remove(0);
+        }
+    }
+
+    /// When feedback is to be sent, if nothing carries it before.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether a packet that leaves anyway should carry feedback.
+    pub(crate) fn has_news(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// What is to be said now, from the largest number down; `None` before the first packet.
+    pub(crate) fn feedback<'a>(
+        &self,
+        now: Instant,
+        path: PathId,
+        room: &'a mut [AckRange; Ranges::MAX],
+    ) -> Option<Feedback<'a>> {
+        // The top range always goes. When the others do not all fit, those that the sender has
+        // not heard of go first: an old hole that was filled matters more than old news.
+        let newest = self.ranges.len().checked_sub(1)?;
+        room[0] = self.ranges[newest];
+        let first_changed = self.ranges.partition_point(|range| range.last < self.changed_from);
+        let end = newest.min(first_changed + Ranges::MAX - 1);
+        let mut count = 1;
+        for range in self.ranges[..end].iter().rev().take(Ranges::MAX - 1) {
+            room[count] = *range;
+            count += 1;
+        }
+        let ranges = Ranges::new(&room[..count]).expect("ranges descend with gaps between them");
+        let delay = now.since(self.largest_at).as_micros() as u64;
+        let ecn = (self.ecn != EcnCounts::default()).then_some(self.ecn);
+        Some(Feedback { path, received_at: self.largest_at.as_micros() as u32, delay, ranges, ecn })
+    }
+
+    /// The feedback left.
+    pub(crate) fn on_feedback_sent(&mut self) {
+        self.owed = 0;
+        self.due = None;
+        self.changed_from = u64::MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn reported(arrivals: &Arrivals) -> Vec<u64> {
+        let mut room = [AckRange { first: 0, last: 0 }; Ranges::MAX];
+        let feedback = arrivals.feedback(Instant::ZERO, PathId(0), &mut room);
+        let mut numbers: Vec<u64> = feedback
+            .into_iter()
+            .flat_map(|feedback| feedback.ranges.iter().collect::<Vec<_>>())
+            .flat_map(|range| range.first..=range.last)
+            .collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    proptest! {
+        #[test]
+        fn what_arrived_is_what_is_reported(numbers in proptest::collection::vec(0_u64..40, 1..80)) {
+            let mut arrivals = Arrivals::new();
+            let mut model = BTreeSet::new();
+            for number in numbers {
+                arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct);
+                model.insert(number);
+                prop_assert_eq!(reported(&arrivals), model.iter().copied().collect::<Vec<_>>());
+            }
+        }
+
+        #[test]
+        fn any_order_stays_within_bounds(numbers in proptest::collection::vec(0_u64..100_000, 1..800)) {
+            let mut arrivals = Arrivals::new();
+            let mut model = BTreeSet::new();
+            for number in numbers {
+                arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct);
+                model.insert(number);
+                prop_assert!(arrivals.ranges.len() <= REMEMBERED);
+            }
+            prop_assert!(reported(&arrivals).iter().all(|number| model.contains(number)));
+        }
+    }
+
+    #[test]
+    fn a_hole_filled_late_is_reported_though_there_are_many_ranges() {
+        let mut arrivals = Arrivals::new();
+        for number in (0..200).step_by(2) {
+            arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct);
+        }
+        arrivals.on_feedback_sent();
+        arrivals.on_packet(Instant::ZERO, 21, true, Ecn::NotEct);
+        let numbers = reported(&arrivals);
+        assert!(numbers.contains(&21) && numbers.contains(&198), "{numbers:?}");
+    }
+
+    #[test]
+    fn feedback_is_due_at_once_after_the_threshold_and_soon_after_a_gap() {
+        let mut arrivals = Arrivals::new();
+        let now = Instant::from_millis(7);
+        arrivals.on_packet(now, 0, true, Ecn::NotEct);
+        assert_eq!(arrivals.due(), Some(now + MAX_DELAY));
+        arrivals.on_packet(now, 2, true, Ecn::NotEct);
+        assert_eq!(arrivals.due(), Some(now + GAP_DELAY));
+        for number in 3..=10 {
+            arrivals.on_packet(now, number, true, Ecn::NotEct);
+        }
+        assert_eq!(arrivals.due(), Some(now));
+        arrivals.on_feedback_sent();
+        assert_eq!(arrivals.due(), None);
+        arrivals.on_packet(now, 11, false, Ecn::NotEct);
+        assert!(!arrivals.has_news());
+    }
+}

@@ -1,0 +1,505 @@
+//! What waits for a path: FQ-CoDel over sessions (RFC 8290).
+//!
+//! Every session has a queue of its own in each of two bands. Within a band the queues are served
+//! by deficit round robin, new ones first, and each is kept short by CoDel, which marks or drops at
+//! the head. The unit of service is the segment: a super-packet stays one item while its segments
+//! leave one by one, possibly with those of other sessions in between.
+//!
+//! Items of [`Priority::Response`] go ahead of all others. Beyond a burst of [`RESPONSE_BURST`]
+//! bytes they get at most [`RESPONSE_SHARE`] parts of [`RESPONSE_SHARE`] + 1 while others wait, so
+//! that a rule that is too wide does not silence the rest.
+//!
+//! At the bound, in bytes or items, the longest queue loses from its head (RFC 8290, section
+//! 4.1.2): the newest packet of a modest session never pays for a greedy one.
+
+use core::time::Duration;
+
+use crate::config::Priority;
+use crate::packet::Segments;
+use crate::sink::Ecn;
+use crate::time::Instant;
+
+mod codel;
+
+pub use codel::CodelParameters;
+use codel::{Codel, Verdict};
+
+/// Bytes that a session may send in its turn: one full Ethernet frame (RFC 8290, section 5.2.4).
+pub const QUANTUM: usize = 1_514;
+
+/// Bytes of [`Priority::Response`] that go ahead of waiting others without any bound.
+pub const RESPONSE_BURST: usize = 32_768;
+
+/// Beyond the burst, bytes of [`Priority::Response`] for each byte of the others that wait.
+pub const RESPONSE_SHARE: usize = 7;
+
+/// The bound in items is the bound in bytes divided by this, so that tiny packets do not take more
+/// memory for their bookkeeping than for themselves.
+const ITEM_BYTES: usize = 256;
+
+/// At the bound, at most so many segments are dropped before the longest queue is looked for again
+/// (Linux `sch_fq_codel.c` has the same figure).
+const DROP_BATCH: usize = 64;
+
+const NONE: u32 = u32::MAX;
+
+/// Something that leaves the queue in one or more segments.
+pub trait Burst {
+    /// How many segments, at least 1; always the same.
+    fn count(&self) -> usize;
+
+    /// Bytes of segment `index`, below [`Burst::count`]; always the same.
+    fn segment_len(&self, index: usize) -> usize;
+
+    /// Bytes of all segments from `index` on.
+    fn remaining_len(&self, index: usize) -> usize;
+
+    /// Whether congestion can be signalled by a mark instead of a drop.
+    fn ecn_capable(&self) -> bool;
+}
+
+impl Burst for Segments {
+    fn count(&self) -> usize {
+        Self::count(self)
+    }
+
+    fn segment_len(&self, index: usize) -> usize {
+        Self::segment_len(self, index)
+    }
+
+    fn remaining_len(&self, index: usize) -> usize {
+        Self::remaining_len(self, index)
+    }
+
+    fn ecn_capable(&self) -> bool {
+        self.ecn() != Ecn::NotEct
+    }
+}
+
+/// What happened to segments, since the queue was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Were put into the queue.
+    pub pushed: u64,
+    /// Left it to be sent.
+    pub taken: u64,
+    /// Of those, marked by CoDel.
+    pub marked: u64,
+    /// Dropped by CoDel.
+    pub dropped_codel: u64,
+    /// Dropped at the bound.
+    pub dropped_overflow: u64,
+    /// Dropped because their session was forgotten.
+    pub discarded: u64,
+}
+
+/// The segment that is to go next.
+#[derive(Debug)]
+pub struct Candidate<'a, T> {
+    /// The session's slot, as in [`SendQueue::push`].
+    pub flow: u32,
+    /// The band that it waited in.
+    pub priority: Priority,
+    /// The item that it is a segment of.
+    pub item: &'a T,
+    /// Which segment of the item.
+    pub segment: usize,
+    /// Bytes of the segment.
+    pub len: usize,
+    /// The segment is to be marked with "congestion experienced".
+    pub mark: bool,
+    /// How long the item has waited.
+    pub sojourn: Duration,
+}
+
+/// An item and its place in the session's queue.
+#[derive(Debug)]
+struct Node<T> {
+    /// `None` while the node is free.
+    item: Option<T>,
+    enqueued: Instant,
+    /// The segment that goes next.
+    segment: usize,
+    /// The next item of the session, or the next free node.
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listed {
+    No,
+    New,
+    Old,
+}
+
+/// A session's queue in one band.
+#[derive(Clone, Debug)]
+struct Flow {
+    head: u32,
+    tail: u32,
+    bytes: usize,
+    deficit: isize,
+    codel: Codel,
+    /// CoDel's verdict on the segment at the head, once it was asked: whether to mark it.
+    verdict: Option<bool>,
+    listed: Listed,
+    /// The next session in the same list.
+    next: u32,
+}
+
+impl Flow {
+    const EMPTY: Self = Self {
+        head: NONE,
+        tail: NONE,
+        bytes: 0,
+        deficit: 0,
+        codel: Codel::NEW,
+        verdict: None,
+        listed: Listed::No,
+        next: NONE,
+    };
+}
+
+/// Sessions that wait for their turn, first in, first out.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self { head: NONE, tail: NONE };
+}
+
+/// The queues of one priority.
+#[derive(Debug)]
+struct Band {
+    flows: Vec<Flow>,
+    new: List,
+    old: List,
+    bytes: usize,
+}
+
+impl Band {
+    fn new() -> Self {
+        Self { flows: Vec::new(), new: List::EMPTY, old: List::EMPTY, bytes: 0 }
+    }
+
+    fn append(&mut self, listed: Listed, flow: u32) {
+        let list = if listed == Listed::New { &mut self.new } else { &mut self.old };
+        match self.flows.get_mut(list.tail as usize) {
+            Some(last) => last.next = flow,
+            None => list.head = flow,
+        }
+        list.tail = flow;
+        let entry = &mut self.flows[flow as usize];
+        entry.listed = listed;
+        entry.next = NONE;
+    }
+
+    /// Takes the first session off the list that it heads.
+    fn pop(&mut self, listed: Listed) {
+        let list = if listed == Listed::New { &mut self.new } else { &mut self.old };
+        if let Some(first) = self.flows.get_mut(list.head as usize) {
+            list.head = first.next;
+            first.listed = Listed::No;
+            first.next = NONE;
+        }
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+    }
+
+    /// The longest queue and its bytes.
+    fn fattest(&self) -> Option<(usize, u32)> {
+        let mut fattest = None;
+        for list in [self.new, self.old] {
+            let mut at = list.head;
+            while let Some(flow) = self.flows.get(at as usize) {
+                fattest = fattest.max(Some((flow.bytes, at)));
+                at = flow.next;
+            }
+        }
+        fattest.filter(|(bytes, _)| *bytes > 0)
+    }
+}
+
+/// The send queue of an association. Memory grows with what waited at once and is kept.
+#[derive(Debug)]
+pub struct SendQueue<T> {
+    nodes: Vec<Node<T>>,
+    free: u32,
+    items: usize,
+    bands: [Band; 2],
+    /// What the last [`SendQueue::next`] returned.
+    selected: Option<(usize, u32)>,
+    /// Bytes of the response band that went ahead of others, less the others' due.
+    ahead: usize,
+    limit: usize,
+    flows: u32,
+    codel: CodelParameters,
+    counters: QueueCounters,
+}
+
+const THROUGHPUT: usize = 0;
+const RESPONSE: usize = 1;
+
+impl<T: Burst> SendQueue<T> {
+    /// An empty queue of at most `limit` bytes, for sessions in slots below `flows`.
+    pub fn new(limit: usize, flows: usize) -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: NONE,
+            items: 0,
+            bands: [Band::new(), Band::new()],
+            selected: None,
+            ahead: 0,
+            limit,
+            flows: u32::try_from(flows).unwrap_or(NONE).min(NONE - 1),
+            codel: CodelParameters::default(),
+            counters: QueueCounters::default(),
+        }
+    }
+
+    /// Changes CoDel's settings from the next verdict on.
+    pub fn set_codel(&mut self, parameters: CodelParameters) {
+        self.codel = parameters;
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bands.iter().map(|band| band.bytes).sum()
+    }
+
+    /// Bytes of one session that wait.
+    pub fn flow_bytes(&self, flow: u32) -> usize {
+        let of = |band: &Band| band.flows.get(flow as usize).map_or(0, |flow| flow.bytes);
+        self.bands.iter().map(of).sum()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> QueueCounters {
+        self.counters
+    }
+
+    /// Puts `item` of the session in slot `flow` behind the others of the session and priority.
+    ///
+    /// At the bound segments of the longest queue are dropped, possibly this item's. An item of a
+    /// slot that the queue was not made for is dropped.
+    pub fn push(&mut self, now: Instant, flow: u32, priority: Priority, item: T) {
+        self.selected = None;
+        self.counters.pushed += item.count() as u64;
+        if flow >= self.flows {
+            self.counters.dropped_overflow += item.count() as u64;
+            return;
+        }
+        let bytes = item.remaining_len(0);
+        let node = self.store(Node { item: Some(item), enqueued: now, segment: 0, next: NONE });
+        let band = &mut self.bands[match priority {
+            Priority::Throughput => THROUGHPUT,
+            Priority::Response => RESPONSE,
+        }];
+        if band.flows.len() <= flow as usize {
+            band.flows.resize(flow as usize + 1, Flow::EMPTY);
+        }
+        band.bytes += bytes;
+        let entry = &mut band.flows[flow as usize];
+        entry.bytes += bytes;
+        match self.nodes.get_mut(entry.tail as usize) {
+            Some(last) => last.next = node,
+            None => entry.head = node,
+        }
+        entry.tail = node;
+        if entry.listed == Listed::No {
+            entry.deficit = QUANTUM as isize;
+            band.append(Listed::New, flow);
+        }
+        while self.bytes() > self.limit || self.items > (self.limit / ITEM_BYTES).max(1) {
+            if !self.shed() {
+                break;
+            }
+        }
+    }
+
+    /// The segment that is to go next. It stays in the queue until it is [taken](Self::take), and
+    /// asking again changes nothing, except that a session that came in the meantime may go first.
+    ///
+    /// CoDel drops what it has to drop before it, and its verdict on a segment is made once.
+    pub fn next(&mut self, now: Instant) -> Option<Candidate<'_, T>> {
+        let order = if self.ahead < RESPONSE_BURST {
+            [RESPONSE, THROUGHPUT]
+        } else {
+            [THROUGHPUT, RESPONSE]
+        };
+        self.selected =
+            order.into_iter().find_map(|band| self.select(band, now).map(|flow| (band, flow)));
+        let (band, flow) = self.selected?;
+        let entry = &self.bands[band].flows[flow as usize];
+        let node = &self.nodes[entry.head as usize];
+        let item = node.item.as_ref().expect("a node in a queue has an item");
+        Some(Candidate {
+            flow,
+            priority: if band == RESPONSE { Priority::Response } else { Priority::Throughput },
+            item,
+            segment: node.segment,
+            len: item.segment_len(node.segment),
+            mark: entry.verdict == Some(true),
+            sojourn: now.since(node.enqueued),
+        })
+    }
+
+    /// Takes the segment that the last [`SendQueue::next`] returned out of the queue; `false`, and
+    /// nothing happens, if there was none or the queue has changed since.
+    pub fn take(&mut self) -> bool {
+        let Some((band, flow)) = self.selected.take() else { return false };
+        let marked = self.bands[band].flows[flow as usize].verdict == Some(true);
+        let len = self.advance(band, flow);
+        self.bands[band].flows[flow as usize].deficit -= len as isize;
+        self.counters.taken += 1;
+        self.counters.marked += u64::from(marked);
+        if self.bands[THROUGHPUT].bytes == 0 {
+            self.ahead = 0;
+        } else if band == RESPONSE {
+            self.ahead += len;
+        } else {
+            self.ahead = self.ahead.saturating_sub(RESPONSE_SHARE * len);
+        }
+        true
+    }
+
+    /// Drops everything of the session in slot `flow`, which is about to be forgotten.
+    pub fn discard(&mut self, flow: u32) {
+        self.selected = None;
+        for band in [THROUGHPUT, RESPONSE] {
+            while self.bands[band].flows.get(flow as usize).is_some_and(|flow| flow.head != NONE) {
+                self.advance(band, flow);
+                self.counters.discarded += 1;
+            }
+            if let Some(entry) = self.bands[band].flows.get_mut(flow as usize) {
+                entry.codel = Codel::NEW;
+            }
+        }
+    }
+
+    /// The session of `band` whose head segment goes next; that segment has a verdict then.
+    fn select(&mut self, band: usize, now: Instant) -> Option<u32> {
+        loop {
+            let lists = &mut self.bands[band];
+            let (listed, flow) = if lists.new.head != NONE {
+                (Listed::New, lists.new.head)
+            } else if lists.old.head != NONE {
+                (Listed::Old, lists.old.head)
+            } else {
+                return None;
+            };
+            let entry = &mut lists.flows[flow as usize];
+            if entry.deficit <= 0 {
+                entry.deficit += QUANTUM as isize;
+                lists.pop(listed);
+                lists.append(Listed::Old, flow);
+            } else if self.judge(band, flow, now) {
+                return Some(flow);
+            } else {
+                let lists = &mut self.bands[band];
+                lists.flows[flow as usize].codel.idle();
+                lists.pop(listed);
+                // RFC 8290, section 4.2: a session cannot stay new by sending one packet at a time.
+                if listed == Listed::New && lists.old.head != NONE {
+                    lists.append(Listed::Old, flow);
+                }
+            }
+        }
+    }
+
+    /// Lets CoDel judge the session's head until a segment may go; `false` if none is left.
+    fn judge(&mut self, band: usize, flow: u32, now: Instant) -> bool {
+        loop {
+            let short = self.bytes() <= QUANTUM;
+            let entry = &mut self.bands[band].flows[flow as usize];
+            let Some(node) = self.nodes.get(entry.head as usize) else { return false };
+            if entry.verdict.is_some() {
+                return true;
+            }
+            let sojourn = now.since(node.enqueued);
+            let mark = match entry.codel.judge(now, &self.codel, sojourn, short) {
+                Verdict::Send => false,
+                Verdict::Signal if node.item.as_ref().is_some_and(Burst::ecn_capable) => true,
+                Verdict::Signal => {
+                    self.advance(band, flow);
+                    self.counters.dropped_codel += 1;
+                    continue;
+                }
+            };
+            entry.verdict = Some(mark);
+            return true;
+        }
+    }
+
+    /// Drops from the head of the longest queue: half of it, but at most a batch. `false` if there
+    /// is nothing to drop.
+    fn shed(&mut self) -> bool {
+        let fattest = [THROUGHPUT, RESPONSE]
+            .into_iter()
+            .filter_map(|band| self.bands[band].fattest().map(|(bytes, flow)| (bytes, band, flow)))
+            .max();
+        let Some((bytes, band, flow)) = fattest else { return false };
+        let mut dropped = 0;
+        let mut segments = 0;
+        while dropped * 2 < bytes && segments < DROP_BATCH {
+            dropped += self.advance(band, flow);
+            segments += 1;
+        }
+        self.bands[band].flows[flow as usize].codel.overflowed(segments as u32);
+        self.counters.dropped_overflow += segments as u64;
+        true
+    }
+
+    /// Moves the session's queue past its head segment; returns the segment's length.
+    fn advance(&mut self, band: usize, flow: u32) -> usize {
+        let band = &mut self.bands[band];
+        let entry = &mut band.flows[flow as usize];
+        let index = entry.head;
+        let node = &mut self.nodes[index as usize];
+        let item = node.item.as_ref().expect("a node in a queue has an item");
+        let len = item.segment_len(node.segment);
+        node.segment += 1;
+        let last = node.segment >= item.count();
+        entry.verdict = None;
+        entry.bytes -= len;
+        band.bytes -= len;
+        if last {
+            node.item = None;
+            entry.head = node.next;
+            if entry.head == NONE {
+                entry.tail = NONE;
+            }
+            node.next = self.free;
+            self.free = index;
+            self.items -= 1;
+        }
+        len
+    }
+
+    fn store(&mut self, node: Node<T>) -> u32 {
+        self.items += 1;
+        match self.nodes.get_mut(self.free as usize) {
+            Some(vacant) => {
+                let index = self.free;
+                self.free = vacant.next;
+                *vacant = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

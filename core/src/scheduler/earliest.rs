@@ -1,0 +1,50 @@
+//! The path on which this packet arrives first.
+//!
+//! Arrival is predicted as: when the path can take the packet, plus the time it needs at the
+//! path's rate, plus the path's one-way delay and its usual deviation. If the winner cannot send yet, the packet waits for
+//! it rather than arrive later on a slower path (BLEST, ECF) — unless there is so much to send, or
+//! has been for so long, that the slower path's packets arrive before the faster paths would have
+//! carried the rest. Then every path works: the receiver puts in order what comes.
+
+use rand_chacha::ChaCha8Rng;
+
+use super::{Candidate, Demand, Scheduler};
+use crate::time::Instant;
+
+/// Earliest predicted arrival.
+#[derive(Debug, Default)]
+pub(super) struct Earliest;
+
+impl Scheduler for Earliest {
+    fn choose(
+        &mut self,
+        now: Instant,
+        paths: &[Candidate],
+        demand: &Demand,
+        _rng: &mut ChaCha8Rng,
+    ) -> Option<usize> {
+        let arrival = |path: &Candidate| {
+            let waits = path.ready_at.since(now).as_micros() as i64;
+            let takes = (demand.len as u64 * 1_000_000 / path.rate.max(1)) as i64;
+            waits + takes + path.delay + path.jitter
+        };
+        let order = |index: &usize| (arrival(&paths[*index]), paths[*index].id);
+        let first = (0..paths.len()).min_by_key(order)?;
+        if paths[first].is_ready(now) {
+            return Some(first);
+        }
+        let ready =
+            (0..paths.len()).filter(|&index| paths[index].is_ready(now)).min_by_key(order)?;
+        let later = arrival(&paths[ready]) - arrival(&paths[first]);
+        // What the faster paths carry before a packet sent now on the slower one arrives.
+        let faster: u64 = paths
+            .iter()
+            .filter(|path| arrival(path) < arrival(&paths[ready]))
+            .map(|path| path.rate)
+            .sum();
+        let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
+        let busy = now.since(demand.busy_since).as_micros() as i64;
+        // A busy period that has lasted so long is expected to last about as long again.
+        (drains >= later || busy >= later).then_some(ready)
+    }
+}

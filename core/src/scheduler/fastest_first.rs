@@ -1,0 +1,22 @@
+//! Multipath HIP's forwarding rule (seed 004): the fastest path that has room.
+
+use rand_chacha::ChaCha8Rng;
+
+use super::{Candidate, Demand, Scheduler, lowest_delay};
+use crate::time::Instant;
+
+/// Takes the path with the lowest current delay among those that can send now.
+#[derive(Debug)]
+pub(super) struct FastestFirst;
+
+impl Scheduler for FastestFirst {
+    fn choose(
+        &mut self,
+        now: Instant,
+        paths: &[Candidate],
+        _demand: &Demand,
+        _rng: &mut ChaCha8Rng,
+    ) -> Option<usize> {
+        lowest_delay(paths, |path| path.is_ready(now))
+    }
+}

@@ -1,0 +1,94 @@
+//! The seeds' path selection: random by weight, weights adjusted by queuing delay
+//! (seed 000, section 3.6.1, Algorithm 1).
+
+use std::collections::BTreeMap;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::RngCore;
+
+use super::{Candidate, Demand, Scheduler};
+use crate::time::Instant;
+
+/// Sum of the initial weights, and the bound of each.
+const FULL: u16 = 1_000;
+/// Adjustment granularity S.
+const STEP: u16 = 10;
+
+/// Chooses path k with probability W(k) / sum of W.
+#[derive(Debug)]
+pub(super) struct Weighted {
+    weights: BTreeMap<u16, u16>,
+    adaptive: bool,
+}
+
+impl Weighted {
+    /// Weights that follow queuing delay.
+    pub(super) fn adaptive() -> Self {
+        Self { weights: BTreeMap::new(), adaptive: true }
+    }
+
+    /// Weights that stay as the configuration gives them.
+    pub(super) fn fixed() -> Self {
+        Self { weights: BTreeMap::new(), adaptive: false }
+    }
+
+    fn known_or_initial(&mut self, paths: &[Candidate]) {
+        let initial = (FULL / paths.len().max(1) as u16).max(1);
+        if !paths.iter().all(|path| self.weights.contains_key(&path.id)) {
+            for path in paths {
+                let weight = path.fixed_weight.unwrap_or(initial);
+                self.weights.entry(path.id).or_insert(weight);
+            }
+        }
+    }
+}
+
+impl Scheduler for Weighted {
+    fn choose(
+        &mut self,
+        now: Instant,
+        paths: &[Candidate],
+        _demand: &Demand,
+        rng: &mut ChaCha8Rng,
+    ) -> Option<usize> {
+        self.known_or_initial(paths);
+        let weight = |path: &Candidate| match path.is_ready(now) {
+            true => u64::from(self.weights[&path.id]),
+            false => 0,
+        };
+        let total: u64 = paths.iter().map(weight).sum();
+        if total == 0 {
+            return None;
+        }
+        // A multiply-shift keeps the bias below 2^-50, far below what a weight resolves.
+        let mut draw = (u128::from(rng.next_u64()) * u128::from(total) >> 64) as u64;
+        paths.iter().position(|path| {
+            let weight = weight(path);
+            let hit = draw < weight;
+            draw = draw.saturating_sub(weight);
+            hit
+        })
+    }
+
+    fn adjust(&mut self, paths: &[Candidate]) {
+        self.known_or_initial(paths);
+        self.weights.retain(|id, _| paths.iter().any(|path| path.id == *id));
+        if !self.adaptive || paths.is_empty() {
+            return;
+        }
+        let total: i64 = paths.iter().map(|path| path.queuing).sum();
+        for path in paths {
+            let weight = self.weights.entry(path.id).or_insert(FULL);
+            // Q(i) <= Q(avg), without the rounding of a division.
+            *weight = if path.queuing * paths.len() as i64 <= total {
+                weight.saturating_add(STEP).min(FULL)
+            } else {
+                weight.saturating_sub(STEP).max(1)
+            };
+        }
+    }
+
+    fn weight(&self, id: u16) -> Option<u16> {
+        self.weights.get(&id).copied()
+    }
+}
