@@ -1,0 +1,54 @@
+# `make demo` shows what mpip does; `make test` runs every test. Both install what is missing.
+
+CARGO ?= cargo
+TOOLS := target/tools
+# Random worlds that `make sim` goes through, beginning at FIRST.
+SEEDS ?= 10000
+FIRST ?= 0
+
+COMMANDS := ip:iproute2 tc:iproute2 iperf3:iperf3 nft:nftables
+
+.PHONY: help build demo test lint unit bench sim setup install clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## Build mpipd, mpip and mpip-lab in release mode
+	$(CARGO) build --locked --release
+
+setup:
+	@sh scripts/setup.sh $(COMMANDS)
+
+demo: setup build ## Two hosts, four paths, real transfers: TCP, MPTCP and mpip side by side
+	@target/release/mpip-lab demo
+
+test: setup lint unit ## Everything that CI runs: lints, then all tests (as root, for namespaces)
+
+unit: setup ## All tests, without the lints
+	$(CARGO) test --locked --workspace
+
+lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## Format, clippy, docs, purity, licences, unused dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	sh lint/purity.sh
+	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
+	$(TOOLS)/bin/cargo-machete
+
+# Debug builds: they run for a second, and an optimised build takes minutes.
+$(TOOLS)/bin/cargo-%:
+	$(CARGO) install --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-$*
+	rm -rf $(TOOLS)/build
+
+bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
+	$(CARGO) bench --locked -p mpip-wire -p mpip-crypto -p mpip-core
+
+sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
+	$(CARGO) run --locked --release -p mpip-sim -- --first $(FIRST) --seeds $(SEEDS)
+
+install: build ## Install the binaries to PREFIX (default /usr/local)
+	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd
+	install -D -m 755 target/release/mpip $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mpip
+
+clean: ## Remove everything that was built
+	$(CARGO) clean

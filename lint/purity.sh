@@ -1,0 +1,32 @@
+#!/bin/sh
+# What the sans-IO crates may depend on: their direct dependencies are exactly those below, and
+# nothing that reaches the operating system stands anywhere among the indirect ones.
+set -eu
+cd "$(dirname "$0")/.."
+
+allowed() {
+    case $1 in
+    wire) echo "" ;;
+    crypto) echo "aws-lc-rs base64 blake2 chacha20 rand_core snow zeroize" ;;
+    link) echo "rand_chacha rand_core serde toml" ;;
+    core) echo "log mpip-crypto mpip-wire rand_chacha rand_core siphasher" ;;
+    sim) echo "mpip-core mpip-crypto mpip-link mpip-wire rand_chacha rand_core smoltcp" ;;
+    esac
+}
+forbidden='^(async-std|getrandom|libc|mio|nix|polling|rand|rustix|socket2|tokio)$'
+
+status=0
+for crate in wire crypto link core sim; do
+    tree() { cargo tree --locked -q -p "mpip-$crate" -e normal --prefix none "$@" | awk '{print $1}'; }
+    found=$(tree --depth 1 | tail -n +2 | sort -u | tr '\n' ' ' | sed 's/ $//')
+    if [ "$found" != "$(allowed "$crate")" ]; then
+        echo "mpip-$crate depends on: $found" >&2
+        echo "            expected: $(allowed "$crate")" >&2
+        status=1
+    fi
+    if tree | grep -E "$forbidden" >&2; then
+        echo "mpip-$crate reaches the operating system through the crates above" >&2
+        status=1
+    fi
+done
+exit $status
