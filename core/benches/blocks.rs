@@ -1,1 +1,136 @@
+//! The engine's building blocks, each alone: what they cost per packet or segment.
 
+use core::convert::Infallible;
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use mpip_core::packet::{Header, Segments};
+use mpip_core::queue::SendQueue;
+use mpip_core::resequencer::{HoldLimits, HoldPool, Resequencer};
+use mpip_core::window::DuplicateWindow;
+use mpip_core::{
+    Checksum, InnerPacket, Instant, Offload, PacketBuf, PacketPool, PartialChecksum, Priority,
+    Segmentation, SegmentationKind,
+};
+
+const SEGMENT: u16 = 1_400;
+
+/// A TCP super-packet of `segments` full segments.
+fn super_packet(segments: usize) -> PacketBuf {
+    let len = 40 + segments * usize::from(SEGMENT);
+    let partial_checksum = Some(PartialChecksum { start: 20, offset: 16 });
+    let segmentation = Some(Segmentation { kind: SegmentationKind::Tcp, size: SEGMENT });
+    let filled = PacketPool::new(1, 1).fill(|buffer| {
+        buffer[..len].fill(0x5a);
+        buffer[..12].copy_from_slice(&[0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0]);
+        buffer[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        buffer[12..20].copy_from_slice(&[198, 18, 0, 1, 198, 18, 0, 2]);
+        buffer[32] = 0x50;
+        Ok::<_, Infallible>((len, Offload { partial_checksum, segmentation }))
+    });
+    filled.expect("a buffer").expect("no error")
+}
+
+fn segments(packet: &PacketBuf) -> Segments {
+    let header = Header::parse(packet.bytes()).expect("a valid packet");
+    Segments::new(packet.clone(), &header).expect("a valid super-packet")
+}
+
+fn packet(criterion: &mut Criterion) {
+    let packet = super_packet(46);
+    let cut = segments(&packet);
+    let mut group = criterion.benchmark_group("packet");
+    group.throughput(Throughput::Bytes(cut.segment_len(0) as u64));
+    let mut out = [0; 2_048];
+    let mut index = 0;
+    group.bench_function("segment_write", |bencher| {
+        bencher.iter(|| {
+            index = (index + 1) % cut.count();
+            cut.write(black_box(index), &mut out)
+        });
+    });
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("parse_and_plan", |bencher| bencher.iter(|| segments(black_box(&packet))));
+    group.finish();
+}
+
+fn resequencer(criterion: &mut Criterion) {
+    let limits = HoldLimits { max_wait: Duration::from_millis(100), max_bytes: 1 << 20 };
+    let packet = InnerPacket { head: &[0; 40], tail: &[0; 1_400], checksum: Checksum::Complete };
+    let now = Instant::from_millis(1);
+    let mut group = criterion.benchmark_group("resequencer");
+    group.throughput(Throughput::Elements(1));
+    let mut pool = HoldPool::new(1 << 24);
+    let mut session = Resequencer::new();
+    let mut sequence = 0;
+    let mut delivered = 0usize;
+    group.bench_function("in_order", |bencher| {
+        bencher.iter(|| {
+            session.receive(now, black_box(sequence), packet, limits, &mut pool, |packet| {
+                delivered += packet.len();
+            });
+            sequence = sequence.wrapping_add(1);
+        });
+    });
+    let mut session = Resequencer::new();
+    let mut at = 0u32;
+    group.throughput(Throughput::Elements(8));
+    group.bench_function("reordered_by_7", |bencher| {
+        bencher.iter(|| {
+            for ahead in [1, 2, 3, 4, 5, 6, 7, 0] {
+                let sequence = at.wrapping_add(ahead);
+                session.receive(now, black_box(sequence), packet, limits, &mut pool, |packet| {
+                    delivered += packet.len();
+                });
+            }
+            at = at.wrapping_add(8);
+        });
+    });
+    let mut window = DuplicateWindow::new();
+    let mut sequence = 0u32;
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("duplicate_window", |bencher| {
+        bencher.iter(|| {
+            sequence = sequence.wrapping_add(1);
+            window.accept(black_box(sequence))
+        });
+    });
+    group.finish();
+    black_box(delivered);
+}
+
+fn queue(criterion: &mut Criterion) {
+    let now = Instant::from_millis(1);
+    let single = segments(&super_packet(1));
+    let many = segments(&super_packet(46));
+    let mut group = criterion.benchmark_group("queue");
+    group.throughput(Throughput::Elements(1));
+    let mut queue = SendQueue::new(1 << 24, 64);
+    let mut flow = 0;
+    group.bench_function("push_and_take", |bencher| {
+        bencher.iter(|| {
+            flow = (flow + 1) % 64;
+            queue.push(now, flow, Priority::Throughput, single.clone());
+            black_box(queue.next(now).map(|candidate| candidate.len));
+            queue.take()
+        });
+    });
+    group.throughput(Throughput::Elements(many.count() as u64));
+    group.bench_function("super_packet_push_and_take_all", |bencher| {
+        bencher.iter_batched(
+            || many.clone(),
+            |item| {
+                queue.push(now, 0, Priority::Throughput, item);
+                while queue.next(now).is_some() {
+                    queue.take();
+                }
+            },
+            BatchSize::SmallInput,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, packet, resequencer, queue);
+criterion_main!(benches);
