@@ -101,7 +101,7 @@ struct Flow {
 /// What was measured since the last call of [`World::measure`].
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Bytes per second, per flow.
+    /// Bytes per second that arrived, per flow.
     pub(super) rates: Vec<f64>,
     /// Mean bytes in the queue.
     pub(super) queue: f64,
@@ -184,10 +184,6 @@ impl World {
         self.schedule(start, Event::Wake(index));
     }
 
-    pub(super) fn seed(&mut self, seed: u64) {
-        self.random ^= seed;
-    }
-
     /// Limits what the application of `flow` offers, in bytes per second.
     pub(super) fn offer(&mut self, flow: usize, rate: f64) {
         self.flows[flow].offered = rate;
@@ -199,31 +195,6 @@ impl World {
 
     pub(super) fn window(&self, flow: usize) -> u64 {
         self.flows[flow].control.window()
-    }
-
-    pub(super) fn pacing(&self, flow: usize) -> Option<u64> {
-        self.flows[flow].control.pacing_rate()
-    }
-
-    pub(super) fn debug(&self, flow: usize) -> String {
-        let text = format!("{:?}", self.flows[flow].control);
-        let from = |key: &str| {
-            text.find(key)
-                .map(|at| text[at..].chars().take(70).collect::<String>())
-                .unwrap_or_default()
-        };
-        format!(
-            "{:.22} {:.60} {:.50} {:.30} {:.60}",
-            from("seconds"),
-            from("RandomLoss"),
-            from("volume_high"),
-            from("min_rtt: "),
-            from(" rounds: ")
-        )
-    }
-
-    pub(super) fn state(&self, flow: usize) -> &'static str {
-        self.flows[flow].control.state()
     }
 
     pub(super) fn run_until(&mut self, end: Instant) {
@@ -420,7 +391,6 @@ impl World {
             app_limited: flow.app_limited_until > flow.delivered,
         });
         if self.queued + PACKET as f64 > self.link.buffer {
-            // What would have waited behind a full queue is missed after that wait.
             self.drop_packet(index, number);
             return;
         }
