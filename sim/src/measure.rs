@@ -1,0 +1,184 @@
+//! Goodput of a system over given links: the facade for sweeps.
+
+use core::time::Duration;
+
+use mpip_core::{CongestionControlKind, SchedulerKind};
+use mpip_link::{LinkConfig, QueueLimit};
+
+use crate::clock::{Nanos, SECOND};
+use crate::spec::WorldSpec;
+use crate::world::{Observe, World};
+
+/// What moves the packets of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Plain TCP over the path with this number.
+    Tcp(usize),
+    /// TCP through mpip over all paths.
+    Mpip {
+        /// How a path is chosen.
+        scheduler: SchedulerKind,
+        /// What limits a path.
+        congestion_control: CongestionControlKind,
+    },
+}
+
+impl Subject {
+    /// mpip as it comes.
+    pub const MPIP: Self = Self::Mpip {
+        scheduler: SchedulerKind::Earliest,
+        congestion_control: CongestionControlKind::Bbr,
+    };
+}
+
+/// One TCP transfer from one host to another over disjoint paths.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Settings of each path, forward and back.
+    pub paths: Vec<(LinkConfig, LinkConfig)>,
+    /// How long data is sent.
+    pub duration: Nanos,
+    /// Goodput is counted from here on, to leave the start out; 0 counts everything.
+    pub from: Nanos,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+/// What a measurement found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// Bytes of the TCP stream that the receiving application got, in bit/s.
+    pub goodput: f64,
+    /// Outer bytes that each path of the sender carried, IP headers included.
+    pub path_bytes: Vec<u64>,
+    /// Longest time without a new byte for the application.
+    pub longest_pause: Duration,
+    /// What was wrong; empty in a valid measurement.
+    pub violations: Vec<String>,
+}
+
+/// Association, challenges and first round trips are done with before data starts.
+const WARM_UP: Nanos = 2 * SECOND;
+
+/// Bytes of the TCP and IP headers and the link's own for each full segment of plain TCP.
+const PLAIN_SEGMENT: f64 = 1460.0 / 1514.0;
+
+/// The payload that the forward links can carry with plain TCP/IP headers, less what they lose, in
+/// bit/s: the limit that every system is held against. `None` for links without a rate.
+pub fn limit(paths: &[(LinkConfig, LinkConfig)]) -> Option<f64> {
+    let path = |(forward, _): &(LinkConfig, LinkConfig)| {
+        Some(forward.mean_rate()? * PLAIN_SEGMENT * (1.0 - forward.loss.mean()))
+    };
+    paths.iter().map(path).sum()
+}
+
+/// Bytes that wait at most in front of a link, and the time that takes.
+fn queue(link: &LinkConfig) -> (f64, f64) {
+    let bytes = match link.queue {
+        QueueLimit::Packets(packets) => f64::from(packets) * 1514.0,
+        QueueLimit::Bytes(bytes) => f64::from(bytes),
+    };
+    (bytes, link.mean_rate().map_or(0.0, |rate| bytes * 8.0 / rate))
+}
+
+fn round_trip((forward, back): &(LinkConfig, LinkConfig)) -> f64 {
+    (forward.delay + back.delay).as_secs_f64()
+}
+
+/// Socket buffers that never limit a transfer over all paths: twice the sum of the rates times the
+/// longest round trip (seed 002), queues of up to a second included.
+pub fn window(paths: &[(LinkConfig, LinkConfig)]) -> usize {
+    let rate: f64 = paths.iter().filter_map(|(forward, _)| forward.mean_rate()).sum();
+    let trip = |path: &(LinkConfig, LinkConfig)| {
+        let jitter = 3.0 * (path.0.jitter + path.1.jitter).as_secs_f64();
+        round_trip(path) + jitter + queue(&path.0).1.min(1.0)
+    };
+    let longest = paths.iter().map(trip).fold(0.0, f64::max);
+    ((2.0 * rate * longest / 8.0) as usize).clamp(256 << 10, 16 << 20)
+}
+
+/// Socket buffers with which plain TCP fills one path and half of its queue. `smoltcp`
+/// repairs one loss in a round trip, so that overflowing a long queue would cost it seconds that a
+/// kernel's TCP does not lose: the baseline is spared them.
+pub fn plain_window(path: &(LinkConfig, LinkConfig)) -> usize {
+    let rate = path.0.mean_rate().unwrap_or(1e9);
+    let fill = rate * round_trip(path) / 8.0 + 0.5 * queue(&path.0).0;
+    (fill as usize).clamp(16 << 10, 16 << 20)
+}
+
+/// The world of a measurement, to be looked at more closely.
+pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
+    let window = match subject {
+        Subject::Tcp(path) => plain_window(&scenario.paths[path]),
+        Subject::Mpip { .. } => window(&scenario.paths),
+    };
+    let spec = WorldSpec::disjoint(scenario.seed, &scenario.paths)
+        .lasting(WARM_UP + scenario.duration)
+        .with_bulk(WARM_UP, window);
+    match subject {
+        Subject::Tcp(path) => spec.plain(path),
+        Subject::Mpip { scheduler, congestion_control } => spec.with_engines(|engine| {
+            engine.scheduler = scheduler;
+            engine.congestion_control = congestion_control;
+        }),
+    }
+}
+
+/// Runs one measurement in virtual time.
+pub fn measure(scenario: &Scenario, subject: Subject) -> Measurement {
+    let mut world = World::new(world(scenario, subject), Observe::default());
+    world.run_until(WARM_UP + scenario.from);
+    let before = world.flow(0).bytes;
+    let end = WARM_UP + scenario.duration;
+    world.run_until(end);
+    let counted = (scenario.duration - scenario.from) as f64 / SECOND as f64;
+    let flow = world.flow(0);
+    Measurement {
+        goodput: (flow.bytes - before) as f64 * 8.0 / counted,
+        path_bytes: (0..scenario.paths.len()).map(|path| world.interface_bytes(0, path)).collect(),
+        longest_pause: Duration::from_nanos(flow.longest_pause),
+        violations: world.violations().iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(rate: u64, delay_ms: u64) -> (LinkConfig, LinkConfig) {
+        let config = LinkConfig {
+            rate: Some(rate),
+            delay: Duration::from_millis(delay_ms),
+            queue: QueueLimit::Packets(100),
+            ..LinkConfig::default()
+        };
+        (config.clone(), config)
+    }
+
+    fn scenario(paths: &[(LinkConfig, LinkConfig)]) -> Scenario {
+        Scenario { paths: paths.to_vec(), duration: 20 * SECOND, from: 5 * SECOND, seed: 1 }
+    }
+
+    #[test]
+    fn plain_tcp_fills_a_clean_link() {
+        let scenario = scenario(&[path(10_000_000, 10), path(20_000_000, 5)]);
+        for number in 0..2 {
+            let found = measure(&scenario, Subject::Tcp(number));
+            let limit = limit(&scenario.paths[number..=number]).expect("it has a rate");
+            let share = found.goodput / limit;
+            assert!((0.9..=1.001).contains(&share), "path {number}: {share}");
+            assert!(found.violations.is_empty(), "{:?}", found.violations);
+            assert!(found.path_bytes[1 - number] == 0 && found.path_bytes[number] > 0);
+        }
+    }
+
+    #[test]
+    fn a_measurement_repeats() {
+        let mut paths = [path(5_000_000, 20)];
+        paths[0].0.loss = mpip_link::Loss::Random(0.01);
+        let scenario = scenario(&paths);
+        assert_eq!(measure(&scenario, Subject::Tcp(0)), measure(&scenario, Subject::Tcp(0)));
+        let other = Scenario { seed: 2, ..scenario.clone() };
+        assert_ne!(measure(&scenario, Subject::Tcp(0)), measure(&other, Subject::Tcp(0)));
+    }
+}

@@ -1,0 +1,282 @@
+//! Random worlds: everything that can go wrong, in a few virtual seconds, from one seed.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+use mpip_core::{CongestionControlKind, SchedulerKind};
+use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
+
+use crate::clock::{HostClock, MILLI, Nanos, SECOND};
+use crate::nat::NatSpec;
+use crate::packet::protocol;
+use crate::rng::Rng;
+use crate::spec::{Action, FlowSpec, Traffic, WorldSpec, outer_address};
+
+/// The stream of randomness that makes the world; what happens in it uses others.
+const MAKING: u64 = 100;
+
+/// The seeds measured a drift of 1 ms in 4 minutes, in parts per billion.
+const USUAL_DRIFT: i64 = 4_167;
+
+/// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, a mix of
+/// traffic, and a script of failures.
+pub fn random_world(seed: u64) -> WorldSpec {
+    let mut rng = Rng::stream(seed, MAKING);
+    let mut spec = topology(&mut rng, seed);
+    spec.duration = rng.between(2 * SECOND, 5 * SECOND);
+    let translated = translators(&mut rng, &mut spec);
+    clocks(&mut rng, &mut spec);
+    engines(&mut rng, &mut spec, translated);
+    flows(&mut rng, &mut spec);
+    for _ in 0..rng.below(7) {
+        let at = rng.between(0, spec.duration);
+        incident(&mut rng, &mut spec, at, translated);
+    }
+    spec
+}
+
+fn topology(rng: &mut Rng, seed: u64) -> WorldSpec {
+    let counts = [rng.between(1, 4) as usize, rng.between(1, 4) as usize];
+    let mut spec = if rng.chance(0.5) {
+        let links: Vec<_> = (0..counts[0]).map(|_| (link(rng), link(rng))).collect();
+        WorldSpec::disjoint(seed, &links)
+    } else {
+        let links: Vec<_> = (0..counts[0] + counts[1]).map(|_| (link(rng), link(rng))).collect();
+        WorldSpec::switched(seed, counts, &links)
+    };
+    if rng.chance(0.3) {
+        for index in 0..spec.interfaces.len() {
+            let host = spec.interfaces[index].host;
+            let address = outer_address(host, index, 0, true);
+            if rng.chance(0.5) {
+                spec.interfaces[index].addresses.push(address);
+            }
+        }
+    }
+    spec
+}
+
+fn link(rng: &mut Rng) -> LinkConfig {
+    let delay = Duration::from_micros(rng.pick(&[0, 200, 2_000, 10_000, 30_000, 80_000]));
+    let loss = match rng.below(8) {
+        0 => Loss::GilbertElliott {
+            good_to_bad: 0.005,
+            bad_to_good: 0.2,
+            good_loss: 0.0,
+            bad_loss: 0.8,
+        },
+        1..=3 => Loss::Random(rng.uniform() * 0.05),
+        _ => Loss::None,
+    };
+    let sometimes = |rng: &mut Rng, most: f64| {
+        if rng.chance(0.2) { rng.uniform() * most } else { 0.0 }
+    };
+    LinkConfig {
+        rate: Some((1_000_000.0 * (1.0 + rng.uniform() * 6.0).powi(2)) as u64),
+        queue: match rng.below(3) {
+            0 => QueueLimit::Bytes(rng.between(6_000, 200_000) as u32),
+            _ => QueueLimit::Packets(rng.between(5, 200) as u32),
+        },
+        delay,
+        jitter: if rng.chance(0.3) { delay.mul_f64(rng.uniform() * 0.7) } else { Duration::ZERO },
+        in_order: rng.chance(0.3),
+        loss,
+        duplicate: sometimes(rng, 0.05),
+        corrupt: sometimes(rng, 0.02),
+        ..LinkConfig::default()
+    }
+}
+
+/// Puts translators in front of interfaces of the first host. Returns whether there are any.
+fn translators(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    if !rng.chance(0.25) {
+        return false;
+    }
+    let own: Vec<usize> =
+        (0..spec.interfaces.len()).filter(|index| spec.interfaces[*index].host == 0).collect();
+    for index in own {
+        // A translator here is for one family; the other address would go around it.
+        spec.interfaces[index].addresses.truncate(1);
+        spec.interfaces[index].nat = Some(NatSpec {
+            external: external(index, 0),
+            first_port: rng.between(20_000, 60_000) as u16,
+            dependent: rng.chance(0.5),
+            lifetime: rng.pick(&[30 * SECOND, 120 * SECOND]),
+        });
+    }
+    true
+}
+
+fn external(interface: usize, generation: u64) -> IpAddr {
+    Ipv4Addr::new(198, 18, 200 + interface as u8, 1 + (generation % 250) as u8).into()
+}
+
+fn clocks(rng: &mut Rng, spec: &mut WorldSpec) {
+    for host in &mut spec.hosts {
+        let drift = match rng.below(4) {
+            0 => 0,
+            1 => rng.below(1_000_001) as i64 - 500_000,
+            2 => USUAL_DRIFT,
+            _ => -USUAL_DRIFT,
+        };
+        let offset = Duration::from_nanos(rng.below(10 * 3_600 * SECOND));
+        host.clock = HostClock { offset, drift };
+    }
+}
+
+fn engines(rng: &mut Rng, spec: &mut WorldSpec, translated: bool) {
+    let scheduler = rng.pick(&[
+        SchedulerKind::Earliest,
+        SchedulerKind::Earliest,
+        SchedulerKind::Weighted,
+        SchedulerKind::FastestFirst,
+        SchedulerKind::RoundRobin,
+    ]);
+    let congestion_control = rng.pick(&[
+        CongestionControlKind::Bbr,
+        CongestionControlKind::Bbr,
+        CongestionControlKind::Cubic,
+        CongestionControlKind::Reno,
+        CongestionControlKind::Lia,
+        CongestionControlKind::Olia,
+        CongestionControlKind::Balia,
+        CongestionControlKind::None,
+    ]);
+    let small = rng.chance(0.2);
+    let max_paths = if rng.chance(0.2) { Some(rng.between(1, 3) as usize) } else { None };
+    let resequencing = rng.chance(0.9);
+    let called = rng.chance(0.3);
+    *spec = spec.clone().with_engines(|engine| {
+        engine.scheduler = scheduler;
+        engine.congestion_control = congestion_control;
+        engine.max_paths = max_paths;
+        engine.resequencing = resequencing;
+        if small {
+            engine.limits.send_queue = 128 << 10;
+            engine.limits.resequencing = 64 << 10;
+            engine.limits.sessions = 64;
+        }
+    });
+    if (translated || called)
+        && let crate::spec::System::Mpip(engine) = &mut spec.hosts[1].system
+    {
+        engine.knows_peer = false;
+    }
+}
+
+fn flows(rng: &mut Rng, spec: &mut WorldSpec) {
+    for _ in 0..rng.between(1, 4) {
+        let from = rng.below(2) as usize;
+        let start = rng.below(spec.duration * 3 / 4);
+        let stop = rng.between(start + 50 * MILLI, spec.duration);
+        let traffic = match rng.below(6) {
+            0..=2 => Traffic::Tcp {
+                bytes: if rng.chance(0.7) { Some(rng.between(1, 1_500_000)) } else { None },
+                window: rng.pick(&[16 << 10, 64 << 10, 256 << 10]),
+            },
+            3 => steady(rng, protocol::UDP),
+            4 => {
+                let number = rng.pick(&[protocol::ICMP, protocol::ESP]);
+                steady(rng, number)
+            }
+            _ => steady(rng, protocol::TCP),
+        };
+        let v6 = rng.chance(0.3);
+        spec.add_flow(FlowSpec { from, to: 1 - from, start, stop, v6, traffic });
+    }
+}
+
+fn steady(rng: &mut Rng, number: u8) -> Traffic {
+    let smallest = rng.between(40, 1_300) as usize;
+    let segments = if rng.chance(0.3) { rng.between(2, 40) as usize } else { 1 };
+    Traffic::Packets {
+        protocol: number,
+        size: (smallest, rng.between(smallest as u64, 1_400) as usize),
+        interval: rng.between(MILLI / 2, 20 * MILLI) * segments as u64,
+        ecn: rng.below(3) as u8,
+        segments,
+    }
+}
+
+/// A failure at `at`, with its end where it has one.
+fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, translated: bool) {
+    let link = rng.below(spec.links.len() as u64) as usize;
+    let after = at + rng.between(10 * MILLI, 2 * SECOND);
+    let mut change = |at, change| spec.script.push((at, Action::Link { link, change }));
+    match rng.below(12) {
+        0 | 1 => {
+            change(at, Change { up: Some(false), ..Change::default() });
+            change(after, Change { up: Some(true), ..Change::default() });
+        }
+        2 | 3 => {
+            change(at, Change { blackhole: Some(true), ..Change::default() });
+            change(after, Change { blackhole: Some(false), ..Change::default() });
+        }
+        4 => {
+            let delay = Duration::from_micros(rng.below(150_000));
+            change(at, Change { delay: Some(delay), ..Change::default() });
+        }
+        5 => {
+            let rate = rng.between(500_000, 40_000_000);
+            change(at, Change { rate: Some(Some(rate)), ..Change::default() });
+        }
+        6 => {
+            let loss = Loss::Random(rng.uniform() * 0.3);
+            change(at, Change { loss: Some(loss), ..Change::default() });
+            change(after, Change { loss: Some(Loss::None), ..Change::default() });
+        }
+        7 | 8 => moving(rng, spec, (at, after), translated),
+        9 => {
+            let host = rng.below(2) as usize;
+            let end = at + rng.between(MILLI, 50 * MILLI);
+            spec.script.push((at, Action::SocketsFull { host, full: true }));
+            spec.script.push((end, Action::SocketsFull { host, full: false }));
+        }
+        10 => {
+            let count = rng.between(1, 100) as usize;
+            let spoofed = rng.chance(0.5).then(|| {
+                let ip = Ipv4Addr::new(198, 18, 255, rng.below(4) as u8 + 1);
+                SocketAddr::new(ip.into(), rng.between(1_000, 60_000) as u16)
+            });
+            let corrupt = rng.chance(0.3);
+            spec.script.push((at, Action::Replay { count, spoofed, corrupt }));
+        }
+        _ => {
+            let host = rng.below(2) as usize;
+            let action = if rng.chance(0.5) {
+                Action::Garbage { host, count: rng.between(1, 50) as usize }
+            } else {
+                Action::Restart { host }
+            };
+            spec.script.push((at, action));
+        }
+    }
+}
+
+/// An interface loses its address and gets one later, or its translator forgets what it knew.
+fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), translated: bool) {
+    let interface = rng.below(spec.interfaces.len() as u64) as usize;
+    let host = spec.interfaces[interface].host;
+    if spec.interfaces[interface].nat.is_some() {
+        let external = rng.chance(0.5).then(|| external(interface, rng.between(1, 200)));
+        spec.script.push((at, Action::Rebind { interface, external }));
+        return;
+    }
+    let Some(&address) = spec.interfaces[interface].addresses.first() else { return };
+    // The first interface of each host keeps its address, so that two hosts that both moved can
+    // find each other again; and a peer of a translated host cannot call it.
+    let first = spec.interface(host, 0) == interface;
+    let again = if first || translated || rng.chance(0.3) {
+        address
+    } else {
+        outer_address(host, interface, rng.between(1, 200) as usize, address.is_ipv6())
+    };
+    let moves = spec.script.iter().filter(|(_, action)| {
+        matches!(action, Action::RemoveAddress { interface: other, .. } if *other == interface)
+    });
+    if moves.count() > 0 {
+        return;
+    }
+    spec.script.push((at, Action::RemoveAddress { interface, address }));
+    spec.script.push((after, Action::AddAddress { interface, address: again }));
+}

@@ -1,0 +1,398 @@
+//! A world as data: what exists, what is sent, what happens when.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use mpip_core::{CongestionControlKind, DEFAULT_PORT, Limits, Rule, SchedulerKind};
+use mpip_link::{Change, LinkConfig};
+
+use crate::clock::{HostClock, Nanos, SECOND};
+use crate::network::InterfaceSpec;
+use crate::packet::protocol;
+
+/// The port of the flow numbered 0; the others follow.
+pub const FIRST_PORT: u16 = 10_000;
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct HostSpec {
+    /// Its name in traces.
+    pub name: String,
+    /// Its clock.
+    pub clock: HostClock,
+    /// What moves its packets.
+    pub system: System,
+}
+
+/// What moves a host's packets.
+#[derive(Clone, Debug)]
+pub enum System {
+    /// mpip with these settings.
+    Mpip(Box<EngineSpec>),
+    /// Plain IP from the host's interface with this index to the peer's.
+    Plain {
+        /// Index of the own interface in the world.
+        local: usize,
+        /// Index of the other host's interface.
+        remote: usize,
+    },
+}
+
+/// Settings of an engine.
+#[derive(Clone, Debug)]
+pub struct EngineSpec {
+    /// How a path is chosen.
+    pub scheduler: SchedulerKind,
+    /// Fixed weights by interface name, for the `weighted` scheduler.
+    pub fixed_weights: Vec<(String, u16)>,
+    /// What limits a path.
+    pub congestion_control: CongestionControlKind,
+    /// At most so many paths carry packets.
+    pub max_paths: Option<usize>,
+    /// Whether TCP sessions are put in order at the receiver.
+    pub resequencing: bool,
+    /// Bounds of the tables.
+    pub limits: Limits,
+    /// The rule table.
+    pub rules: Vec<Rule>,
+    /// Whether the configuration names the peer's addresses; otherwise this host waits to be
+    /// called.
+    pub knows_peer: bool,
+}
+
+impl Default for EngineSpec {
+    fn default() -> Self {
+        Self {
+            scheduler: SchedulerKind::default(),
+            fixed_weights: Vec::new(),
+            congestion_control: CongestionControlKind::default(),
+            max_paths: None,
+            resequencing: true,
+            limits: Limits::default(),
+            rules: Vec::new(),
+            knows_peer: true,
+        }
+    }
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// One TCP connection, from the flow's source to its destination.
+    Tcp {
+        /// Bytes to transfer; `None` goes on until the flow stops.
+        bytes: Option<u64>,
+        /// Socket buffers, bytes: the largest window.
+        window: usize,
+    },
+    /// Packets at a steady pace. ICMP is answered, so that its round trips are measured.
+    Packets {
+        /// IP protocol number.
+        protocol: u8,
+        /// Smallest and largest IP packet, bytes.
+        size: (usize, usize),
+        /// Time between two packets.
+        interval: Nanos,
+        /// ECN field.
+        ecn: u8,
+        /// When above 1, so many segments come in one super-packet (TCP and UDP only), with its
+        /// checksum left to be completed.
+        segments: usize,
+    },
+}
+
+/// A flow.
+#[derive(Clone, Debug)]
+pub struct FlowSpec {
+    /// Index of the sending host.
+    pub from: usize,
+    /// Index of the receiving host.
+    pub to: usize,
+    /// When it starts.
+    pub start: Nanos,
+    /// When it stops at the latest.
+    pub stop: Nanos,
+    /// Whether its inner packets are IPv6.
+    pub v6: bool,
+    /// What it sends.
+    pub traffic: Traffic,
+}
+
+/// Something that happens at a given time.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A link changes.
+    Link {
+        /// Index of the link.
+        link: usize,
+        /// What changes.
+        change: Change,
+    },
+    /// An interface gets an address; its host is told.
+    AddAddress {
+        /// Index of the interface.
+        interface: usize,
+        /// The address.
+        address: IpAddr,
+    },
+    /// An interface loses an address; its host is told.
+    RemoveAddress {
+        /// Index of the interface.
+        interface: usize,
+        /// The address.
+        address: IpAddr,
+    },
+    /// A translator forgets its mappings, and shows another address if one is given. Nobody is
+    /// told.
+    Rebind {
+        /// Index of the interface behind the translator.
+        interface: usize,
+        /// The new external address.
+        external: Option<IpAddr>,
+    },
+    /// A host's sockets take nothing (true) or take datagrams again (false).
+    SocketsFull {
+        /// Index of the host.
+        host: usize,
+        /// Whether they are full.
+        full: bool,
+    },
+    /// An attacker sends datagrams that it has recorded to their destination again.
+    Replay {
+        /// How many.
+        count: usize,
+        /// With this source in place of the true one.
+        spoofed: Option<SocketAddr>,
+        /// With one bit flipped.
+        corrupt: bool,
+    },
+    /// An attacker sends random bytes to every address of a host.
+    Garbage {
+        /// Index of the host.
+        host: usize,
+        /// Datagrams.
+        count: usize,
+    },
+    /// A host starts anew, with an empty engine.
+    Restart {
+        /// Index of the host.
+        host: usize,
+    },
+}
+
+/// A world.
+#[derive(Clone, Debug)]
+pub struct WorldSpec {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// The hosts.
+    pub hosts: Vec<HostSpec>,
+    /// The interfaces of all hosts.
+    pub interfaces: Vec<InterfaceSpec>,
+    /// The links, one direction each.
+    pub links: Vec<LinkConfig>,
+    /// The links that lead from one interface to another.
+    pub routes: BTreeMap<(usize, usize), Vec<usize>>,
+    /// What is sent.
+    pub flows: Vec<FlowSpec>,
+    /// What happens, in any order.
+    pub script: Vec<(Nanos, Action)>,
+    /// When the world is healed and only waits for what is under way.
+    pub duration: Nanos,
+}
+
+/// The inner address of a host.
+pub fn inner_address(host: usize, v6: bool) -> IpAddr {
+    let number = host as u16 + 1;
+    if v6 {
+        Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, number).into()
+    } else {
+        Ipv4Addr::new(198, 19, 0, number as u8).into()
+    }
+}
+
+/// The first outer address of the interface numbered `index` on its host. Further ones have
+/// another `generation`.
+pub fn outer_address(host: usize, index: usize, generation: usize, v6: bool) -> IpAddr {
+    let (host, index, generation) = (host as u16 + 1, index as u16 + 1, generation as u16 + 1);
+    if v6 {
+        Ipv6Addr::new(0x2001, 0xdb8, host, index, 0, 0, 0, generation).into()
+    } else {
+        Ipv4Addr::new(198, 18, (host * 16 + index) as u8, generation as u8).into()
+    }
+}
+
+impl WorldSpec {
+    /// Two hosts with `interfaces` interfaces each, no links yet.
+    pub fn two_hosts(seed: u64, interfaces: usize) -> Self {
+        let host = |name: &str| HostSpec {
+            name: name.to_owned(),
+            clock: HostClock { offset: Duration::from_secs(1_000), drift: 0 },
+            system: System::Mpip(Box::default()),
+        };
+        let mut spec = Self {
+            seed,
+            hosts: vec![host("alice"), host("bob")],
+            interfaces: Vec::new(),
+            links: Vec::new(),
+            routes: BTreeMap::new(),
+            flows: Vec::new(),
+            script: Vec::new(),
+            duration: 10 * SECOND,
+        };
+        for host in 0..2 {
+            for index in 0..interfaces {
+                spec.add_interface(host, vec![outer_address(host, index, 0, false)]);
+            }
+        }
+        spec
+    }
+
+    /// Adds an interface with `addresses` to `host` and returns its index.
+    pub fn add_interface(&mut self, host: usize, addresses: Vec<IpAddr>) -> usize {
+        let number = self.interfaces.iter().filter(|known| known.host == host).count();
+        self.interfaces.push(InterfaceSpec {
+            host,
+            name: format!("eth{number}"),
+            addresses,
+            mtu: 1500,
+            nat: None,
+        });
+        self.interfaces.len() - 1
+    }
+
+    /// Adds a link and returns its index.
+    pub fn add_link(&mut self, config: LinkConfig) -> usize {
+        self.links.push(config);
+        self.links.len() - 1
+    }
+
+    /// The index of the interface numbered `number` of `host`.
+    pub fn interface(&self, host: usize, number: usize) -> usize {
+        let mut own = self.interfaces.iter().enumerate().filter(|(_, known)| known.host == host);
+        own.nth(number).map(|(index, _)| index).expect("the interface exists")
+    }
+
+    /// Two hosts whose interfaces are joined pairwise by disjoint links, one pair of settings
+    /// (forward, back) each. Link `2n` leads from the first host's interface `n`, `2n + 1` back.
+    pub fn disjoint(seed: u64, links: &[(LinkConfig, LinkConfig)]) -> Self {
+        let mut spec = Self::two_hosts(seed, links.len());
+        for (number, (forward, back)) in links.iter().enumerate() {
+            let (a, b) = (spec.interface(0, number), spec.interface(1, number));
+            let forward = spec.add_link(forward.clone());
+            let back = spec.add_link(back.clone());
+            spec.routes.insert((a, b), vec![forward]);
+            spec.routes.insert((b, a), vec![back]);
+        }
+        spec
+    }
+
+    /// Two hosts on one switch: `up` and `down` are the settings of each interface's own link.
+    /// Every interface reaches every other host's interfaces. The links of interface `n` (counted
+    /// over both hosts) are `2n` up and `2n + 1` down.
+    pub fn switched(seed: u64, counts: [usize; 2], links: &[(LinkConfig, LinkConfig)]) -> Self {
+        let mut spec = Self::two_hosts(seed, 0);
+        for (host, count) in counts.into_iter().enumerate() {
+            for index in 0..count {
+                spec.add_interface(host, vec![outer_address(host, index, 0, false)]);
+            }
+        }
+        assert_eq!(links.len(), spec.interfaces.len(), "one pair of links for each interface");
+        for (up, down) in links {
+            spec.add_link(up.clone());
+            spec.add_link(down.clone());
+        }
+        for from in 0..spec.interfaces.len() {
+            for to in 0..spec.interfaces.len() {
+                if spec.interfaces[from].host != spec.interfaces[to].host {
+                    spec.routes.insert((from, to), vec![2 * from, 2 * to + 1]);
+                }
+            }
+        }
+        spec
+    }
+
+    /// Changes the engine's settings on both hosts.
+    pub fn with_engines(mut self, change: impl Fn(&mut EngineSpec)) -> Self {
+        for host in &mut self.hosts {
+            if let System::Mpip(engine) = &mut host.system {
+                change(engine);
+            }
+        }
+        self
+    }
+
+    /// Replaces mpip by plain IP over the route between the hosts' interfaces numbered `path`.
+    pub fn plain(mut self, path: usize) -> Self {
+        let ends = [self.interface(0, path), self.interface(1, path)];
+        self.hosts[0].system = System::Plain { local: ends[0], remote: ends[1] };
+        self.hosts[1].system = System::Plain { local: ends[1], remote: ends[0] };
+        self
+    }
+
+    /// Adds a flow and returns its number.
+    pub fn add_flow(&mut self, flow: FlowSpec) -> usize {
+        self.flows.push(flow);
+        self.flows.len() - 1
+    }
+
+    /// Adds a TCP transfer from the first to the second host that goes on until the world's end.
+    pub fn with_bulk(mut self, start: Nanos, window: usize) -> Self {
+        let stop = self.duration;
+        let traffic = Traffic::Tcp { bytes: None, window };
+        self.flows.push(FlowSpec { from: 0, to: 1, start, stop, v6: false, traffic });
+        self
+    }
+
+    /// Adds pings from the first to the second host every `interval`.
+    pub fn with_ping(mut self, start: Nanos, interval: Nanos) -> Self {
+        let stop = self.duration;
+        let traffic = Traffic::Packets {
+            protocol: protocol::ICMP,
+            size: (84, 84),
+            interval,
+            ecn: 0,
+            segments: 1,
+        };
+        self.flows.push(FlowSpec { from: 0, to: 1, start, stop, v6: false, traffic });
+        self
+    }
+
+    /// Adds UDP packets of `size` bytes from the first to the second host at `rate` bit/s.
+    pub fn with_udp(mut self, start: Nanos, size: usize, rate: u64) -> Self {
+        let stop = self.duration;
+        let interval = size as u64 * 8 * SECOND / rate;
+        let traffic = Traffic::Packets {
+            protocol: protocol::UDP,
+            size: (size, size),
+            interval,
+            ecn: 0,
+            segments: 1,
+        };
+        self.flows.push(FlowSpec { from: 0, to: 1, start, stop, v6: false, traffic });
+        self
+    }
+
+    /// Sets when traffic ends; call it before flows are added.
+    pub fn lasting(mut self, duration: Nanos) -> Self {
+        self.duration = duration;
+        self
+    }
+
+    /// Lets something happen.
+    pub fn at(mut self, when: Nanos, action: Action) -> Self {
+        self.script.push((when, action));
+        self
+    }
+
+    /// Where the peers of `host` can be reached when the world begins.
+    pub(crate) fn endpoints(&self, peer: usize) -> Vec<SocketAddr> {
+        let own = self.interfaces.iter().filter(|known| known.host == peer);
+        let reachable = own.filter(|known| known.nat.is_none());
+        reachable
+            .flat_map(|known| known.addresses.iter())
+            .map(|address| SocketAddr::new(*address, DEFAULT_PORT))
+            .collect()
+    }
+}

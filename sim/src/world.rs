@@ -1,0 +1,394 @@
+//! The world: hosts, network, traffic and time.
+
+use core::fmt;
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, VecDeque};
+
+use mpip_core::{Event, Status};
+
+use crate::clock::{MILLI, NEVER, Nanos};
+use crate::host::Host;
+use crate::invariant::{Amplification, Invariant, Ledger, Violation};
+use crate::network::{Arrival, Datagram, Network};
+use crate::rng::Rng;
+use crate::spec::{Action, System, Traffic, WorldSpec};
+use crate::traffic::{Flow, FlowReport};
+
+mod actions;
+mod finish;
+mod packets;
+
+/// Purposes of the world's streams of randomness.
+mod purpose {
+    pub(super) const HOSTS: u64 = 1;
+    pub(super) const LINKS: u64 = 2;
+    pub(super) const ATTACKER: u64 = 3;
+}
+
+/// How often limits of memory are looked at.
+const MEMORY_INTERVAL: Nanos = 50 * MILLI;
+
+/// How many datagrams an attacker keeps.
+const RECORDED: usize = 256;
+
+/// Violations that are kept; a world that has broken does not need to tell it a million times.
+const VIOLATIONS: usize = 32;
+
+/// The path that a datagram took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// When it left.
+    pub at: Nanos,
+    /// The sender.
+    pub host: usize,
+    /// Its end of the path.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Bytes of the datagram.
+    pub len: usize,
+}
+
+/// What the world writes down while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observe {
+    /// Every packet, datagram and event, as a line of text.
+    pub trace: bool,
+    /// The path of every datagram, see [`World::choices`].
+    pub choices: bool,
+    /// Checks of every packet (in-order, unaltered, no-duplicate). Costs time and memory in long
+    /// measurements.
+    pub packets: bool,
+}
+
+/// A running world.
+pub struct World {
+    spec: WorldSpec,
+    now: Nanos,
+    hosts: Vec<Host>,
+    network: Network,
+    flows: Vec<Flow>,
+    script: VecDeque<(Nanos, Action)>,
+    observe: Observe,
+    ledger: Ledger,
+    amplification: Amplification,
+    violations: Vec<Violation>,
+    next_memory_check: Nanos,
+    recorded: VecDeque<(usize, Datagram)>,
+    /// Every outer address that a host ever had, as the others see it.
+    known_addresses: BTreeMap<core::net::IpAddr, usize>,
+    attacker: Rng,
+    restarts: Rng,
+    trace: Vec<String>,
+    choices: Vec<Choice>,
+    sent_bytes: BTreeMap<(usize, usize), u64>,
+    arrivals: Vec<Arrival>,
+    traced_to_stderr: bool,
+}
+
+impl World {
+    /// A world at its beginning.
+    pub fn new(spec: WorldSpec, observe: Observe) -> Self {
+        let mut rng = Rng::stream(spec.seed, purpose::HOSTS);
+        let links = Rng::stream(spec.seed, purpose::LINKS).word();
+        let network = Network::new(&spec.interfaces, &spec.links, &spec.routes, links);
+        let hosts = (0..spec.hosts.len())
+            .map(|index| Host::new(&spec, index, &network, &mut rng))
+            .collect();
+        let numbered = spec.flows.iter().enumerate();
+        let flows = numbered.map(|(number, flow)| Flow::new(flow, number, spec.seed)).collect();
+        let mut script = spec.script.clone();
+        script.sort_by_key(|(at, _)| *at);
+        let mut world = Self {
+            now: 0,
+            hosts,
+            network,
+            flows,
+            script: script.into(),
+            observe,
+            ledger: Ledger::new(PATIENCE),
+            amplification: Amplification::default(),
+            violations: Vec::new(),
+            next_memory_check: MEMORY_INTERVAL,
+            recorded: VecDeque::new(),
+            known_addresses: BTreeMap::new(),
+            attacker: Rng::stream(spec.seed, purpose::ATTACKER),
+            restarts: rng,
+            trace: Vec::new(),
+            choices: Vec::new(),
+            sent_bytes: BTreeMap::new(),
+            arrivals: Vec::new(),
+            traced_to_stderr: false,
+            spec,
+        };
+        world.note_addresses();
+        world
+    }
+
+    /// Writes trace lines to standard error as they come, for a world that may not end.
+    pub fn trace_to_stderr(&mut self) {
+        self.observe.trace = true;
+        self.traced_to_stderr = true;
+    }
+
+    fn note_addresses(&mut self) {
+        for (index, interface) in self.network.interfaces().enumerate() {
+            for address in &interface.addresses {
+                let seen = self.network.seen_as(index, *address);
+                self.known_addresses.insert(seen, interface.host);
+            }
+        }
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What was wrong so far, oldest first.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// The trace so far, when it is observed.
+    pub fn trace(&self) -> &[String] {
+        &self.trace
+    }
+
+    /// The path of every datagram, when they are observed.
+    pub fn choices(&self) -> &[Choice] {
+        &self.choices
+    }
+
+    /// What the engine of a host reported, with the time.
+    pub fn events(&self, host: usize) -> &[(Nanos, Event)] {
+        &self.hosts[host].events
+    }
+
+    /// Statistics of a host's engine; `None` for a host without mpip.
+    pub fn status(&self, host: usize) -> Option<Status> {
+        let host = &self.hosts[host];
+        host.node.status(host.spec.clock.at(self.now), true)
+    }
+
+    /// The network, to look at its counters.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Outer bytes that a host's interface sent, IP headers included.
+    pub fn interface_bytes(&self, host: usize, interface: usize) -> u64 {
+        self.sent_bytes.get(&(host, interface)).copied().unwrap_or(0)
+    }
+
+    /// What became of a flow so far.
+    pub fn flow(&self, number: usize) -> FlowReport {
+        let flow = &self.flows[number];
+        let mut report = flow.report.clone();
+        if let Traffic::Tcp { .. } = flow.spec.traffic
+            && let Some(received) = self.hosts[flow.spec.to].stack.received(number as u64)
+        {
+            report.bytes = received.bytes;
+            report.finished = received.finished;
+        }
+        report
+    }
+
+    /// Inner packets given to the nodes and delivered by them, when packets are observed.
+    pub fn packets(&self) -> (u64, u64) {
+        (self.ledger.sent, self.ledger.delivered)
+    }
+
+    /// Inner packets that came late in their session, after they had been given up.
+    pub fn late(&self) -> u64 {
+        self.ledger.late
+    }
+
+    /// Timer calls of a host's engine.
+    pub fn timeouts(&self, host: usize) -> u64 {
+        self.hosts[host].spin.total
+    }
+
+    fn violate(&mut self, host: usize, (invariant, detail): (Invariant, String)) {
+        let violation = Violation { at: self.now, host, invariant, detail };
+        self.note(|| format!("VIOLATION {violation}"));
+        if self.violations.len() < VIOLATIONS {
+            self.violations.push(violation);
+        }
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if !self.observe.trace {
+            return;
+        }
+        let line = format!(
+            "{:4}.{:06} {}",
+            self.now / 1_000_000_000,
+            self.now / 1_000 % 1_000_000,
+            line()
+        );
+        if self.traced_to_stderr {
+            eprintln!("{line}");
+        } else {
+            self.trace.push(line);
+        }
+    }
+
+    /// When the next thing happens.
+    fn next_time(&self) -> Nanos {
+        let hosts = self.hosts.iter().map(|host| host.wake.min(host.stack_wake));
+        let flows = self.flows.iter().map(|flow| flow.next);
+        let script = self.script.front().map_or(NEVER, |(at, _)| *at);
+        hosts
+            .chain(flows)
+            .chain([script, self.network.next_wake()])
+            .min()
+            .unwrap_or(NEVER)
+            .max(self.now)
+    }
+
+    /// Lets the world go on until `end`; what is due at `end` still happens.
+    pub fn run_until(&mut self, end: Nanos) {
+        loop {
+            let next = self.next_time();
+            if next > end {
+                break;
+            }
+            self.now = next;
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Everything that is due now, in a fixed order.
+    fn step(&mut self) {
+        while let Some((at, _)) = self.script.front()
+            && *at <= self.now
+        {
+            let (_, action) = self.script.pop_front().expect("there is a front");
+            self.act(action);
+        }
+        self.receive();
+        for host in 0..self.hosts.len() {
+            self.time_out(host);
+        }
+        for flow in 0..self.flows.len() {
+            if self.flows[flow].next <= self.now {
+                self.feed(flow);
+            }
+        }
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].stack_wake <= self.now {
+                self.run_stack(host);
+            }
+        }
+        if self.now >= self.next_memory_check {
+            self.next_memory_check = self.now + MEMORY_INTERVAL;
+            self.check_memory();
+        }
+    }
+
+    /// Datagrams that arrive now.
+    fn receive(&mut self) {
+        if self.network.next_wake() > self.now {
+            return;
+        }
+        let mut arrivals = core::mem::take(&mut self.arrivals);
+        self.network.advance(self.now, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            self.arrive(arrival);
+        }
+        self.arrivals = arrivals;
+        for index in 0..self.hosts.len() {
+            let host = &mut self.hosts[index];
+            if core::mem::take(&mut host.unflushed) {
+                host.node.flush(host.spec.clock.at(self.now), &mut host.outbox);
+                self.settle(index);
+            }
+        }
+    }
+
+    fn time_out(&mut self, index: usize) {
+        while self.hosts[index].wake <= self.now {
+            let host = &mut self.hosts[index];
+            let result = host.spin.timeout(self.now);
+            host.node.handle_timeout(
+                host.spec.clock.at(self.now),
+                &mut host.outbox,
+                &mut host.inbox,
+            );
+            self.settle(index);
+            if let Err(found) = result {
+                self.violate(index, found);
+                // So that the world goes on and can be looked at.
+                self.hosts[index].wake = self.now + MILLI;
+            }
+        }
+    }
+
+    /// A flow's time has come.
+    fn feed(&mut self, number: usize) {
+        let flow = &mut self.flows[number];
+        let (from, to) = (flow.spec.from, flow.spec.to);
+        let Traffic::Tcp { bytes, window } = flow.spec.traffic else {
+            let mtu = self.hosts[from].mtu;
+            if let Some(made) = flow.make(self.now, mtu) {
+                self.send_inner(from, &made.bytes, made.offload);
+                self.settle(from);
+            }
+            return;
+        };
+        let (source, destination) = (flow.shape.source, flow.shape.destination);
+        if self.now >= flow.spec.stop {
+            flow.next = NEVER;
+            self.hosts[from].stack.stop(number as u64);
+        } else {
+            flow.next = flow.spec.stop;
+            self.note(|| format!("flow {number}: TCP {source} to {destination}"));
+            self.hosts[to].stack.listen(number as u64, destination, window);
+            self.hosts[from].stack.connect(number as u64, source, destination, bytes, window);
+        }
+        self.run_stack(from);
+    }
+
+    fn check_memory(&mut self) {
+        for index in 0..self.hosts.len() {
+            let host = &self.hosts[index];
+            let System::Mpip(engine) = &host.spec.system else { continue };
+            let limits = engine.limits.clone();
+            let Some(status) = host.node.status(host.spec.clock.at(self.now), false) else {
+                continue;
+            };
+            for peer in status.peers {
+                // A bound may be passed by the packet that makes it known.
+                let checks = [
+                    ("send queue", peer.queued, limits.send_queue + 65_536),
+                    ("resequencing", peer.resequencing, limits.resequencing + 65_536),
+                    ("paths", peer.paths.len(), limits.paths),
+                ];
+                for (what, found, limit) in checks {
+                    if found > limit {
+                        let detail = format!("{what}: {found}, the limit is {limit}");
+                        self.violate(index, (Invariant::BoundedMemory, detail));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long a missing packet of a TCP session is waited for at least.
+const PATIENCE: Nanos = 0;
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("seed", &self.spec.seed)
+            .field("now", &self.now)
+            .field("violations", &self.violations)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

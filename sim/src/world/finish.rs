@@ -1,0 +1,172 @@
+//! The end of a world: it heals, what is under way completes, both ends have to agree.
+
+use std::collections::BTreeSet;
+
+use mpip_core::{PathState, PathStatus, PeerStatus};
+
+use super::World;
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::host::POOL;
+use crate::invariant::Invariant;
+use crate::spec::{System, Traffic};
+
+/// How long healing may take: probes of a path that failed come at growing intervals.
+const HEALING: Nanos = 60 * SECOND;
+
+/// Nothing is sent for so long before both ends are compared.
+const QUIET: Nanos = 3 * SECOND;
+
+impl World {
+    /// Runs the world to its end, lets it heal and rest, and checks what has to hold then.
+    pub fn finish(&mut self) {
+        self.run_until(self.spec.duration);
+        self.heal();
+        let limit = self.now + HEALING;
+        while self.now < limit && !(self.transfers_are_done() && self.paths_are_complete()) {
+            self.run_until(self.now + 100 * MILLI);
+        }
+        self.run_until(self.now + QUIET);
+        self.check_completion();
+        for first in 0..self.hosts.len() {
+            for second in first + 1..self.hosts.len() {
+                self.check_agreement(first, second);
+            }
+            self.check_rest(first);
+        }
+    }
+
+    fn transfers_are_done(&self) -> bool {
+        (0..self.flows.len()).all(|number| {
+            let flow = &self.flows[number].spec;
+            let broken = self.hosts[flow.from].stack.is_broken(number as u64);
+            !matches!(flow.traffic, Traffic::Tcp { .. })
+                || self.flow(number).finished
+                || broken
+                || flow.start >= flow.stop
+        })
+    }
+
+    fn check_completion(&mut self) {
+        for number in 0..self.flows.len() {
+            let flow = &self.flows[number].spec;
+            let (from, tcp) = (flow.from, matches!(flow.traffic, Traffic::Tcp { .. }));
+            let report = self.flow(number);
+            if !tcp || report.finished || flow.start >= flow.stop {
+                continue;
+            }
+            let broken = self.hosts[from].stack.is_broken(number as u64);
+            let state = if broken { "broke" } else { "did not complete" };
+            let detail =
+                format!("flow {number}: TCP transfer {state} after {} bytes", report.bytes);
+            self.violate(from, (Invariant::Completion, detail));
+        }
+    }
+
+    fn peer_status(&self, host: usize, peer: usize) -> Option<PeerStatus> {
+        let name = &self.hosts[peer].spec.name;
+        self.status(host)?.peers.into_iter().find(|status| status.name == *name)
+    }
+
+    /// How many paths two hosts should have: every pair of addresses of one family that can reach
+    /// each other, unless translators hide both.
+    fn expected_paths(&self, first: usize, second: usize) -> usize {
+        let mut count = 0;
+        for a in &self.hosts[first].locals {
+            for b in &self.hosts[second].locals {
+                let routed = self.network.has_route(a.interface, b.interface)
+                    && self.network.has_route(b.interface, a.interface);
+                let hidden = self.network.is_translated(a.interface)
+                    && self.network.is_translated(b.interface);
+                let family = a.address.is_ipv4() == b.address.is_ipv4();
+                count += usize::from(routed && !hidden && family);
+            }
+        }
+        count
+    }
+
+    fn paths_are_complete(&self) -> bool {
+        let pairs =
+            (0..self.hosts.len()).flat_map(|a| (a + 1..self.hosts.len()).map(move |b| (a, b)));
+        pairs.into_iter().all(|(first, second)| {
+            let Some(one) = self.peer_status(first, second) else { return true };
+            let Some(other) = self.peer_status(second, first) else { return true };
+            let expected = self.expected_paths(first, second);
+            [one, other].iter().all(|status| usable(status).count() >= expected)
+        })
+    }
+
+    fn check_agreement(&mut self, first: usize, second: usize) {
+        let (Some(one), Some(other)) =
+            (self.peer_status(first, second), self.peer_status(second, first))
+        else {
+            return;
+        };
+        let mut disagreements = Vec::new();
+        let expected = self.expected_paths(first, second);
+        if expected > 0 && !(one.established && other.established) {
+            disagreements.push(format!(
+                "association established: {} and {}",
+                one.established, other.established
+            ));
+        }
+        let ids = |status: &PeerStatus| usable(status).map(|path| path.id).collect::<BTreeSet<_>>();
+        if ids(&one) != ids(&other) {
+            disagreements.push(format!("paths {} and {}", show(&one), show(&other)));
+        }
+        if usable(&one).count() != expected {
+            disagreements.push(format!("{expected} paths expected, found {}", show(&one)));
+        }
+        for (sender, receiver) in [(&one, &other), (&other, &one)] {
+            let known: BTreeSet<_> = sender
+                .sessions
+                .iter()
+                .filter(|session| session.outgoing)
+                .map(|session| (session.id, session.protocol, session.source, session.destination))
+                .collect();
+            for session in receiver.sessions.iter().filter(|session| !session.outgoing) {
+                let key = (session.id, session.protocol, session.source, session.destination);
+                if !known.contains(&key) {
+                    disagreements.push(format!("the sender does not know session {key:?}"));
+                }
+            }
+        }
+        for detail in disagreements {
+            self.violate(first, (Invariant::Agreement, detail));
+        }
+    }
+
+    /// Nothing may wait in a host when all is quiet.
+    fn check_rest(&mut self, index: usize) {
+        let Some(status) = self.status(index) else { return };
+        for peer in status.peers {
+            if peer.queued > 0 || peer.resequencing > 0 {
+                let detail = format!(
+                    "{} bytes wait for a path, {} bytes for what is missing",
+                    peer.queued, peer.resequencing
+                );
+                self.violate(index, (Invariant::Agreement, detail));
+            }
+        }
+        if !matches!(self.hosts[index].spec.system, System::Mpip(_)) {
+            return;
+        }
+        let pool = &mut self.hosts[index].pool;
+        let free = core::iter::from_fn(|| pool.copy_from(&[0; 20])).take(POOL.0 + POOL.1);
+        let free = free.collect::<Vec<_>>().len();
+        if free < POOL.0 + POOL.1 {
+            let detail = format!("{} packet buffers are still held", POOL.0 + POOL.1 - free);
+            self.violate(index, (Invariant::BoundedMemory, detail));
+        }
+    }
+}
+
+fn usable(status: &PeerStatus) -> impl Iterator<Item = &PathStatus> {
+    status.paths.iter().filter(|path| matches!(path.state, PathState::Active | PathState::Standby))
+}
+
+fn show(status: &PeerStatus) -> String {
+    let paths = status.paths.iter();
+    let shown =
+        paths.map(|path| format!("{} {} > {} {}", path.id, path.local, path.remote, path.state));
+    format!("[{}]", shown.collect::<Vec<_>>().join(", "))
+}

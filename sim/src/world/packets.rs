@@ -1,0 +1,276 @@
+//! The way of packets between applications, node and network.
+
+use core::convert::Infallible;
+use core::net::{IpAddr, SocketAddr};
+
+use mpip_core::{Checksum, Event, Offload, PathAddress};
+
+use super::{Choice, RECORDED, World};
+use crate::invariant::Invariant;
+use crate::network::{Arrival, Datagram, SendError};
+use crate::packet::{self, protocol};
+use crate::spec::{FIRST_PORT, System, inner_address};
+
+/// Bytes of IP and UDP header in front of a datagram.
+pub(super) fn outer_header(address: IpAddr) -> usize {
+    packet::ip_header_len(address) + 8
+}
+
+impl World {
+    /// The host that has an inner address.
+    fn inner_host(&self, address: IpAddr) -> Option<usize> {
+        (0..self.hosts.len()).find(|host| inner_address(*host, address.is_ipv6()) == address)
+    }
+
+    /// Gives an inner packet to a host's node. Call [`settle`](Self::settle) afterwards.
+    pub(super) fn send_inner(&mut self, index: usize, bytes: &[u8], offload: Offload) {
+        let destination = packet::tuple(bytes).map(|tuple| tuple.destination.ip());
+        let to = destination.and_then(|address| self.inner_host(address));
+        let host = &mut self.hosts[index];
+        let filled = host.pool.fill(|buffer| {
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            Ok::<_, Infallible>((bytes.len(), offload))
+        });
+        let Some(Ok(packet)) = filled else {
+            host.refused += 1;
+            return;
+        };
+        if self.observe.packets
+            && let Some(to) = to
+        {
+            match offload.segmentation {
+                Some(segmentation) => {
+                    for segment in packet::cut(bytes, usize::from(segmentation.size)) {
+                        self.ledger.sent(self.now, to, &segment);
+                    }
+                }
+                None => self.ledger.sent(self.now, to, bytes),
+            }
+        }
+        let host = &mut self.hosts[index];
+        let now = host.spec.clock.at(self.now);
+        let result = host.node.handle_tun(now, packet, &mut host.outbox);
+        if self.observe.trace {
+            let tuple = packet::tuple(bytes);
+            let len = bytes.len();
+            self.note(|| match tuple {
+                Some(t) => format!(
+                    "host {index} in   proto {} {} > {} {len} bytes {}",
+                    t.protocol,
+                    t.source,
+                    t.destination,
+                    result.map_or_else(|reason| format!("refused: {reason:?}"), |()| String::new())
+                ),
+                None => format!("host {index} in   {len} bytes, no IP packet"),
+            });
+        }
+    }
+
+    /// Moves what a host's node produced to where it belongs until nothing is left.
+    pub(super) fn settle(&mut self, index: usize) {
+        loop {
+            let mut outbox = core::mem::take(&mut self.hosts[index].outbox);
+            outbox.drain(|to, ecn, bytes| self.transmit(index, to, ecn, bytes));
+            self.hosts[index].outbox = outbox;
+            if self.hosts[index].inbox.is_empty() {
+                break;
+            }
+            let mut inbox = core::mem::take(&mut self.hosts[index].inbox);
+            let mut replies = Vec::new();
+            let mut for_stack = false;
+            inbox.drain(|bytes, checksum| match self.deliver(index, bytes, checksum) {
+                Delivered::Reply(reply) => replies.push(reply),
+                Delivered::Stack => for_stack = true,
+                Delivered::Done => {}
+            });
+            self.hosts[index].inbox = inbox;
+            for reply in replies {
+                self.send_inner(index, &reply, Offload::default());
+            }
+            if for_stack {
+                self.poll_stack(index);
+            }
+        }
+        while let Some(event) = self.hosts[index].node.poll_event() {
+            self.note(|| format!("host {index} event {event}"));
+            if let Event::InnerMtu { mtu, .. } = &event {
+                self.hosts[index].set_mtu(usize::from(*mtu));
+            }
+            self.hosts[index].events.push((self.now, event));
+        }
+        self.hosts[index].update_wake();
+    }
+
+    /// Runs a host's TCP and moves what follows.
+    pub(super) fn run_stack(&mut self, index: usize) {
+        self.poll_stack(index);
+        self.settle(index);
+    }
+
+    fn poll_stack(&mut self, index: usize) {
+        match self.hosts[index].stack.poll(self.now) {
+            Ok(packets) => {
+                for packet in packets {
+                    self.send_inner(index, &packet, Offload::default());
+                }
+            }
+            Err((flow, offset)) => {
+                let detail = format!("flow {flow}: byte {offset} is not the one written");
+                self.violate(index, (Invariant::Content, detail));
+            }
+        }
+        let now = self.now;
+        let host = &mut self.hosts[index];
+        // The stack counts in microseconds; what it has done at this one is done.
+        host.stack_wake = host.stack.poll_at(now).max(now / 1_000 * 1_000 + 1_000);
+        for number in 0..self.flows.len() {
+            if self.flows[number].spec.to == index
+                && let Some(received) = self.hosts[index].stack.received(number as u64)
+                && received.bytes > self.flows[number].report.bytes
+            {
+                self.flows[number].report.bytes = received.bytes;
+                self.flows[number].mark_delivery(now);
+            }
+        }
+    }
+
+    /// A host's node delivered an inner packet.
+    fn deliver(&mut self, index: usize, bytes: &mut [u8], checksum: Checksum) -> Delivered {
+        if checksum == Checksum::Partial {
+            packet::write_checksums(bytes);
+        }
+        if self.observe.packets
+            && let Err(found) = self.ledger.delivered(self.now, index, bytes)
+        {
+            self.violate(index, found);
+        }
+        let Some(tuple) = packet::tuple(bytes) else { return Delivered::Done };
+        if self.observe.trace {
+            let len = bytes.len();
+            self.note(|| {
+                let (from, to) = (tuple.source, tuple.destination);
+                format!("host {index} out  proto {} {from} > {to} {len} bytes", tuple.protocol)
+            });
+        }
+        if let Some(reply) = packet::echo_reply(bytes) {
+            return Delivered::Reply(reply);
+        }
+        let number = match tuple.protocol {
+            protocol::ESP => self
+                .flows
+                .iter()
+                .position(|flow| flow.shape.protocol == protocol::ESP && flow.spec.to == index),
+            _ => tuple.destination.port().checked_sub(FIRST_PORT).map(usize::from),
+        };
+        let Some(flow) = number.and_then(|number| self.flows.get_mut(number)) else {
+            return Delivered::Done;
+        };
+        if let crate::spec::Traffic::Tcp { .. } = flow.spec.traffic {
+            self.hosts[index].stack.receive(bytes);
+            return Delivered::Stack;
+        }
+        flow.delivered(self.now, bytes);
+        Delivered::Done
+    }
+
+    /// A host's node sends a datagram.
+    fn transmit(&mut self, index: usize, to: PathAddress, ecn: mpip_core::Ecn, bytes: &[u8]) {
+        let Some(local) = self.hosts[index].local(to.local).copied() else {
+            self.note(|| format!("host {index} send from {:?}, which is gone", to.local));
+            return;
+        };
+        let plain = matches!(self.hosts[index].spec.system, System::Plain { .. });
+        let header = if plain { 0 } else { outer_header(to.remote.ip()) };
+        let len = bytes.len() + header;
+        if !plain {
+            let told = self.known_addresses.get(&to.remote.ip()).is_some_and(|host| *host != index);
+            let sent = self.amplification.sent(self.now, index, to.remote, len as u64, told);
+            if let Err(found) = sent {
+                self.violate(index, found);
+            }
+        }
+        *self.sent_bytes.entry((index, local.interface)).or_default() += len as u64;
+        if self.observe.choices {
+            let (local, remote) = (local.address, to.remote);
+            self.choices.push(Choice {
+                at: self.now,
+                host: index,
+                local,
+                remote,
+                len: bytes.len(),
+            });
+        }
+        let mut buffer = self.network.buffer();
+        buffer.extend_from_slice(bytes);
+        let datagram = Datagram {
+            source: local.address,
+            destination: to.remote,
+            ecn,
+            bytes: buffer,
+            genuine: true,
+        };
+        if self.spec_has_attacker() {
+            self.record(local.interface, &datagram);
+        }
+        let result = self.network.send(self.now, local.interface, datagram, header);
+        if self.observe.trace {
+            let (from, remote) = (local.address, to.remote);
+            self.note(|| {
+                let fate = result.map_or_else(|error| format!("{error:?}"), |()| String::new());
+                format!("host {index} send {from} > {remote} {len} bytes {fate}")
+            });
+        }
+        if result == Err(SendError::Unreachable) {
+            let host = &mut self.hosts[index];
+            let now = host.spec.clock.at(self.now);
+            host.node.handle_unreachable(now, to);
+        }
+    }
+
+    fn record(&mut self, interface: usize, datagram: &Datagram) {
+        if self.recorded.len() == RECORDED {
+            self.recorded.pop_front();
+        }
+        self.recorded.push_back((interface, datagram.clone()));
+    }
+
+    /// A datagram reached an interface.
+    pub(super) fn arrive(&mut self, arrival: Arrival) {
+        let Arrival { interface, mut datagram } = arrival;
+        let index = self.network.interface(interface).host;
+        let Some(local) = self.hosts[index].local_at(datagram.destination.ip()).copied() else {
+            return;
+        };
+        if local.address.port() != datagram.destination.port() {
+            return;
+        }
+        let len = datagram.bytes.len() + outer_header(datagram.destination.ip());
+        let from: SocketAddr = datagram.source;
+        self.amplification.received(index, from, len as u64, datagram.genuine);
+        let host = &mut self.hosts[index];
+        let path = PathAddress { local: local.id, remote: from };
+        let now = host.spec.clock.at(self.now);
+        let bytes = &mut datagram.bytes[..];
+        let result = host.node.handle_datagram(now, path, datagram.ecn, bytes, &mut host.inbox);
+        host.unflushed = true;
+        if self.observe.trace {
+            let to = local.address;
+            self.note(|| {
+                let fate =
+                    result.map_or_else(|reason| format!("refused: {reason:?}"), |()| String::new());
+                format!("host {index} recv {from} > {to} {len} bytes {fate}")
+            });
+        }
+        self.network.recycle(datagram.bytes);
+    }
+}
+
+/// What is left to do about a packet that was delivered.
+enum Delivered {
+    /// Nothing.
+    Done,
+    /// This packet is the answer.
+    Reply(Vec<u8>),
+    /// It is in the TCP stack's queue.
+    Stack,
+}
