@@ -295,6 +295,19 @@ impl Engine {
         self.flush(now, out);
     }
 
+    /// The host refused to send from `local` to `remote`: it has no route, or the link is down. A
+    /// path there fails at once instead of after a time without answers. Packets move at the next
+    /// [`flush`](Self::flush).
+    pub fn handle_unreachable(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
+        for peer in 0..self.associations.len() {
+            let (association, mut cx) = self.association(peer);
+            if association.on_unreachable(now, &mut cx, PathAddress { local, remote }) {
+                self.touched.insert(peer);
+                self.reschedule(peer);
+            }
+        }
+    }
+
     /// The host changed. Datagrams that follow from it leave at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {

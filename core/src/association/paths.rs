@@ -243,6 +243,23 @@ impl Association {
         self.reconnect(now);
     }
 
+    /// The host cannot send to this address. Returns whether a path is concerned.
+    pub(crate) fn on_unreachable(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        address: PathAddress,
+    ) -> bool {
+        let concerned = self.paths.iter().position(|path| {
+            path.address == address
+                && matches!(path.state(), PathState::Active | PathState::Standby)
+        });
+        let Some(index) = concerned else { return false };
+        self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
+        self.paths[index].on_dead(now);
+        true
+    }
+
     /// When no path works, the peer may be where the configuration says, or have started anew.
     fn reconnect(&mut self, now: Instant) {
         let works = |path: &Path| {
