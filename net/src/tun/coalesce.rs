@@ -210,3 +210,6 @@ impl Group {
         VnetHeader::super_packet(self.first.is_ipv6(), segmentation, header_len, place)
     }
 }
+
+#[cfg(test)]
+mod tests;
