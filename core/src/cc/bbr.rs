@@ -61,6 +61,8 @@ const MAX_ROUND: f64 = 2.0;
 /// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
 const QUANTUM_SECONDS: f64 = 0.001;
 const MAX_QUANTUM: f64 = 65_536.0;
+/// Share of the pacing rate that counts as use of it.
+const USED_SHARE: f64 = 0.9;
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 /// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
 /// not go away, or another route.
@@ -91,6 +93,11 @@ struct Round {
     ecn: bool,
     fastest: Option<Duration>,
     peak_flight: u64,
+    /// Bytes that left, and that pacing would have let leave.
+    sent: u64,
+    allowance: f64,
+    /// Whether the window was full at some time.
+    window_full: bool,
     /// Sum of rate x weight, and of weights.
     rate_sum: f64,
     rate_weight: f64,
@@ -106,6 +113,9 @@ impl Round {
             ecn: false,
             fastest: None,
             peak_flight: in_flight,
+            sent: 0,
+            allowance: 0.0,
+            window_full: false,
             rate_sum: 0.0,
             rate_weight: 0.0,
         }
@@ -122,6 +132,13 @@ impl Round {
         let whole =
             if seconds >= LONG_ROUND * flight_time { self.acked as f64 / seconds } else { 0.0 };
         Some(mean.max(whole))
+    }
+
+    /// Whether the sender used what it was permitted. A scheduler that prefers other paths, or a
+    /// sender that wakes late, shows in no sample; yet what such a round delivers says nothing of
+    /// the path.
+    fn used(&self) -> bool {
+        self.window_full || self.sent as f64 >= USED_SHARE * self.allowance
     }
 
     /// Whether a queue overflowed, or said that it is about to (ECN).
@@ -153,6 +170,9 @@ pub(super) struct Bbr {
     /// When a packet last was about as fast as `min_rtt`, and when a round was not much slower.
     min_rtt_at: Instant,
     not_inflated_at: Instant,
+    /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
+    last_used: bool,
+    last_feedback: Instant,
     /// The path has been full once; the rate to beat in Startup and rounds that did not.
     filled: bool,
     full_rate: f64,
@@ -186,6 +206,8 @@ impl Bbr {
             min_rtt: None,
             min_rtt_at: now,
             not_inflated_at: now,
+            last_used: true,
+            last_feedback: now,
             filled: false,
             full_rate: 0.0,
             full_rounds: 0,
@@ -277,6 +299,8 @@ impl Bbr {
 
     fn update_round(&mut self, sample: &RateSample) {
         let round = &mut self.round;
+        let elapsed = sample.now.since(core::mem::replace(&mut self.last_feedback, sample.now));
+        round.allowance += self.pacing.unwrap_or(0.0) * elapsed.as_secs_f64();
         round.acked += sample.acked;
         round.lost += sample.lost;
         round.ecn |= sample.ecn_ce > 0;
@@ -319,15 +343,21 @@ impl Bbr {
 
         let measured = self.round.rate(now, self.flight_time());
         let before = self.rate.max();
+        let last_used = core::mem::replace(&mut self.last_used, self.round.used());
+        let used = last_used && self.last_used;
         if let Some(rate) = measured {
             if self.state != State::Startup {
                 self.rate.update(rate);
             }
-            self.rate.advance();
+            if used {
+                self.rate.advance();
+            }
         }
         self.rounds += 1;
         match self.state {
-            State::Startup => self.end_startup_round(measured.is_some(), late, overflowed, now),
+            State::Startup => {
+                self.end_startup_round(measured.is_some() && used, late, overflowed, now)
+            }
             State::Drain | State::ProbeRtt(_) => {}
             State::Down => {}
             State::Cruise => {
@@ -504,7 +534,10 @@ impl Bbr {
 impl CongestionControl for Bbr {
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.excess.on_sent(now, bytes, in_flight);
-        self.round.peak_flight = self.round.peak_flight.max(in_flight + bytes);
+        let round = &mut self.round;
+        round.sent += bytes;
+        round.peak_flight = round.peak_flight.max(in_flight + bytes);
+        round.window_full |= (in_flight + bytes + self.max_datagram) as f64 > self.window;
     }
 
     fn on_feedback(&mut self, sample: &RateSample, _subflows: &[Subflow], _own: usize) {

@@ -196,7 +196,7 @@ fn window_does_not_grow_while_it_is_not_used() {
     for kind in [Reno, Cubic, Lia, Olia, Balia] {
         let link = Link::new(100.0, ms(40), 1.0);
         let mut world = World::new(link, &[kind]);
-        world.offer(0, link.rate / 10.0);
+        world.offer(0, link.rate / 10.0, true);
         world.run_until(Instant::from_millis(20_000));
         let window = world.window(0) as f64;
         // Slow start works off what had to wait at first; the link would hold twice its BDP.
@@ -205,16 +205,25 @@ fn window_does_not_grow_while_it_is_not_used() {
 }
 
 #[test]
-fn bbr_keeps_its_rate_through_a_pause_of_the_application() {
-    let link = Link::new(20.0, ms(40), 1.5);
-    let mut world = World::new(link, &[Bbr]);
-    world.run_until(Instant::from_millis(3_000));
-    // What was sent so far counts as offered, so a tenth of the rate is a pause and a trickle.
-    world.offer(0, link.rate / 10.0);
-    world.run_until(Instant::from_millis(9_000));
-    world.offer(0, f64::INFINITY);
-    let measured = world.measure_after(Duration::ZERO, ms(1_000));
-    assert_fills(&measured, &link, 0.9);
+fn bbr_keeps_its_rate_while_little_is_offered() {
+    for admits in [true, false] {
+        let link = Link::new(20.0, ms(40), 1.5);
+        let mut world = World::new(link, &[Bbr]);
+        world.run_until(Instant::from_millis(3_000));
+        world.offer(0, link.rate / 10.0, admits);
+        world.run_until(Instant::from_millis(9_000));
+        world.offer(0, f64::INFINITY, true);
+        let measured = world.measure_after(ms(100), ms(1_000));
+        assert_fills(&measured, &link, 0.95);
+    }
+}
+
+#[test]
+fn bbr_does_not_fall_behind_a_sender_that_wakes_late() {
+    // Bursts of about 1 ms, each 0.15 ms late: at most 0.87 of any pacing rate can leave.
+    let link =
+        Link { burst: 9, lateness: Duration::from_micros(150), ..Link::new(100.0, ms(20), 1.0) };
+    assert_fills(&alone(Bbr, link, 2_000, 5_000), &link, 0.85);
 }
 
 /// A controller whose window is in full use; each step is one round trip of 100 ms.

@@ -31,6 +31,8 @@ pub(super) struct Link {
     pub(super) feedback: Duration,
     /// Packets that leave in one piece.
     pub(super) burst: u64,
+    /// By how much the sender wakes too late when pacing lets it go on.
+    pub(super) lateness: Duration,
 }
 
 impl Link {
@@ -45,6 +47,7 @@ impl Link {
             jitter: Duration::ZERO,
             feedback: Duration::from_millis(1).min(rtt),
             burst: 1,
+            lateness: Duration::ZERO,
         }
     }
 
@@ -81,6 +84,8 @@ struct Flow {
     group: usize,
     /// Bytes per second that the application offers; infinite for bulk.
     offered: f64,
+    /// Whether samples say that they are limited by it.
+    admits: bool,
     start: Instant,
     sent: u64,
     packets: Vec<Packet>,
@@ -165,6 +170,7 @@ impl World {
             control: cc::new(kind, start, PACKET),
             group,
             offered: f64::INFINITY,
+            admits: true,
             start,
             sent: 0,
             packets: Vec::new(),
@@ -184,9 +190,13 @@ impl World {
         self.schedule(start, Event::Wake(index));
     }
 
-    /// Limits what the application of `flow` offers, in bytes per second.
-    pub(super) fn offer(&mut self, flow: usize, rate: f64) {
-        self.flows[flow].offered = rate;
+    /// Limits what the application of `flow` offers, in bytes per second; `admits`: samples tell.
+    pub(super) fn offer(&mut self, flow: usize, rate: f64, admits: bool) {
+        let flow = &mut self.flows[flow];
+        flow.offered = rate;
+        flow.admits = admits;
+        flow.start = self.now;
+        flow.sent = 0;
     }
 
     pub(super) fn set_rate_at(&mut self, at: Instant, mbps: u64) {
@@ -330,7 +340,7 @@ impl World {
         loop {
             let flow = &mut self.flows[index];
             if self.now < flow.next_send {
-                let at = flow.next_send;
+                let at = flow.next_send + self.link.lateness;
                 self.wake_at(index, at);
                 return;
             }
@@ -344,7 +354,9 @@ impl World {
             let count = self.link.burst.min(room).min(supply);
             if count == 0 {
                 if supply == 0 && room > 0 {
-                    flow.app_limited_until = flow.delivered + flow.in_flight.max(1);
+                    if flow.admits {
+                        flow.app_limited_until = flow.delivered + flow.in_flight.max(1);
+                    }
                     let wait = Duration::from_secs_f64(PACKET as f64 / flow.offered);
                     let at = self.now + wait;
                     self.wake_at(index, at);
