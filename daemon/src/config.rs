@@ -14,7 +14,7 @@ mod settings;
 use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, Problem};
-pub use settings::{InterfaceAddress, Settings};
+pub use settings::{InterfaceAddress, Place, Settings};
 
 /// Reads and checks the configuration in `file` and the key files that it names.
 pub fn load(file: &Path) -> Result<Settings, ConfigError> {

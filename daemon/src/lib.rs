@@ -4,9 +4,18 @@
 //! routes, sockets), hands packets, datagrams and time to the engine of `mpip-core`, and answers
 //! the [`control`] socket.
 //!
-//! One thread owns the engine and everything of the host. The control socket has threads of its
-//! own, which ask that one through a channel and wait for its answer.
+//! One thread owns the engine and everything of the host ([`run`]). The control socket has threads
+//! of its own, which ask that one through a channel and wait for its answer.
 
 pub mod config;
 pub mod control;
+mod error;
+mod events;
+mod host;
+mod local;
+mod node;
+mod run;
 mod snapshot;
+
+pub use error::Error;
+pub use run::run;

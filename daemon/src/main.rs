@@ -1,10 +1,12 @@
 //! `mpipd`: one mpip node on this host.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use log::LevelFilter;
+use mpip_api::rfc3339;
 use mpip_daemon::config;
 
 /// One mpip node: all paths between this host and its peers, used at the same time.
@@ -57,7 +59,7 @@ fn act(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         );
         return Ok(());
     }
-    Ok(())
+    Ok(mpip_daemon::run(settings)?)
 }
 
 fn start_log(level: Option<LevelFilter>) {
@@ -66,5 +68,9 @@ fn start_log(level: Option<LevelFilter>) {
     if let Some(level) = level {
         builder.filter_level(level);
     }
-    builder.format_target(false).init();
+    builder.format(|out, record| {
+        let time = rfc3339(mpip_net::clock::unix_time().as_secs_f64() * 1e3);
+        writeln!(out, "{time} {:5} {}", record.level(), record.args())
+    });
+    builder.init();
 }

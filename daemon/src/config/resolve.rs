@@ -12,7 +12,7 @@ use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 use toml::Spanned;
 
 use super::error::Problem;
-use super::settings::{InterfaceAddress, Settings};
+use super::settings::{InterfaceAddress, Place, Settings};
 use super::{keys, raw, rule};
 
 /// Longest name of a Linux interface: `IFNAMSIZ` less the final zero.
@@ -126,14 +126,20 @@ pub(super) fn resolve(
         problems.list.sort_by_key(|problem| problem.line);
         return Err(problems.list);
     }
+    let place = |span: Option<Range<usize>>| Place {
+        file: file.to_owned(),
+        line: span.map(|span| problems.line_of(&span)),
+    };
     let unresolved = "a value that is missing here has been reported above";
     Ok(Settings {
         file: file.to_owned(),
         private_key: private_key.expect(unresolved),
         listen_port: listen_port.expect(unresolved),
+        listen_port_place: place(raw.node.listen_port.as_ref().map(Spanned::span)),
         control_socket,
         control_group,
         interface,
+        interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,
         path_interfaces,
         peers,

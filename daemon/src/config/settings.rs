@@ -16,12 +16,16 @@ pub struct Settings {
     pub private_key: PrivateKey,
     /// UDP port of every path's socket.
     pub listen_port: u16,
+    /// Where the file says so.
+    pub listen_port_place: Place,
     /// The control socket.
     pub control_socket: PathBuf,
     /// The group that may use the control socket; `None` for the daemon's own.
     pub control_group: Option<u32>,
     /// Name of the TUN device.
     pub interface: String,
+    /// Where the file says so.
+    pub interface_place: Place,
     /// Addresses of the TUN device.
     pub addresses: Vec<InterfaceAddress>,
     /// The interfaces that paths may use; `None` for every one with a usable address.
@@ -30,6 +34,22 @@ pub struct Settings {
     pub peers: Vec<PeerConfig>,
     /// First match decides.
     pub rules: Vec<Rule>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The configuration file.
+    pub file: PathBuf,
+    /// The line, counted from 1; `None` for a default.
+    pub line: Option<usize>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
 }
 
 /// An address of an interface, with the prefix that is reached through it.

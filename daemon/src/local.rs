@@ -1,0 +1,311 @@
+//! The addresses that paths start from, and their sockets: which the host has, and what changed.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use mpip_core::{LocalAddress, LocalId, Prefix};
+use mpip_net::netlink::{HostAddress, Link};
+use mpip_net::udp::{BindError, SocketConfig, UdpSocket};
+
+use crate::config::Settings;
+
+/// Bytes that a socket may hold in each direction: 100 ms at 500 Mbit/s.
+const SOCKET_BUFFER: usize = 6 << 20;
+
+/// Kinds of interfaces that are tunnels themselves: used only where a `[[path]]` names them.
+const TUNNELS: [&str; 2] = ["tun", "wireguard"];
+
+/// An address of the host that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Usable {
+    /// The kernel's number of the interface: another one of the same name is another interface.
+    link: u32,
+    interface: String,
+    ip: IpAddr,
+    mtu: u16,
+}
+
+/// An address in use.
+#[derive(Debug)]
+struct Open {
+    link: u32,
+    address: LocalAddress,
+}
+
+/// What became different.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// New addresses with their sockets.
+    pub(crate) added: Vec<(LocalAddress, Arc<UdpSocket>)>,
+    /// Addresses that are gone.
+    pub(crate) removed: Vec<LocalAddress>,
+    /// Addresses that cannot be used, with the reason; to be tried again.
+    pub(crate) failed: Vec<BindError>,
+    /// Whether an interface's MTU changed.
+    pub(crate) mtu: bool,
+}
+
+impl Changes {
+    /// Whether the engine has to be told.
+    pub(crate) fn any(&self) -> bool {
+        self.mtu || !self.added.is_empty() || !self.removed.is_empty()
+    }
+}
+
+/// The addresses in use.
+#[derive(Debug)]
+pub(crate) struct LocalAddresses {
+    port: u16,
+    interfaces: Option<Vec<String>>,
+    prefixes: Vec<Prefix>,
+    own: Vec<IpAddr>,
+    open: Vec<Open>,
+    next_id: u16,
+}
+
+impl LocalAddresses {
+    /// None yet; `settings` says which may be used.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let prefixes = settings.peers.iter().flat_map(|peer| peer.allowed_prefixes.clone());
+        Self {
+            port: settings.listen_port,
+            interfaces: settings.path_interfaces.clone(),
+            prefixes: prefixes.collect(),
+            own: settings.addresses.iter().map(|own| own.address).collect(),
+            open: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    /// The complete list.
+    pub(crate) fn list(&self) -> Vec<LocalAddress> {
+        self.open.iter().map(|open| open.address.clone()).collect()
+    }
+
+    /// Opens and forgets sockets so that they are those of the host's `links` and `addresses`;
+    /// `tun` is the number of our own device.
+    pub(crate) fn refresh(
+        &mut self,
+        links: &[Link],
+        addresses: &[HostAddress],
+        tun: u32,
+    ) -> Changes {
+        let usable = self.usable(links, addresses, tun);
+        let mut changes = Changes::default();
+        self.open.retain_mut(|open| {
+            let found = usable.iter().find(|usable| open.is(usable));
+            match found {
+                Some(usable) if usable.mtu != open.address.mtu => {
+                    open.address.mtu = usable.mtu;
+                    changes.mtu = true;
+                }
+                Some(_) => {}
+                None => changes.removed.push(open.address.clone()),
+            }
+            found.is_some()
+        });
+        for usable in usable {
+            if self.open.iter().any(|open| open.is(&usable)) {
+                continue;
+            }
+            match self.bind(usable) {
+                Ok(Some(added)) => changes.added.push(added),
+                Ok(None) => {}
+                Err(error) => changes.failed.push(error),
+            }
+        }
+        changes
+    }
+
+    /// Opens a socket; `None` when there are no more numbers for it.
+    fn bind(
+        &mut self,
+        usable: Usable,
+    ) -> Result<Option<(LocalAddress, Arc<UdpSocket>)>, BindError> {
+        let Some(following) = self.next_id.checked_add(1) else {
+            log::error!("addresses came and went 65535 times, no more can be added: restart mpipd");
+            return Ok(None);
+        };
+        let id = LocalId(self.next_id);
+        let socket = UdpSocket::bind(&SocketConfig {
+            id,
+            interface: Some(usable.interface.clone()),
+            address: SocketAddr::new(usable.ip, self.port),
+            mark: 0,
+            buffer: SOCKET_BUFFER,
+        })?;
+        self.next_id = following;
+        let address = LocalAddress {
+            id,
+            interface: usable.interface,
+            address: socket.address(),
+            mtu: usable.mtu,
+        };
+        self.open.push(Open { link: usable.link, address: address.clone() });
+        Ok(Some((address, Arc::new(socket))))
+    }
+
+    fn usable(&self, links: &[Link], addresses: &[HostAddress], tun: u32) -> Vec<Usable> {
+        let mut usable: Vec<Usable> = Vec::new();
+        for host in addresses {
+            let Some(link) = links.iter().find(|link| link.index == host.link) else { continue };
+            let known =
+                usable.iter().any(|other| other.link == link.index && other.ip == host.address);
+            if known || link.index == tun || !self.permits_link(link) || !self.permits(host) {
+                continue;
+            }
+            usable.push(Usable {
+                link: link.index,
+                interface: link.name.clone(),
+                ip: host.address,
+                mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
+            });
+        }
+        usable
+    }
+
+    fn permits_link(&self, link: &Link) -> bool {
+        let wanted = match &self.interfaces {
+            Some(names) => names.contains(&link.name),
+            None => !link.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind)),
+        };
+        wanted && link.is_running() && !link.loopback
+    }
+
+    /// Neither an address of our own device nor one whose network is a peer's: packets between such
+    /// an address and the peer would belong into the tunnel that they carry. A peer's wider prefix
+    /// (a default route) is no obstacle, because the network on the link is more specific.
+    fn permits(&self, host: &HostAddress) -> bool {
+        let theirs = |prefix: &Prefix| {
+            prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len
+        };
+        !self.own.contains(&host.address) && !self.prefixes.iter().any(theirs)
+    }
+}
+
+impl Open {
+    fn is(&self, usable: &Usable) -> bool {
+        self.link == usable.link
+            && self.address.interface == usable.interface
+            && self.address.address.ip() == usable.ip
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(index: u32, name: &str) -> Link {
+        Link {
+            index,
+            name: name.to_owned(),
+            up: true,
+            carrier: true,
+            loopback: false,
+            mtu: 1_500,
+            kind: None,
+        }
+    }
+
+    fn address(link: u32, text: &str) -> HostAddress {
+        let (address, prefix_len) = text.split_once('/').expect("a prefix");
+        HostAddress {
+            link,
+            address: address.parse().expect("valid"),
+            prefix_len: prefix_len.parse().expect("valid"),
+        }
+    }
+
+    fn local(interfaces: Option<&[&str]>, prefixes: &[&str]) -> LocalAddresses {
+        LocalAddresses {
+            port: 0,
+            interfaces: interfaces.map(|names| names.iter().map(ToString::to_string).collect()),
+            prefixes: prefixes.iter().map(|text| text.parse().expect("valid")).collect(),
+            own: vec!["10.77.0.1".parse().expect("valid")],
+            open: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    fn names(local: &LocalAddresses, links: &[Link], addresses: &[HostAddress]) -> Vec<String> {
+        let usable = local.usable(links, addresses, 9);
+        usable.iter().map(|usable| format!("{} {}", usable.interface, usable.ip)).collect()
+    }
+
+    #[test]
+    fn addresses_of_running_interfaces_are_used() {
+        let mut down = link(2, "eth1");
+        down.carrier = false;
+        let mut tunnel = link(3, "wg0");
+        tunnel.kind = Some("wireguard".to_owned());
+        let mut loopback = link(1, "lo");
+        loopback.loopback = true;
+        let links = [loopback, link(4, "eth0"), down, tunnel, link(9, "mpip0")];
+        let addresses = [
+            address(1, "198.18.9.9/32"),
+            address(4, "198.18.0.1/24"),
+            address(4, "2001:db8::1/64"),
+            address(2, "198.18.1.1/24"),
+            address(3, "198.18.2.1/24"),
+            address(9, "198.18.3.1/24"),
+            address(77, "198.18.4.1/24"),
+        ];
+        assert_eq!(
+            names(&local(None, &[]), &links, &addresses),
+            ["eth0 198.18.0.1", "eth0 2001:db8::1"]
+        );
+        assert_eq!(
+            names(&local(Some(&["wg0", "mpip0", "eth1"]), &[]), &links, &addresses),
+            ["wg0 198.18.2.1"]
+        );
+    }
+
+    #[test]
+    fn addresses_that_belong_into_the_tunnel_are_not_used() {
+        let links = [link(4, "eth0")];
+        let addresses =
+            [address(4, "10.77.0.1/24"), address(4, "198.18.0.1/24"), address(4, "198.18.1.1/24")];
+        assert_eq!(
+            names(&local(None, &["0.0.0.0/0", "198.18.0.0/15"]), &links, &addresses),
+            ["eth0 198.18.0.1", "eth0 198.18.1.1"]
+        );
+        assert_eq!(
+            names(&local(None, &["198.18.1.0/24", "198.18.0.1/32"]), &links, &addresses),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn an_interface_that_is_made_anew_gets_a_new_socket() {
+        let mut local = local(None, &[]);
+        // Loopback addresses can be bound everywhere, and `lo` exists.
+        let addresses = [address(1, "127.0.0.1/8")];
+        let first = local.refresh(&[link(1, "lo")], &addresses, 9);
+        assert_eq!((first.added.len(), first.failed.len()), (1, 0), "{first:?}");
+        assert!(!local.refresh(&[link(1, "lo")], &addresses, 9).any());
+
+        let mut smaller = link(1, "lo");
+        smaller.mtu = 1_400;
+        let changes = local.refresh(&[smaller], &addresses, 9);
+        assert!(changes.mtu && changes.added.is_empty() && changes.removed.is_empty());
+        assert_eq!(local.list()[0].mtu, 1_400);
+
+        let again = local.refresh(&[link(5, "lo")], &[address(5, "127.0.0.1/8")], 9);
+        assert_eq!((again.added.len(), again.removed.len()), (1, 1), "{again:?}");
+        assert_ne!(again.added[0].0.id, again.removed[0].id, "numbers are not used again");
+
+        let gone = local.refresh(&[], &[], 9);
+        assert_eq!((gone.removed.len(), local.list().len()), (1, 0));
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_bound_is_reported_and_tried_again() {
+        let mut local = local(None, &[]);
+        let addresses = [address(1, "198.18.77.77/24")];
+        for _ in 0..2 {
+            let changes = local.refresh(&[link(1, "lo")], &addresses, 9);
+            assert_eq!(changes.failed.len(), 1);
+            assert!(!changes.any());
+        }
+    }
+}

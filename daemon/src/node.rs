@@ -1,0 +1,428 @@
+//! One node: the engine, the TUN device and the sockets, one batch at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use mpip_api as api;
+use mpip_core::{
+    Command, Config, Engine, Event, Instant, Limits, LocalId, PacketPool, PathAddress,
+};
+use mpip_net::netlink::{self, Netlink};
+use mpip_net::tun::{ReadError, Tun, TunWriter};
+use mpip_net::udp::{ReceiveBuffers, UdpSender};
+use mpip_net::{Interest, Poller, Readiness, clock};
+
+use crate::config::Settings;
+use crate::error::{Error, system};
+use crate::events::Events;
+use crate::host::Host;
+use crate::local::{Changes, LocalAddresses};
+use crate::snapshot::{Snapshot, ms};
+
+/// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
+/// than the engine's send queue and what is in flight at 1 Gbit/s and 200 ms.
+const LARGE_BUFFERS: usize = 1024;
+const SMALL_BUFFERS: usize = 4096;
+
+/// Most packets read from the TUN device before what follows from them is sent: 1 MiB of
+/// super-packets.
+const TUN_BATCH: usize = 16;
+
+/// Messages received from a socket at a time.
+const RECEIVE_BATCH: usize = 16;
+
+/// How long the TUN device is left alone when every buffer is in use.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How often at most the host's addresses are listed, and when one that could not be used is tried
+/// again.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Smallest MTU that the device gets: every IPv6 link carries so much (RFC 8200 section 5).
+const MIN_MTU: u16 = 1280;
+
+/// A source of the loop, as its number in the poller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    Tun,
+    Signals,
+    Network,
+    Control,
+    Socket(LocalId),
+}
+
+/// Numbers from here on are sockets.
+const FIRST_SOCKET: u64 = 16;
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        match token {
+            Token::Tun => 0,
+            Token::Signals => 1,
+            Token::Network => 2,
+            Token::Control => 3,
+            Token::Socket(LocalId(id)) => FIRST_SOCKET + Self::from(id),
+        }
+    }
+}
+
+impl From<u64> for Token {
+    fn from(number: u64) -> Self {
+        match number {
+            0 => Self::Tun,
+            1 => Self::Signals,
+            2 => Self::Network,
+            3 => Self::Control,
+            socket => {
+                let id = u16::try_from(socket - FIRST_SOCKET).expect("made from 16 bits");
+                Self::Socket(LocalId(id))
+            }
+        }
+    }
+}
+
+/// Everything that one node consists of.
+pub(crate) struct Node {
+    // Dropped first: it removes routes and addresses from the device.
+    host: Host,
+    settings: Description,
+    engine: Engine,
+    tun: Arc<Tun>,
+    tun_paused: Option<Instant>,
+    pool: PacketPool,
+    writer: TunWriter,
+    sender: UdpSender,
+    buffers: ReceiveBuffers,
+    /// Whether datagrams came in this batch.
+    received: bool,
+    /// Sockets for which the poller waits until they are writable.
+    waiting: Vec<LocalId>,
+    local: LocalAddresses,
+    refresh: Refresh,
+    /// The inner MTU toward each peer, as far as it is known.
+    inner_mtu: BTreeMap<String, u16>,
+    broken_frames: u64,
+    events: Events,
+    started: Instant,
+}
+
+/// When the host's addresses are listed again.
+#[derive(Debug)]
+struct Refresh {
+    last: Instant,
+    due: Option<Instant>,
+}
+
+/// What the status says of the settings.
+#[derive(Debug)]
+struct Description {
+    config_file: String,
+    public_key: String,
+    listen_port: u16,
+    interface: String,
+    addresses: Vec<String>,
+    allowed_prefixes: Vec<Vec<String>>,
+}
+
+impl Description {
+    fn of(settings: &Settings) -> Self {
+        let prefixes = |peer: &mpip_core::PeerConfig| {
+            peer.allowed_prefixes.iter().map(ToString::to_string).collect()
+        };
+        Self {
+            config_file: settings.file.display().to_string(),
+            public_key: settings.private_key.public_key().to_string(),
+            listen_port: settings.listen_port,
+            interface: settings.interface.clone(),
+            addresses: settings.addresses.iter().map(ToString::to_string).collect(),
+            allowed_prefixes: settings.peers.iter().map(prefixes).collect(),
+        }
+    }
+}
+
+impl Node {
+    /// Sets up the host and the engine; sources are added to `poller`.
+    pub(crate) fn start(settings: Settings, poller: &Poller) -> Result<Self, Error> {
+        let tun =
+            Arc::new(Tun::open(&settings.interface).map_err(|error| Error::tun(&settings, error))?);
+        let host = Host::set_up(Netlink::new()?, &settings)?;
+        poller
+            .add(&*tun, Token::Tun.into(), Interest::Readable)
+            .map_err(system("add the TUN device to the epoll"))?;
+        let now = clock::now();
+        let seed = clock::random_seed().map_err(system("read randomness"))?;
+        let local = LocalAddresses::new(&settings);
+        let description = Description::of(&settings);
+        let port_place = settings.listen_port_place.clone();
+        let config = Config {
+            private_key: settings.private_key,
+            aes_in_hardware: mpip_crypto::cpu_has_aes(),
+            peers: settings.peers,
+            rules: settings.rules,
+            limits: Limits::default(),
+        };
+        let mut node = Self {
+            host,
+            settings: description,
+            engine: Engine::new(config, seed, now, clock::unix_time()),
+            writer: TunWriter::new(Arc::clone(&tun)),
+            tun,
+            tun_paused: None,
+            pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
+            sender: UdpSender::new(),
+            buffers: ReceiveBuffers::new(RECEIVE_BATCH),
+            received: false,
+            waiting: Vec::new(),
+            local,
+            refresh: Refresh { last: now, due: None },
+            inner_mtu: BTreeMap::new(),
+            broken_frames: 0,
+            events: Events::default(),
+            started: now,
+        };
+        log::info!(
+            "{}: node with public key {}",
+            node.settings.interface,
+            node.settings.public_key
+        );
+        let mut changes = node.refresh(now, poller)?;
+        // Later such an address is tried again; at the start it is a mistake to be told.
+        match changes.failed.pop() {
+            Some(error) => Err(Error::bind(&port_place, node.settings.listen_port, error)),
+            None => Ok(node),
+        }
+    }
+
+    /// When [`finish_batch`](Self::finish_batch) is to be called again, whatever happens.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let engine = self.engine.poll_timeout();
+        [engine, self.tun_paused, self.refresh.due].into_iter().flatten().min()
+    }
+
+    /// Takes packets from the host.
+    pub(crate) fn read_tun(&mut self, now: Instant) -> Result<(), Error> {
+        if self.tun_paused.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        for _ in 0..TUN_BATCH {
+            match self.tun.read(&mut self.pool) {
+                Ok(Some(packet)) => {
+                    if let Err(reason) = self.engine.handle_tun(now, packet, &mut self.sender) {
+                        log::trace!("packet from the host dropped: {reason:?}");
+                    }
+                }
+                Ok(None) => break,
+                Err(ReadError::NoBuffer) => {
+                    self.tun_paused = Some(now + PAUSE);
+                    break;
+                }
+                Err(ReadError::Frame(error)) => {
+                    log::trace!("packet from the host dropped: {error}");
+                    self.broken_frames += 1;
+                }
+                Err(ReadError::Device(error)) => return Err(Error::TunLost(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes datagrams from the socket of `local`, and sends what waited for it.
+    pub(crate) fn socket_ready(&mut self, now: Instant, local: LocalId, ready: Readiness) {
+        // It may have been removed earlier in the same batch.
+        let Some(socket) = self.sender.socket(local).map(Arc::clone) else { return };
+        if ready.readable {
+            let Self { engine, writer, buffers, received, .. } = self;
+            let result = socket.recv_batch(buffers, |remote, ecn, datagram| {
+                *received = true;
+                let from = PathAddress { local, remote };
+                if let Err(reason) = engine.handle_datagram(now, from, ecn, datagram, writer) {
+                    log::trace!("datagram from {remote} dropped: {reason:?}");
+                }
+            });
+            if let Err(error) = result {
+                log::debug!("receiving at {}: {error}", socket.address());
+            }
+        }
+        if ready.writable && self.sender.writable(local) {
+            self.engine.handle_writable(now, local, &mut self.sender);
+        }
+    }
+
+    /// The host's links or addresses changed.
+    pub(crate) fn network_changed(&mut self, now: Instant, changes: netlink::Changes) {
+        if changes.any() {
+            let due = (self.refresh.last + REFRESH_INTERVAL).max(now);
+            self.refresh.due = Some(self.refresh.due.map_or(due, |earlier| earlier.min(due)));
+        }
+    }
+
+    /// Does what is due, sends everything and reports what happened.
+    pub(crate) fn finish_batch(&mut self, now: Instant, poller: &Poller) -> Result<(), Error> {
+        if self.refresh.due.is_some_and(|due| due <= now) {
+            for error in self.refresh(now, poller)?.failed {
+                log::warn!("{error}; trying again");
+            }
+        }
+        if std::mem::take(&mut self.received) {
+            self.engine.flush(now, &mut self.sender);
+        }
+        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
+        }
+        self.sender.flush();
+        self.writer.flush();
+        while let Some(error) = self.sender.poll_error() {
+            if error.is_unreachable() {
+                self.engine.handle_unreachable(now, error.local, error.remote);
+            }
+        }
+        self.drain_events();
+        self.wait_for_tun(now, poller)?;
+        self.wait_for_writable(poller)
+    }
+
+    /// Lists the host's addresses and follows what changed.
+    fn refresh(&mut self, now: Instant, poller: &Poller) -> Result<Changes, Error> {
+        let (links, addresses) = self.host.inventory()?;
+        let changes = self.local.refresh(&links, &addresses, self.host.link_index());
+        self.refresh.last = now;
+        self.refresh.due = (!changes.failed.is_empty()).then_some(now + RETRY_INTERVAL);
+        let unix_time = clock::unix_time();
+        for address in &changes.removed {
+            self.sender.remove(address.id);
+            self.waiting.retain(|waiting| *waiting != address.id);
+            self.events.address_removed(unix_time, address);
+        }
+        for (address, socket) in &changes.added {
+            poller
+                .add(&**socket, Token::Socket(address.id).into(), Interest::Readable)
+                .map_err(system("add a socket to the epoll"))?;
+            self.sender.insert(Arc::clone(socket));
+            self.events.address_added(unix_time, address);
+        }
+        if changes.any() {
+            let list = self.local.list();
+            if list.is_empty() {
+                log::warn!("no interface has an address that paths can use");
+            }
+            self.engine.handle_command(now, Command::LocalAddresses(list));
+        }
+        Ok(changes)
+    }
+
+    fn drain_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            self.events.engine(clock::unix_time(), &event);
+            if let Event::InnerMtu { peer, mtu } = event {
+                self.inner_mtu.insert(peer, mtu);
+                let smallest = self.inner_mtu.values().min().copied().unwrap_or(MIN_MTU);
+                if let Err(error) = self.host.set_mtu(smallest.max(MIN_MTU).into()) {
+                    log::warn!("{error}");
+                }
+            }
+        }
+    }
+
+    /// Leaves the TUN device alone while there is no buffer, and listens to it again after.
+    fn wait_for_tun(&mut self, now: Instant, poller: &Poller) -> Result<(), Error> {
+        let Some(until) = self.tun_paused else { return Ok(()) };
+        let interest = if now < until { Interest::Nothing } else { Interest::Readable };
+        if now >= until {
+            self.tun_paused = None;
+        }
+        let result = poller.modify(&*self.tun, Token::Tun.into(), interest);
+        result.map_err(system("change the TUN device in the epoll"))
+    }
+
+    /// Waits until sockets are writable that took no more, and no longer than that.
+    fn wait_for_writable(&mut self, poller: &Poller) -> Result<(), Error> {
+        let Self { sender, waiting, .. } = self;
+        for socket in sender.sockets() {
+            let (id, blocked) = (socket.id(), sender.is_blocked(socket.id()));
+            if blocked == waiting.contains(&id) {
+                continue;
+            }
+            let interest = if blocked { Interest::ReadableWritable } else { Interest::Readable };
+            poller
+                .modify(&**socket, Token::Socket(id).into(), interest)
+                .map_err(system("change a socket in the epoll"))?;
+            if blocked {
+                waiting.push(id);
+            } else {
+                waiting.retain(|waiting| *waiting != id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever listens gets every event from now on.
+    pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<api::Event>>) {
+        self.events.subscribe(subscriber);
+    }
+
+    /// The state of everything.
+    pub(crate) fn snapshot(&self, now: Instant, sessions: bool) -> Snapshot {
+        let local = self.local.list().into_iter().map(|local| api::LocalAddressStatus {
+            interface: local.interface,
+            address: local.address.ip(),
+            mtu_bytes: local.mtu,
+        });
+        let host = api::Status {
+            daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            config_file: self.settings.config_file.clone(),
+            uptime_ms: ms(now.since(self.started)),
+            node: String::new(),
+            public_key: self.settings.public_key.clone(),
+            listen_port: self.settings.listen_port,
+            interface: api::InterfaceStatus {
+                name: self.settings.interface.clone(),
+                addresses: self.settings.addresses.clone(),
+                mtu_bytes: self.host.mtu(),
+            },
+            local_addresses: local.collect(),
+            peers: Vec::new(),
+            drops: self.drops(),
+            events: self.events.counters(),
+        };
+        Snapshot {
+            engine: self.engine.status(now, sessions),
+            allowed_prefixes: self.settings.allowed_prefixes.clone(),
+            sessions,
+            host,
+        }
+    }
+
+    /// What the host's side refused, by cause.
+    fn drops(&self) -> Vec<api::Counter> {
+        let sent = self.sender.counters();
+        let tun = self.writer.counters();
+        [
+            ("host: no packet buffer, times", self.pool.exhausted()),
+            ("host: broken frame from the TUN device", self.broken_frames),
+            ("host: no room in the TUN device", tun.no_room),
+            ("host: packet refused by the TUN device", tun.refused),
+            ("host: datagram truncated", self.buffers.truncated()),
+            ("host: datagram without a route", sent.dropped_unreachable),
+            ("host: datagram too long for its interface", sent.dropped_too_long),
+            ("host: datagram forbidden by the host", sent.dropped_not_permitted),
+            ("host: datagram not sent for other reasons", sent.dropped_other),
+            ("host: datagram of an address that went", sent.dropped_removed),
+        ]
+        .map(|(name, count)| api::Counter { name: name.to_owned(), count })
+        .into()
+    }
+
+    /// Says goodbye to every peer. What it set up on the host goes when it is dropped.
+    pub(crate) fn end(mut self) {
+        let now = clock::now();
+        self.engine.handle_command(now, Command::Shutdown);
+        self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
+        self.sender.flush();
+        self.writer.flush();
+        self.drain_events();
+    }
+}

@@ -1,0 +1,135 @@
+//! The daemon from its start to its end: set up, loop, clean up.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, channel};
+use std::time::Duration;
+
+use mpip_net::netlink::Monitor;
+use mpip_net::{Interest, Poller, Readiness, Signal, Signals, Waker, clock, privileges};
+
+use crate::config::Settings;
+use crate::control::{Ask, Asker, Socket};
+use crate::error::{Error, system};
+use crate::node::{Node, Token};
+
+/// How long the last answer to a client may take when the process ends.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the loop waits for besides packets and datagrams.
+struct Sources {
+    poller: Poller,
+    signals: Signals,
+    monitor: Monitor,
+    waker: Arc<Waker>,
+    asks: Receiver<Ask>,
+}
+
+/// Somebody who waits for the end.
+type Waiting = (SyncSender<()>, Receiver<()>);
+
+/// Runs a node until a signal or a client ends it. Everything that it set up on the host is gone
+/// when it returns.
+pub fn run(settings: Settings) -> Result<(), Error> {
+    if !privileges::has_net_admin().map_err(system("read the process's capabilities"))? {
+        return Err(Error::NotPermitted);
+    }
+    // Signals are blocked before any thread exists that could take them.
+    let signals = Signals::new().map_err(system("take signals"))?;
+    let control = Socket::bind(&settings.control_socket, settings.control_group)?;
+    privileges::keep_net_admin_only().map_err(system("give up privileges"))?;
+
+    let poller = Poller::new().map_err(system("make an epoll"))?;
+    let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
+    // It listens before the first listing, so that no change is missed.
+    let monitor = Monitor::new()?;
+    let (asking, asks) = channel();
+    let add = system("add a source to the epoll");
+    poller.add(&signals, Token::Signals.into(), Interest::Readable).map_err(&add)?;
+    poller.add(&monitor, Token::Network.into(), Interest::Readable).map_err(&add)?;
+    poller.add(&*waker, Token::Control.into(), Interest::Readable).map_err(&add)?;
+
+    let mut node = Node::start(settings, &poller)?;
+    let wake = Arc::clone(&waker);
+    crate::control::serve(&control, Asker::new(asking, move || wake.wake()))
+        .map_err(system("start the thread of the control socket"))?;
+    let mut sources = Sources { poller, signals, monitor, waker, asks };
+    let ended = serve(&mut node, &mut sources);
+    log::info!("ending");
+    node.end();
+    // The socket's file goes before anybody is told that all is gone.
+    drop(control);
+    let waiting = ended?;
+    for (done, _) in &waiting {
+        let _ = done.send(());
+    }
+    for (_, answered) in &waiting {
+        let _ = answered.recv_timeout(FAREWELL);
+    }
+    Ok(())
+}
+
+/// Hands everything that happens to the node until it is to end; returns who asked for that.
+fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> {
+    mpip_net::set_precise_timers().map_err(system("set the timer slack"))?;
+    let mut ready: Vec<Readiness> = Vec::new();
+    loop {
+        let timeout = node.next_timeout().map(|at| at.since(clock::now()));
+        sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;
+        let now = clock::now();
+        let mut ending = None;
+        for readiness in &ready {
+            match Token::from(readiness.token) {
+                Token::Tun => node.read_tun(now)?,
+                Token::Socket(local) => node.socket_ready(now, local, *readiness),
+                Token::Network => node.network_changed(now, sources.monitor.read()?),
+                Token::Signals => {
+                    if let Some(signal) = next_signal(&sources.signals)? {
+                        ending = signal;
+                    }
+                }
+                Token::Control => {
+                    sources.waker.reset();
+                    if let Some(waiting) = answer(node, now, &sources.asks) {
+                        ending.get_or_insert_default().extend(waiting);
+                    }
+                }
+            }
+        }
+        node.finish_batch(now, &sources.poller)?;
+        if let Some(waiting) = ending {
+            return Ok(waiting);
+        }
+    }
+}
+
+/// Takes signals: whether one of them ends the daemon.
+fn next_signal(signals: &Signals) -> Result<Option<Option<Vec<Waiting>>>, Error> {
+    let mut end = None;
+    while let Some(signal) = signals.read().map_err(system("read a signal"))? {
+        match signal {
+            Signal::Terminate => end = Some(Some(Vec::new())),
+            Signal::Reload => log::info!(
+                "SIGHUP changes nothing: a new configuration needs `mpip down` and `mpip up`"
+            ),
+        }
+    }
+    Ok(end)
+}
+
+/// Answers clients: those who wait for the end, if there are any.
+fn answer(node: &mut Node, now: mpip_core::Instant, asks: &Receiver<Ask>) -> Option<Vec<Waiting>> {
+    let mut waiting = None;
+    while let Ok(ask) = asks.try_recv() {
+        match ask {
+            // A client that does not wait any more is no concern of ours.
+            Ask::Status { sessions, reply } => {
+                let _ = reply.try_send(Box::new(node.snapshot(now, sessions)));
+            }
+            Ask::Down { done, answered } => {
+                waiting.get_or_insert_with(Vec::new).push((done, answered));
+            }
+            Ask::Events { subscriber } => node.subscribe(subscriber),
+        }
+    }
+    waiting
+}

@@ -1,0 +1,427 @@
+//! Hosts as network namespaces, links as veth pairs between them, and a daemon on each.
+//!
+//! Everything goes when its guard is dropped, also when a test fails.
+
+#![allow(dead_code, unreachable_pub, reason = "each test is a crate that uses a part of it")]
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mpip_api::{PathStatus, PeerStatus, Status};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Whether this process may make namespaces; says so if not.
+pub fn privileged() -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
+    let capabilities = u64::from_str_radix(effective.expect("a line"), 16).expect("a number");
+    // CAP_NET_ADMIN and CAP_SYS_ADMIN (capabilities(7)).
+    let needed = 1 << 12 | 1 << 21;
+    let privileged = capabilities & needed == needed;
+    if !privileged {
+        eprintln!("skipped: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN");
+    }
+    privileged
+}
+
+/// One test with namespaces at a time: they share two cores.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program; its failure fails the test.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = output(program, arguments);
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn output(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().expect(program)
+}
+
+/// Waits until `condition` holds.
+pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A host.
+pub struct Host {
+    pub name: String,
+}
+
+impl Host {
+    pub fn new(test: &str, letter: &str) -> Self {
+        let name = format!("mpip-d-{}-{test}-{letter}", std::process::id());
+        run("ip", &["netns", "add", &name]);
+        let host = Self { name };
+        host.ip(&["link", "set", "lo", "up"]);
+        // Everybody may ping (icmp(7)).
+        let setting = "/proc/sys/net/ipv4/ping_group_range";
+        let allow = move || fs::write(setting, "0 2147483647");
+        host.spawn(allow).join().expect("no panic").expect("our own namespace");
+        host
+    }
+
+    /// `ip` with these arguments, on this host.
+    pub fn ip(&self, arguments: &[&str]) -> String {
+        run("ip", &[&["-n", self.name.as_str()], arguments].concat())
+    }
+
+    /// Runs `f` in a thread on this host.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let namespace = File::open(format!("/run/netns/{}", self.name)).expect("made by ip");
+        thread::spawn(move || {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("CAP_SYS_ADMIN");
+            f()
+        })
+    }
+
+    /// Pings `address`; whether all were answered.
+    pub fn ping(&self, address: &str, count: u16) -> bool {
+        self.ping_with(address, count, 56)
+    }
+
+    /// Pings `address` with so many bytes of payload; whether all were answered.
+    pub fn ping_with(&self, address: &str, count: u16, payload: usize) -> bool {
+        let address: IpAddr = address.parse().expect("valid");
+        let ping = move || (1..=count).all(|sequence| echo(address, sequence, payload));
+        self.spawn(ping).join().expect("no panic")
+    }
+}
+
+/// Sends an echo request and waits for its answer (icmp(7)); whether it is right.
+fn echo(address: IpAddr, sequence: u16, payload: usize) -> bool {
+    use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+    let (family, protocol, request, reply) = match address {
+        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8, 0),
+        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, 128, 129),
+    };
+    let socket = socket(family, SocketType::DGRAM, Some(protocol)).expect("allowed by sysctl");
+    let socket = UdpSocket::from(socket);
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time-out");
+    socket.connect((address, 0)).expect("a route");
+    let [high, low] = sequence.to_be_bytes();
+    let mut packet = vec![request, 0, 0, 0, 0, 0, high, low];
+    packet.extend((0..payload).map(|position| pattern(position as u64)));
+    let mut answer = vec![0; packet.len() + 1];
+    socket.send(&packet).is_ok()
+        && socket.recv(&mut answer).is_ok_and(|len| len == packet.len())
+        && answer[0] == reply
+        && answer[6..packet.len()] == packet[6..]
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = output("ip", &["netns", "del", &self.name]);
+    }
+}
+
+/// Two hosts with `links` veth pairs between them: `eth0`, `eth1` … on both, numbered
+/// 198.18.N.1 and .2, and 2001:db8:N::1 and ::2.
+pub fn two_hosts(test: &str, links: u8, families: &[Family]) -> (Host, Host) {
+    let (a, b) = (Host::new(test, "a"), Host::new(test, "b"));
+    for link in 0..links {
+        add_link(&a, &b, link, families);
+    }
+    (a, b)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+/// Adds link number `link` between the hosts.
+pub fn add_link(a: &Host, b: &Host, link: u8, families: &[Family]) {
+    let name = format!("eth{link}");
+    run(
+        "ip",
+        &[
+            "link", "add", &name, "netns", &a.name, "type", "veth", "peer", "name", &name, "netns",
+            &b.name,
+        ],
+    );
+    for (host, last) in [(a, 1), (b, 2)] {
+        if families.contains(&Family::V4) {
+            host.ip(&["addr", "add", &format!("198.18.{link}.{last}/24"), "dev", &name]);
+        }
+        if families.contains(&Family::V6) {
+            let address = format!("2001:db8:{link}::{last}/64");
+            host.ip(&["addr", "add", &address, "dev", &name, "nodad"]);
+        }
+        host.ip(&["link", "set", &name, "up"]);
+    }
+}
+
+/// A directory that is removed when dropped.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mpip-d-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A key pair made from a number.
+pub fn key(number: u8) -> mpip_crypto::PrivateKey {
+    mpip_crypto::PrivateKey::generate(&mut mpip_crypto::Rng::new([number; 32]))
+}
+
+/// A configuration, to be written into a test's directory.
+pub struct Configuration<'a> {
+    /// 1 for host a (10.77.0.1, fd77::1), 2 for host b.
+    pub number: u8,
+    /// Numbers of the own key and of the peer's.
+    pub keys: (u8, u8),
+    pub endpoints: &'a [&'a str],
+    /// Lines for the peer's section.
+    pub peer: &'a str,
+}
+
+impl Configuration<'_> {
+    /// Writes key and configuration; returns the configuration's file.
+    pub fn write(&self, directory: &Directory) -> PathBuf {
+        let Self { number, keys: (own, theirs), endpoints, peer } = self;
+        let other = 3 - number;
+        let key_file = directory.0.join(format!("{number}.key"));
+        fs::write(&key_file, key(*own).secret_base64().as_str()).expect("writable");
+        fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
+        let text = format!(
+            "[node]\nprivate_key_file = '{number}.key'\nlisten_port = 6182\n\
+             control_socket = '{}'\n\
+             [interface]\nname = 'mpip0'\naddresses = ['10.77.0.{number}/24', 'fd77::{number}/64']\n\
+             [[peer]]\nname = 'host{other}'\npublic_key = '{}'\nendpoints = {endpoints:?}\n\
+             allowed_prefixes = ['10.77.0.{other}/32', 'fd77::{other}/128']\n{peer}\n",
+            self.socket(directory).display(),
+            key(*theirs).public_key(),
+        );
+        let file = directory.0.join(format!("{number}.toml"));
+        fs::write(&file, text).expect("writable");
+        file
+    }
+
+    pub fn socket(&self, directory: &Directory) -> PathBuf {
+        directory.0.join(format!("{}.sock", self.number))
+    }
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    pub child: Child,
+    pub socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `configuration` on `host` and waits until it answers.
+    pub fn start(host: &Host, directory: &Directory, configuration: &Configuration<'_>) -> Self {
+        let mut daemon = Self::spawn(host, directory, configuration);
+        let start = Instant::now();
+        while mpip_api::status(&daemon.socket, false).is_err() {
+            let ended = daemon.child.try_wait().expect("our child");
+            assert!(ended.is_none(), "{ended:?}: {}", daemon.log());
+            assert!(start.elapsed() < Duration::from_secs(10), "{}", daemon.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+        daemon
+    }
+
+    /// Starts `configuration` on `host`.
+    pub fn spawn(host: &Host, directory: &Directory, configuration: &Configuration<'_>) -> Self {
+        let file = configuration.write(directory);
+        let log = directory.0.join(format!("{}.log", configuration.number));
+        let out = File::create(&log).expect("writable");
+        let child = Command::new("ip")
+            .args(["netns", "exec", &host.name, env!("CARGO_BIN_EXE_mpipd"), "--config"])
+            .arg(file)
+            .args(["--log-level", "debug"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(out)
+            .spawn()
+            .expect("ip");
+        Self { child, socket: configuration.socket(directory), log }
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn status(&self) -> Status {
+        mpip_api::status(&self.socket, true)
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
+    }
+
+    pub fn peer(&self) -> PeerStatus {
+        self.status().peers.swap_remove(0)
+    }
+
+    pub fn active_paths(&self) -> Vec<PathStatus> {
+        let mut paths = self.peer().paths;
+        paths.retain(|path| path.state == "active");
+        paths
+    }
+
+    /// Waits until at least `count` paths are active.
+    pub fn wait_for_paths(&self, count: usize) {
+        let start = Instant::now();
+        while self.active_paths().len() < count {
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "expected {count} active paths: {:#?}\n{}",
+                self.peer().paths,
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) {
+        run("kill", &["-s", name, &self.child.id().to_string()]);
+    }
+
+    /// Waits for the end; whether it was a success.
+    pub fn wait(&mut self) -> bool {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return status.success();
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "it does not end: {}", self.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("{}:\n{}", self.log.display(), self.log());
+        }
+    }
+}
+
+/// The byte at `position` of what a transfer carries.
+fn pattern(position: u64) -> u8 {
+    // Its period is not a power of two, so that a piece in a wrong place differs.
+    (position % 251) as u8 ^ (position / 251 % 241) as u8
+}
+
+/// A transfer by TCP from one host to another, which checks every byte.
+pub struct Transfer {
+    sender: JoinHandle<()>,
+    receiver: JoinHandle<Received>,
+    progress: Arc<AtomicU64>,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    pub bytes: u64,
+    /// The longest time without any.
+    pub longest_pause: Duration,
+    pub duration: Duration,
+}
+
+impl Transfer {
+    /// Sends `bytes` from `from` to `address` on `to`, at most `rate` bytes per second.
+    pub fn start(from: &Host, to: &Host, address: IpAddr, bytes: u64, rate: u64) -> Self {
+        let listener = to
+            .spawn(move || TcpListener::bind((address, 0)).expect("the host has the address"))
+            .join()
+            .expect("no panic");
+        let address = listener.local_addr().expect("bound");
+        let progress = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&progress);
+        let receiver = to.spawn(move || receive(&listener, &counter));
+        let sender = from.spawn(move || send(address, bytes, rate));
+        Self { sender, receiver, progress }
+    }
+
+    /// Bytes received so far.
+    pub fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
+    }
+
+    /// Waits until this much has arrived.
+    pub fn wait_for(&self, bytes: u64) {
+        wait_for("progress of a transfer", Duration::from_secs(30), || self.progress() >= bytes);
+    }
+
+    pub fn finish(self) -> Received {
+        self.sender.join().expect("the sender sent everything");
+        self.receiver.join().expect("every byte was right")
+    }
+}
+
+fn send(address: SocketAddr, bytes: u64, rate: u64) {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).expect("connect");
+    stream.set_write_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+    let start = Instant::now();
+    let mut buffer = vec![0; 64 << 10];
+    let mut sent = 0;
+    while sent < bytes {
+        let len = usize::try_from(bytes - sent).unwrap_or(usize::MAX).min(buffer.len());
+        for (byte, position) in buffer[..len].iter_mut().zip(sent..) {
+            *byte = pattern(position);
+        }
+        stream.write_all(&buffer[..len]).expect("the transfer goes on");
+        sent += len as u64;
+        let due = Duration::from_secs_f64(sent as f64 / rate as f64);
+        thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+}
+
+fn receive(listener: &TcpListener, progress: &AtomicU64) -> Received {
+    let (mut stream, _) = listener.accept().expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+    let start = Instant::now();
+    let (mut bytes, mut last, mut longest_pause) = (0, start, Duration::ZERO);
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        let len = stream.read(&mut buffer).expect("the transfer goes on");
+        let now = Instant::now();
+        longest_pause = longest_pause.max(now - last);
+        last = now;
+        if len == 0 {
+            return Received { bytes, longest_pause, duration: start.elapsed() };
+        }
+        for (byte, position) in buffer[..len].iter().zip(bytes..) {
+            assert_eq!(*byte, pattern(position), "at byte {position}");
+        }
+        bytes += len as u64;
+        progress.store(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,75 @@
+//! The examples in docs/configuration.md are configurations that the daemon accepts, and every key
+//! is described there.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use mpip_daemon::config;
+
+/// RFC 7748 section 6.1: Alice's private key.
+const KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+
+fn document(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    fs::read_to_string(path).expect("the document exists")
+}
+
+/// The fenced blocks of TOML in `text`.
+fn examples(text: &str) -> Vec<String> {
+    text.split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split_once("```").expect("the fence is closed").0.to_owned())
+        .collect()
+}
+
+/// A directory with the key files that the examples name, removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("mpip-docs-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        for name in ["mpip0.key", "gateway.psk"] {
+            fs::write(path.join(name), KEY).expect("writable");
+            fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o600)).expect("ours");
+        }
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn every_example_is_accepted() {
+    let directory = Directory::new();
+    let examples = examples(&document("configuration.md"));
+    assert!(examples.len() >= 5, "the document has examples");
+    for example in examples {
+        let settings = config::parse(&directory.0.join("mpip0.toml"), &example);
+        assert!(settings.is_ok(), "{example}\n{}", settings.expect_err("refused"));
+    }
+}
+
+#[test]
+fn every_key_is_described() {
+    let text = document("configuration.md");
+    let directory = Directory::new();
+    // Where a key is unknown, the parser names all that it knows.
+    for section in ["node", "interface", "[path]", "[peer]", "[rule]"] {
+        let head = if section == "node" { "" } else { "[node]\nprivate_key_file = 'mpip0.key'\n" };
+        let example = format!("{head}[{section}]\nno_such_key = 1\n");
+        let error = config::parse(&directory.0.join("mpip0.toml"), &example).expect_err("unknown");
+        let message = &error.problems()[0].message;
+        let (_, known) = message.split_once("expected ").expect(message);
+        let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        assert!(!keys.is_empty(), "{message}");
+        for key in keys {
+            assert!(text.contains(&format!("| `{key}` |")), "[{section}] {key}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Links go and come while a transfer runs: it goes on, every byte is right.
+//!
+//! ```text
+//!   host a                                  host b
+//!   eth0 198.18.0.1/24  ------------------  eth0 198.18.0.2/24       veth, removed and made anew
+//!   eth1 198.18.1.1/24  ------------------  eth1 198.18.1.2/24       veth
+//!   mpip0 10.77.0.1                         mpip0 10.77.0.2
+//! ```
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::{
+    Configuration, Daemon, Directory, Family, Transfer, add_link, alone, privileged, two_hosts,
+};
+
+const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
+
+/// Bytes per second, so that a transfer lasts for what happens in it.
+const RATE: u64 = 10 << 20;
+
+#[test]
+fn a_transfer_survives_a_link_that_is_removed_and_made_anew() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (a, b) = two_hosts("links", 2, &[Family::V4]);
+    let directory = Directory::new("links");
+    let scheduler = "scheduler = 'round-robin'";
+    let one = Configuration { number: 1, keys: (1, 2), endpoints: ENDPOINTS, peer: scheduler };
+    let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: scheduler };
+    let daemon_b = Daemon::start(&b, &directory, &two);
+    let daemon_a = Daemon::start(&a, &directory, &one);
+    daemon_a.wait_for_paths(2);
+
+    let address = "10.77.0.2".parse().expect("valid");
+    let transfer = Transfer::start(&a, &b, address, 40 << 20, RATE);
+    transfer.wait_for(8 << 20);
+    a.ip(&["link", "del", "eth0"]);
+    let before = transfer.progress();
+    thread::sleep(Duration::from_millis(500));
+    assert!(transfer.progress() > before, "it goes on over the other link");
+    assert!(daemon_a.active_paths().iter().all(|path| path.interface == "eth1"));
+
+    add_link(&a, &b, 0, &[Family::V4]);
+    daemon_a.wait_for_paths(2);
+    let again = daemon_a.active_paths();
+    assert!(again.iter().any(|path| path.interface == "eth0"), "{again:#?}");
+    a.ip(&["link", "set", "eth1", "down"]);
+    let received = transfer.finish();
+    assert_eq!(received.bytes, 40 << 20);
+    eprintln!("longest pause {:?}", received.longest_pause);
+    assert!(received.longest_pause < Duration::from_millis(600), "{received:?}");
+    let events = daemon_b.status().events;
+    assert!(events.iter().any(|event| event.name == "address-removed"), "{events:?}");
+}

@@ -1,0 +1,158 @@
+//! Two hosts, two links, a daemon on each: what crosses IP passes, over IPv4 and IPv6, inside and
+//! outside.
+//!
+//! ```text
+//!   host a                                  host b
+//!   eth0 198.18.0.1/24  ------------------  eth0 198.18.0.2/24       veth
+//!        2001:db8:0::1/64                        2001:db8:0::2/64
+//!   eth1 198.18.1.1/24  ------------------  eth1 198.18.1.2/24       veth
+//!        2001:db8:1::1/64                        2001:db8:1::2/64
+//!   mpip0 10.77.0.1, fd77::1                mpip0 10.77.0.2, fd77::2
+//! ```
+
+mod common;
+
+use std::net::IpAddr;
+use std::thread;
+use std::time::Duration;
+
+use common::{
+    Configuration, Daemon, Directory, Family, Host, Transfer, alone, privileged, two_hosts,
+};
+
+const V4: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
+const V6: &[&str] = &["[2001:db8:0::2]:6182", "[2001:db8:1::2]:6182"];
+
+struct World {
+    a: Host,
+    b: Host,
+    daemon_a: Daemon,
+    daemon_b: Daemon,
+    _directory: Directory,
+}
+
+/// Host a calls host b; `peer` are lines for both sides' configurations.
+fn world(test: &str, families: &[Family], endpoints: &[&str], peer: &str) -> World {
+    let (a, b) = two_hosts(test, 2, families);
+    let directory = Directory::new(test);
+    let one = Configuration { number: 1, keys: (1, 2), endpoints, peer };
+    let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer };
+    let daemon_b = Daemon::start(&b, &directory, &two);
+    let daemon_a = Daemon::start(&a, &directory, &one);
+    World { a, b, daemon_a, daemon_b, _directory: directory }
+}
+
+impl World {
+    fn transfer(&self, address: &str, bytes: u64) {
+        let address: IpAddr = address.parse().expect("valid");
+        let transfer = Transfer::start(&self.a, &self.b, address, bytes, u64::MAX);
+        let received = transfer.finish();
+        assert_eq!(received.bytes, bytes);
+        let rate = received.bytes as f64 * 8e-6 / received.duration.as_secs_f64();
+        eprintln!("{address}: {rate:.0} Mbit/s, longest pause {:?}", received.longest_pause);
+    }
+}
+
+#[test]
+fn ping_and_tcp_pass_over_ipv4_paths() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let world = world("v4", &[Family::V4], V4, "");
+    world.daemon_a.wait_for_paths(2);
+    assert!(world.a.ping("10.77.0.2", 5));
+    assert!(world.b.ping("10.77.0.1", 5));
+    assert!(world.a.ping("fd77::2", 5));
+    world.transfer("10.77.0.2", 20 << 20);
+    world.transfer("fd77::2", 20 << 20);
+
+    let peer = world.daemon_a.peer();
+    assert!(peer.established && peer.aead.is_some(), "{peer:#?}");
+    assert!(peer.sent_bytes > 40 << 20, "{peer:#?}");
+    assert!(peer.sessions.iter().any(|session| session.protocol == 6), "{peer:#?}");
+    let other = world.daemon_b.peer();
+    assert!(other.received_bytes > 40 << 20, "{other:#?}");
+    let shares: f64 = peer.paths.iter().map(|path| path.share).sum();
+    assert!((0.99..=1.01).contains(&shares), "shares add up to one: {peer:#?}");
+}
+
+#[test]
+fn ping_and_tcp_pass_over_ipv6_paths() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let world = world("v6", &[Family::V6], V6, "");
+    world.daemon_a.wait_for_paths(2);
+    assert!(world.a.ping("10.77.0.2", 5));
+    assert!(world.b.ping("fd77::1", 5));
+    world.transfer("10.77.0.2", 10 << 20);
+    world.transfer("fd77::2", 10 << 20);
+    assert!(world.daemon_a.peer().paths.iter().all(|path| path.remote.is_ipv6()));
+}
+
+#[test]
+fn every_scheduler_uses_both_links_or_the_faster_one() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    for (scheduler, both) in
+        [("weighted", true), ("round-robin", true), ("fastest-first", false), ("earliest", false)]
+    {
+        let test = &scheduler[..4];
+        let world = world(test, &[Family::V4], V4, &format!("scheduler = '{scheduler}'"));
+        world.daemon_a.wait_for_paths(2);
+        world.transfer("10.77.0.2", 5 << 20);
+        let used = world.daemon_a.active_paths().iter().filter(|path| path.share > 0.1).count();
+        assert!(used >= if both { 2 } else { 1 }, "{scheduler}: {used}");
+    }
+}
+
+#[test]
+fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let world = world("mtu", &[Family::V4], V4, "");
+    world.daemon_a.wait_for_paths(2);
+    let mtu = world.daemon_a.status().interface.mtu_bytes;
+    assert!((1_400..1_500).contains(&mtu), "it follows the paths: {mtu}");
+    // IP and ICMP headers have 28 bytes.
+    let largest = mtu as usize - 28;
+    assert!(world.a.ping_with("10.77.0.2", 3, largest));
+    // One byte more goes as two fragments, many bytes as many.
+    assert!(world.a.ping_with("10.77.0.2", 3, largest + 1));
+    assert!(world.a.ping_with("10.77.0.2", 3, 20_000));
+    assert!(world.a.ping_with("fd77::2", 3, 20_000));
+}
+
+#[test]
+fn either_side_may_start_anew() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let mut world = world("anew", &[Family::V4], V4, "");
+    world.daemon_a.wait_for_paths(2);
+    assert!(world.a.ping("10.77.0.2", 3));
+    let directory = Directory::new("anew-2");
+    let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
+    world.daemon_b.signal("KILL");
+    assert!(!world.daemon_b.wait());
+    world.daemon_b = Daemon::start(&world.b, &directory, &two);
+    common::wait_for("answers after a restart of b", Duration::from_secs(20), || {
+        thread::sleep(Duration::from_millis(100));
+        world.a.ping("10.77.0.2", 1)
+    });
+    let one = Configuration { number: 1, keys: (1, 2), endpoints: V4, peer: "" };
+    world.daemon_a.signal("KILL");
+    assert!(!world.daemon_a.wait());
+    world.daemon_a = Daemon::start(&world.a, &directory, &one);
+    common::wait_for("answers after a restart of a", Duration::from_secs(20), || {
+        thread::sleep(Duration::from_millis(100));
+        world.a.ping("10.77.0.2", 1)
+    });
+}
