@@ -1,3 +1,362 @@
-//! mpip-lab
+//! `mpip-lab`: the testbed on real kernels. See `docs/experiments.md`.
 
-fn main() {}
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+mod calibrate;
+mod clock;
+mod command;
+mod emulator;
+mod generator;
+mod netns;
+mod pcap;
+mod probe;
+mod results;
+mod run;
+mod scenarios;
+mod systems;
+mod testbed;
+mod traffic;
+
+/// Measures plain TCP, kernel MPTCP, mpip and others side by side on emulated links.
+#[derive(Parser)]
+#[command(name = "mpip-lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists the scenarios that come with the lab.
+    List,
+    /// Runs scenarios, by name or file.
+    Run {
+        /// Names as `list` shows them, or files.
+        #[arg(required = true)]
+        scenarios: Vec<String>,
+        /// Only these systems, separated by commas.
+        #[arg(long, value_delimiter = ',')]
+        systems: Option<Vec<String>>,
+        /// Repetitions, instead of the scenario's own.
+        #[arg(long)]
+        repetitions: Option<u32>,
+        /// Directory of the results; runs that have one there are not repeated.
+        #[arg(long, default_value = "results")]
+        out: PathBuf,
+        /// Writes the summary as JSON.
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Writes packet traces of every link into this directory.
+        #[arg(long)]
+        pcap: Option<String>,
+        /// Repeats runs that have a result.
+        #[arg(long)]
+        again: bool,
+        /// Lets runs count that were made while the processors were busy.
+        #[arg(long)]
+        allow_busy: bool,
+    },
+    /// Runs the scenarios of a set, calibrates, and writes the report. Can be interrupted and
+    /// resumed.
+    Reproduce {
+        /// The quick set, under 10 minutes; the full set without it.
+        #[arg(long)]
+        quick: bool,
+        /// Another set, as `list` shows them.
+        #[arg(long, conflicts_with = "quick")]
+        set: Option<String>,
+        /// Only these systems, separated by commas.
+        #[arg(long, value_delimiter = ',')]
+        systems: Option<Vec<String>>,
+        /// Directory of the results.
+        #[arg(long, default_value = "results")]
+        out: PathBuf,
+        /// Lets runs count that were made while the processors were busy.
+        #[arg(long)]
+        allow_busy: bool,
+    },
+    /// Measures how accurate the emulator is on this machine.
+    Calibrate {
+        /// Seconds of each of the three measurements.
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
+        /// Writes the result as JSON.
+        #[arg(long)]
+        json: Option<String>,
+    },
+    /// Builds the topology of a scenario and gives a shell in a host; prints how to enter the
+    /// others. The topology goes away when the shell ends.
+    Shell {
+        /// Name or file.
+        scenario: String,
+        /// The host.
+        #[arg(long, default_value = "client")]
+        host: String,
+        /// Brings this system up first.
+        #[arg(long)]
+        system: Option<String>,
+        /// Runs this command of `sh` instead of a shell.
+        #[arg(long)]
+        exec: Option<String>,
+    },
+    /// Removes what earlier runs left behind.
+    Clean,
+    /// The emulator process of a run.
+    #[command(hide = true)]
+    Emulate,
+    /// Cleans up after the process given.
+    #[command(hide = true)]
+    Guard {
+        /// The process.
+        owner: u32,
+    },
+    /// Sends datagrams back.
+    #[command(hide = true)]
+    Echo {
+        /// Local address.
+        at: SocketAddr,
+    },
+    /// Measures round trips of small datagrams.
+    #[command(hide = true)]
+    Voip {
+        /// Local address.
+        from: SocketAddr,
+        /// Remote address.
+        to: SocketAddr,
+        /// Payload bytes.
+        length: usize,
+        /// Nanoseconds between datagrams.
+        interval: u64,
+        /// Seconds.
+        duration: f64,
+    },
+    /// Serves requests and files.
+    #[command(hide = true)]
+    Serve {
+        /// Local address.
+        at: SocketAddr,
+    },
+    /// Sends requests.
+    #[command(hide = true)]
+    Request {
+        /// Remote address.
+        to: SocketAddr,
+        /// Bytes of a request.
+        request: u64,
+        /// Bytes of a response.
+        response: u64,
+        /// Seconds.
+        duration: f64,
+    },
+    /// Sends a file.
+    #[command(hide = true)]
+    File {
+        /// Remote address.
+        to: SocketAddr,
+        /// Bytes.
+        size: u64,
+        /// Seconds at most.
+        limit: f64,
+    },
+    /// Sends a probe stream.
+    #[command(hide = true)]
+    ProbeSend {
+        /// Local address.
+        from: SocketAddr,
+        /// Remote address.
+        to: SocketAddr,
+        /// Payload bytes.
+        length: usize,
+        /// Nanoseconds between datagrams.
+        interval: u64,
+        /// Datagrams.
+        count: u64,
+    },
+    /// Receives a probe stream.
+    #[command(hide = true)]
+    ProbeReceive {
+        /// Local address.
+        at: SocketAddr,
+        /// Seconds at most.
+        limit: f64,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("mpip-lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> std::io::Result<ExitCode> {
+    match command {
+        Command::Calibrate { seconds, json } => {
+            netns::clean_stale()?;
+            let _guard = netns::Guard::start()?;
+            let calibration = calibrate::calibrate(Duration::from_secs_f64(seconds))?;
+            println!("{calibration}");
+            if let Some(file) = json {
+                std::fs::write(file, serde_json::to_string_pretty(&calibration)?)?;
+            }
+            let failures = calibration.failures(1.0);
+            for failure in &failures {
+                println!("  outside its bound: {failure}");
+            }
+            return Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::List => list()?,
+        Command::Run { scenarios, systems, repetitions, out, json, pcap, again, allow_busy } => {
+            let scenarios = scenarios
+                .iter()
+                .map(|name| scenarios::find(name))
+                .collect::<Result<Vec<_>, _>>()?;
+            let options =
+                run::Options { systems, repetitions, directory: out, pcap, again, allow_busy };
+            netns::clean_stale()?;
+            let _guard = netns::Guard::start()?;
+            let summaries = results::summarise(&run::run_all(&scenarios, &options)?);
+            print_table(&summaries)?;
+            if let Some(file) = json {
+                std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
+            }
+        }
+        Command::Reproduce { quick, set, systems, out, allow_busy } => {
+            let set = set.unwrap_or_else(|| if quick { "quick" } else { "full" }.to_owned());
+            let options = run::Options {
+                systems,
+                repetitions: quick.then_some(1),
+                directory: out,
+                allow_busy,
+                ..run::Options::default()
+            };
+            reproduce(&set, &options)?;
+        }
+        Command::Shell { scenario, host, system, exec } => {
+            let loaded = scenarios::find(&scenario)?;
+            netns::clean_stale()?;
+            let _guard = netns::Guard::start()?;
+            return run::shell(&loaded, &host, system.as_deref(), exec.as_deref());
+        }
+        Command::Clean => {
+            for name in netns::clean_stale()? {
+                println!("removed {name}");
+            }
+        }
+        Command::Emulate => emulator::main()?,
+        Command::Guard { owner } => netns::guard(owner)?,
+        Command::Echo { at } => generator::echo(at)?,
+        Command::Voip { from, to, length, interval, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            let interval = Duration::from_nanos(interval);
+            print_json(&generator::voip(from, to, length, interval, duration)?)?;
+        }
+        Command::Serve { at } => generator::serve(at)?,
+        Command::Request { to, request, response, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            print_json(&generator::request(to, request, response, duration)?)?;
+        }
+        Command::File { to, size, limit } => {
+            print_json(&generator::file(to, size, Duration::from_secs_f64(limit))?)?;
+        }
+        Command::ProbeSend { from, to, length, interval, count } => {
+            probe::send(from, to, length, Duration::from_nanos(interval), count)?;
+        }
+        Command::ProbeReceive { at, limit } => {
+            let limit = Duration::from_secs_f64(limit);
+            let reception = probe::receive(at, Duration::from_secs(1), limit)?;
+            print_json(&reception)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}
+
+fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
+    let mut scenarios = scenarios::all()?;
+    scenarios.retain(|loaded| loaded.scenario.sets.iter().any(|name| name == set));
+    if scenarios.is_empty() {
+        return Err(std::io::Error::other(format!("no scenario belongs to the set {set:?}")));
+    }
+    let minutes = run::expected(&scenarios, options).as_secs().div_ceil(60) + 1;
+    eprintln!("{} scenarios, about {minutes} minutes", scenarios.len());
+    netns::clean_stale()?;
+    let _guard = netns::Guard::start()?;
+    std::fs::create_dir_all(&options.directory)?;
+    let calibration_file = options.directory.join("calibration.json");
+    if !calibration_file.exists() {
+        let calibration = calibrate::calibrate(Duration::from_secs(5))?;
+        eprintln!("{calibration}");
+        std::fs::write(&calibration_file, serde_json::to_string_pretty(&calibration)?)?;
+    }
+    let summaries = results::summarise(&run::run_all(&scenarios, options)?);
+    print_table(&summaries)?;
+    let summary_file = options.directory.join("summary.json");
+    std::fs::write(summary_file, serde_json::to_string_pretty(&summaries)?)
+}
+
+fn list() -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for loaded in scenarios::all()? {
+        let scenario = &loaded.scenario;
+        let systems: Vec<&str> = scenario.systems.iter().map(|s| s.name.as_str()).collect();
+        writeln!(out, "{:28} {}", loaded.name, scenario.title)?;
+        writeln!(
+            out,
+            "{:28} {}; {} s x {}; sets: {}",
+            "",
+            systems.join(", "),
+            scenario.duration.as_secs(),
+            scenario.repetitions,
+            scenario.sets.join(", ")
+        )?;
+    }
+    Ok(())
+}
+
+fn print_table(summaries: &[results::Summary]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{:28} {:18} {:>9} {:>7} {:>9} {:>6} {:>9}  counting",
+        "scenario", "system", "Mbit/s", "sd", "limit", "ratio", "stall ms"
+    )?;
+    for s in summaries {
+        let limit = s.limit_bps.map_or("-".to_owned(), |limit| format!("{:.2}", limit / 1e6));
+        let ratio = s.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+        writeln!(
+            out,
+            "{:28} {:18} {:>9.2} {:>7.2} {:>9} {:>6} {:>9.0}  {} of {}",
+            s.scenario,
+            s.system,
+            s.median_bps / 1e6,
+            s.deviation_bps / 1e6,
+            limit,
+            ratio,
+            s.longest_stall_ms,
+            s.counting,
+            s.repetitions
+        )?;
+        for (name, rtt) in &s.rtt_ms {
+            writeln!(
+                out,
+                "{:28} {:18} {name}: round trip mean {:.2} ms, median {:.2} ms, 99th percentile {:.2} ms",
+                "", "", rtt.mean, rtt.median, rtt.p99
+            )?;
+        }
+    }
+    Ok(())
+}

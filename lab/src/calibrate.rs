@@ -1,0 +1,267 @@
+//! Measures how accurate the emulator is on this machine: four links at once, their traffic and
+//! its measurement on the same processors.
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::Running;
+use crate::emulator::{Record, Setup};
+use crate::probe::Reception;
+use crate::scenarios;
+use crate::testbed::Testbed;
+
+/// Links that carry traffic at the same time.
+const LINKS: usize = 4;
+/// The rate of each.
+const RATE: f64 = 100e6;
+/// Loss of the loss measurement.
+const LOSS: f64 = 0.01;
+const JITTER_DELAY_MS: f64 = 50.0;
+const JITTER_MS: f64 = 10.0;
+const DELAY_MS: f64 = 20.0;
+/// IPv4, UDP.
+const HEADERS: usize = 28;
+const PAYLOAD: usize = 1472;
+const PORT: u16 = 5000;
+const RECEIVER_PRIORITY: u32 = 40;
+const SENDER_PRIORITY: u32 = 30;
+
+/// How accurate the emulator was; the worst of the links each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Calibration {
+    /// Rate on each link against the one set, as a share: 0.01 is 1 % too fast.
+    pub(crate) rate_errors: Vec<f64>,
+    /// 99th percentile of the delay in addition to the one set, ms, each link, under a load of
+    /// as many packets as 100 Mbit/s has on every link.
+    pub(crate) added_delay_p99_ms: Vec<f64>,
+    /// Median of the same.
+    pub(crate) added_delay_median_ms: Vec<f64>,
+    /// Loss on each link, and the bound of its deviation (99.9 % confidence).
+    pub(crate) losses: Vec<f64>,
+    pub(crate) loss_set: f64,
+    pub(crate) loss_bound: f64,
+    /// Mean delay and its deviation against those set, as a share.
+    pub(crate) jitter_mean_errors: Vec<f64>,
+    pub(crate) jitter_deviation_errors: Vec<f64>,
+    /// Share of frames that left the emulator more than 1 ms late, over all measurements.
+    pub(crate) late_share: f64,
+    /// Lateness inside the emulator, microseconds: median, 99th percentile, largest.
+    pub(crate) lateness_us: [u64; 3],
+    /// Frames that the hosts' devices dropped because the emulator was too slow.
+    pub(crate) overrun: u64,
+}
+
+fn worst(values: &[f64]) -> f64 {
+    values.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0)
+}
+
+impl Calibration {
+    /// The bounds the lab aims at: rate 1 %, delay 0.3 ms, loss within its interval, jitter 3 %.
+    pub(crate) fn failures(&self, slack: f64) -> Vec<String> {
+        let mut failures = Vec::new();
+        let mut check = |name: &str, value: f64, bound: f64| {
+            if value.abs().is_nan() || value.abs() > bound * slack {
+                failures.push(format!("{name}: {value:.5}, bound {:.5}", bound * slack));
+            }
+        };
+        check("rate error", worst(&self.rate_errors), 0.01);
+        check("added delay, 99th percentile, ms", worst(&self.added_delay_p99_ms), 0.3);
+        for loss in &self.losses {
+            check("loss against the one set", loss - self.loss_set, self.loss_bound);
+        }
+        check("mean of jitter", worst(&self.jitter_mean_errors), 0.03);
+        check("deviation of jitter", worst(&self.jitter_deviation_errors), 0.03);
+        failures
+    }
+}
+
+impl fmt::Display for Calibration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &[f64], scale: f64, digits: usize| -> String {
+            let texts: Vec<_> =
+                values.iter().map(|value| format!("{:.digits$}", value * scale)).collect();
+            texts.join("  ")
+        };
+        writeln!(f, "{LINKS} links of {} Mbit/s at once:", RATE / 1e6)?;
+        writeln!(
+            f,
+            "  rate error, %                {}   (bound 1)",
+            list(&self.rate_errors, 1e2, 3)
+        )?;
+        writeln!(
+            f,
+            "  added delay, median, ms      {}",
+            list(&self.added_delay_median_ms, 1.0, 3)
+        )?;
+        writeln!(
+            f,
+            "  added delay, 99th pct., ms   {}   (bound 0.3)",
+            list(&self.added_delay_p99_ms, 1.0, 3)
+        )?;
+        writeln!(
+            f,
+            "  loss of {} %, %               {}   (bound {:.3} either way)",
+            self.loss_set * 1e2,
+            list(&self.losses, 1e2, 3),
+            self.loss_bound * 1e2
+        )?;
+        writeln!(
+            f,
+            "  jitter, error of mean, %     {}   (bound 3)",
+            list(&self.jitter_mean_errors, 1e2, 2)
+        )?;
+        writeln!(
+            f,
+            "  jitter, error of deviation, % {}   (bound 3)",
+            list(&self.jitter_deviation_errors, 1e2, 2)
+        )?;
+        writeln!(
+            f,
+            "  late frames (> 1 ms)         {:.4} %; lateness median {} us, 99th pct. {} us, largest {} us",
+            self.late_share * 1e2,
+            self.lateness_us[0],
+            self.lateness_us[1],
+            self.lateness_us[2]
+        )?;
+        write!(f, "  frames dropped before the emulator: {}", self.overrun)
+    }
+}
+
+/// The topology of a measurement: `LINKS` disjoint links with these settings.
+fn scenario(settings: &str) -> String {
+    let mut text = format!(
+        "title = \"calibration\"\nduration = \"60 s\"\nseed = {}\nsystems = [\"tcp\"]\n\
+         [[traffic]]\nkind = \"tcp\"\nfrom = \"client\"\nto = \"server\"\n",
+        settings.len()
+    );
+    for number in 1..=LINKS {
+        for (index, host) in ["client", "server"].into_iter().enumerate() {
+            text += &format!(
+                "[[interface]]\nhost = \"{host}\"\nname = \"p{number}\"\n\
+                 address = \"198.18.{number}.{}\"\n",
+                index + 1
+            );
+        }
+        text += &format!(
+            "[[link]]\nname = \"p{number}\"\nends = [\"client.p{number}\", \"server.p{number}\"]\n\
+             {settings}\n"
+        );
+    }
+    text
+}
+
+/// The generators get real-time priorities where that is permitted, below the emulator's: what is
+/// measured is the emulator, not how busy the machine is with other work.
+fn generator(program: &str, priority: u32, line: &str) -> [String; 3] {
+    let script = format!(
+        "if chrt -f {priority} true 2>/dev/null; \
+         then exec chrt -f {priority} '{program}' {line}; else exec '{program}' {line}; fi"
+    );
+    ["sh".to_owned(), "-c".to_owned(), script]
+}
+
+/// Sends `pps` packets per second of 1500 bytes on every link for `length`.
+fn measure(
+    settings: &str,
+    pps: f64,
+    length: Duration,
+) -> io::Result<(Vec<Reception>, Record, u64)> {
+    let text = scenario(settings);
+    let parsed = scenarios::parse("calibration", &text)?;
+    let setup = Setup { file: "calibration".to_owned(), text, repetition: 0, pcap: None };
+    let mut testbed = Testbed::build(&parsed, &setup)?;
+    let program = std::env::current_exe()?;
+    let program = program.to_string_lossy().into_owned();
+    let seconds = length.as_secs_f64();
+    let mut receivers = Vec::new();
+    let mut senders = Vec::new();
+    for number in 1..=LINKS {
+        let line = format!("probe-receive 198.18.{number}.2:{PORT} {}", seconds + 8.0);
+        let line = generator(&program, RECEIVER_PRIORITY, &line);
+        receivers.push(Running::start(&testbed.host("server")?.inside(&line))?);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    testbed.start()?;
+    for number in 1..=LINKS {
+        let line = format!(
+            "probe-send 198.18.{number}.1:0 198.18.{number}.2:{PORT} {PAYLOAD} {} {}",
+            (1e9 / pps) as u64,
+            (seconds * pps) as u64
+        );
+        let line = generator(&program, SENDER_PRIORITY, &line);
+        senders.push(Running::start(&testbed.host("client")?.inside(&line))?);
+    }
+    let deadline = Instant::now() + length + Duration::from_secs(10);
+    for sender in senders {
+        let output = sender.finish(deadline);
+        if !output.succeeded() {
+            return Err(io::Error::other(format!("sender: {}", output.stderr)));
+        }
+    }
+    let mut receptions = Vec::new();
+    for receiver in receivers {
+        let output = receiver.finish(deadline);
+        let reception = serde_json::from_str(&output.stdout)
+            .map_err(|error| io::Error::other(format!("receiver: {error}: {}", output.stderr)))?;
+        receptions.push(reception);
+    }
+    let (record, overrun) = testbed.stop()?;
+    Ok((receptions, record, overrun))
+}
+
+/// Measures; `length` is the time of each of the three measurements.
+pub(crate) fn calibrate(length: Duration) -> io::Result<Calibration> {
+    let packet_bits = ((PAYLOAD + HEADERS + 14) * 8) as f64;
+    let packets = RATE / packet_bits;
+    let mut late = 0;
+    let mut frames = 0;
+    let mut lateness_us = [0; 3];
+    let mut overrun = 0;
+    let mut account = |record: &Record, dropped: u64, counts: bool| {
+        late += record.late;
+        frames += record.frames;
+        if counts {
+            overrun += dropped;
+        }
+        for (sum, value) in lateness_us.iter_mut().zip(record.lateness_us) {
+            *sum = value.max(*sum);
+        }
+    };
+
+    let (rate, record, dropped) =
+        measure("rate = \"100 Mbit/s\"\nqueue = \"50 packets\"", packets * 1.1, length)?;
+    account(&record, dropped, true);
+    let rate_errors = rate
+        .iter()
+        .map(|r| (r.received - 1) as f64 * packet_bits / r.seconds / RATE - 1.0)
+        .collect();
+
+    let (delay, record, dropped) = measure("delay = \"20 ms\"", packets, length)?;
+    account(&record, dropped, true);
+    let added_delay_p99_ms = delay.iter().map(|r| r.delay_ms.p99 - DELAY_MS).collect();
+    let added_delay_median_ms = delay.iter().map(|r| r.delay_ms.median - DELAY_MS).collect();
+
+    let (both, record, dropped) =
+        measure("delay = \"50 ms\"\njitter = \"10 ms\"\nloss = \"1 %\"", packets, length)?;
+    account(&record, dropped, true);
+    let sent = (length.as_secs_f64() * packets).floor();
+    Ok(Calibration {
+        rate_errors,
+        added_delay_p99_ms,
+        added_delay_median_ms,
+        losses: both.iter().map(|r| 1.0 - r.received as f64 / sent).collect(),
+        loss_set: LOSS,
+        loss_bound: 3.29 * (LOSS * (1.0 - LOSS) / sent).sqrt(),
+        jitter_mean_errors: both.iter().map(|r| r.delay_ms.mean / JITTER_DELAY_MS - 1.0).collect(),
+        jitter_deviation_errors: both
+            .iter()
+            .map(|r| r.delay_ms.deviation / JITTER_MS - 1.0)
+            .collect(),
+        late_share: if frames == 0 { 0.0 } else { late as f64 / frames as f64 },
+        lateness_us,
+        overrun,
+    })
+}

@@ -1,0 +1,26 @@
+//! The monotonic clock, which all processes of the machine share.
+
+use std::time::Duration;
+
+use rustix::thread::{ClockId, NanosleepRelativeResult};
+use rustix::time::{Timespec, clock_gettime};
+
+/// Time since boot.
+pub(crate) fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
+}
+
+/// Sleeps until `at`; returns at once where that has passed.
+pub(crate) fn sleep_until(at: Duration) {
+    let Some(left) = at.checked_sub(now()) else { return };
+    let request =
+        Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+    let _: NanosleepRelativeResult =
+        rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &request);
+}
+
+/// Asks for timers without slack in this process (the kernel's default is 50 us).
+pub(crate) fn sharpen_timers() {
+    let _ = std::fs::write("/proc/self/timerslack_ns", "1");
+}

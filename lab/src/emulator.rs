@@ -1,0 +1,489 @@
+//! The link emulator: a process that owns the far end of every host interface (TAP devices,
+//! moved into the hosts' namespaces) and passes frames between them through [`mpip_link`] links.
+//!
+//! Lateness does not add up, because links compute in the time at which packets were due. It is
+//! recorded: a packet that leaves more than [`LATE`] after it was due counts as late, and a run
+//! with many late packets does not count.
+//!
+//! The process takes one JSON line on standard input ([`Setup`]), answers with a line once the
+//! devices exist, and then takes commands, one per line: `start` (the schedule's zero), `stop`.
+//! After `stop` it prints its [`Record`] and ends. It ends also when its input does.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use mpip_link::scenario::{Hop, Scenario};
+use mpip_link::{Counters, Link, flip_bit};
+use rustix::event::epoll;
+use serde::{Deserialize, Serialize};
+use tappers::{Interface, Tap};
+
+use crate::clock;
+use crate::pcap::PcapWriter;
+use crate::scenarios;
+
+/// A packet that leaves so much after it was due is late.
+pub(crate) const LATE: Duration = Duration::from_millis(1);
+/// Departures that are due within this time of each other leave together: fewer wake-ups, at a
+/// delay error of at most this.
+const COALESCE: Duration = Duration::from_micros(40);
+/// Interval of the samples.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// Ethernet header: destination, source, type.
+const ETHERNET: usize = 14;
+/// Frames read from one device before others get their turn.
+const READ_BATCH: usize = 64;
+/// Frames of the largest MTU that links have, and a VLAN tag.
+const FRAME_BYTES: usize = 9216 + ETHERNET + 4;
+
+/// What the emulator process is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    /// The scenario file's name, for its traces.
+    pub(crate) file: String,
+    /// The scenario itself.
+    pub(crate) text: String,
+    /// Selects the seed.
+    pub(crate) repetition: u32,
+    /// Directory for packet traces of every link; none are written without it.
+    pub(crate) pcap: Option<String>,
+}
+
+/// One direction of a link over time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct DirectionRecord {
+    /// The link's name.
+    pub(crate) link: String,
+    /// From the first end to the second.
+    pub(crate) forward: bool,
+    /// All it did since `start`.
+    pub(crate) counters: Counters,
+    /// Bytes of IP packets delivered in each interval of 100 ms since `start`.
+    pub(crate) delivered: Vec<u64>,
+    /// Bytes that waited at the end of each interval.
+    pub(crate) queued: Vec<u64>,
+    /// Drops of any cause in each interval.
+    pub(crate) dropped: Vec<u64>,
+}
+
+/// What the emulator did between `start` and `stop`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// Every direction of every link.
+    pub(crate) directions: Vec<DirectionRecord>,
+    /// Frames that left the emulator.
+    pub(crate) frames: u64,
+    /// Of these, how many left later than 1 ms after they were due.
+    pub(crate) late: u64,
+    /// Upper bounds of the lateness, microseconds: median, 99th percentile, largest.
+    pub(crate) lateness_us: [u64; 3],
+    /// Frames that the kernel refused at an interface (it was down).
+    pub(crate) refused: u64,
+}
+
+impl Record {
+    /// The share of frames that left late.
+    pub(crate) fn late_share(&self) -> f64 {
+        if self.frames == 0 { 0.0 } else { self.late as f64 / self.frames as f64 }
+    }
+}
+
+/// The hardware address of the interface with index `port` (locally administered).
+pub(crate) fn hardware_address(port: usize) -> [u8; 6] {
+    [0x02, 0x6d, 0x70, 0x69, 0x70, port as u8]
+}
+
+/// The name of the device of the interface with index `port` before it is moved into its host.
+pub(crate) fn device_name(port: usize) -> String {
+    format!("port{port}")
+}
+
+#[derive(Clone)]
+struct Frame {
+    bytes: Vec<u8>,
+    route: usize,
+    hop: usize,
+}
+
+struct Route {
+    to: usize,
+    hops: Vec<usize>,
+}
+
+struct Direction {
+    link: Link<Frame>,
+    index: usize,
+    forward: bool,
+    at_start: Counters,
+    last: Counters,
+    record: DirectionRecord,
+    pcap: Option<PcapWriter>,
+}
+
+/// Powers of two of microseconds.
+#[derive(Default)]
+struct Histogram {
+    buckets: [u64; 32],
+    largest: u64,
+}
+
+impl Histogram {
+    fn add(&mut self, value: Duration) {
+        let us = value.as_micros() as u64;
+        self.buckets[(64 - us.leading_zeros()).min(31) as usize] += 1;
+        self.largest = self.largest.max(us);
+    }
+
+    fn upper_bound(&self, share: f64) -> u64 {
+        let total: u64 = self.buckets.iter().sum();
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen as f64 >= share * total as f64 {
+                return (1u64 << index).min(self.largest);
+            }
+        }
+        self.largest
+    }
+}
+
+struct Emulator {
+    scenario: Scenario,
+    taps: Vec<Tap>,
+    directions: Vec<Direction>,
+    routes: Vec<Route>,
+    /// Route by sending and receiving port.
+    route_of: HashMap<(usize, usize), usize>,
+    spare: Vec<Vec<u8>>,
+    started: Option<Duration>,
+    next_event: usize,
+    next_sample: Duration,
+    lateness: Histogram,
+    record: Record,
+}
+
+impl Emulator {
+    fn new(setup: &Setup, now: Duration) -> io::Result<Self> {
+        let scenario = scenarios::parse(&setup.file, &setup.text)?;
+        let taps = (0..scenario.interfaces.len()).map(open_tap).collect::<io::Result<Vec<_>>>()?;
+        let mut directions = Vec::new();
+        for (index, spec) in scenario.links.iter().enumerate() {
+            for forward in [true, false] {
+                let seed = scenario.link_seed(index, forward, setup.repetition);
+                let pcap = match &setup.pcap {
+                    Some(directory) => {
+                        let arrow = if forward { "forward" } else { "reverse" };
+                        let name = format!("{directory}/{}.{arrow}.pcapng", spec.name);
+                        Some(PcapWriter::create(&name)?)
+                    }
+                    None => None,
+                };
+                directions.push(Direction {
+                    link: Link::new(spec.direction(forward).clone(), seed),
+                    index,
+                    forward,
+                    at_start: Counters::default(),
+                    last: Counters::default(),
+                    record: DirectionRecord {
+                        link: spec.name.clone(),
+                        forward,
+                        ..DirectionRecord::default()
+                    },
+                    pcap,
+                });
+            }
+        }
+        let mut routes = Vec::new();
+        let mut route_of = HashMap::new();
+        for from in 0..taps.len() {
+            for to in (0..taps.len()).filter(|to| *to != from) {
+                if let Some(path) = scenario.path(from, to) {
+                    route_of.insert((from, to), routes.len());
+                    let hops = path.hops.iter().map(direction_of).collect();
+                    routes.push(Route { to, hops });
+                }
+            }
+        }
+        Ok(Self {
+            scenario,
+            taps,
+            directions,
+            routes,
+            route_of,
+            spare: Vec::new(),
+            started: None,
+            next_event: 0,
+            next_sample: now,
+            lateness: Histogram::default(),
+            record: Record::default(),
+        })
+    }
+
+    fn start(&mut self, now: Duration) {
+        self.started = Some(now);
+        self.next_sample = now + SAMPLE;
+        self.record = Record::default();
+        self.lateness = Histogram::default();
+        for direction in &mut self.directions {
+            direction.at_start = *direction.link.counters();
+            direction.last = direction.at_start;
+        }
+    }
+
+    /// Applies what the schedule asks for and takes samples.
+    fn on_time(&mut self, now: Duration) {
+        let Some(started) = self.started else { return };
+        while let Some(event) = self.scenario.events.get(self.next_event) {
+            if started + event.at > now {
+                break;
+            }
+            for direction in &mut self.directions {
+                let selected = if direction.forward { event.forward } else { event.reverse };
+                if direction.index == event.link && selected {
+                    direction.link.apply(now, &event.change);
+                }
+            }
+            self.next_event += 1;
+        }
+        while self.next_sample <= now {
+            for direction in &mut self.directions {
+                let counters = *direction.link.counters();
+                let record = &mut direction.record;
+                record.delivered.push(counters.delivered_bytes - direction.last.delivered_bytes);
+                record.queued.push(direction.link.queued_bytes());
+                record.dropped.push(counters.dropped() - direction.last.dropped());
+                direction.last = counters;
+            }
+            self.next_sample += SAMPLE;
+        }
+    }
+
+    /// Reads what hosts sent. Returns whether there may be more.
+    fn receive(&mut self, port: usize) -> io::Result<bool> {
+        for _ in 0..READ_BATCH {
+            let mut buffer = self.spare.pop().unwrap_or_default();
+            buffer.resize(FRAME_BYTES, 0);
+            match self.taps[port].recv(&mut buffer) {
+                Ok(length) => buffer.truncate(length),
+                Err(error) => {
+                    self.spare.push(buffer);
+                    return match error.kind() {
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(false),
+                        // The interface is down.
+                        _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                            Ok(false)
+                        }
+                        _ => Err(error),
+                    };
+                }
+            }
+            self.switch(port, buffer, clock::now());
+        }
+        Ok(true)
+    }
+
+    /// Starts a frame on its way: to the port with its destination address, or to all.
+    fn switch(&mut self, port: usize, bytes: Vec<u8>, now: Duration) {
+        if bytes.len() < ETHERNET {
+            return;
+        }
+        if bytes[0] & 1 == 0 {
+            let to = (0..self.taps.len()).find(|to| hardware_address(*to) == bytes[..6]);
+            let route = to.and_then(|to| self.route_of.get(&(port, to)).copied());
+            if let Some(route) = route {
+                self.forward(Frame { bytes, route, hop: 0 }, now);
+            }
+            return;
+        }
+        for to in 0..self.taps.len() {
+            if let Some(route) = self.route_of.get(&(port, to)).copied() {
+                self.forward(Frame { bytes: bytes.clone(), route, hop: 0 }, now);
+            }
+        }
+    }
+
+    /// Puts a frame into the next link of its route, or delivers it at the end.
+    fn forward(&mut self, frame: Frame, at: Duration) {
+        let route = &self.routes[frame.route];
+        let Some(direction) = route.hops.get(frame.hop).copied() else {
+            let lateness = clock::now().saturating_sub(at);
+            self.deliver(frame, lateness);
+            return;
+        };
+        let length = frame.bytes.len() - ETHERNET;
+        // A refusal is counted by the link.
+        let _ = self.directions[direction].link.enqueue(at, length, frame);
+    }
+
+    fn deliver(&mut self, frame: Frame, lateness: Duration) {
+        let port = self.routes[frame.route].to;
+        self.record.frames += 1;
+        self.lateness.add(lateness);
+        if lateness > LATE {
+            self.record.late += 1;
+        }
+        if self.taps[port].send(&frame.bytes).is_err() {
+            self.record.refused += 1;
+        }
+        if self.spare.len() < 4096 {
+            self.spare.push(frame.bytes);
+        }
+    }
+
+    /// Moves on everything that is due.
+    fn depart(&mut self) {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            let now = clock::now();
+            for index in 0..self.directions.len() {
+                let direction = &mut self.directions[index];
+                let Some(delivery) = direction.link.poll(now) else { continue };
+                moved = true;
+                let mut frame = delivery.packet;
+                if let Some(word) = delivery.corrupt {
+                    flip_bit(&mut frame.bytes[ETHERNET..], word);
+                }
+                if let Some(pcap) = &mut direction.pcap {
+                    pcap.write(delivery.at, &frame.bytes);
+                }
+                frame.hop += 1;
+                self.forward(frame, delivery.at);
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Duration> {
+        let departure = self.directions.iter().filter_map(|d| d.link.poll_at()).min();
+        let event = self.started.and_then(|started| {
+            let event = self.scenario.events.get(self.next_event)?;
+            Some((started + event.at).min(self.next_sample))
+        });
+        let sample = self.started.map(|_| self.next_sample);
+        [departure, event, sample].into_iter().flatten().min()
+    }
+
+    fn finish(mut self) -> Record {
+        self.record.lateness_us = [
+            self.lateness.upper_bound(0.5),
+            self.lateness.upper_bound(0.99),
+            self.lateness.largest,
+        ];
+        for direction in self.directions {
+            let mut record = direction.record;
+            record.counters = difference(direction.link.counters(), &direction.at_start);
+            self.record.directions.push(record);
+        }
+        self.record
+    }
+}
+
+fn direction_of(hop: &Hop) -> usize {
+    hop.link * 2 + usize::from(!hop.forward)
+}
+
+fn open_tap(port: usize) -> io::Result<Tap> {
+    let mut tap = Tap::new_named(Interface::new(device_name(port))?)?;
+    tap.set_nonblocking(true)?;
+    Ok(tap)
+}
+
+fn difference(now: &Counters, before: &Counters) -> Counters {
+    Counters {
+        offered_packets: now.offered_packets - before.offered_packets,
+        offered_bytes: now.offered_bytes - before.offered_bytes,
+        delivered_packets: now.delivered_packets - before.delivered_packets,
+        delivered_bytes: now.delivered_bytes - before.delivered_bytes,
+        duplicated: now.duplicated - before.duplicated,
+        corrupted: now.corrupted - before.corrupted,
+        reordered: now.reordered - before.reordered,
+        dropped_queue: now.dropped_queue - before.dropped_queue,
+        dropped_codel: now.dropped_codel - before.dropped_codel,
+        dropped_loss: now.dropped_loss - before.dropped_loss,
+        dropped_down: now.dropped_down - before.dropped_down,
+        dropped_blackhole: now.dropped_blackhole - before.dropped_blackhole,
+        dropped_too_big: now.dropped_too_big - before.dropped_too_big,
+        max_queued_bytes: now.max_queued_bytes,
+        max_queued_packets: now.max_queued_packets,
+    }
+}
+
+/// The emulator process.
+///
+/// # Errors
+/// A setup that is none, or devices that cannot be made.
+pub(crate) fn main() -> io::Result<()> {
+    clock::sharpen_timers();
+    let mut input = io::stdin().lock();
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let setup: Setup = serde_json::from_str(&line)?;
+    drop(input);
+    let mut emulator = Emulator::new(&setup, clock::now())?;
+    println!("ready");
+    io::stdout().flush()?;
+
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (port, tap) in emulator.taps.iter().enumerate() {
+        let data = epoll::EventData::new_u64(port as u64);
+        epoll::add(&poll, tap.as_fd(), data, epoll::EventFlags::IN)?;
+    }
+    let control = emulator.taps.len() as u64;
+    // Not through the buffer of the standard library, which would hide lines from epoll.
+    let mut stdin = File::open("/dev/stdin")?;
+    epoll::add(&poll, &stdin, epoll::EventData::new_u64(control), epoll::EventFlags::IN)?;
+
+    let mut events = Vec::with_capacity(64);
+    let mut commands = Vec::new();
+    let mut last_departures = Duration::ZERO;
+    loop {
+        let wake = emulator.next_wake().map(|at| at.max(last_departures + COALESCE));
+        let timeout = wake.map(|at| {
+            let left = at.saturating_sub(clock::now());
+            rustix::event::Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }
+        });
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&poll, spare, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            let port = event.data.u64();
+            if port != control {
+                emulator.receive(port as usize)?;
+                continue;
+            }
+            let mut buffer = [0u8; 256];
+            let length = stdin.read(&mut buffer)?;
+            commands.extend_from_slice(&buffer[..length]);
+            while let Some(end) = commands.iter().position(|byte| *byte == b'\n') {
+                let command: Vec<u8> = commands.drain(..=end).collect();
+                match command.as_slice() {
+                    b"start\n" => emulator.start(clock::now()),
+                    b"stop\n" => {
+                        emulator.on_time(clock::now());
+                        println!("{}", serde_json::to_string(&emulator.finish())?);
+                        return Ok(());
+                    }
+                    _ => eprintln!("expected start or stop, found {:?}", command.escape_ascii()),
+                }
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
+        let now = clock::now();
+        emulator.on_time(now);
+        if emulator.next_wake().is_some_and(|at| at <= now) {
+            emulator.depart();
+            last_departures = now;
+        }
+    }
+}

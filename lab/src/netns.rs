@@ -1,0 +1,138 @@
+//! Network namespaces of a run, and how they go away again.
+//!
+//! Their names are `mpip-lab-PID-NAME` with the process that made them, so that what a process
+//! left behind can be told from what is in use. A guard process waits for the end of the lab
+//! process, however it ends, and removes its namespaces.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::command;
+
+const PREFIX: &str = "mpip-lab-";
+
+/// A namespace that is removed, with the processes in it, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace with its loopback interface up.
+    pub(crate) fn create(name: &str) -> io::Result<Self> {
+        let name = format!("{PREFIX}{}-{name}", std::process::id());
+        command::run(&["ip", "netns", "add", &name])?;
+        let namespace = Self { name };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `arguments` as a command that runs inside.
+    pub(crate) fn inside<S: Into<OsString> + Clone>(&self, arguments: &[S]) -> Vec<OsString> {
+        let enter = ["ip", "netns", "exec", &self.name].map(OsString::from);
+        enter.into_iter().chain(arguments.iter().cloned().map(Into::into)).collect()
+    }
+
+    /// Runs a short command inside.
+    pub(crate) fn run<S: Into<OsString> + Clone>(&self, arguments: &[S]) -> io::Result<String> {
+        command::run(&self.inside(arguments))
+    }
+
+    /// Runs `ip` inside.
+    pub(crate) fn ip(&self, arguments: &[&str]) -> io::Result<String> {
+        let line: Vec<&str> = ["ip", "-n", &self.name].iter().chain(arguments).copied().collect();
+        command::run(&line)
+    }
+
+    /// Sets kernel parameters; those that this kernel does not have are left out.
+    pub(crate) fn sysctl(&self, settings: &[(&str, &str)]) -> io::Result<()> {
+        let mut script = String::new();
+        for (key, value) in settings {
+            let file = format!("/proc/sys/{}", key.replace('.', "/"));
+            script += &format!("[ ! -e {file} ] || echo '{value}' > {file} || exit 1\n");
+        }
+        self.run(&["sh", "-c", &script]).map(drop)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        remove(&self.name);
+    }
+}
+
+fn pids(name: &str) -> Vec<Pid> {
+    let Ok(list) = command::run(&["ip", "netns", "pids", name]) else { return Vec::new() };
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw).collect()
+}
+
+fn remove(name: &str) {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let pids = pids(name);
+        for pid in &pids {
+            let _ = rustix::process::kill_process(*pid, signal);
+        }
+        if !pids.is_empty() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let _ = command::run(&["ip", "netns", "del", name]);
+}
+
+/// Removes the namespaces that `wanted` selects by the process that made them; returns their
+/// names.
+fn clean(wanted: impl Fn(u32) -> bool) -> io::Result<Vec<String>> {
+    let list = command::run(&["ip", "netns", "list"])?;
+    let mut removed = Vec::new();
+    for name in list.lines().filter_map(|line| line.split_whitespace().next()) {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        let Some(owner) = rest.split('-').next().and_then(|pid| pid.parse().ok()) else { continue };
+        if wanted(owner) {
+            remove(name);
+            removed.push(name.to_owned());
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes what processes left behind that do not run any more.
+pub(crate) fn clean_stale() -> io::Result<Vec<String>> {
+    clean(|owner| !Path::new(&format!("/proc/{owner}")).exists())
+}
+
+/// Holds the guard process; when it is dropped or the process ends, the guard cleans up.
+pub(crate) struct Guard {
+    _stdin: ChildStdin,
+}
+
+impl Guard {
+    /// Starts the guard of this process.
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["guard", &std::process::id().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("guard without input"))?;
+        Ok(Self { _stdin: stdin })
+    }
+}
+
+/// The guard process: waits for the end of `owner` and removes its namespaces.
+pub(crate) fn guard(owner: u32) -> io::Result<()> {
+    let mut rest = Vec::new();
+    io::stdin().read_to_end(&mut rest)?;
+    clean(|pid| pid == owner).map(drop)
+}

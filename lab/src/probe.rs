@@ -1,0 +1,164 @@
+//! A stream of numbered and time-stamped UDP datagrams and its receiver: measures rate, loss,
+//! one-way delay (both processes share the machine's clock) and reordering.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+
+/// Number (8 bytes), time of sending in nanoseconds (8 bytes).
+const HEADER: usize = 16;
+
+/// Sends `count` datagrams of `length` payload bytes, one each `interval`.
+pub(crate) fn send(
+    from: SocketAddr,
+    to: SocketAddr,
+    length: usize,
+    interval: Duration,
+    count: u64,
+) -> io::Result<()> {
+    clock::sharpen_timers();
+    let socket = UdpSocket::bind(from)?;
+    rustix::net::sockopt::set_socket_send_buffer_size(&socket, 4 << 20)?;
+    socket.connect(to)?;
+    let mut datagram = vec![0u8; length.max(HEADER)];
+    let start = clock::now();
+    for number in 0..count {
+        clock::sleep_until(start + interval * u32::try_from(number).unwrap_or(u32::MAX));
+        datagram[..8].copy_from_slice(&number.to_le_bytes());
+        datagram[8..16].copy_from_slice(&(clock::now().as_nanos() as u64).to_le_bytes());
+        // A full device queue or an absent receiver is loss, not the end.
+        let _ = socket.send(&datagram);
+    }
+    Ok(())
+}
+
+/// What a receiver saw.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Reception {
+    /// Datagrams, copies included.
+    pub(crate) received: u64,
+    /// Payload bytes.
+    pub(crate) bytes: u64,
+    /// Seconds from the first to the last datagram.
+    pub(crate) seconds: f64,
+    /// Largest number seen, plus one.
+    pub(crate) highest: u64,
+    /// Datagrams with a smaller number than one before them.
+    pub(crate) reordered: u64,
+    /// One-way delay, milliseconds.
+    pub(crate) delay_ms: Statistics,
+}
+
+/// Of a set of measured values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Statistics {
+    pub(crate) count: u64,
+    pub(crate) mean: f64,
+    pub(crate) deviation: f64,
+    pub(crate) minimum: f64,
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+    pub(crate) maximum: f64,
+}
+
+impl Statistics {
+    /// Of `values`, which are sorted in place.
+    pub(crate) fn of(values: &mut [f64]) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        values.sort_by(f64::total_cmp);
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count as f64;
+        let rank = |share: f64| values[((share * count as f64) as usize).min(count - 1)];
+        let median = if count.is_multiple_of(2) {
+            f64::midpoint(values[count / 2 - 1], values[count / 2])
+        } else {
+            values[count / 2]
+        };
+        Self {
+            count: count as u64,
+            mean,
+            deviation: variance.sqrt(),
+            minimum: values[0],
+            median,
+            p99: rank(0.99),
+            maximum: values[count - 1],
+        }
+    }
+}
+
+/// Receives until nothing came for `silence` after the first datagram, at most for `limit`.
+pub(crate) fn receive(at: SocketAddr, silence: Duration, limit: Duration) -> io::Result<Reception> {
+    clock::sharpen_timers();
+    let socket = UdpSocket::bind(at)?;
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20).is_err() {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 16 << 20)?;
+    }
+    let end = clock::now() + limit;
+    socket.set_read_timeout(Some(silence))?;
+    let mut buffer = vec![0u8; 65536];
+    let mut delays: Vec<f64> = Vec::new();
+    let mut reception = Reception::default();
+    let mut first = Duration::ZERO;
+    let mut last = Duration::ZERO;
+    while clock::now() < end {
+        let length = match socket.recv(&mut buffer) {
+            Ok(length) if length >= HEADER => length,
+            Ok(_) => continue,
+            Err(_) if reception.received == 0 => continue,
+            Err(_) => break,
+        };
+        let now = clock::now();
+        let number = u64::from_le_bytes(buffer[..8].try_into().expect("8 bytes"));
+        let sent = u64::from_le_bytes(buffer[8..16].try_into().expect("8 bytes"));
+        if reception.received == 0 {
+            first = now;
+        }
+        last = now;
+        reception.received += 1;
+        reception.bytes += length as u64;
+        if number < reception.highest {
+            reception.reordered += 1;
+        }
+        reception.highest = reception.highest.max(number + 1);
+        delays.push((now.as_secs_f64() - Duration::from_nanos(sent).as_secs_f64()) * 1e3);
+    }
+    reception.seconds = (last - first).as_secs_f64();
+    reception.delay_ms = Statistics::of(&mut delays);
+    Ok(reception)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_a_known_set() {
+        let s = Statistics::of(&mut [4.0, 1.0, 3.0, 2.0]);
+        assert_eq!((s.count, s.mean, s.median, s.minimum, s.maximum), (4, 2.5, 2.5, 1.0, 4.0));
+        assert!((s.deviation - 1.25f64.sqrt()).abs() < 1e-12);
+        assert_eq!(Statistics::of(&mut []), Statistics::default());
+    }
+
+    #[test]
+    fn a_stream_over_loopback_arrives_complete() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let to = socket.local_addr().expect("an address");
+        drop(socket);
+        let receiver = std::thread::spawn(move || {
+            receive(to, Duration::from_millis(300), Duration::from_secs(5))
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let from = "127.0.0.1:0".parse().expect("an address");
+        send(from, to, 100, Duration::from_millis(1), 50).expect("sent");
+        let seen = receiver.join().expect("no panic").expect("received");
+        assert_eq!((seen.received, seen.highest, seen.bytes), (50, 50, 5000));
+        assert!(seen.delay_ms.median >= 0.0);
+    }
+}

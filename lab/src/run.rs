@@ -1,0 +1,359 @@
+//! Runs scenarios: every subject, every repetition, each in a topology of its own.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mpip_link::limit::limit;
+use mpip_link::scenario::Scenario;
+
+use crate::emulator::Setup;
+use crate::results::{self, Environment, LATE_BOUND, RunResult, Store};
+use crate::scenarios::Loaded;
+use crate::systems::{self, Subject};
+use crate::testbed::Testbed;
+use crate::traffic::{Flow, ports};
+
+/// Below this share of idle time the processors were the bottleneck.
+const IDLE_BOUND: f64 = 0.02;
+/// Receivers listen after this time.
+const SETTLE: Duration = Duration::from_millis(300);
+/// What building, starting and ending a run takes beside the traffic; for estimates.
+const OVERHEAD: Duration = Duration::from_secs(3);
+
+/// What to run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    /// Only subjects whose name or system has one of these names.
+    pub(crate) systems: Option<Vec<String>>,
+    /// Instead of the scenario's.
+    pub(crate) repetitions: Option<u32>,
+    /// Directory of the results.
+    pub(crate) directory: PathBuf,
+    /// Packet traces of every link go here.
+    pub(crate) pcap: Option<String>,
+    /// Repeats runs that have a result.
+    pub(crate) again: bool,
+    /// Lets runs count in which the processors were busy, with other work presumably.
+    pub(crate) allow_busy: bool,
+}
+
+struct Job<'a> {
+    loaded: &'a Loaded,
+    subject: Subject,
+    repetition: u32,
+}
+
+impl Job<'_> {
+    fn expected(&self) -> Duration {
+        self.loaded.scenario.duration + OVERHEAD
+    }
+}
+
+fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for loaded in scenarios {
+        for subject in systems::subjects(&loaded.scenario) {
+            let wanted = options.systems.as_ref().is_none_or(|names| {
+                names.iter().any(|name| [&subject.name, &subject.system.name].contains(&name))
+            });
+            let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
+            for repetition in (0..repetitions).filter(|_| wanted) {
+                jobs.push(Job { loaded, subject: subject.clone(), repetition });
+            }
+        }
+    }
+    jobs
+}
+
+/// How long all of it takes, as planned.
+pub(crate) fn expected(scenarios: &[Loaded], options: &Options) -> Duration {
+    jobs(scenarios, options).iter().map(Job::expected).sum()
+}
+
+/// Runs what has no result yet, and returns the results of all.
+pub(crate) fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+    let mut store = Store::open(&options.directory)?;
+    let environment = Environment::here();
+    let jobs = jobs(scenarios, options);
+    let mut left: Duration = jobs.iter().map(Job::expected).sum();
+    let mut collected = Vec::new();
+    for (number, job) in jobs.iter().enumerate() {
+        let hash = results::hash(&job.loaded.text);
+        let found = store.find(&job.loaded.name, &hash, &job.subject.name, job.repetition);
+        if let Some(result) = found.filter(|result| !options.again && usable(result)) {
+            collected.push(result.clone());
+            left = left.saturating_sub(job.expected());
+            continue;
+        }
+        eprint!(
+            "[{}/{}, {} left] {}, {}, repetition {}: ",
+            number + 1,
+            jobs.len(),
+            minutes(left),
+            job.loaded.name,
+            job.subject.name,
+            job.repetition + 1
+        );
+        left = left.saturating_sub(job.expected());
+        match run_one(job, &environment, options) {
+            Ok(result) => {
+                eprintln!("{}", one_line(&result));
+                store.add(result.clone())?;
+                collected.push(result);
+            }
+            // One system that cannot be started does not keep others from being measured.
+            Err(error) => eprintln!("no result: {error}"),
+        }
+    }
+    Ok(collected)
+}
+
+/// A run that failed or did not count is worth another attempt.
+fn usable(result: &RunResult) -> bool {
+    result.counts()
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+fn one_line(result: &RunResult) -> String {
+    let mut line = format!("{:.2} Mbit/s", result.goodput_bps / 1e6);
+    if result.limit_bps > 0.0 {
+        line += &format!(" ({:.3} of the limit)", result.goodput_bps / result.limit_bps);
+    }
+    if result.longest_stall_ms > 0.0 {
+        line += &format!(", stall {:.0} ms", result.longest_stall_ms);
+    }
+    for flow in &result.flows {
+        if let Some(rtt) = flow.rtt_ms {
+            line += &format!(", {} mean {:.2} ms, 99th {:.2} ms", flow.name, rtt.mean, rtt.p99);
+        }
+        if let Some(error) = &flow.error {
+            line += &format!(", {}: {error}", flow.name);
+        }
+    }
+    if !result.counts() {
+        line += &format!("; does not count: {}", result.invalid.join("; "));
+    }
+    line
+}
+
+/// Idle and total time of all processors since boot, in ticks.
+fn processor_times() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<u64> = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let idle = fields.iter().skip(3).take(2).sum();
+    (idle, fields.iter().take(8).sum())
+}
+
+enum Action {
+    Flow(usize),
+    Interface(usize, bool),
+}
+
+/// What happens during the run, in order of time.
+fn actions(scenario: &Scenario) -> VecDeque<(Duration, Action)> {
+    let mut actions: Vec<(Duration, Action)> = scenario
+        .traffic
+        .iter()
+        .enumerate()
+        .map(|(index, traffic)| (traffic.start, Action::Flow(index)))
+        .collect();
+    for event in scenario.events.iter().filter(|event| event.announced) {
+        let Some(up) = event.change.up else { continue };
+        for (port, interface) in scenario.interfaces.iter().enumerate() {
+            if scenario.links[event.link].ends.contains(&interface.full_name()) {
+                actions.push((event.at, Action::Interface(port, up)));
+            }
+        }
+    }
+    actions.sort_by_key(|(at, _)| *at);
+    actions.into()
+}
+
+fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::Result<RunResult> {
+    let scenario = &job.loaded.scenario;
+    let directory = WorkDirectory::create()?;
+    let setup = Setup {
+        file: job.loaded.file.clone(),
+        text: job.loaded.text.clone(),
+        repetition: job.repetition,
+        pcap: options.pcap.clone(),
+    };
+    let mut testbed = Testbed::build(scenario, &setup)?;
+    let mut system = systems::start(&job.subject, &testbed, &directory.path)?;
+    let mut flows = prepare_flows(scenario, &testbed, system.as_ref())?;
+    std::thread::sleep(SETTLE);
+
+    testbed.start()?;
+    let zero = Instant::now();
+    let before = processor_times();
+    let mut actions = actions(scenario);
+    let mut started = vec![zero; flows.len()];
+    while let Some((at, action)) = actions.pop_front() {
+        std::thread::sleep((zero + at).saturating_duration_since(Instant::now()));
+        match action {
+            Action::Flow(index) => {
+                flows[index].start()?;
+                started[index] = Instant::now();
+            }
+            Action::Interface(port, up) => {
+                testbed.set_interface(port, up)?;
+                system.interface_changed(&testbed, port, up)?;
+            }
+        }
+    }
+    let last = flows.iter().map(|flow| flow.traffic().start + flow.traffic().duration).max();
+    let end = zero + last.unwrap_or_default();
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+    let after = processor_times();
+    let status = system.status(&testbed);
+    let results: Vec<_> =
+        flows.into_iter().zip(started).map(|(flow, started)| flow.finish(started)).collect();
+    drop(system);
+    let (record, overrun) = testbed.stop()?;
+
+    let cpu_idle = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+    let mut invalid = Vec::new();
+    if record.late_share() > LATE_BOUND {
+        invalid.push(format!(
+            "the emulator was too slow: {:.1} % of the frames left more than 1 ms late",
+            record.late_share() * 100.0
+        ));
+    }
+    if overrun > 0 {
+        invalid.push(format!("the emulator did not take {overrun} frames in time"));
+    }
+    if cpu_idle < IDLE_BOUND && !options.allow_busy {
+        invalid.push(format!("the processors were busy: {:.1} % idle", cpu_idle * 100.0));
+    }
+    let own = results.iter().filter(|flow| !flow.plain);
+    Ok(RunResult {
+        scenario: job.loaded.name.clone(),
+        scenario_hash: results::hash(&job.loaded.text),
+        system: job.subject.name.clone(),
+        kind: job.subject.system.kind.clone(),
+        repetition: job.repetition,
+        seed: scenario.seed,
+        time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        environment: environment.clone(),
+        goodput_bps: own.clone().map(|flow| flow.goodput_bps).sum(),
+        limit_bps: limit_of(scenario, &job.subject),
+        longest_stall_ms: own.map(crate::traffic::FlowResult::longest_stall_ms).fold(0.0, f64::max),
+        flows: results,
+        emulator: record,
+        overrun,
+        cpu_idle,
+        status,
+        invalid,
+    })
+}
+
+/// Builds the topology and runs a shell, or `exec`, in a host.
+pub(crate) fn shell(
+    loaded: &Loaded,
+    host: &str,
+    system: Option<&str>,
+    exec: Option<&str>,
+) -> io::Result<ExitCode> {
+    let directory = WorkDirectory::create()?;
+    let setup =
+        Setup { file: loaded.file.clone(), text: loaded.text.clone(), repetition: 0, pcap: None };
+    let mut testbed = Testbed::build(&loaded.scenario, &setup)?;
+    let subjects = systems::subjects(&loaded.scenario);
+    let subject = match system {
+        Some(name) => Some(subjects.iter().find(|s| s.name == name).ok_or_else(|| {
+            let names: Vec<&str> = subjects.iter().map(|s| s.name.as_str()).collect();
+            io::Error::other(format!("expected one of {names:?}, found {name:?}"))
+        })?),
+        None => None,
+    };
+    let _system =
+        subject.map(|subject| systems::start(subject, &testbed, &directory.path)).transpose()?;
+    testbed.start()?;
+    for name in loaded.scenario.hosts() {
+        eprintln!("{name}: ip netns exec {} sh", testbed.host(name)?.name());
+    }
+    let program = std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned());
+    let line = match exec {
+        Some(script) => vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()],
+        None => vec![program],
+    };
+    let line = testbed.host(host)?.inside(&line);
+    let mut command = std::process::Command::new(&line[0]);
+    command.args(&line[1..]).env("PS1", format!("{host}# "));
+    for name in loaded.scenario.hosts() {
+        command.env(format!("NS_{}", name.to_uppercase()), testbed.host(name)?.name());
+    }
+    let status = command.status()?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn prepare_flows(
+    scenario: &Scenario,
+    testbed: &Testbed,
+    system: &dyn systems::Running,
+) -> io::Result<Vec<Flow>> {
+    scenario
+        .traffic
+        .iter()
+        .zip(ports(scenario.traffic.len()))
+        .map(|(traffic, port)| {
+            let endpoint = match &traffic.plain {
+                Some(interface) => systems::plain(testbed, traffic, Some(interface))?,
+                None => system.endpoint(testbed, traffic)?,
+            };
+            let (from, to) = (testbed.host(&traffic.from)?, testbed.host(&traffic.to)?);
+            Flow::prepare(traffic, &endpoint, port, &scenario.congestion_control, from, to)
+        })
+        .collect()
+}
+
+/// The limit of the first bulk flow of the subject; 0 where nothing limits it.
+fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
+    let Some(traffic) = scenario.traffic.iter().find(|traffic| traffic.plain.is_none()) else {
+        return 0.0;
+    };
+    let end = traffic.start + traffic.duration;
+    let limit = limit(scenario, &traffic.from, &traffic.to, traffic.start, end);
+    let value = match subject.path {
+        None => limit.total,
+        Some(path) => {
+            let paths = scenario.paths(&traffic.from, &traffic.to);
+            let index = paths.iter().position(|other| (other.from, other.to) == path);
+            index.map_or(limit.total, |index| limit.alone[index])
+        }
+    };
+    if value.is_finite() { value } else { 0.0 }
+}
+
+/// Files of a run (keys, sockets), removed at its end.
+struct WorkDirectory {
+    path: PathBuf,
+}
+
+impl WorkDirectory {
+    fn create() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("mpip-lab-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for WorkDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(Path::new(&self.path));
+    }
+}

@@ -1,0 +1,58 @@
+//! Scenario files on disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mpip_link::scenario::Scenario;
+
+/// A scenario with its file.
+#[derive(Debug, Clone)]
+pub(crate) struct Loaded {
+    /// The file's name without directory and extension; the scenario's name everywhere.
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) text: String,
+    pub(crate) scenario: Scenario,
+}
+
+/// Parses a scenario; files that it names are relative to its own.
+pub(crate) fn parse(file: &str, text: &str) -> io::Result<Scenario> {
+    let directory = Path::new(file).parent().unwrap_or(Path::new(".")).to_owned();
+    let mut load =
+        |name: &str| std::fs::read_to_string(directory.join(name)).map_err(|e| e.to_string());
+    Scenario::parse(file, text, &mut load)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Reads a scenario file.
+pub(crate) fn load(path: &Path) -> io::Result<Loaded> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{file}: {error}")))?;
+    let scenario = parse(&file, &text)?;
+    let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Loaded { name, file, text, scenario })
+}
+
+/// The directory with the scenarios that come with the lab: `MPIP_LAB_SCENARIOS`, or beside the
+/// sources.
+pub(crate) fn directory() -> PathBuf {
+    std::env::var_os("MPIP_LAB_SCENARIOS")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios"), PathBuf::from)
+}
+
+/// All scenarios that come with the lab, by name.
+pub(crate) fn all() -> io::Result<Vec<Loaded>> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory())?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    paths.sort();
+    paths.iter().map(|path| load(path)).collect()
+}
+
+/// A scenario by the name of one that comes with the lab, or by its file.
+pub(crate) fn find(name: &str) -> io::Result<Loaded> {
+    let own = directory().join(format!("{name}.toml"));
+    if own.exists() { load(&own) } else { load(Path::new(name)) }
+}

@@ -1,0 +1,249 @@
+//! mpip between the two hosts, by the daemon and the front end of this workspace.
+//!
+//! Settings of a `[system]` table: `host_mode` (the hosts' own addresses instead of tunnel
+//! addresses, false by default), `rules` (an array of tables, as in the daemon's
+//! configuration), `node`, `interface` (tables merged into those of the daemon's configuration);
+//! every other key goes into the daemon's `[[peer]]` table, for instance `scheduler` and
+//! `congestion_control`.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use mpip_link::scenario::{System, Traffic};
+
+use super::{Running, ends, first_address, mptcp};
+use crate::command;
+use crate::testbed::Testbed;
+use crate::traffic::{Endpoint, FlowResult};
+
+const LISTEN_PORT: u16 = 6182;
+const INNER: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+const READY_PORT: u16 = 5199;
+/// How long the two daemons have for their handshake.
+const READY: Duration = Duration::from_secs(15);
+
+pub(super) struct Mpip {
+    hosts: Vec<Daemon>,
+    host_mode: bool,
+    with_mptcp: bool,
+}
+
+struct Daemon {
+    host: String,
+    socket: PathBuf,
+    log: PathBuf,
+    process: command::Running,
+}
+
+/// A program of this workspace: from `MPIP_BIN`, beside this program, or from the search path.
+pub(crate) fn program(name: &str) -> String {
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    let chosen = std::env::var_os("MPIP_BIN").map(PathBuf::from);
+    chosen
+        .into_iter()
+        .chain(beside)
+        .map(|directory| directory.join(name))
+        .find(|path| path.exists())
+        .map_or_else(|| name.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+fn table(pairs: impl IntoIterator<Item = (&'static str, toml::Value)>) -> toml::Table {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+fn strings(values: impl IntoIterator<Item = String>) -> toml::Value {
+    toml::Value::Array(values.into_iter().map(toml::Value::String).collect())
+}
+
+impl Mpip {
+    pub(super) fn start(system: &System, testbed: &Testbed, directory: &Path) -> io::Result<Self> {
+        let scenario = testbed.scenario();
+        let (client, server) = ends(scenario)?;
+        let names = [client, server];
+        let host_mode =
+            system.settings.get("host_mode").and_then(toml::Value::as_bool).unwrap_or(false);
+        let with_mptcp = system.kind == "mpip+mptcp";
+        if with_mptcp {
+            mptcp::configure(testbed)?;
+        }
+        let mut keys = Vec::new();
+        for name in names {
+            keys.push(keys_of(directory, name)?);
+        }
+        let mut hosts = Vec::new();
+        for (own, name) in names.into_iter().enumerate() {
+            let peer = 1 - own;
+            let config = config(system, testbed, directory, names, own, &keys[peer], host_mode)?;
+            let file = directory.join(format!("{name}.toml"));
+            std::fs::write(&file, config)?;
+            let log = directory.join(format!("{name}.log"));
+            let script = format!(
+                "exec '{}' --config '{}' 2>'{}'",
+                program("mpipd"),
+                file.display(),
+                log.display()
+            );
+            let line = testbed.host(name)?.inside(&["sh", "-c", &script]);
+            hosts.push(Daemon {
+                host: name.to_owned(),
+                socket: directory.join(format!("{name}.sock")),
+                log,
+                process: command::Running::start(&line)?,
+            });
+        }
+        let mut mpip = Self { hosts, host_mode, with_mptcp };
+        mpip.wait_until_ready(testbed)?;
+        Ok(mpip)
+    }
+
+    fn target(&self, testbed: &Testbed, host: &str) -> io::Result<IpAddr> {
+        if self.host_mode {
+            return first_address(testbed.scenario(), host);
+        }
+        let index = self.hosts.iter().position(|daemon| daemon.host == host);
+        index
+            .and_then(|index| INNER[index].parse().ok())
+            .ok_or_else(|| io::Error::other(format!("host {host:?} runs no daemon")))
+    }
+
+    /// Waits until a round trip works.
+    fn wait_until_ready(&mut self, testbed: &Testbed) -> io::Result<()> {
+        let deadline = Instant::now() + READY;
+        let target = self.target(testbed, &self.hosts[1].host)?.to_string();
+        let client = testbed.host(&self.hosts[0].host)?;
+        let lab = std::env::current_exe()?.to_string_lossy().into_owned();
+        let words = |text: String| -> Vec<String> {
+            core::iter::once(lab.clone()).chain(text.split(' ').map(str::to_owned)).collect()
+        };
+        let echo = words(format!("echo 0.0.0.0:{READY_PORT}"));
+        let _echo = command::Running::start(&testbed.host(&self.hosts[1].host)?.inside(&echo))?;
+        // Ten datagrams within 0.2 s.
+        let ask = words(format!("voip 0.0.0.0:0 {target}:{READY_PORT} 64 20000000 0.2"));
+        loop {
+            for daemon in &mut self.hosts {
+                if daemon.process.has_ended() {
+                    let log = std::fs::read_to_string(&daemon.log).unwrap_or_default();
+                    let last = log.lines().last().unwrap_or("no output").to_owned();
+                    return Err(io::Error::other(format!("mpipd at {}: {last}", daemon.host)));
+                }
+            }
+            let answer = client.run(&ask).ok().and_then(|text| {
+                let result: FlowResult = serde_json::from_str(&text).ok()?;
+                result.loss
+            });
+            if answer.is_some_and(|loss| loss < 1.0) {
+                // The other paths are validated now; the first may be ready before them.
+                std::thread::sleep(Duration::from_secs(1));
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(io::Error::other(format!("mpip: no answer from {target} in 15 s")));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Makes a key pair; returns the public key.
+fn keys_of(directory: &Path, host: &str) -> io::Result<String> {
+    let mpip = program("mpip");
+    let file = directory.join(format!("{host}.key"));
+    let script = format!(
+        "umask 077; '{mpip}' genkey > '{file}' && '{mpip}' pubkey < '{file}'",
+        file = file.display()
+    );
+    Ok(command::run(&["sh", "-c", &script])?.trim().to_owned())
+}
+
+fn config(
+    system: &System,
+    testbed: &Testbed,
+    directory: &Path,
+    names: [&str; 2],
+    own: usize,
+    peer_key: &str,
+    host_mode: bool,
+) -> io::Result<String> {
+    let scenario = testbed.scenario();
+    let (name, peer_name) = (names[own], names[1 - own]);
+    let file = |suffix: &str| -> toml::Value {
+        directory.join(format!("{name}.{suffix}")).display().to_string().into()
+    };
+    let addresses = |host: &str| -> Vec<IpAddr> {
+        scenario.interfaces_of(host).map(|index| scenario.interfaces[index].address).collect()
+    };
+    let mut node = table([
+        ("private_key_file", file("key")),
+        ("listen_port", toml::Value::Integer(i64::from(LISTEN_PORT))),
+        ("control_socket", file("sock")),
+    ]);
+    let mut interface = table([("name", "mpip0".into())]);
+    if !host_mode {
+        interface.insert("addresses".to_owned(), strings([format!("{}/24", INNER[own])]));
+    }
+    let allowed = if host_mode {
+        addresses(peer_name).iter().map(|a| format!("{a}/32")).collect()
+    } else {
+        vec![format!("{}/32", INNER[1 - own])]
+    };
+    let endpoints = addresses(peer_name)
+        .into_iter()
+        .map(|address| std::net::SocketAddr::new(address, LISTEN_PORT).to_string());
+    let mut peer = table([
+        ("name", peer_name.into()),
+        ("public_key", peer_key.into()),
+        ("endpoints", strings(endpoints)),
+        ("allowed_prefixes", strings(allowed)),
+        ("host_mode", host_mode.into()),
+        ("policy", "require".into()),
+    ]);
+    let mut root = toml::Table::new();
+    for (key, value) in &system.settings {
+        match (key.as_str(), value) {
+            ("host_mode", _) => {}
+            ("rules", rules) => drop(root.insert("rule".to_owned(), rules.clone())),
+            ("node", toml::Value::Table(more)) => node.extend(more.clone()),
+            ("interface", toml::Value::Table(more)) => interface.extend(more.clone()),
+            _ => drop(peer.insert(key.clone(), value.clone())),
+        }
+    }
+    let paths = scenario
+        .interfaces_of(name)
+        .map(|index| table([("interface", scenario.interfaces[index].name.clone().into())]));
+    root.insert("node".to_owned(), node.into());
+    root.insert("interface".to_owned(), interface.into());
+    root.insert("path".to_owned(), paths.map(toml::Value::Table).collect::<Vec<_>>().into());
+    root.insert("peer".to_owned(), vec![toml::Value::Table(peer)].into());
+    toml::to_string(&root).map_err(io::Error::other)
+}
+
+impl Running for Mpip {
+    fn endpoint(&self, testbed: &Testbed, traffic: &Traffic) -> io::Result<Endpoint> {
+        let remote = self.target(testbed, &traffic.to)?;
+        let wrapper = if self.with_mptcp { mptcp::wrapper() } else { Vec::new() };
+        Ok(Endpoint { local: None, remote, wrapper })
+    }
+
+    fn status(&mut self, testbed: &Testbed) -> serde_json::Value {
+        let mut all = serde_json::Map::new();
+        for daemon in &self.hosts {
+            let socket = daemon.socket.display().to_string();
+            let line = [
+                program("mpip"),
+                "--socket".to_owned(),
+                socket,
+                "status".to_owned(),
+                "--json".to_owned(),
+            ];
+            let status = testbed
+                .host(&daemon.host)
+                .and_then(|host| host.run(&line))
+                .and_then(|text| Ok(serde_json::from_str(&text)?))
+                .unwrap_or_else(|error: io::Error| error.to_string().into());
+            all.insert(daemon.host.clone(), status);
+        }
+        serde_json::Value::Object(all)
+    }
+}

@@ -1,0 +1,82 @@
+//! Kernel MPTCP with its in-kernel path manager set so that all paths are used: the client opens
+//! subflows from all its addresses to all addresses that the server announces.
+
+use std::io;
+
+use mpip_link::scenario::{Scenario, Traffic};
+
+use super::{Running, ends, first_address};
+use crate::testbed::Testbed;
+use crate::traffic::Endpoint;
+
+/// The kernel's own upper bound.
+const SUBFLOWS: &str = "8";
+
+pub(super) struct Mptcp;
+
+/// Programs that ask for TCP get MPTCP (from the mptcpd project).
+pub(super) fn wrapper() -> Vec<String> {
+    ["mptcpize", "run"].map(str::to_owned).to_vec()
+}
+
+impl Mptcp {
+    pub(super) fn start(testbed: &Testbed) -> io::Result<Self> {
+        configure(testbed)?;
+        Ok(Self)
+    }
+}
+
+/// Sets the endpoints of both hosts.
+pub(super) fn configure(testbed: &Testbed) -> io::Result<()> {
+    let scenario = testbed.scenario();
+    let (client, server) = ends(scenario)?;
+    for host in [client, server] {
+        let namespace = testbed.host(host)?;
+        namespace.sysctl(&[("net.mptcp.enabled", "1")])?;
+        namespace.ip(&[
+            "mptcp",
+            "limits",
+            "set",
+            "subflows",
+            SUBFLOWS,
+            "add_addr_accepted",
+            SUBFLOWS,
+        ])?;
+        for port in scenario.interfaces_of(host).collect::<Vec<_>>() {
+            endpoint(testbed, scenario, port, true)?;
+        }
+    }
+    Ok(())
+}
+
+fn endpoint(testbed: &Testbed, scenario: &Scenario, port: usize, add: bool) -> io::Result<()> {
+    let (_, server) = ends(scenario)?;
+    let interface = &scenario.interfaces[port];
+    let host = testbed.host(&interface.host)?;
+    let address = interface.address.to_string();
+    if !add {
+        let list = host.ip(&["mptcp", "endpoint", "show"])?;
+        let id = list.lines().find(|line| line.split_whitespace().next() == Some(&address));
+        let id = id.and_then(|line| line.split_whitespace().skip_while(|w| *w != "id").nth(1));
+        return match id {
+            Some(id) => host.ip(&["mptcp", "endpoint", "delete", "id", id]).map(drop),
+            None => Ok(()),
+        };
+    }
+    let flags: &[&str] =
+        if interface.host == server { &["signal"] } else { &["subflow", "fullmesh"] };
+    let line = [&["mptcp", "endpoint", "add", &address, "dev", &interface.name], flags].concat();
+    host.ip(&line).map(drop)
+}
+
+impl Running for Mptcp {
+    fn endpoint(&self, testbed: &Testbed, traffic: &Traffic) -> io::Result<Endpoint> {
+        let remote = first_address(testbed.scenario(), &traffic.to)?;
+        Ok(Endpoint { local: None, remote, wrapper: wrapper() })
+    }
+
+    /// What a network manager does: an address that goes takes its endpoint with it.
+    fn interface_changed(&mut self, testbed: &Testbed, port: usize, up: bool) -> io::Result<()> {
+        endpoint(testbed, testbed.scenario(), port, up)
+    }
+}

@@ -1,0 +1,234 @@
+//! Builds the topology of a scenario from real kernels: one network namespace for each host, and
+//! the emulator process between them.
+//!
+//! An interface of a host is a TAP device whose other end the emulator holds. Addresses are host
+//! addresses; every host has, for each of its interfaces, a routing table that knows the far
+//! addresses which the links reach from there and nothing else, chosen by source address. So a
+//! socket bound to an address uses that interface, and combinations that no link joins fail at
+//! once.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mpip_link::scenario::Scenario;
+
+use crate::emulator::{self, Record, Setup};
+use crate::netns::Namespace;
+
+/// Priority of the emulator among real-time processes; traffic generators have none.
+const EMULATOR_PRIORITY: &str = "50";
+
+/// The emulator process.
+struct Emulator {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Emulator {
+    fn start(namespace: &Namespace, setup: &Setup) -> io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let program = program.to_string_lossy();
+        // Real-time priority where it is permitted; accuracy is recorded either way.
+        let script = format!(
+            "if chrt -f {EMULATOR_PRIORITY} true 2>/dev/null; \
+             then exec chrt -f {EMULATOR_PRIORITY} '{program}' emulate; \
+             else exec '{program}' emulate; fi"
+        );
+        let line = namespace.inside(&["sh", "-c", &script]);
+        let mut child = Command::new(&line[0])
+            .args(&line[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let missing = || io::Error::other("the emulator has no standard input or output");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        let mut emulator = Self { child, stdin, stdout };
+        writeln!(emulator.stdin, "{}", serde_json::to_string(setup)?)?;
+        let answer = emulator.line()?;
+        if answer.trim() != "ready" {
+            return Err(io::Error::other(format!("the emulator did not start: {answer:?}")));
+        }
+        Ok(emulator)
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line)
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A topology that exists. Dropping it removes everything.
+pub(crate) struct Testbed {
+    scenario: Scenario,
+    emulator: Emulator,
+    hosts: Vec<(String, Namespace)>,
+    _network: Namespace,
+}
+
+impl Testbed {
+    /// Builds the topology of the scenario in `setup`.
+    pub(crate) fn build(scenario: &Scenario, setup: &Setup) -> io::Result<Self> {
+        let network = Namespace::create("net")?;
+        let emulator = Emulator::start(&network, setup)?;
+        let hosts = scenario
+            .hosts()
+            .iter()
+            .map(|host| Ok(((*host).to_owned(), Namespace::create(host)?)))
+            .collect::<io::Result<Vec<_>>>()?;
+        let testbed = Self { scenario: scenario.clone(), emulator, hosts, _network: network };
+        for (_, host) in &testbed.hosts {
+            host.sysctl(&[
+                ("net.ipv4.tcp_no_metrics_save", "1"),
+                ("net.ipv4.conf.all.rp_filter", "0"),
+                ("net.ipv4.conf.default.rp_filter", "0"),
+                ("net.ipv4.conf.all.arp_ignore", "1"),
+                ("net.ipv4.conf.all.arp_announce", "2"),
+                ("net.ipv6.conf.all.accept_ra", "0"),
+                ("net.ipv6.conf.default.accept_ra", "0"),
+                ("net.ipv6.conf.default.addr_gen_mode", "1"),
+            ])?;
+        }
+        for (port, interface) in testbed.scenario.interfaces.iter().enumerate() {
+            let host = testbed.host(&interface.host)?;
+            let (device, name) = (emulator::device_name(port), interface.name.as_str());
+            testbed._network.ip(&["link", "set", "dev", &device, "netns", host.name()])?;
+            let mac = mac(port);
+            let mtu = interface.mtu.to_string();
+            host.ip(&["link", "set", "dev", &device, "name", name, "address", &mac, "mtu", &mtu])?;
+            let address = prefix(interface.address);
+            let nodad: &[&str] = if interface.address.is_ipv6() { &["nodad"] } else { &[] };
+            host.ip(&[&["addr", "add", &address, "dev", name], nodad].concat())?;
+            host.ip(&["link", "set", "dev", name, "up"])?;
+        }
+        for port in 0..testbed.scenario.interfaces.len() {
+            let interface = &testbed.scenario.interfaces[port];
+            let host = testbed.host(&interface.host)?;
+            let (address, table) = (interface.address.to_string(), table(port));
+            host.ip(&[
+                family(interface.address),
+                "rule",
+                "add",
+                "from",
+                &address,
+                "table",
+                &table,
+            ])?;
+            testbed.add_routes(port)?;
+        }
+        Ok(testbed)
+    }
+
+    /// Adds the routes and neighbours of an interface; needed again after it was down.
+    pub(crate) fn add_routes(&self, port: usize) -> io::Result<()> {
+        let interface = &self.scenario.interfaces[port];
+        let host = self.host(&interface.host)?;
+        let (name, own) = (interface.name.as_str(), interface.address.to_string());
+        let (table, family) = (table(port), family(interface.address));
+        host.ip(&[family, "route", "replace", "unreachable", "default", "table", &table])?;
+        for (other, peer) in self.scenario.interfaces.iter().enumerate() {
+            let same_family = peer.address.is_ipv4() == interface.address.is_ipv4();
+            if peer.host == interface.host || !same_family {
+                continue;
+            }
+            if self.scenario.path(port, other).is_none() {
+                continue;
+            }
+            let far = prefix(peer.address);
+            let route = ["route", "replace", &far, "dev", name, "src", &own];
+            host.ip(&[&[family], &route[..], &["table", &table]].concat())?;
+            // The interface of the same name is preferred, then the order of the file.
+            let metric = if peer.name == interface.name { 10 } else { 100 + port };
+            host.ip(&[&[family], &route[..], &["metric", &metric.to_string()]].concat())?;
+            let (address, mac) = (peer.address.to_string(), mac(other));
+            host.ip(&[
+                "neigh",
+                "replace",
+                &address,
+                "lladdr",
+                &mac,
+                "dev",
+                name,
+                "nud",
+                "permanent",
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Takes an interface down or up, as `ip link set` does.
+    pub(crate) fn set_interface(&self, port: usize, up: bool) -> io::Result<()> {
+        let interface = &self.scenario.interfaces[port];
+        let host = self.host(&interface.host)?;
+        host.ip(&["link", "set", "dev", &interface.name, if up { "up" } else { "down" }])?;
+        if up { self.add_routes(port) } else { Ok(()) }
+    }
+
+    /// The namespace of a host.
+    pub(crate) fn host(&self, name: &str) -> io::Result<&Namespace> {
+        self.hosts
+            .iter()
+            .find(|(host, _)| host == name)
+            .map(|(_, namespace)| namespace)
+            .ok_or_else(|| io::Error::other(format!("no host named {name:?}")))
+    }
+
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Starts the schedule and the counting.
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        writeln!(self.emulator.stdin, "start")
+    }
+
+    /// Ends the emulator and returns what it did, and how many frames the devices of the hosts
+    /// dropped because the emulator did not take them in time.
+    pub(crate) fn stop(mut self) -> io::Result<(Record, u64)> {
+        let mut overrun = 0;
+        for interface in &self.scenario.interfaces {
+            let file = format!("/sys/class/net/{}/statistics/tx_dropped", interface.name);
+            let host = self.host(&interface.host)?;
+            // sysfs shows the namespace in which it was mounted; `ip netns exec` mounts it anew.
+            overrun += host.run(&["cat", &file])?.trim().parse::<u64>().unwrap_or(0);
+        }
+        writeln!(self.emulator.stdin, "stop")?;
+        let line = self.emulator.line()?;
+        let record = serde_json::from_str(&line)?;
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while self.emulator.child.try_wait()?.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok((record, overrun))
+    }
+}
+
+fn mac(port: usize) -> String {
+    let bytes = emulator::hardware_address(port).map(|byte| format!("{byte:02x}"));
+    bytes.join(":")
+}
+
+fn table(port: usize) -> String {
+    (1000 + port).to_string()
+}
+
+fn prefix(address: IpAddr) -> String {
+    format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "-4" } else { "-6" }
+}
