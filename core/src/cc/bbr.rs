@@ -14,10 +14,12 @@
 //!   a radio link's rate changes faster than that.
 
 mod model;
+mod round;
 
 use core::time::Duration;
 
 use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
+use self::round::Round;
 use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
 use crate::time::Instant;
 
@@ -26,19 +28,17 @@ const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.5;
 const UP_GAIN: f64 = 1.25;
 const DOWN_GAIN: f64 = 0.75;
-/// Once the queue of the probe is drained; below 1 so that its loss is no overflow.
+/// Once the flight is small enough, until the round ends.
 const DRAINED_GAIN: f64 = 0.95;
 /// The rate is a maximum and so a little high: pace below it, lest a queue stands.
 const PACING_MARGIN: f64 = 0.99;
 const WINDOW_GAIN: f64 = 2.0;
 const UP_WINDOW_GAIN: f64 = 2.25;
 const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
-/// What is left of a volume or rate that overflowed the queue.
+/// What at least is left of a rate that overflowed the queue.
 const OVERFLOW_FACTOR: f64 = 0.7;
 /// Share of the volume that is known to be safe that is used between probes.
 const HEADROOM: f64 = 0.85;
-/// Loss below it is never answered.
-const LOSS_THRESHOLD: f64 = 0.02;
 /// Share of the random loss that is sent in addition. Below 1, so that loss that does come from the
 /// rate (a policer, a very short queue) does not sustain itself: each round leaves less of it.
 const RANDOM_LOSS_SHARE: f64 = 0.9;
@@ -52,17 +52,12 @@ const MIN_WINDOW_PACKETS: u64 = 4;
 /// A round trip counts at least so long: on a LAN the sender's 64 KiB bursts take longer than the
 /// RTT, and fewer than a few of them give no rate.
 const MIN_ROUND: f64 = 0.002;
-/// From so many flight times on a round is long enough to take its rate as a whole; shorter ones
-/// could be a burst of feedback that had been held up.
-const LONG_ROUND: f64 = 4.0;
 /// A queue does not stretch a round trip beyond so many flight times: what was known of a path
 /// whose rate fell must age although its feedback has become slow.
 const MAX_ROUND: f64 = 2.0;
 /// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
 const QUANTUM_SECONDS: f64 = 0.001;
 const MAX_QUANTUM: f64 = 65_536.0;
-/// Share of the pacing rate that counts as use of it.
-const USED_SHARE: f64 = 0.9;
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 /// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
 /// not go away, or another route.
@@ -80,78 +75,6 @@ enum State {
     Up,
     /// Sends little, to see the RTT of the empty path; until when, once the flight is small.
     ProbeRtt(Option<Instant>),
-}
-
-/// What happened in the current round trip.
-#[derive(Debug)]
-struct Round {
-    start: Instant,
-    /// Value of `delivered` when it began.
-    delivered: u64,
-    acked: u64,
-    lost: u64,
-    ecn: bool,
-    fastest: Option<Duration>,
-    peak_flight: u64,
-    /// Bytes that left, and that pacing would have let leave.
-    sent: u64,
-    allowance: f64,
-    /// Whether the window was full at some time.
-    window_full: bool,
-    /// Sum of rate x weight, and of weights.
-    rate_sum: f64,
-    rate_weight: f64,
-}
-
-impl Round {
-    fn new(start: Instant, delivered: u64, in_flight: u64) -> Self {
-        Self {
-            start,
-            delivered,
-            acked: 0,
-            lost: 0,
-            ecn: false,
-            fastest: None,
-            peak_flight: in_flight,
-            sent: 0,
-            allowance: 0.0,
-            window_full: false,
-            rate_sum: 0.0,
-            rate_weight: 0.0,
-        }
-    }
-
-    /// Delivery rate of the round: the mean of its samples, or over all of it when it lasted for
-    /// many flight times (then samples cover single bursts of the sender).
-    fn rate(&self, now: Instant, flight_time: f64) -> Option<f64> {
-        if self.rate_weight == 0.0 {
-            return None;
-        }
-        let mean = self.rate_sum / self.rate_weight;
-        let seconds = now.since(self.start).as_secs_f64();
-        let whole =
-            if seconds >= LONG_ROUND * flight_time { self.acked as f64 / seconds } else { 0.0 };
-        Some(mean.max(whole))
-    }
-
-    /// Whether the sender used what it was permitted. A scheduler that prefers other paths, or a
-    /// sender that wakes late, shows in no sample; yet what such a round delivers says nothing of
-    /// the path.
-    fn used(&self) -> bool {
-        self.window_full || self.sent as f64 >= USED_SHARE * self.allowance
-    }
-
-    /// Whether a queue overflowed, or said that it is about to (ECN).
-    ///
-    /// A queue that drops for want of room is full, so that every packet of the round is late by
-    /// it; even the fastest one. Radio noise drops whatever the queue. So loss counts only when the
-    /// fastest packet was clearly late and more was lost than is lost anyway (two standard
-    /// deviations more, as a round has few packets).
-    fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
-        let total = (self.acked + self.lost) as f64;
-        let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
-        self.ecn || (late && self.lost as f64 > total * (random_loss + LOSS_THRESHOLD + noise))
-    }
 }
 
 #[derive(Debug)]
@@ -356,7 +279,7 @@ impl Bbr {
         self.rounds += 1;
         match self.state {
             State::Startup => {
-                self.end_startup_round(measured.is_some() && used, late, overflowed, now)
+                self.end_startup_round(measured.is_some() && used, late, overflowed, now);
             }
             State::Drain | State::ProbeRtt(_) => {}
             State::Down => {}
@@ -446,7 +369,8 @@ impl Bbr {
         let volume = self.volume().max(self.min_window());
         match self.state {
             State::Drain if in_flight <= volume => self.enter(State::Cruise, now),
-            State::Down if self.rounds >= 1 && in_flight <= volume => {
+            // A queue that does not drain is not this path's own.
+            State::Down if self.rounds >= 2 || (self.rounds >= 1 && in_flight <= volume) => {
                 self.enter(State::Cruise, now);
             }
             // What more was sent only made a queue. The flight must have grown by it: another

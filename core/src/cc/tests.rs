@@ -160,6 +160,16 @@ fn bbr_flows_share_a_link() {
 }
 
 #[test]
+fn bbr_and_loss_based_flows_leave_each_other_room() {
+    for other in [Reno, Cubic] {
+        let link = Link::new(20.0, ms(40), 2.0);
+        let measured = World::new(link, &[Bbr, other]).measure_after(ms(10_000), ms(25_000));
+        let share = measured.rates[0] / measured.total();
+        assert!((0.3..0.75).contains(&share), "{other:?}: {share:.2}");
+    }
+}
+
+#[test]
 fn loss_based_flows_share_a_link() {
     for kind in [Reno, Cubic] {
         let link = Link::new(10.0, ms(40), 1.0);
@@ -174,7 +184,7 @@ fn beside_reno(kind: CongestionControlKind, count: usize) -> [f64; 2] {
     for index in 0..count {
         world.add(kind, 1, Instant::from_millis(170 * (index as u64 + 1)));
     }
-    let rates = world.measure_after(ms(15_000), ms(60_000)).rates;
+    let rates = world.measure_after(ms(15_000), ms(45_000)).rates;
     [rates[0], rates[1..].iter().sum()]
 }
 

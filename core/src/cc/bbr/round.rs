@@ -1,0 +1,85 @@
+//! One round trip as BBR counts it.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// Loss below it is never answered.
+const LOSS_THRESHOLD: f64 = 0.02;
+/// From so many flight times on a round is long enough to take its rate as a whole; shorter ones
+/// could be a burst of feedback that had been held up.
+const LONG_ROUND: f64 = 4.0;
+/// Share of the pacing rate that counts as use of it.
+const USED_SHARE: f64 = 0.9;
+
+/// What happened in the current round trip.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) start: Instant,
+    /// Value of `delivered` when it began.
+    pub(super) delivered: u64,
+    pub(super) acked: u64,
+    pub(super) lost: u64,
+    pub(super) ecn: bool,
+    pub(super) fastest: Option<Duration>,
+    pub(super) peak_flight: u64,
+    /// Bytes that left, and that pacing would have let leave.
+    pub(super) sent: u64,
+    pub(super) allowance: f64,
+    /// Whether the window was full at some time.
+    pub(super) window_full: bool,
+    /// Sum of rate x weight, and of weights.
+    pub(super) rate_sum: f64,
+    pub(super) rate_weight: f64,
+}
+
+impl Round {
+    pub(super) fn new(start: Instant, delivered: u64, in_flight: u64) -> Self {
+        Self {
+            start,
+            delivered,
+            acked: 0,
+            lost: 0,
+            ecn: false,
+            fastest: None,
+            peak_flight: in_flight,
+            sent: 0,
+            allowance: 0.0,
+            window_full: false,
+            rate_sum: 0.0,
+            rate_weight: 0.0,
+        }
+    }
+
+    /// Delivery rate of the round: the mean of its samples, or over all of it when it lasted for
+    /// many flight times (then samples cover single bursts of the sender).
+    pub(super) fn rate(&self, now: Instant, flight_time: f64) -> Option<f64> {
+        if self.rate_weight == 0.0 {
+            return None;
+        }
+        let mean = self.rate_sum / self.rate_weight;
+        let seconds = now.since(self.start).as_secs_f64();
+        let whole =
+            if seconds >= LONG_ROUND * flight_time { self.acked as f64 / seconds } else { 0.0 };
+        Some(mean.max(whole))
+    }
+
+    /// Whether the sender used what it was permitted. A scheduler that prefers other paths, or a
+    /// sender that wakes late, shows in no sample; yet what such a round delivers says nothing of
+    /// the path.
+    pub(super) fn used(&self) -> bool {
+        self.window_full || self.sent as f64 >= USED_SHARE * self.allowance
+    }
+
+    /// Whether a queue overflowed, or said that it is about to (ECN).
+    ///
+    /// A queue that drops for want of room is full, so that every packet of the round is late by
+    /// it; even the fastest one. Radio noise drops whatever the queue. So loss counts only when the
+    /// fastest packet was clearly late and more was lost than is lost anyway (two standard
+    /// deviations more, as a round has few packets).
+    pub(super) fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
+        let total = (self.acked + self.lost) as f64;
+        let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
+        self.ecn || (late && self.lost as f64 > total * (random_loss + LOSS_THRESHOLD + noise))
+    }
+}
