@@ -1,0 +1,76 @@
+//! Network namespaces of a test. They have no name: a namespace vanishes, with all that is in it,
+//! when the last thread, socket or open file that belongs to it does, so nothing can be left over.
+
+#![allow(dead_code)]
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+pub(crate) mod packets;
+
+/// A network namespace with its loopback interface up.
+pub(crate) struct Namespace(File);
+
+impl Namespace {
+    pub(crate) fn new() -> Self {
+        let file = thread::spawn(|| {
+            // SAFETY: a new network namespace for this thread, which shares no state with others
+            // that depends on it.
+            let status = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+            assert_eq!(status, 0, "unshare: {}", std::io::Error::last_os_error());
+            File::open("/proc/thread-self/ns/net").expect("a network namespace")
+        });
+        let namespace = Self(file.join().expect("a namespace"));
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    /// Runs `body` in a thread inside the namespace.
+    pub(crate) fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
+                    .expect("setns");
+                body()
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs `ip` with these arguments inside.
+    pub(crate) fn ip(&self, arguments: &str) -> String {
+        self.command("ip", arguments)
+    }
+
+    pub(crate) fn command(&self, program: &str, arguments: &str) -> String {
+        let output = self.run(|| {
+            Command::new(program).args(arguments.split_whitespace()).output().expect("a program")
+        });
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Connects `self` and `other` by a pair of interfaces of this name.
+    pub(crate) fn connect(&self, other: &Self, name: &str) {
+        let there = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
+        self.ip(&format!("link add {name} type veth peer name {name} netns {there}"));
+        for namespace in [self, other] {
+            namespace.ip(&format!("link set {name} up"));
+        }
+    }
+}
+
+/// Whether namespaces can be made; says so when not.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
+    if !root {
+        eprintln!("skipped: network namespaces need root (CAP_SYS_ADMIN)");
+    }
+    root
+}

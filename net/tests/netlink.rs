@@ -1,0 +1,192 @@
+//! The kernel's configuration, as seen and changed by netlink, in a namespace of its own.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Namespace, is_root};
+use mpip_net::netlink::{Changes, HostAddress, Monitor, Netlink, Route, RoutingRule};
+use mpip_net::{Interest, Poller, Tun};
+
+/// What changed within a second at most.
+fn wait(poller: &Poller, monitor: &mut Monitor) -> Changes {
+    let mut ready = Vec::new();
+    poller.wait(&mut ready, Some(Duration::from_secs(1))).expect("wait");
+    let mut changes = monitor.read().expect("changes");
+    // A change makes several notices; those that follow at once belong to it.
+    let end = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < end {
+        poller.wait(&mut ready, Some(Duration::from_millis(10))).expect("wait");
+        let more = monitor.read().expect("changes");
+        changes.links |= more.links;
+        changes.addresses |= more.addresses;
+        changes.lost |= more.lost;
+    }
+    changes
+}
+
+#[test]
+fn links_and_addresses_are_followed() {
+    if !is_root() {
+        return;
+    }
+    let (here, there) = (Namespace::new(), Namespace::new());
+    here.connect(&there, "v0");
+    let (mut monitor, mut netlink) = here
+        .run(|| (Monitor::new().expect("a monitor"), Netlink::new().expect("a netlink socket")));
+    let poller = Poller::new().expect("epoll");
+    poller.add(&monitor, 0, Interest::Readable).expect("add");
+    wait(&poller, &mut monitor);
+    assert_eq!(monitor.read().expect("nothing"), Changes::default());
+
+    let link = netlink.link("v0").expect("the link");
+    assert!(link.is_running() && !link.loopback);
+    assert_eq!((link.mtu, link.kind.as_deref()), (1_500, Some("veth")));
+    let loopback = netlink.link("lo").expect("loopback");
+    assert!(loopback.loopback && loopback.up);
+
+    here.ip("addr add 198.18.0.1/24 dev v0");
+    assert!(wait(&poller, &mut monitor).addresses);
+    let v4 = HostAddress {
+        link: link.index,
+        address: "198.18.0.1".parse().expect("valid"),
+        prefix_len: 24,
+    };
+    assert_eq!(netlink.addresses().expect("addresses"), [v4]);
+
+    // While duplicates are looked for, an IPv6 address is not usable; then there is a notice.
+    here.ip("addr add 2001:db8::1/64 dev v0");
+    let v6 = HostAddress {
+        link: link.index,
+        address: "2001:db8::1".parse().expect("valid"),
+        prefix_len: 64,
+    };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while netlink.addresses().expect("addresses") != [v4, v6] {
+        assert!(Instant::now() < deadline, "{:?}", netlink.addresses());
+        wait(&poller, &mut monitor);
+    }
+    here.ip("addr change 2001:db8::1/64 dev v0 preferred_lft 0");
+    assert!(wait(&poller, &mut monitor).addresses);
+    assert_eq!(netlink.addresses().expect("addresses"), [v4]);
+
+    there.ip("link set v0 down");
+    assert!(wait(&poller, &mut monitor).links);
+    let link = netlink.link("v0").expect("the link");
+    assert!(link.up && !link.carrier && !link.is_running());
+    there.ip("link set v0 up");
+    assert!(wait(&poller, &mut monitor).links);
+    assert!(netlink.link("v0").expect("the link").is_running());
+
+    here.ip("addr del 198.18.0.1/24 dev v0");
+    assert!(wait(&poller, &mut monitor).addresses);
+    assert_eq!(netlink.addresses().expect("addresses"), []);
+    here.ip("link del v0");
+    assert!(wait(&poller, &mut monitor).links);
+    let error = netlink.link("v0").expect_err("gone");
+    assert!(error.to_string().contains("network interface v0"), "{error}");
+}
+
+#[test]
+fn lost_notices_are_reported_as_a_change_of_everything() {
+    if !is_root() {
+        return;
+    }
+    let namespace = Namespace::new();
+    let mut monitor = namespace.run(|| Monitor::new().expect("a monitor"));
+    // Far more notices than the queue holds.
+    let script = std::env::temp_dir().join(format!("mpip-net-{}.batch", std::process::id()));
+    let lines: String = (0..3_000)
+        .map(|n| format!("addr add 198.18.{}.{}/32 dev lo\n", n / 250, n % 250 + 1))
+        .collect();
+    std::fs::write(&script, lines).expect("a batch file");
+    namespace.ip(&format!("-batch {}", script.display()));
+    std::fs::remove_file(&script).expect("the batch file");
+    let changes = monitor.read().expect("changes");
+    assert_eq!(changes, Changes { links: true, addresses: true, lost: true });
+    assert_eq!(monitor.read().expect("nothing"), Changes::default());
+}
+
+#[test]
+fn a_device_is_set_up_with_addresses_routes_and_rules() {
+    if !is_root() {
+        return;
+    }
+    let namespace = Namespace::new();
+    let (tun, mut netlink) =
+        namespace.run(|| (Tun::open("mpip0").expect("a device"), Netlink::new().expect("netlink")));
+    let link = netlink.link("mpip0").expect("the device");
+    assert!(!link.up);
+    assert_eq!(link.kind.as_deref(), Some("tun"));
+
+    netlink.set_mtu(&link, 1_400).expect("the MTU");
+    netlink.set_up(&link).expect("up");
+    for _ in 0..2 {
+        netlink.add_address(&link, "198.18.1.1".parse().expect("valid"), 24).expect("IPv4");
+        netlink.add_address(&link, "2001:db8:1::1".parse().expect("valid"), 64).expect("IPv6");
+    }
+    let link = netlink.link("mpip0").expect("the device");
+    assert!(link.up);
+    assert_eq!(link.mtu, 1_400);
+    assert_eq!(netlink.addresses().expect("addresses").len(), 2);
+
+    let route = |prefix: &str, table| Route {
+        prefix: prefix.parse().expect("valid"),
+        link: link.index,
+        table,
+        metric: 0,
+    };
+    let routes = [
+        route("198.18.2.0/24", 254),
+        route("0.0.0.0/0", 1_000),
+        route("2001:db8:2::/48", 254),
+        route("::/0", 1_000),
+    ];
+    for route in &routes {
+        netlink.replace_route(route).expect("added");
+        netlink.replace_route(route).expect("replaced");
+    }
+    let ours = netlink.own_routes().expect("routes");
+    assert_eq!(ours.len(), routes.len(), "{ours:?}");
+    for route in &routes {
+        let found = |ours: &&Route| (ours.prefix, ours.table) == (route.prefix, route.table);
+        assert_eq!(ours.iter().find(found).map(|ours| ours.link), Some(link.index), "{route}");
+    }
+    assert!(namespace.ip("route get 198.18.2.9").contains("dev mpip0"));
+    assert!(namespace.ip("-6 route get 2001:db8:2::9").contains("dev mpip0"));
+
+    let rules = [false, true].map(|ipv6| RoutingRule {
+        ipv6,
+        priority: 100,
+        mark: 0x6d70,
+        inverted: true,
+        table: 1_000,
+    });
+    for rule in &rules {
+        netlink.add_rule(rule).expect("added");
+        netlink.add_rule(rule).expect("is there");
+    }
+    assert_eq!(netlink.own_rules().expect("rules"), rules);
+    assert!(namespace.ip("route get 198.18.200.9").contains("dev mpip0"));
+
+    // What a daemon that was killed left behind is found and removed.
+    for rule in netlink.own_rules().expect("rules") {
+        netlink.delete_rule(&rule).expect("deleted");
+        netlink.delete_rule(&rule).expect("is gone");
+    }
+    for route in netlink.own_routes().expect("routes") {
+        netlink.delete_route(&route).expect("deleted");
+        netlink.delete_route(&route).expect("is gone");
+    }
+    assert_eq!(netlink.own_rules().expect("rules"), []);
+    assert_eq!(netlink.own_routes().expect("routes"), []);
+    let address = "198.18.1.1".parse().expect("valid");
+    netlink.remove_address(&link, address, 24).expect("removed");
+    netlink.remove_address(&link, address, 24).expect("is gone");
+    assert_eq!(netlink.addresses().expect("addresses").len(), 1);
+
+    drop(tun);
+    let error = netlink.set_up(&link).expect_err("the device is gone");
+    assert!(error.to_string().starts_with("cannot set mpip0 up: "), "{error}");
+    assert!(netlink.replace_route(&routes[0]).is_err());
+}
