@@ -1,0 +1,147 @@
+//! The commands as a user types them.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// RFC 7748 section 6.1: Alice's key pair.
+const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+
+fn mpip(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mpip"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("built");
+    // A command that reads nothing may have closed it.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("it ends")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// A directory that is removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mpip-cli-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn pubkey_reads_a_private_key_from_standard_input() {
+    let output = mpip(&["pubkey"], &format!("{PRIVATE}\n"));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stdout(&output), format!("{PUBLIC}\n"));
+}
+
+#[test]
+fn pubkey_refuses_what_is_no_key_without_showing_it() {
+    let output = mpip(&["pubkey"], "c2VjcmV0");
+    assert!(!output.status.success());
+    let words = stderr(&output);
+    assert!(words.starts_with("mpip: standard input: expected a key of 32 bytes"), "{words}");
+    assert!(!words.contains("c2VjcmV0"), "{words}");
+}
+
+#[test]
+fn genkey_makes_another_key_each_time_that_pubkey_reads() {
+    let keys = [mpip(&["genkey"], ""), mpip(&["genkey"], "")].map(|output| stdout(&output));
+    assert_ne!(keys[0], keys[1]);
+    assert!(mpip(&["pubkey"], &keys[0]).status.success());
+}
+
+#[test]
+fn genkey_writes_a_file_for_its_owner_only_and_never_over_another() {
+    let directory = Directory::new("genkey");
+    let file = directory.path("node.key");
+    let output = mpip(&["genkey", "--out", &file], "");
+    assert!(output.status.success(), "{output:?}");
+    let mode = fs::metadata(&file).expect("written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let key = fs::read_to_string(&file).expect("ours");
+    assert_eq!(stdout(&output), stdout(&mpip(&["pubkey"], &key)), "it prints the public key");
+
+    let again = mpip(&["genkey", "--out", &file], "");
+    assert!(!again.status.success());
+    assert!(stderr(&again).contains(&format!("cannot write the new file `{file}`")), "{again:?}");
+    assert_eq!(fs::read_to_string(&file).expect("ours"), key);
+}
+
+#[test]
+fn genpsk_makes_44_characters() {
+    assert_eq!(stdout(&mpip(&["genpsk"], "")).trim_end().len(), 44);
+}
+
+#[test]
+fn without_a_daemon_the_words_say_so() {
+    let directory = Directory::new("none");
+    let socket = directory.path("mpip0.sock");
+    for arguments in [&["status"][..], &["status", "--json"], &["events"], &["down"]] {
+        let output = mpip(&[&["--socket", socket.as_str()], arguments].concat(), "");
+        assert!(!output.status.success(), "{arguments:?}");
+        let expected = format!("mpip: no daemon runs: there is no control socket `{socket}`\n");
+        assert_eq!(stderr(&output), expected);
+    }
+    drop(UnixListener::bind(&socket).expect("binds"));
+    let output = mpip(&["--socket", &socket, "status"], "");
+    assert_eq!(
+        stderr(&output),
+        format!("mpip: no daemon runs: nobody listens on `{socket}`\n"),
+        "a dead daemon's socket"
+    );
+}
+
+#[test]
+fn the_option_for_the_socket_stands_before_or_after_the_command() {
+    let output = mpip(&["status", "--socket", "/nonexistent/x.sock"], "");
+    assert!(stderr(&output).contains("/nonexistent/x.sock"), "{output:?}");
+}
+
+#[test]
+fn a_missing_mpipd_is_named() {
+    // mpip alone in a directory, and no PATH. A link, because a file that was just written may
+    // still be open in a child of another test, and then it does not run.
+    let directory = Directory(Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone"));
+    fs::create_dir_all(&directory.0).expect("writable");
+    let alone = directory.path("mpip");
+    let _ = fs::remove_file(&alone);
+    fs::hard_link(env!("CARGO_BIN_EXE_mpip"), &alone).expect("the same file system");
+    for command in ["check", "up", "down"] {
+        let output = Command::new(&alone)
+            .args([command, "mpip0.toml"])
+            .env("PATH", Path::new("/nonexistent"))
+            .output()
+            .expect("runs");
+        assert!(!output.status.success());
+        let words = stderr(&output);
+        let expected = "mpip: cannot run mpipd, expected beside mpip or in a directory of PATH: ";
+        assert!(words.starts_with(expected), "{words}");
+    }
+}

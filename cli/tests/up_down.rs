@@ -1,0 +1,157 @@
+//! `mpip up`, `status`, `check` and `down` with a real daemon, in a network namespace.
+//!
+//! ```text
+//!   namespace
+//!   eth0 198.18.0.1/24 -- eth1      veth
+//!   mpip0 10.77.0.1
+//! ```
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
+const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+
+/// Whether this process may make namespaces (CAP_NET_ADMIN, CAP_SYS_ADMIN); says so if not.
+fn privileged() -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
+    let capabilities = u64::from_str_radix(effective.expect("a line"), 16).expect("a number");
+    let needed = 1 << 12 | 1 << 21;
+    let privileged = capabilities & needed == needed;
+    if !privileged {
+        eprintln!("skipped: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN");
+    }
+    privileged
+}
+
+/// `mpipd` stands beside `mpip`; where only this crate is tested it may not have been built yet.
+fn build_mpipd() {
+    let beside = Path::new(env!("CARGO_BIN_EXE_mpip")).with_file_name("mpipd");
+    if !beside.exists() {
+        let arguments = ["build", "--package", "mpip-daemon", "--bin", "mpipd"];
+        let status = Command::new(env!("CARGO")).args(arguments).status().expect("cargo");
+        assert!(status.success() && beside.exists());
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().expect(program)
+}
+
+/// A namespace with an interface, and a directory with a configuration; both go when dropped,
+/// and the daemon with them.
+struct World {
+    namespace: String,
+    directory: PathBuf,
+}
+
+impl World {
+    fn new(test: &str) -> Self {
+        let namespace = format!("mpip-d-{}-{test}", std::process::id());
+        let directory = std::env::temp_dir().join(&namespace);
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let world = Self { namespace, directory };
+        assert!(run("ip", &["netns", "add", &world.namespace]).status.success());
+        for arguments in [
+            &["link", "add", "eth0", "type", "veth", "peer", "name", "eth1"][..],
+            &["addr", "add", "198.18.0.1/24", "dev", "eth0"],
+            &["link", "set", "eth0", "up"],
+            &["link", "set", "eth1", "up"],
+        ] {
+            let output = run("ip", &[&["-n", world.namespace.as_str()], arguments].concat());
+            assert!(output.status.success(), "{output:?}");
+        }
+        let key = world.directory.join("node.key");
+        fs::write(&key, OWN_KEY).expect("writable");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
+        world.configure("");
+        world
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    /// Writes the configuration, with further `lines` for the peer.
+    fn configure(&self, lines: &str) {
+        let text = format!(
+            "[node]\nprivate_key_file = 'node.key'\ncontrol_socket = '{}'\n[interface]\n\
+             addresses = ['10.77.0.1/24']\n[[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\n\
+             endpoints = ['198.18.0.2:6182']\nallowed_prefixes = ['10.77.0.2']\n{lines}\n",
+            self.path("mpip0.sock")
+        );
+        fs::write(self.directory.join("mpip0.toml"), text).expect("writable");
+    }
+
+    /// Runs `mpip` in the namespace: whether it succeeded, and what it said.
+    fn mpip(&self, arguments: &[&str]) -> (bool, String) {
+        let command = ["netns", "exec", &self.namespace, env!("CARGO_BIN_EXE_mpip")];
+        let output = run("ip", &[&command, arguments].concat());
+        let words = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&words).into_owned())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.mpip(&["--socket", &self.path("mpip0.sock"), "down"]);
+        let _ = run("ip", &["netns", "del", &self.namespace]);
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn a_daemon_goes_up_is_asked_and_goes_down() {
+    if !privileged() {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-up");
+    let (file, socket) = (world.path("mpip0.toml"), world.path("mpip0.sock"));
+
+    let (valid, words) = world.mpip(&["check", &file]);
+    assert!(valid && words.contains("valid: interface mpip0"), "{words}");
+
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up && words.starts_with("mpip0 is up (process "), "{words}");
+    let (again, words) = world.mpip(&["up", &file]);
+    assert!(!again && words.starts_with("mpip: already running: "), "{words}");
+
+    let (shown, words) = world.mpip(&["--socket", &socket, "status"]);
+    assert!(shown && words.contains("peer b: not established"), "{words}");
+    assert!(words.contains("paths start from 198.18.0.1 (eth0)"), "{words}");
+    assert!(!words.contains('\x1b'), "no colours where nobody sees them");
+    let (shown, words) = world.mpip(&["status", "--json", "--sessions", "--socket", &socket]);
+    let status: mpip_api::Status = serde_json::from_str(&words).expect("JSON of a status");
+    assert!(shown && status.peers[0].name == "b" && status.peers[0].session_count == Some(0));
+    assert_eq!(status.config_file, file);
+
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(down && words == "mpip0 is down\n", "{words}");
+    assert!(!Path::new(&format!("/proc/{}/exe", status.pid)).exists());
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up, "at once again: {words}");
+    let (down, words) = world.mpip(&["--socket", &socket, "down"]);
+    assert!(down, "{words}");
+}
+
+#[test]
+fn a_start_that_fails_says_why() {
+    if !privileged() {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-bad");
+    world.configure("no_such_key = 1");
+    let file = world.path("mpip0.toml");
+    for command in ["up", "check"] {
+        let (success, words) = world.mpip(&[command, &file]);
+        let expected = format!("{file}:11: unknown key `no_such_key`, expected one of");
+        assert!(!success && words.contains(&expected), "{command}: {words}");
+    }
+}
