@@ -120,7 +120,9 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     assert_eq!(link.kind.as_deref(), Some("tun"));
 
     netlink.set_mtu(&link, 1_400).expect("the MTU");
+    netlink.without_link_local(&link).expect("no link-local address");
     netlink.set_up(&link).expect("up");
+    assert!(!namespace.ip("-6 addr show dev mpip0").contains("fe80"));
     for _ in 0..2 {
         netlink.add_address(&link, "198.18.1.1".parse().expect("valid"), 24).expect("IPv4");
         netlink.add_address(&link, "2001:db8:1::1".parse().expect("valid"), 64).expect("IPv6");

@@ -7,7 +7,9 @@ use mpip_core::Prefix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
+};
 use netlink_packet_route::route::{
     RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -75,6 +77,17 @@ impl Netlink {
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
         let operation = format!("set {} up", link.name);
+        self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Keeps the kernel from giving the interface a link-local IPv6 address, and so from sending
+    /// router solicitations and group reports by it. To be called before the interface is set up.
+    pub fn without_link_local(&mut self, link: &Link) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        message.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]));
+        let operation = format!("switch off IPv6 autoconfiguration of {}", link.name);
         self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
     }
 
