@@ -311,14 +311,19 @@ impl Engine {
     /// The host changed. Datagrams that follow from it leave at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {
-        if let Command::LocalAddresses(locals) = &command {
-            self.locals.clone_from(locals);
-        }
+        let shutdown = match command {
+            Command::LocalAddresses(locals) => {
+                self.locals = locals;
+                false
+            }
+            Command::Shutdown => true,
+        };
         for peer in 0..self.associations.len() {
             let (association, mut cx) = self.association(peer);
-            match &command {
-                Command::LocalAddresses(_) => association.on_local_addresses(now, &mut cx),
-                Command::Shutdown => association.shut_down(),
+            if shutdown {
+                association.shut_down();
+            } else {
+                association.on_local_addresses(now, &mut cx);
             }
             self.touched.insert(peer);
             self.schedule_at(peer, Some(now));

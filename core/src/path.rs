@@ -165,6 +165,10 @@ pub(crate) struct Path {
     probe_at: Option<Instant>,
     recovery_started: Option<Instant>,
     unreported_loss: u64,
+    /// Packets lost since the congestion control last reacted, and how many of them have arrived
+    /// after all.
+    event_lost: u64,
+    event_spurious: u64,
     loss: LossMeter,
     pub(crate) counters: Counters,
     /// When the state last changed.
@@ -218,6 +222,8 @@ impl Path {
             probe_at: None,
             recovery_started: None,
             unreported_loss: 0,
+            event_lost: 0,
+            event_spurious: 0,
             loss: LossMeter::default(),
             counters: Counters::default(),
             changed: now,
@@ -328,7 +334,9 @@ impl Path {
         own: usize,
     ) {
         self.counters.spurious += progress.spurious;
-        if progress.spurious > 0 {
+        self.event_spurious += progress.spurious;
+        if self.event_lost > 0 && self.event_spurious >= self.event_lost {
+            self.event_lost = 0;
             self.cc.on_spurious(now);
         }
         self.on_losses(now, losses, subflows, own);
@@ -357,6 +365,7 @@ impl Path {
         self.counters.packets_lost += losses.packets;
         self.loss.halves[0].1 += losses.packets;
         self.unreported_loss += losses.bytes;
+        self.event_lost += losses.packets;
         self.congested(now, losses.newest, losses.bytes, false, false, subflows, own);
     }
 
@@ -376,6 +385,7 @@ impl Path {
             return;
         }
         self.recovery_started = Some(now);
+        self.event_spurious = 0;
         self.cc.on_congestion(&CongestionEvent { now, sent, lost, persistent, ecn }, subflows, own);
     }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use mpip_wire::{Frame, Frames, PacketFrameHeader, SessionId, TransportPacket};
 
+use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::engine::DropReason;
 use crate::packet::Header;
@@ -13,7 +14,7 @@ use crate::resequencer::{HoldLimits, Received, Resequencer};
 use crate::session::{Counters, Incoming, Order};
 use crate::sink::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 use crate::time::Instant;
-use crate::window::{DuplicateWindow, Seen};
+use crate::window::Seen;
 
 /// How long a gap is waited for until the peer has said how long.
 pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
@@ -37,7 +38,7 @@ impl Association {
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
         let known = self.path_index(header.path);
         let replay = known.map(|index| &self.paths[index].replay);
-        let number = header.number.expand(replay.and_then(|replay| replay.largest()));
+        let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
             return Err(DropReason::Replay);
         }
@@ -145,9 +146,12 @@ impl Association {
                 }
                 Frame::Close { .. } => closed = true,
                 Frame::AddressObserved { .. } => {}
+                Frame::CompactPacket { .. } | Frame::SessionUnknown { .. } => {}
             }
         }
-        self.paths[index].arrivals.on_packet(now, number, asks, ecn);
+        let path = &mut self.paths[index];
+        let rtt = path.flight.rtt().smoothed();
+        path.arrivals.on_packet(now, number, asks, ecn, rtt);
         if closed {
             self.lose(now, cx);
         }
@@ -177,7 +181,7 @@ impl Association {
         if progress.acked > 0 && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
-        self.repair_losses(now, index);
+        self.repair_losses(Loss::Congestion);
     }
 
     fn on_packet(
@@ -235,8 +239,8 @@ impl Association {
 
     fn accept_session(&mut self, now: Instant, frame: PacketFrameHeader, header: &Header) -> u32 {
         let order = match frame.ordered {
-            true => Order::Sequenced(Box::new(Resequencer::new())),
-            false => Order::AsTheyCome(Box::new(DuplicateWindow::new())),
+            true => Order::Sequenced(Box::default()),
+            false => Order::AsTheyCome(Box::default()),
         };
         let session = Incoming { key: header.session(), order, counters: Counters::default() };
         let inserted = self.incoming.insert(now, frame.session, session);

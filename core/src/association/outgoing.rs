@@ -9,7 +9,7 @@ use mpip_wire::{
 
 use super::paths::{INNER_OVERHEAD, challenge_len};
 use super::{Association, Context, range_room, refuse};
-use crate::config::Priority;
+use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
 use crate::packet::{Header, Segments, mark_ce};
 use crate::path::PathState;
@@ -33,6 +33,15 @@ const SKIPS: usize = 256;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Frames of one control datagram.
 const CONTROL_ROOM: usize = 1_200;
+
+/// Why packets were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// One by one, on a path that works.
+    Congestion,
+    /// All that was in flight on a path.
+    PathDied,
+}
 
 /// What leaves next.
 struct Load {
@@ -148,7 +157,7 @@ impl Association {
                     self.scheduler.choose(now, &self.candidates, &demand, cx.draws)
                 }
             };
-            let Some(choice) = choice else { return };
+            let Some(choice) = choice else { break };
             let index = self.candidate_paths[choice];
             if self.send_load(now, index, &load, len, out) {
                 self.load_left(now, &load);
@@ -156,7 +165,10 @@ impl Association {
                 self.paths[index].blocked = true;
             }
         }
-        self.idle_since.get_or_insert(now);
+        if self.queue.is_empty() && self.repairs.is_empty() {
+            self.idle_since.get_or_insert(now);
+        }
+        // What has room now was not used for want of packets, or because others are faster.
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
             if path.ready_at(now, CONTROL_ROOM) <= now {
                 path.flight.on_app_limited();
@@ -339,11 +351,11 @@ impl Association {
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
         paths[index].on_losses(now, losses, subflows, own);
-        self.repair_losses(now, index);
+        self.repair_losses(Loss::Congestion);
     }
 
-    /// What was lost goes out again.
-    pub(super) fn repair_losses(&mut self, now: Instant, index: usize) {
+    /// What was lost goes out again, or its receiver is told that it will not.
+    pub(super) fn repair_losses(&mut self, loss: Loss) {
         let control = core::mem::take(&mut self.losses.control);
         self.addresses_owed |= control.addresses;
         self.wait_owed |= control.resequencing;
@@ -353,7 +365,14 @@ impl Association {
             }
         }
         let mut losses = core::mem::take(&mut self.losses.cargo);
+        // Where nothing else holds the inner TCP back, its losses do.
+        let repair =
+            loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
         for cargo in losses.drain(..) {
+            if !repair {
+                self.skip(cargo.session, cargo.sequence);
+                continue;
+            }
             if self.repairs.len() >= REPAIRS {
                 let Some(oldest) = self.repairs.pop_front() else { break };
                 self.skip(oldest.session, oldest.sequence);
@@ -361,7 +380,6 @@ impl Association {
             self.repairs.push_back(cargo);
         }
         self.losses.cargo = losses;
-        let _ = (now, index);
     }
 
     /// The path has fallen silent: the newest packet on it may have been the last of a transfer,

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, PathStatus};
 
+use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::config::LocalAddress;
 use crate::event::Event;
@@ -56,7 +57,7 @@ impl Association {
         if matches!(to, PathState::Failed | PathState::Abandoned) {
             self.losses.clear();
             self.paths[index].flight.abandon(&mut self.losses);
-            self.repair_losses(now, index);
+            self.repair_losses(Loss::PathDied);
         }
         if to == PathState::Abandoned {
             self.retired_paths.insert(self.paths[index].id);
@@ -231,7 +232,7 @@ impl Association {
                     self.probe_tail(now, index);
                 }
                 Silence::Dead => {
-                    self.repair_losses(now, index);
+                    self.repair_losses(Loss::PathDied);
                     self.change_state(now, cx, index, PathState::Failed, "no answer");
                     self.paths[index].on_dead(now);
                 }

@@ -58,7 +58,7 @@ struct Pair {
     pool: PacketPool,
     /// Links (the receiver's or the sender's interface) that carry nothing.
     dead: Vec<u16>,
-    /// Every nth datagram is lost.
+    /// Every nth datagram is lost if it carries a packet.
     lose: Option<u64>,
     carried: [u64; 2],
 }
@@ -128,7 +128,8 @@ impl Pair {
             self.sent += 1;
             let remote_link = (0..2).find(|link| address(1 - host, *link) == to.remote);
             let Some(remote_link) = remote_link else { continue };
-            let lost = self.lose.is_some_and(|nth| self.sent % nth == 0);
+            let full = bytes.len() > 500;
+            let lost = full && self.lose.is_some_and(|nth| self.sent.is_multiple_of(nth));
             if lost || self.dead.contains(&to.local.0) || self.dead.contains(&remote_link) {
                 continue;
             }
@@ -256,7 +257,7 @@ fn a_super_packet_arrives_as_its_segments() {
 
 #[test]
 fn losses_of_tcp_sessions_are_repaired_in_order() {
-    for congestion_control in [CongestionControlKind::None, CongestionControlKind::Bbr] {
+    for congestion_control in [CongestionControlKind::Cubic, CongestionControlKind::Bbr] {
         let mut pair = Pair::new(|peer| {
             peer.scheduler = SchedulerKind::RoundRobin;
             peer.congestion_control = congestion_control;
@@ -270,6 +271,23 @@ fn losses_of_tcp_sessions_are_repaired_in_order() {
         pair.run_for(SECOND);
         assert_eq!(sequences(&pair.out[1].packets), (0..500).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn without_congestion_control_the_inner_tcp_sees_its_losses_and_waits_for_none() {
+    let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
+    pair.run_for(SECOND);
+    pair.lose = Some(7);
+    for n in 0..500 {
+        pair.send(0, &tcp(0, n, 1_000), Offload::default());
+        pair.run_for(Duration::from_millis(1));
+    }
+    pair.run_for(SECOND);
+    let arrived = sequences(&pair.out[1].packets);
+    assert!(arrived.len() < 470 && arrived.is_sorted(), "{arrived:?}");
+    let status = pair.engines[1].status(pair.now, true);
+    let longest = status.peers[0].sessions.iter().map(|session| session.longest_wait).max();
+    assert!(longest < Some(Duration::from_millis(60)), "{longest:?}");
 }
 
 #[test]

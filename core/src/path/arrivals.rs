@@ -9,10 +9,13 @@ use crate::time::Instant;
 
 /// Ranges that are remembered; those of the lowest numbers are forgotten first.
 const REMEMBERED: usize = 256;
-/// So many packets are answered at once (cf. draft-ietf-quic-ack-frequency, which has 2 to 10).
-const THRESHOLD: u32 = 10;
+/// So many packets are answered at the end of their batch: enough that feedback takes little of
+/// the way back, few enough that the smallest window (4 packets) does not wait for it.
+const THRESHOLD: u32 = 4;
 /// Longest that feedback waits for company.
 pub(crate) const MAX_DELAY: Duration = Duration::from_millis(5);
+/// Feedback waits for at most this part of a round trip.
+const DELAY_PART: u32 = 4;
 /// Longest that feedback waits when a number is missing: reordering within a batch settles.
 const GAP_DELAY: Duration = Duration::from_millis(1);
 
@@ -48,8 +51,15 @@ impl Arrivals {
         self.ranges.last().map(|range| range.last)
     }
 
-    /// Notes a packet that was authenticated and was no replay.
-    pub(crate) fn on_packet(&mut self, now: Instant, number: u64, asks: bool, ecn: Ecn) {
+    /// Notes a packet that was authenticated and was no replay, on a path of round-trip time `rtt`.
+    pub(crate) fn on_packet(
+        &mut self,
+        now: Instant,
+        number: u64,
+        asks: bool,
+        ecn: Ecn,
+        rtt: Duration,
+    ) {
         match ecn {
             Ecn::NotEct => {}
             Ecn::Ect0 => self.ecn.ect0 += 1,
@@ -67,8 +77,8 @@ impl Arrivals {
             self.owed += 1;
             let wait = match (self.owed >= THRESHOLD || ecn == Ecn::Ce, gap) {
                 (true, _) => Duration::ZERO,
-                (false, true) => GAP_DELAY,
-                (false, false) => MAX_DELAY,
+                (false, true) => (rtt / DELAY_PART).min(GAP_DELAY),
+                (false, false) => (rtt / DELAY_PART).min(MAX_DELAY),
             };
             let due = now + wait;
             self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
@@ -147,6 +157,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    const RTT: Duration = Duration::from_millis(100);
+
     fn reported(arrivals: &Arrivals) -> Vec<u64> {
         let mut room = [AckRange { first: 0, last: 0 }; Ranges::MAX];
         let feedback = arrivals.feedback(Instant::ZERO, PathId(0), &mut room);
@@ -165,7 +177,7 @@ mod tests {
             let mut arrivals = Arrivals::new();
             let mut model = BTreeSet::new();
             for number in numbers {
-                arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct);
+                arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct, RTT);
                 model.insert(number);
                 prop_assert_eq!(reported(&arrivals), model.iter().copied().collect::<Vec<_>>());
             }
@@ -176,7 +188,7 @@ mod tests {
             let mut arrivals = Arrivals::new();
             let mut model = BTreeSet::new();
             for number in numbers {
-                arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct);
+                arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct, RTT);
                 model.insert(number);
                 prop_assert!(arrivals.ranges.len() <= REMEMBERED);
             }
@@ -188,10 +200,10 @@ mod tests {
     fn a_hole_filled_late_is_reported_though_there_are_many_ranges() {
         let mut arrivals = Arrivals::new();
         for number in (0..200).step_by(2) {
-            arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct);
+            arrivals.on_packet(Instant::ZERO, number, true, Ecn::NotEct, RTT);
         }
         arrivals.on_feedback_sent();
-        arrivals.on_packet(Instant::ZERO, 21, true, Ecn::NotEct);
+        arrivals.on_packet(Instant::ZERO, 21, true, Ecn::NotEct, RTT);
         let numbers = reported(&arrivals);
         assert!(numbers.contains(&21) && numbers.contains(&198), "{numbers:?}");
     }
@@ -200,17 +212,20 @@ mod tests {
     fn feedback_is_due_at_once_after_the_threshold_and_soon_after_a_gap() {
         let mut arrivals = Arrivals::new();
         let now = Instant::from_millis(7);
-        arrivals.on_packet(now, 0, true, Ecn::NotEct);
+        arrivals.on_packet(now, 0, true, Ecn::NotEct, RTT);
         assert_eq!(arrivals.due(), Some(now + MAX_DELAY));
-        arrivals.on_packet(now, 2, true, Ecn::NotEct);
+        let mut near = Arrivals::new();
+        near.on_packet(now, 0, true, Ecn::NotEct, Duration::from_millis(2));
+        assert_eq!(near.due(), Some(now + Duration::from_micros(500)));
+        arrivals.on_packet(now, 2, true, Ecn::NotEct, RTT);
         assert_eq!(arrivals.due(), Some(now + GAP_DELAY));
-        for number in 3..=10 {
-            arrivals.on_packet(now, number, true, Ecn::NotEct);
+        for number in 3..=4 {
+            arrivals.on_packet(now, number, true, Ecn::NotEct, RTT);
         }
         assert_eq!(arrivals.due(), Some(now));
         arrivals.on_feedback_sent();
         assert_eq!(arrivals.due(), None);
-        arrivals.on_packet(now, 11, false, Ecn::NotEct);
+        arrivals.on_packet(now, 11, false, Ecn::NotEct, RTT);
         assert!(!arrivals.has_news());
     }
 }

@@ -37,7 +37,8 @@ impl Pacer {
             (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
         let burst = time_for((burst_bytes as u64).max(MIN_BURST), rate);
         if self.drained <= now {
-            self.drained = now;
+            // A timer that came late, or a short pause, costs no rate: up to a burst is made up for.
+            self.drained = self.drained.max(now - burst);
             self.blocked = false;
         }
         self.drained += time_for(size, rate);
@@ -88,6 +89,23 @@ mod tests {
             let error = sent.abs_diff(rate);
             assert!(error <= (rate / 100).max(MAX_BURST), "{rate} bytes/s: sent {sent}");
         }
+    }
+
+    #[test]
+    fn a_timer_that_comes_late_costs_no_rate() {
+        let (rate, mut now, mut sent) = (12_500_000, Instant::from_millis(5), 0);
+        let mut pacer = Pacer::default();
+        let end = now + Duration::from_secs(1);
+        while now < end {
+            pacer.refresh(now);
+            if pacer.ready_at() <= now {
+                pacer.on_sent(now, 1_500, Some(rate));
+                sent += 1_500;
+            } else {
+                now = pacer.ready_at() + Duration::from_micros(300);
+            }
+        }
+        assert!(rate.abs_diff(sent) < rate / 50, "{sent} of {rate} bytes");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Scheduler for Weighted {
             return None;
         }
         // A multiply-shift keeps the bias below 2^-50, far below what a weight resolves.
-        let mut draw = (u128::from(rng.next_u64()) * u128::from(total) >> 64) as u64;
+        let mut draw = ((u128::from(rng.next_u64()) * u128::from(total)) >> 64) as u64;
         paths.iter().position(|path| {
             let weight = weight(path);
             let hit = draw < weight;
