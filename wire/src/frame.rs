@@ -2,8 +2,8 @@ use core::net::SocketAddr;
 
 use crate::bytes::{Reader, Writer};
 use crate::{
-    AddressList, Error, Feedback, PacketFrameHeader, PathId, SKIP_MAX, SessionFields, SessionId,
-    address, varint_len,
+    AddressList, CompactFrameHeader, Error, Feedback, PacketFrameHeader, PathId, SKIP_MAX,
+    SessionFields, SessionId, address, varint_len,
 };
 
 /// Most bytes of the text of a close frame.
@@ -24,6 +24,7 @@ mod kind {
     pub(super) const RESEQUENCING: u8 = 0x0b;
     pub(super) const CLOSE: u8 = 0x0c;
     pub(super) const ADDRESS_OBSERVED: u8 = 0x0d;
+    pub(super) const SESSION_UNKNOWN: u8 = 0x0e;
 }
 
 /// What a node wants of a path.
@@ -134,12 +135,26 @@ pub enum Frame<'a> {
         /// The address and port. Flow label and scope of an IPv6 address are not carried.
         address: SocketAddr,
     },
+    /// 0x0e: the sender of this frame does not have the fields of a session whose compact packets
+    /// it received.
+    SessionUnknown {
+        /// The session, in the number space of the receiver of this frame.
+        session: SessionId,
+    },
     /// 0x20, or 0x21 when ordered: an IP packet, up to the end of the plaintext.
     Packet {
         /// Session and sequence.
         header: PacketFrameHeader,
         /// The IP packet, at least one byte. Nothing in it has been checked.
         packet: &'a [u8],
+    },
+    /// 0x28, or 0x29 when ordered: an IP packet without the header fields that the session's open
+    /// frame told, up to the end of the plaintext.
+    CompactPacket {
+        /// Session and sequence.
+        header: CompactFrameHeader,
+        /// The compact form, at least one byte. Nothing in it has been checked.
+        compact: &'a [u8],
     },
 }
 
@@ -166,7 +181,9 @@ impl<'a> Frame<'a> {
             Self::SessionOpen { session, fields } => {
                 1 + session.varint_len() + fields.encoded_len()
             }
-            Self::SessionClose { session } => 1 + session.varint_len(),
+            Self::SessionClose { session } | Self::SessionUnknown { session } => {
+                1 + session.varint_len()
+            }
             Self::Skip { session, count, .. } => {
                 1 + session.varint_len() + 4 + varint_len(u64::from(*count))
             }
@@ -176,6 +193,7 @@ impl<'a> Frame<'a> {
                 1 + path.varint_len() + address::encoded_len(address)
             }
             Self::Packet { header, packet } => header.encoded_len() + packet.len(),
+            Self::CompactPacket { header, compact } => header.encoded_len() + compact.len(),
         }
     }
 
@@ -250,10 +268,19 @@ impl<'a> Frame<'a> {
                 writer.varint("path identifier", u64::from(path.0))?;
                 address::write(writer, address)?;
             }
+            Self::SessionUnknown { session } => {
+                writer.put(&[kind::SESSION_UNKNOWN])?;
+                writer.varint("session", u64::from(session.0))?;
+            }
             Self::Packet { header, packet } => {
                 check("length of the packet", 0, !packet.is_empty(), "at least 1")?;
                 header.write(writer)?;
                 writer.put(packet)?;
+            }
+            Self::CompactPacket { header, compact } => {
+                check("length of the packet", 0, !compact.is_empty(), "at least 1")?;
+                header.write(writer)?;
+                writer.put(compact)?;
             }
         }
         Ok(writer.offset())
@@ -264,6 +291,8 @@ impl<'a> Frame<'a> {
         match reader.u8("frame type")? {
             PacketFrameHeader::UNORDERED => Self::read_packet(reader, false),
             PacketFrameHeader::ORDERED => Self::read_packet(reader, true),
+            CompactFrameHeader::UNORDERED => Self::read_compact(reader, false),
+            CompactFrameHeader::ORDERED => Self::read_compact(reader, true),
             other => Self::read_control(reader, other),
         }
     }
@@ -273,6 +302,13 @@ impl<'a> Frame<'a> {
         let header = PacketFrameHeader::read(reader, ordered)?;
         let packet = reader.take("packet", reader.rest().len().max(1))?;
         Ok(Self::Packet { header, packet })
+    }
+
+    #[inline]
+    fn read_compact(reader: &mut Reader<'a>, ordered: bool) -> Result<Self, Error> {
+        let header = CompactFrameHeader::read(reader, ordered)?;
+        let compact = reader.take("packet", reader.rest().len().max(1))?;
+        Ok(Self::CompactPacket { header, compact })
     }
 
     fn read_control(reader: &mut Reader<'a>, kind: u8) -> Result<Self, Error> {
@@ -317,10 +353,11 @@ impl<'a> Frame<'a> {
                 let path = PathId::read(reader)?;
                 Ok(Self::AddressObserved { path, address: address::read(reader)? })
             }
+            kind::SESSION_UNKNOWN => Ok(Self::SessionUnknown { session: SessionId::read(reader)? }),
             other => Err(Error::Value {
                 field: "frame type",
                 offset,
-                expected: "0x00..=0x0d, 0x20 or 0x21",
+                expected: "0x00..=0x0e, 0x20, 0x21, 0x28 or 0x29",
                 got: u64::from(other),
             }),
         }
@@ -435,7 +472,7 @@ impl<'a> FrameWriter<'a> {
             return Err(Error::NoRoom { needed: frame.encoded_len(), available: 0 });
         }
         self.len += frame.emit(&mut self.buffer[self.len..])?;
-        self.finished = matches!(frame, Frame::Packet { .. });
+        self.finished = matches!(frame, Frame::Packet { .. } | Frame::CompactPacket { .. });
         Ok(())
     }
 

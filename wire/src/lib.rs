@@ -55,7 +55,10 @@ pub use handshake::{
 };
 pub use id::{PathId, ReceiverIndex, SessionId};
 pub use number::{PACKET_NUMBER_MAX, TruncatedNumber, expand, truncated_len};
-pub use session::{AddressPair, PacketFrameHeader, SKIP_MAX, SessionFields};
+pub use session::{
+    CompactFrameHeader, FLOW_LABEL_MAX, NetworkFields, PacketFrameHeader, SKIP_MAX, SessionFields,
+    TruncatedSequence,
+};
 pub use transport::{TransportHeader, TransportPacket};
 pub use varint::{VARINT_MAX, varint_len};
 

@@ -157,18 +157,43 @@ fn write_frames() {
         })
         .collect();
     let list = |len| AddressList::new(&addresses[..len]).unwrap();
-    let open = |addresses| Frame::SessionOpen {
+    let open = |network| Frame::SessionOpen {
         session: SessionId(5),
-        fields: SessionFields { addresses, protocol: 6, source_port: 40_000, destination_port: 22 },
+        fields: SessionFields {
+            sequence: 7,
+            protocol: 6,
+            traffic_class: 2,
+            hop_limit: 64,
+            network,
+            source_port: 40_000,
+            destination_port: 22,
+        },
     };
-    let v4 = AddressPair::V4 { source: [10, 77, 0, 1].into(), destination: [10, 77, 0, 2].into() };
-    let v6 = AddressPair::V6 { source: noise().into(), destination: noise().into() };
+    let v4 = NetworkFields::V4 {
+        source: [10, 77, 0, 1].into(),
+        destination: [10, 77, 0, 2].into(),
+        identification: 0x1234,
+        dont_fragment: true,
+    };
+    let v6 = NetworkFields::V6 {
+        source: noise().into(),
+        destination: noise().into(),
+        flow_label: 0x1_2345,
+    };
     let header = |session, ordered| PacketFrameHeader {
         session: SessionId(session),
         sequence: 0xffff_ffff,
         ordered,
     };
     let packet = noise::<40>();
+    let compact = Frame::CompactPacket {
+        header: CompactFrameHeader {
+            session: SessionId(5),
+            sequence: TruncatedSequence::new(u32::MAX),
+            ordered: true,
+        },
+        compact: &packet,
+    };
     let path = PathId(3);
     let status = |status| Frame::PathStatus { path, sequence: 1 << 14, status };
     let cases: Vec<(&str, Vec<Frame<'_>>)> = vec![
@@ -186,6 +211,8 @@ fn write_frames() {
         ("path-abandoned", vec![status(PathStatus::Abandoned)]),
         ("session-open-v4", vec![open(v4)]),
         ("session-open-v6", vec![open(v6)]),
+        ("session-unknown", vec![Frame::SessionUnknown { session: SessionId(70_000) }]),
+        ("compact-packet", vec![Frame::Heartbeat, compact]),
         ("session-close", vec![Frame::SessionClose { session: SessionId(u32::MAX) }]),
         ("skip", vec![Frame::Skip { session: SessionId(64), first: u32::MAX, count: SKIP_MAX }]),
         ("resequencing", vec![Frame::Resequencing { max_wait: 120_000 }]),
@@ -210,7 +237,8 @@ fn write_frames() {
     }
     write("frames", "bad-varint-not-minimal", &[0x09, 0x40, 0x3f]);
     write("frames", "bad-range-below-zero", &[0x02, 0, 5, 0, 0, 0, 0, 0, 0, 6]);
-    write("frames", "bad-type-reserved", &[0x01, 0x28, 0x00]);
+    write("frames", "bad-type-reserved", &[0x01, 0x2a, 0x00]);
+    write("frames", "bad-compact-packet-empty", &[0x28, 0, 0, 0, 1]);
     write("frames", "bad-packet-empty", &[0x20, 0, 0, 0, 0, 1]);
     write("frames", "bad-close-not-utf-8", &[0x0c, 0, 2, b'a', 0xc3]);
 }

@@ -12,6 +12,7 @@ enum Owned {
     Addresses { generation: u64, list: Vec<SocketAddr> },
     Close { reason: u8, message: String },
     Packet { header: PacketFrameHeader, packet: Vec<u8> },
+    Compact { header: CompactFrameHeader, compact: Vec<u8> },
 }
 
 impl Owned {
@@ -26,6 +27,7 @@ impl Owned {
             }
             Self::Close { reason, message } => Frame::Close { reason: *reason, message },
             Self::Packet { header, packet } => Frame::Packet { header: *header, packet },
+            Self::Compact { header, compact } => Frame::CompactPacket { header: *header, compact },
         }
     }
 
@@ -89,21 +91,35 @@ fn feedback() -> impl Strategy<Value = Owned> {
     )
 }
 
+fn network() -> impl Strategy<Value = NetworkFields> {
+    let v4 = any::<([u8; 4], [u8; 4], u16, bool)>().prop_map(
+        |(source, destination, identification, dont_fragment)| NetworkFields::V4 {
+            source: source.into(),
+            destination: destination.into(),
+            identification,
+            dont_fragment,
+        },
+    );
+    let v6 = (any::<([u8; 16], [u8; 16])>(), 0..=FLOW_LABEL_MAX).prop_map(
+        |((source, destination), flow_label)| NetworkFields::V6 {
+            source: source.into(),
+            destination: destination.into(),
+            flow_label,
+        },
+    );
+    prop_oneof![v4, v6]
+}
+
 fn fields() -> impl Strategy<Value = SessionFields> {
-    let v4 = any::<([u8; 4], [u8; 4])>().prop_map(|(source, destination)| AddressPair::V4 {
-        source: source.into(),
-        destination: destination.into(),
-    });
-    let v6 = any::<([u8; 16], [u8; 16])>().prop_map(|(source, destination)| AddressPair::V6 {
-        source: source.into(),
-        destination: destination.into(),
-    });
-    (prop_oneof![v4, v6], any::<u8>(), any::<u16>(), any::<u16>()).prop_map(
-        |(addresses, protocol, source_port, destination_port)| SessionFields {
-            addresses,
+    (network(), any::<(u32, u8, u8, u8)>(), any::<(u16, u16)>()).prop_map(
+        |(network, (sequence, protocol, traffic_class, hop_limit), ports)| SessionFields {
+            sequence,
             protocol,
-            source_port,
-            destination_port,
+            traffic_class,
+            hop_limit,
+            network,
+            source_port: ports.0,
+            destination_port: ports.1,
         },
     )
 }
@@ -128,6 +144,7 @@ fn bounded_frame() -> impl Strategy<Value = Owned> {
             (session(), fields())
                 .prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
             session().prop_map(|session| Frame::SessionClose { session }),
+            session().prop_map(|session| Frame::SessionUnknown { session }),
             (session(), any::<u32>(), 1..=SKIP_MAX)
                 .prop_map(|(session, first, count)| Frame::Skip { session, first, count }),
             varint().prop_map(|max_wait| Frame::Resequencing { max_wait }),
@@ -148,6 +165,19 @@ fn packet_frame() -> impl Strategy<Value = Owned> {
         |(session, sequence, ordered, packet)| Owned::Packet {
             header: PacketFrameHeader { session, sequence, ordered },
             packet,
+        },
+    )
+}
+
+fn compact_frame() -> impl Strategy<Value = Owned> {
+    (session(), any::<u32>(), any::<bool>(), prop::collection::vec(any::<u8>(), 1..100)).prop_map(
+        |(session, sequence, ordered, compact)| Owned::Compact {
+            header: CompactFrameHeader {
+                session,
+                sequence: TruncatedSequence::new(sequence),
+                ordered,
+            },
+            compact,
         },
     )
 }
@@ -175,6 +205,14 @@ fn frames_have_the_specified_layout() {
     };
     let ecn = Some(EcnCounts { ect0: 1, ect1: 0, ce: 70 });
     let list = [address("198.51.100.2:6182"), address("[2001:db8::1]:443")];
+    let compact = |ordered| Frame::CompactPacket {
+        header: CompactFrameHeader {
+            session: SessionId(300),
+            sequence: TruncatedSequence::new(0x0a0b_0c0d),
+            ordered,
+        },
+        compact: &[0x10, 0xff],
+    };
     let packet = |ordered| Frame::Packet {
         header: PacketFrameHeader { session: SessionId(300), sequence: 0x0a0b_0c0d, ordered },
         packet: &[0x45, 0x00],
@@ -202,24 +240,52 @@ fn frames_have_the_specified_layout() {
             Frame::SessionOpen {
                 session: SessionId(7),
                 fields: SessionFields {
-                    addresses: AddressPair::V4 {
+                    sequence: 0x0102_0304,
+                    protocol: 6,
+                    traffic_class: 2,
+                    hop_limit: 64,
+                    network: NetworkFields::V4 {
                         source: [10, 77, 0, 1].into(),
                         destination: [10, 77, 0, 2].into(),
+                        identification: 0xabcd,
+                        dont_fragment: true,
                     },
-                    protocol: 6,
                     source_port: 0x1234,
                     destination_port: 22,
                 },
             },
-            "08 07 04 06 0a4d0001 0a4d0002 1234 0016",
+            "08 07 01020304 04 06 02 40 0a4d0001 0a4d0002 abcd 01 1234 0016",
+        ),
+        (
+            Frame::SessionOpen {
+                session: SessionId(7),
+                fields: SessionFields {
+                    sequence: 5,
+                    protocol: 17,
+                    traffic_class: 0xb8,
+                    hop_limit: 63,
+                    network: NetworkFields::V6 {
+                        source: [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into(),
+                        destination: [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2].into(),
+                        flow_label: 0xf_1234,
+                    },
+                    source_port: 0x1234,
+                    destination_port: 53,
+                },
+            },
+            "08 07 00000005 06 11 b8 3f 20010db8000000000000000000000001 \
+             20010db8000000000000000000000002 0f1234 1234 0035",
         ),
         (Frame::SessionClose { session: SessionId(7) }, "09 07"),
         (Frame::Skip { session: SessionId(7), first: u32::MAX, count: 2 }, "0a 07 ffffffff 02"),
         (Frame::Resequencing { max_wait: 50_000 }, "0b 8000c350"),
         (Frame::Close { reason: 1, message: "bye" }, "0c 01 03 627965"),
         (Frame::AddressObserved { path: PathId(1), address: list[0] }, "0d 01 04 1826 c6336402"),
+        (Frame::SessionUnknown { session: SessionId(64) }, "0e 4040"),
         (packet(false), "20 412c 0a0b0c0d 4500"),
         (packet(true), "21 412c 0a0b0c0d 4500"),
+        (compact(false), "28 412c 0b0c0d 10ff"),
+        (compact(true), "29 412c 0b0c0d 10ff"),
     ];
     for (frame, expected) in cases {
         let expected = hex(expected);
@@ -237,11 +303,21 @@ fn packet_frame_header_emits_what_the_packet_frame_begins_with() {
     assert_eq!(only(&bytes), Ok(Frame::Packet { header, packet: &[0x45, 0, 0] }));
 }
 
+#[test]
+fn compact_frame_header_emits_what_the_compact_packet_frame_begins_with() {
+    let sequence = TruncatedSequence::new(9);
+    let header = CompactFrameHeader { session: SessionId(300), sequence, ordered: true };
+    let mut bytes = emitted(header.encoded_len(), |buffer| header.emit(buffer));
+    assert_eq!(bytes.len(), 6);
+    bytes.push(0x08);
+    assert_eq!(only(&bytes), Ok(Frame::CompactPacket { header, compact: &[0x08] }));
+}
+
 /// [W-14]
 #[test]
 fn unknown_frame_types_are_refused_also_those_reserved() {
     for kind in 0..=255_u8 {
-        let known = kind <= 0x0d || kind == 0x20 || kind == 0x21;
+        let known = kind <= 0x0e || [0x20, 0x21, 0x28, 0x29].contains(&kind);
         let mut bytes = [0; 64];
         bytes[0] = kind;
         let unknown =
@@ -273,6 +349,42 @@ fn packet_frames_take_the_rest_and_are_never_empty() {
     assert_eq!(frames, [Frame::Heartbeat, Frame::Packet { header, packet: &[0x45, 0x01] }]);
     assert!(Frames::check(&bytes[..7]).is_err());
     assert!(Frame::Packet { header, packet: &[] }.emit(&mut [0; 64]).is_err());
+}
+
+/// [W-24]
+#[test]
+fn compact_packet_frames_take_the_rest_and_are_never_empty() {
+    let bytes = hex("01 28 07 000001 18 01");
+    let frames: Vec<_> = Frames::new(&bytes).map(Result::unwrap).collect();
+    let sequence = TruncatedSequence::new(1);
+    let header = CompactFrameHeader { session: SessionId(7), sequence, ordered: false };
+    let compact = Frame::CompactPacket { header, compact: &[0x18, 0x01] };
+    assert_eq!(frames, [Frame::Heartbeat, compact]);
+    assert!(Frames::check(&bytes[..6]).is_err());
+    assert!(Frame::CompactPacket { header, compact: &[] }.emit(&mut [0; 64]).is_err());
+    let mut buffer = [0; 64];
+    let mut writer = FrameWriter::new(&mut buffer);
+    writer.push(&compact).unwrap();
+    assert!(writer.push(&Frame::Heartbeat).is_err());
+}
+
+/// [W-25]
+#[test]
+fn truncated_sequences_expand_to_the_nearest_number() {
+    let half = 1_u32 << 23;
+    for newest in [0, 5, half - 1, half, 0x00ff_ffff, 0x0100_0000, u32::MAX - 3, u32::MAX] {
+        for away in [0, 1, 2, 1000, 32_768, half - 1] {
+            for sequence in [newest.wrapping_add(away), newest.wrapping_sub(away)] {
+                let truncated = TruncatedSequence::new(sequence);
+                assert_eq!(truncated.value(), sequence & 0x00ff_ffff);
+                assert_eq!(truncated.expand(newest), sequence, "{sequence} near {newest}");
+            }
+        }
+        let farthest = newest.wrapping_sub(half);
+        assert_eq!(TruncatedSequence::new(farthest).expand(newest), farthest);
+        let beyond = newest.wrapping_add(half);
+        assert_eq!(TruncatedSequence::new(beyond).expand(newest), farthest);
+    }
 }
 
 /// [W-3]
@@ -423,11 +535,47 @@ fn close_texts_too_long_or_not_utf_8_are_refused() {
 #[test]
 fn sessions_of_another_ip_version_are_refused() {
     for version in 0..=255_u8 {
-        let mut bytes = [0; 40];
-        bytes[..3].copy_from_slice(&[0x08, 0x07, version]);
+        let mut bytes = [0; 50];
+        bytes[..2].copy_from_slice(&[0x08, 0x07]);
+        bytes[6] = version;
         // For version 4 the rest is padding.
         assert_eq!(Frames::check(&bytes).is_ok(), [4, 6].contains(&version), "{version}");
     }
+}
+
+/// [W-26]
+#[test]
+fn flags_and_flow_labels_of_sessions_beyond_their_width_are_refused() {
+    let v4 = "08 07 00000000 04 06 00 40 0a4d0001 0a4d0002 0000";
+    let v6 = "08 07 00000000 06 06 00 40 20010db8000000000000000000000001 \
+              20010db8000000000000000000000002";
+    for (start, value, valid) in [
+        (v4, "00", true),
+        (v4, "01", true),
+        (v4, "02", false),
+        (v4, "80", false),
+        (v6, "0fffff", true),
+        (v6, "100000", false),
+        (v6, "f00000", false),
+    ] {
+        let bytes = hex(&format!("{start} {value} 0000 0000"));
+        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{value}");
+    }
+    let fields = SessionFields {
+        sequence: 0,
+        protocol: 6,
+        traffic_class: 0,
+        hop_limit: 64,
+        network: NetworkFields::V6 {
+            source: [0; 8].into(),
+            destination: [0; 8].into(),
+            flow_label: FLOW_LABEL_MAX + 1,
+        },
+        source_port: 0,
+        destination_port: 0,
+    };
+    let frame = Frame::SessionOpen { session: SessionId(7), fields };
+    assert!(frame.emit(&mut [0; 64]).is_err());
 }
 
 #[test]
@@ -526,6 +674,14 @@ proptest! {
         with_every_bit_corrupted(&bytes, mask, check::frames);
     }
 
+    /// [W-4], [W-24]
+    #[test]
+    fn compact_packet_frames_round_trip(owned in compact_frame(), mask in 1..=255_u8) {
+        let bytes = owned.bytes();
+        prop_assert_eq!(only(&bytes), Ok(owned.frame()));
+        with_every_bit_corrupted(&bytes, mask, check::frames);
+    }
+
     #[test]
     fn padding_round_trips_and_truncations_are_shorter_padding(len in 1..1500_usize) {
         let bytes = emitted(len, |buffer| Frame::Padding(len).emit(buffer));
@@ -538,7 +694,7 @@ proptest! {
     #[test]
     fn sequences_of_frames_are_read_as_written(
         frames in prop::collection::vec(bounded_frame(), 0..6), padding in 1..9_usize,
-        packet in packet_frame(),
+        packet in prop_oneof![packet_frame(), compact_frame()],
     ) {
         let mut buffer = [0; 4096];
         let mut writer = FrameWriter::new(&mut buffer);
