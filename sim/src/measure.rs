@@ -6,7 +6,7 @@ use mpip_core::{CongestionControlKind, SchedulerKind};
 use mpip_link::{LinkConfig, QueueLimit};
 
 use crate::clock::{Nanos, SECOND};
-use crate::spec::WorldSpec;
+use crate::spec::{System, WorldSpec};
 use crate::world::{Observe, World};
 
 /// What moves the packets of a measurement.
@@ -115,13 +115,18 @@ pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
     let spec = WorldSpec::disjoint(scenario.seed, &scenario.paths)
         .lasting(WARM_UP + scenario.duration)
         .with_bulk(WARM_UP, window);
-    match subject {
+    let mut spec = match subject {
         Subject::Tcp(path) => spec.plain(path),
         Subject::Mpip { scheduler, congestion_control } => spec.with_engines(|engine| {
             engine.scheduler = scheduler;
             engine.congestion_control = congestion_control;
         }),
+    };
+    // A client and its gateway: one side calls.
+    if let System::Mpip(engine) = &mut spec.hosts[1].system {
+        engine.knows_peer = false;
     }
+    spec
 }
 
 /// Runs one measurement in virtual time.

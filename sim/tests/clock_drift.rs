@@ -1,0 +1,69 @@
+//! Clock offset and drift between the hosts change no decision (issue: feedback).
+//!
+//! ```text
+//!  alice ══ 10 Mbit/s,  5 ms ══ bob        bob's clock: hours ahead, gaining or losing
+//!        ══ 10 Mbit/s, 15 ms ══
+//! ```
+
+mod common;
+
+use core::time::Duration;
+
+use common::{assert_sound, both, client_and_gateway, link, observed};
+use mpip_core::SchedulerKind;
+use mpip_sim::clock::{HostClock, SECOND};
+use mpip_sim::world::World;
+
+/// 1 ms in 4 minutes, as the seeds measured (seed 000, section 3.5.2).
+const USUAL: i64 = 4_167;
+
+fn run(scheduler: SchedulerKind, clock: HostClock) -> World {
+    let spec = client_and_gateway(3, &[both(link(10, 5, 100)), both(link(10, 15, 100))]);
+    let mut spec = spec
+        .lasting(12 * SECOND)
+        .with_engines(|engine| engine.scheduler = scheduler)
+        .with_udp(SECOND, 1_200, 12_000_000)
+        .with_ping(SECOND, SECOND / 10);
+    spec.hosts[1].clock = clock;
+    let mut world = observed(spec);
+    world.run_until(12 * SECOND);
+    assert_sound(&world);
+    assert!(world.flow(0).delivered > 10_000, "{}", world.flow(0).delivered);
+    world
+}
+
+const SCHEDULERS: [SchedulerKind; 4] = [
+    SchedulerKind::Earliest,
+    SchedulerKind::Weighted,
+    SchedulerKind::FastestFirst,
+    SchedulerKind::RoundRobin,
+];
+
+/// Share of the first host's bytes on its first path.
+fn share(world: &World) -> f64 {
+    let bytes = [world.interface_bytes(0, 0), world.interface_bytes(0, 1)];
+    bytes[0] as f64 / (bytes[0] + bytes[1]) as f64
+}
+
+#[test]
+fn an_offset_of_hours_changes_not_a_single_choice() {
+    let hour = Duration::from_secs(3_600);
+    for scheduler in SCHEDULERS {
+        let near = run(scheduler, HostClock { offset: Duration::from_secs(1), drift: 0 });
+        let far = run(scheduler, HostClock { offset: hour * 9, drift: 0 });
+        assert_eq!(near.choices(), far.choices(), "{scheduler}");
+    }
+}
+
+#[test]
+fn drift_leaves_the_shares_of_the_paths_as_they_are() {
+    let offset = Duration::from_secs(3_600);
+    for scheduler in SCHEDULERS {
+        let steady = share(&run(scheduler, HostClock { offset, drift: 0 }));
+        for drift in [USUAL, -USUAL, 10 * USUAL, -10 * USUAL] {
+            let drifting = share(&run(scheduler, HostClock { offset, drift }));
+            let difference = (drifting - steady).abs();
+            assert!(difference < 0.02, "{scheduler}, {drift} ppb: {steady} became {drifting}");
+        }
+    }
+}

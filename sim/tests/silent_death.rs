@@ -1,0 +1,55 @@
+//! A path dies silently with data in flight: it leaves the choice, and TCP goes on.
+//!
+//! ```text
+//!  alice ══ 10 Mbit/s, 10 ms ══ bob        at 5 s the first link swallows everything,
+//!        ══ 10 Mbit/s, 10 ms ══            both ways, and nobody is told
+//! ```
+
+mod common;
+
+use common::{assert_sound, both, client_and_gateway, link, observed};
+use mpip_link::Change;
+use mpip_sim::clock::{MILLI, Nanos, SECOND};
+use mpip_sim::spec::{Action, outer_address};
+
+const DEATH: Nanos = 5 * SECOND;
+
+/// 3 probe time-outs or 300 ms, whatever is longer: a probe time-out over 20 ms and a queue of up
+/// to 60 ms stays below 100 ms.
+const LIMIT: Nanos = 300 * MILLI;
+
+#[test]
+fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
+    let path = || both(link(10, 10, 50));
+    let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
+    let mut spec = client_and_gateway(11, &[path(), path()]).lasting(12 * SECOND);
+    for link in 0..2 {
+        spec = spec
+            .at(DEATH, Action::Link { link, change: blackhole(true) })
+            .at(9 * SECOND, Action::Link { link, change: blackhole(false) });
+    }
+    let mut world = observed(spec.with_bulk(SECOND, 1 << 20));
+    world.run_until(DEATH);
+    let before = world.flow(0).bytes;
+    assert!(before as f64 * 8.0 / 4.0 > 14e6, "both paths carry: {before} bytes in 4 s");
+    world.run_until(9 * SECOND);
+
+    // Probes of the dead path are small; packets are not.
+    let dead = outer_address(0, 0, 0, false);
+    let on_dead = world.choices().iter().filter(|choice| {
+        choice.local.ip() == dead && choice.len > 600 && choice.at > DEATH + LIMIT
+    });
+    assert_eq!(on_dead.count(), 0, "packets on the dead path");
+    let pause = world.flow(0).longest_pause;
+    assert!(pause < LIMIT, "nothing arrived for {} ms", pause / MILLI);
+    let alone = (world.flow(0).bytes - before) as f64 * 8.0 / 4.0;
+    assert!(alone > 8e6, "the other path goes on at {alone} bit/s");
+
+    world.finish();
+    assert_sound(&world);
+    let again = world
+        .choices()
+        .iter()
+        .filter(|choice| choice.local.ip() == dead && choice.len > 600 && choice.at > 9 * SECOND);
+    assert!(again.count() > 100, "the path is used again when it has healed");
+}
