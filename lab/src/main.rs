@@ -16,6 +16,7 @@ mod generator;
 mod netns;
 mod pcap;
 mod probe;
+mod report;
 mod results;
 mod run;
 mod scenarios;
@@ -86,9 +87,17 @@ enum Command {
         /// Seconds of each of the three measurements.
         #[arg(long, default_value_t = 10.0)]
         seconds: f64,
+        /// Rate of each of the four links, Mbit/s.
+        #[arg(long, default_value_t = 100.0)]
+        rate: f64,
         /// Writes the result as JSON.
         #[arg(long)]
         json: Option<String>,
+    },
+    /// Writes the report of a directory with results: `report.html` and `plots/*.svg` in it.
+    Report {
+        /// The directory.
+        directory: PathBuf,
     },
     /// Builds the topology of a scenario and gives a shell in a host; prints how to enter the
     /// others. The topology goes away when the shell ends.
@@ -200,10 +209,10 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> std::io::Result<ExitCode> {
     match command {
-        Command::Calibrate { seconds, json } => {
+        Command::Calibrate { seconds, rate, json } => {
             netns::clean_stale()?;
             let _guard = netns::Guard::start()?;
-            let calibration = calibrate::calibrate(Duration::from_secs_f64(seconds))?;
+            let calibration = calibrate::calibrate(rate * 1e6, Duration::from_secs_f64(seconds))?;
             println!("{calibration}");
             if let Some(file) = json {
                 std::fs::write(file, serde_json::to_string_pretty(&calibration)?)?;
@@ -240,6 +249,10 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 ..run::Options::default()
             };
             reproduce(&set, &options)?;
+        }
+        Command::Report { directory } => {
+            report::write(&directory)?;
+            println!("{}", directory.join("report.html").display());
         }
         Command::Shell { scenario, host, system, exec } => {
             let loaded = scenarios::find(&scenario)?;
@@ -298,14 +311,17 @@ fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
     std::fs::create_dir_all(&options.directory)?;
     let calibration_file = options.directory.join("calibration.json");
     if !calibration_file.exists() {
-        let calibration = calibrate::calibrate(Duration::from_secs(5))?;
+        let calibration = calibrate::calibrate(100e6, Duration::from_secs(5))?;
         eprintln!("{calibration}");
         std::fs::write(&calibration_file, serde_json::to_string_pretty(&calibration)?)?;
     }
     let summaries = results::summarise(&run::run_all(&scenarios, options)?);
     print_table(&summaries)?;
     let summary_file = options.directory.join("summary.json");
-    std::fs::write(summary_file, serde_json::to_string_pretty(&summaries)?)
+    std::fs::write(summary_file, serde_json::to_string_pretty(&summaries)?)?;
+    report::write(&options.directory)?;
+    println!("{}", options.directory.join("report.html").display());
+    Ok(())
 }
 
 fn list() -> std::io::Result<()> {
