@@ -58,6 +58,13 @@ const MAX_ROUND: f64 = 2.0;
 /// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
 const QUANTUM_SECONDS: f64 = 0.001;
 const MAX_QUANTUM: f64 = 65_536.0;
+/// A packet later than twice the lowest RTT and this has waited in a queue, whatever the host's own
+/// pauses add.
+const QUEUED: f64 = 0.003;
+/// A path that queues and yet delivers less than this share of what was believed has become slower,
+/// or let a burst pass at another rate (a token bucket): what was believed is forgotten at once.
+const SLOWER: f64 = 0.5;
+const SLOWER_ROUNDS: u32 = 2;
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 /// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
 /// not go away, or another route.
@@ -103,6 +110,8 @@ pub(super) struct Bbr {
     /// Rate before the probe, and how often in succession it found more.
     rate_before: f64,
     wider: u32,
+    /// Rounds in succession that showed the path slower than believed.
+    slower: u32,
     /// Volume that overflowed a queue lately, and the rate until the next probe.
     volume_high: Option<f64>,
     rate_low: Option<f64>,
@@ -136,6 +145,7 @@ impl Bbr {
             full_rounds: 0,
             rate_before: 0.0,
             wider: 0,
+            slower: 0,
             volume_high: None,
             rate_low: None,
             prior: None,
@@ -168,6 +178,13 @@ impl Bbr {
         let (Some(rtt), Some(min_rtt)) = (rtt, self.min_rtt) else { return false };
         let min_rtt = min_rtt.as_secs_f64();
         rtt.as_secs_f64() > min_rtt + self.excess.seconds().max(min_rtt / 8.0)
+    }
+
+    /// Whether a packet that took `rtt` has waited so long that the path, not the sender, was what
+    /// held it back.
+    fn queued(&self, rtt: Option<Duration>) -> bool {
+        let (Some(rtt), Some(min_rtt)) = (rtt, self.min_rtt) else { return false };
+        rtt.as_secs_f64() > 2.0 * min_rtt.as_secs_f64() + self.excess.seconds() + QUEUED
     }
 
     fn min_window(&self) -> f64 {
@@ -221,6 +238,7 @@ impl Bbr {
     }
 
     fn update_round(&mut self, sample: &RateSample) {
+        let queued = self.queued(sample.rtt);
         let round = &mut self.round;
         let elapsed = sample.now.since(core::mem::replace(&mut self.last_feedback, sample.now));
         round.allowance += self.pacing.unwrap_or(0.0) * elapsed.as_secs_f64();
@@ -234,7 +252,8 @@ impl Bbr {
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
             // What a sender with too little to send got through is a lower bound.
-            let limited = sample.app_limited || sample.prior_delivered < self.limited_until;
+            let limited =
+                (sample.app_limited && !queued) || sample.prior_delivered < self.limited_until;
             if !limited || rate > self.rate.max() {
                 // A sample covers the round trip before it; late ones are of this round.
                 let weight = sample.acked as f64 * (round.acked as f64).powi(2);
@@ -267,8 +286,15 @@ impl Bbr {
         let measured = self.round.rate(now, self.flight_time());
         let before = self.rate.max();
         let last_used = core::mem::replace(&mut self.last_used, self.round.used());
-        let used = last_used && self.last_used;
+        let queued = self.queued(self.round.fastest);
+        let used = queued || (last_used && self.last_used);
         if let Some(rate) = measured {
+            self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
+            if self.slower >= SLOWER_ROUNDS {
+                self.slower = 0;
+                self.rate = MaxFilter::default();
+                self.rate.update(rate);
+            }
             if self.state != State::Startup {
                 self.rate.update(rate);
             }
