@@ -137,7 +137,8 @@ fn paths(paths: &[PathStatus]) -> Table {
             duration(Some(path.queuing_delay_ms)).into(),
             format!("{:.1} %", path.loss * 100.0).into(),
             rate(path.delivery_rate_bps).into(),
-            path.weight.to_string().into(),
+            // Other schedulers than `weighted` have none.
+            if path.weight == 0 { "-".into() } else { path.weight.to_string().into() },
             format!("{:.0} %", path.share * 100.0).into(),
             bytes(path.sent_bytes).into(),
             bytes(path.received_bytes).into(),

@@ -10,10 +10,16 @@ use mpip_core::LocalAddress;
 
 use crate::snapshot::ms;
 
+/// Refused handshakes are reported at most once in this time, because strangers cause them; the
+/// rest are counted only.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Counts events and hands them to those who asked for them.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     counts: BTreeMap<&'static str, u64>,
+    /// When a refused handshake was last reported, since the Unix epoch.
+    refused: Option<Duration>,
     subscribers: Vec<SyncSender<Arc<Event>>>,
 }
 
@@ -56,8 +62,16 @@ impl Events {
     }
 
     fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
-        log::info!("{message}");
         *self.counts.entry(name(&kind)).or_default() += 1;
+        if matches!(kind, EventKind::HandshakeRefused { .. }) {
+            // A wall clock that was set back must not silence it.
+            let since = self.refused.map(|last| unix_time.abs_diff(last));
+            if since.is_some_and(|since| since < REFUSED_INTERVAL) {
+                return;
+            }
+            self.refused = Some(unix_time);
+        }
+        log::info!("{message}");
         if self.subscribers.is_empty() {
             return;
         }
@@ -139,6 +153,24 @@ mod tests {
         assert_eq!(json["event"], counters[0].name.as_str());
         assert_eq!((counters[0].count, event.unix_time_ms), (2, 1_500.0));
         assert_eq!(event.message, lost().to_string());
+    }
+
+    #[test]
+    fn refused_handshakes_are_reported_once_a_second_and_all_counted() {
+        let mut events = Events::default();
+        let (subscriber, received) = sync_channel(8);
+        events.subscribe(subscriber);
+        let refused = mpip_core::Event::HandshakeRefused {
+            from: "198.18.0.9:6182".parse().expect("valid"),
+            reason: "stranger".to_owned(),
+        };
+        for ms in [5_000, 5_010, 5_999, 6_000, 6_001, 2_000] {
+            events.engine(Duration::from_millis(ms), &refused);
+        }
+        assert_eq!(events.counters()[0].count, 6);
+        drop(events);
+        let times: Vec<_> = received.iter().map(|event| event.unix_time_ms).collect();
+        assert_eq!(times, [5_000.0, 6_000.0, 2_000.0]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(crate) struct Host {
     routes: Vec<Route>,
     addresses: Vec<InterfaceAddress>,
     mtu: u32,
+    up: bool,
 }
 
 impl Host {
@@ -42,20 +43,47 @@ impl Host {
         remove_leftovers(&mut netlink, link.index)?;
         let mtu = initial_mtu(&mut netlink, link.index)?;
         let addresses = settings.addresses.clone();
-        let mut host = Self { netlink, link, routes: Vec::new(), addresses, mtu: 0 };
-        host.set_mtu(mtu)?;
-        host.netlink.set_up(&host.link)?;
-        for InterfaceAddress { address, prefix_len } in &host.addresses {
-            host.netlink.add_address(&host.link, *address, *prefix_len)?;
-        }
-        host.warn_of_conflicts(settings)?;
         let prefixes = settings.peers.iter().flat_map(|peer| &peer.allowed_prefixes);
-        for prefix in prefixes.flat_map(|prefix| routed(*prefix)) {
-            let route = Route { prefix, link: host.link.index, table: MAIN_TABLE, metric: METRIC };
-            host.netlink.replace_route(&route)?;
-            host.routes.push(route);
+        let route = |prefix| Route { prefix, link: link.index, table: MAIN_TABLE, metric: METRIC };
+        let routes = prefixes.flat_map(|prefix| routed(*prefix)).map(route).collect();
+        let mut host = Self { netlink, link, routes, addresses, mtu: 0, up: true };
+        host.set_mtu(mtu)?;
+        if let Err(error) = host.netlink.without_link_local(&host.link) {
+            // Where IPv6 is off there is nothing to switch off.
+            log::debug!("{error}");
         }
+        host.netlink.set_up(&host.link)?;
+        host.warn_of_conflicts(settings)?;
+        host.add_addresses_and_routes()?;
         Ok(host)
+    }
+
+    fn add_addresses_and_routes(&mut self) -> Result<(), NetlinkError> {
+        for InterfaceAddress { address, prefix_len } in &self.addresses {
+            self.netlink.add_address(&self.link, *address, *prefix_len)?;
+        }
+        for route in &self.routes {
+            self.netlink.replace_route(route)?;
+        }
+        Ok(())
+    }
+
+    /// Follows what others do to the device: while it is down the kernel forgets its routes and
+    /// IPv6 addresses, so they are added again when it is set up.
+    pub(crate) fn follow(&mut self, links: &[Link]) -> Result<(), NetlinkError> {
+        let Some(link) = links.iter().find(|link| link.index == self.link.index) else {
+            return Ok(());
+        };
+        let was_up = std::mem::replace(&mut self.up, link.up);
+        match (was_up, link.up) {
+            (true, false) => log::warn!("{} was set down: nothing passes it", link.name),
+            (false, true) => {
+                log::info!("{} was set up again", link.name);
+                self.add_addresses_and_routes()?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The device's MTU, in bytes.

@@ -287,6 +287,9 @@ impl Node {
     /// Lists the host's addresses and follows what changed.
     fn refresh(&mut self, now: Instant, poller: &Poller) -> Result<Changes, Error> {
         let (links, addresses) = self.host.inventory()?;
+        if let Err(error) = self.host.follow(&links) {
+            log::warn!("{error}");
+        }
         let changes = self.local.refresh(&links, &addresses, self.host.link_index());
         self.refresh.last = now;
         self.refresh.due = (!changes.failed.is_empty()).then_some(now + RETRY_INTERVAL);
@@ -401,16 +404,16 @@ impl Node {
         let sent = self.sender.counters();
         let tun = self.writer.counters();
         [
-            ("host: no packet buffer, times", self.pool.exhausted()),
-            ("host: broken frame from the TUN device", self.broken_frames),
-            ("host: no room in the TUN device", tun.no_room),
-            ("host: packet refused by the TUN device", tun.refused),
-            ("host: datagram truncated", self.buffers.truncated()),
-            ("host: datagram without a route", sent.dropped_unreachable),
-            ("host: datagram too long for its interface", sent.dropped_too_long),
-            ("host: datagram forbidden by the host", sent.dropped_not_permitted),
-            ("host: datagram not sent for other reasons", sent.dropped_other),
-            ("host: datagram of an address that went", sent.dropped_removed),
+            ("tun_no_buffer", self.pool.exhausted()),
+            ("tun_broken_frame", self.broken_frames),
+            ("tun_no_room", tun.no_room),
+            ("tun_refused", tun.refused),
+            ("receive_truncated", self.buffers.truncated()),
+            ("send_unreachable", sent.dropped_unreachable),
+            ("send_too_long", sent.dropped_too_long),
+            ("send_not_permitted", sent.dropped_not_permitted),
+            ("send_other", sent.dropped_other),
+            ("send_address_gone", sent.dropped_removed),
         ]
         .map(|(name, count)| api::Counter { name: name.to_owned(), count })
         .into()

@@ -27,8 +27,8 @@ fn examples(text: &str) -> Vec<String> {
 struct Directory(PathBuf);
 
 impl Directory {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("mpip-docs-{}", std::process::id()));
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mpip-docs-{test}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("the temporary directory is writable");
         for name in ["mpip0.key", "gateway.psk"] {
             fs::write(path.join(name), KEY).expect("writable");
@@ -46,7 +46,7 @@ impl Drop for Directory {
 
 #[test]
 fn every_example_is_accepted() {
-    let directory = Directory::new();
+    let directory = Directory::new("examples");
     let examples = examples(&document("configuration.md"));
     assert!(examples.len() >= 5, "the document has examples");
     for example in examples {
@@ -58,7 +58,7 @@ fn every_example_is_accepted() {
 #[test]
 fn every_key_is_described() {
     let text = document("configuration.md");
-    let directory = Directory::new();
+    let directory = Directory::new("keys");
     // Where a key is unknown, the parser names all that it knows.
     for section in ["node", "interface", "[path]", "[peer]", "[rule]"] {
         let head = if section == "node" { "" } else { "[node]\nprivate_key_file = 'mpip0.key'\n" };

@@ -159,6 +159,30 @@ fn it_keeps_one_capability_only() {
 }
 
 #[test]
+fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (a, _b) = two_hosts("updown", 1, &[Family::V4]);
+    let directory = Directory::new("updown");
+    let _daemon = Daemon::start(&a, &directory, &CONFIGURATION);
+    let state = || {
+        let routes = a.ip(&["route", "show", "proto", "109"]);
+        let routes_v6 = a.ip(&["-6", "route", "show", "proto", "109"]);
+        let addresses = a.ip(&["-o", "addr", "show", "dev", "mpip0"]);
+        assert!(!addresses.contains("fe80"), "no link-local address: {addresses}");
+        (routes.lines().count(), routes_v6.lines().count(), addresses.lines().count())
+    };
+    assert_eq!(state(), (1, 1, 2));
+    a.ip(&["link", "set", "mpip0", "down"]);
+    common::wait_for("routes gone", Duration::from_secs(2), || state().0 == 0);
+    std::thread::sleep(Duration::from_millis(100));
+    a.ip(&["link", "set", "mpip0", "up"]);
+    common::wait_for("routes again", Duration::from_secs(2), || state() == (1, 1, 2));
+}
+
+#[test]
 fn addresses_that_come_and_go_are_followed() {
     if !privileged() {
         return;

@@ -13,14 +13,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Family, alone, privileged, two_hosts};
+use common::{Configuration, Daemon, Directory, Family, privileged, two_hosts};
 
 /// Several handshake attempts fit into it.
-const LONG_ENOUGH: Duration = Duration::from_secs(4);
+const LONG_ENOUGH: Duration = Duration::from_secs(3);
 
 /// Asserts that a and b, with these keys and lines for their peers' sections, never connect.
 fn assert_strangers(test: &str, a: ((u8, u8), &str), b: ((u8, u8), &str)) {
-    let _alone = alone();
     let (host_a, host_b) = two_hosts(test, 1, &[Family::V4]);
     let directory = Directory::new(test);
     for (name, number) in [("right.psk", 8), ("wrong.psk", 9)] {
