@@ -56,7 +56,7 @@ enum Command {
     /// Start a daemon in the background and wait until it works (needs CAP_NET_ADMIN)
     ///
     /// What the daemon logs goes to a file beside its control socket, by default
-    /// /run/mpip/<interface>.log.
+    /// /run/mpip/INTERFACE.log.
     Up {
         /// The configuration, described in docs/configuration.md
         file: PathBuf,
