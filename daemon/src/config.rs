@@ -1,4 +1,4 @@
-//! The configuration file: text → [`raw`] structures → [`Settings`].
+//! The configuration file: text → raw structures → [`Settings`].
 //!
 //! The raw structures say which keys exist and of what type they are; the settings are what the
 //! daemon works with, every value checked. An error names file, line, what was expected and what
