@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use mpip_core::omission::{HEAD_MAX, SessionHeader, fields};
 use mpip_core::packet::{Header, Segments};
 use mpip_core::queue::SendQueue;
 use mpip_core::resequencer::{HoldLimits, HoldPool, Resequencer};
@@ -132,5 +133,39 @@ fn queue(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, packet, resequencer, queue);
+fn omission(criterion: &mut Criterion) {
+    let cut = segments(&super_packet(2));
+    let mut packet = [0; 2_048];
+    let len = cut.write(0, &mut packet);
+    // The data of a segment serves as timestamps.
+    packet[32] = 0x80;
+    packet[40..44].copy_from_slice(&[1, 1, 8, 10]);
+    packet[33] = 0x10;
+    let packet = &packet[..len];
+    let Some(fields) = fields(7, packet) else { return };
+    let Some(known) = SessionHeader::new(&fields) else { return };
+    let Some(compact) = known.compress_valid(8, packet, len) else { return };
+    let form = [compact.bytes(), &packet[compact.payload()..]].concat();
+    let mut head = [0; HEAD_MAX];
+    let Ok(whole) = known.restore(8, &form, Checksum::Complete, &mut head) else { return };
+    let packet = [&head[..whole.head_len], &form[whole.payload..]].concat();
+    let mut group = criterion.benchmark_group("omission");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("compress_valid", |bencher| {
+        bencher.iter(|| known.compress_valid(8, black_box(&packet), len).map(|c| c.bytes().len()));
+    });
+    group.bench_function("compress_and_verify", |bencher| {
+        bencher.iter(|| known.compress(8, black_box(&packet)).map(|c| c.bytes().len()));
+    });
+    for (name, checksum) in
+        [("restore_partial", Checksum::Partial), ("restore_complete", Checksum::Complete)]
+    {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| known.restore(8, black_box(&form), checksum, &mut head));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, packet, resequencer, queue, omission);
 criterion_main!(benches);

@@ -31,6 +31,7 @@ pub mod cc;
 mod config;
 mod engine;
 mod event;
+pub mod omission;
 pub mod packet;
 mod path;
 pub mod queue;

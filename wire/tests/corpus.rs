@@ -3,6 +3,7 @@
 //! `cargo test -p mpip-wire --test corpus -- --ignored` writes the seeds anew after a change of the
 //! formats; what a fuzzer found is kept beside them under its own names.
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "corpora are files")]
 
 use std::fs;
 use std::net::SocketAddr;
