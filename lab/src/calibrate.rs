@@ -15,8 +15,6 @@ use crate::testbed::Testbed;
 
 /// Links that carry traffic at the same time.
 const LINKS: usize = 4;
-/// The rate of each.
-const RATE: f64 = 100e6;
 /// Loss of the loss measurement.
 const LOSS: f64 = 0.01;
 const JITTER_DELAY_MS: f64 = 50.0;
@@ -32,10 +30,12 @@ const SENDER_PRIORITY: u32 = 30;
 /// How accurate the emulator was; the worst of the links each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Calibration {
+    /// The rate of each link, bit/s.
+    pub(crate) rate: f64,
     /// Rate on each link against the one set, as a share: 0.01 is 1 % too fast.
     pub(crate) rate_errors: Vec<f64>,
     /// 99th percentile of the delay in addition to the one set, ms, each link, under a load of
-    /// as many packets as 100 Mbit/s has on every link.
+    /// as many packets as fill the rate of every link.
     pub(crate) added_delay_p99_ms: Vec<f64>,
     /// Median of the same.
     pub(crate) added_delay_median_ms: Vec<f64>,
@@ -85,7 +85,7 @@ impl fmt::Display for Calibration {
                 values.iter().map(|value| format!("{:.digits$}", value * scale)).collect();
             texts.join("  ")
         };
-        writeln!(f, "{LINKS} links of {} Mbit/s at once:", RATE / 1e6)?;
+        writeln!(f, "{LINKS} links of {} Mbit/s at once:", self.rate / 1e6)?;
         writeln!(
             f,
             "  rate error, %                {}   (bound 1)",
@@ -212,10 +212,10 @@ fn measure(
     Ok((receptions, record, overrun))
 }
 
-/// Measures; `length` is the time of each of the three measurements.
-pub(crate) fn calibrate(length: Duration) -> io::Result<Calibration> {
+/// Measures with links of `rate` bit/s; `length` is the time of each of the three measurements.
+pub(crate) fn calibrate(rate: f64, length: Duration) -> io::Result<Calibration> {
     let packet_bits = ((PAYLOAD + HEADERS + 14) * 8) as f64;
-    let packets = RATE / packet_bits;
+    let packets = rate / packet_bits;
     let mut late = 0;
     let mut frames = 0;
     let mut lateness_us = [0; 3];
@@ -231,12 +231,12 @@ pub(crate) fn calibrate(length: Duration) -> io::Result<Calibration> {
         }
     };
 
-    let (rate, record, dropped) =
-        measure("rate = \"100 Mbit/s\"\nqueue = \"50 packets\"", packets * 1.1, length)?;
+    let settings = format!("rate = \"{rate} bit/s\"\nqueue = \"50 packets\"");
+    let (full, record, dropped) = measure(&settings, packets * 1.1, length)?;
     account(&record, dropped, true);
-    let rate_errors = rate
+    let rate_errors = full
         .iter()
-        .map(|r| (r.received - 1) as f64 * packet_bits / r.seconds / RATE - 1.0)
+        .map(|r| (r.received - 1) as f64 * packet_bits / r.seconds / rate - 1.0)
         .collect();
 
     let (delay, record, dropped) = measure("delay = \"20 ms\"", packets, length)?;
@@ -249,6 +249,7 @@ pub(crate) fn calibrate(length: Duration) -> io::Result<Calibration> {
     account(&record, dropped, true);
     let sent = (length.as_secs_f64() * packets).floor();
     Ok(Calibration {
+        rate,
         rate_errors,
         added_delay_p99_ms,
         added_delay_median_ms,

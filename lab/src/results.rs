@@ -130,6 +130,10 @@ impl Store {
         self.results.push(result);
         Ok(())
     }
+
+    pub(crate) fn results(&self) -> &[RunResult] {
+        &self.results
+    }
 }
 
 fn read(path: &Path) -> io::Result<Vec<RunResult>> {

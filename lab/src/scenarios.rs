@@ -56,3 +56,19 @@ pub(crate) fn find(name: &str) -> io::Result<Loaded> {
     let own = directory().join(format!("{name}.toml"));
     if own.exists() { load(&own) } else { load(Path::new(name)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_that_comes_with_the_lab_is_valid() {
+        let all = all().expect("all parse");
+        assert!(all.len() >= 50, "{} scenarios", all.len());
+        for loaded in &all {
+            let subjects = crate::systems::subjects(&loaded.scenario);
+            assert!(!subjects.is_empty(), "{}", loaded.name);
+            assert!(!loaded.scenario.sets.is_empty(), "{}", loaded.name);
+        }
+    }
+}

@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_the_longest_time_below_a_tenth_of_the_mean() {
-        let rates = [0.0, 0.0, 10.0, 10.0, 0.5, 0.0, 0.0, 10.0, 0.0, 10.0];
+        let rates = [0.0, 0.0, 10.0, 10.0, 0.3, 0.0, 0.0, 10.0, 0.0, 10.0];
         assert_eq!(flow(&rates).longest_stall_ms(), 300.0);
         assert_eq!(flow(&[10.0; 5]).longest_stall_ms(), 0.0);
         assert_eq!(flow(&[0.0; 5]).longest_stall_ms(), 500.0);

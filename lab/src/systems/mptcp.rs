@@ -32,7 +32,8 @@ pub(super) fn configure(testbed: &Testbed) -> io::Result<()> {
     let (client, server) = ends(scenario)?;
     for host in [client, server] {
         let namespace = testbed.host(host)?;
-        namespace.sysctl(&[("net.mptcp.enabled", "1")])?;
+        // An announced address that is lost is announced again after a second, not after two minutes.
+        namespace.sysctl(&[("net.mptcp.enabled", "1"), ("net.mptcp.add_addr_timeout", "1")])?;
         namespace.ip(&[
             "mptcp",
             "limits",

@@ -1,0 +1,55 @@
+use super::*;
+use crate::results::Store;
+use crate::results::tests::run;
+
+#[test]
+fn published_figures_are_all_read() {
+    let all = published();
+    assert_eq!(all.len(), PUBLISHED.lines().count() - 1);
+    let row = all.iter().find(|p| p.scenario == "mhip-05" && p.system == "mptcp");
+    assert_eq!(row.map(|p| (p.value, p.deviation)), Some((4.5, Some(0.01))));
+    for figure in &all {
+        let name = format!("{}.toml", figure.scenario);
+        assert!(scenarios::directory().join(&name).exists(), "{name}");
+        assert!(!figure.seed.is_empty());
+    }
+}
+
+#[test]
+fn the_benefit_is_that_of_the_seed() {
+    assert_eq!(benefit_of(20.0, &[10.0, 10.0]), 1.0);
+    assert_eq!(benefit_of(10.0, &[10.0, 10.0]), 0.0);
+    assert_eq!(benefit_of(5.0, &[10.0, 10.0]), -0.5);
+    assert_eq!(benefit_of(14.0, &[10.0, 8.0]), 0.5);
+    assert_eq!(benefit_of(0.0, &[0.0, 0.0]), 0.0);
+}
+
+#[test]
+fn jains_index_is_one_for_equal_shares() {
+    assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
+    assert!((jain(&[9.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-12);
+    assert_eq!(jain(&[]), 0.0);
+}
+
+#[test]
+fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {
+    let directory = std::env::temp_dir().join(format!("mpip-lab-report-{}", std::process::id()));
+    let mut store = Store::open(&directory).expect("opened");
+    store.add(run("mhip-05", "mptcp", 0, 16.3)).expect("written");
+    let mut bad = run("mhip-05", "mpip", 0, 12.0);
+    bad.invalid.push("the processors were busy: 0.1 % idle".to_owned());
+    store.add(bad).expect("written");
+    drop(store);
+    write(&directory).expect("a report");
+    let html = std::fs::read_to_string(directory.join("report.html")).expect("written");
+    assert!(html.contains("<td>4.5 ± 0.01</td><td>16.30</td>"));
+    assert!(html.contains("<td>(0.600)</td>"));
+    assert!(html.contains("0 of 1</td><td class=\"note bad\">the processors were busy"));
+    assert!(
+        !html.contains("http://")
+            || html.matches("http://").count() == html.matches("xmlns=").count()
+    );
+    let svg = std::fs::read_to_string(directory.join("plots/mhip-05-goodput.svg"));
+    assert!(svg.expect("a plot").contains("box faded"));
+    std::fs::remove_dir_all(&directory).expect("removed");
+}

@@ -1,0 +1,140 @@
+//! The lab's program on this machine's kernel. These tests need root, and leave without a verdict
+//! where network namespaces cannot be made.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");
+
+/// What measures time is alone on the machine, as far as these tests are concerned.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn can_make_namespaces() -> bool {
+    let name = format!("mpip-lab-{}-try", std::process::id());
+    let run = |action: &str| Command::new("ip").args(["netns", action, &name]).output();
+    let made = run("add").is_ok_and(|output| output.status.success());
+    if made {
+        let _ = run("del");
+    } else {
+        eprintln!("skipped: no permission to make network namespaces");
+    }
+    made && std::path::Path::new("/dev/net/tun").exists()
+}
+
+fn namespaces_of(pid: u32) -> Vec<String> {
+    let output = Command::new("ip").args(["netns", "list"]).output().expect("ip runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let prefix = format!("mpip-lab-{pid}-");
+    text.lines().filter(|line| line.starts_with(&prefix)).map(str::to_owned).collect()
+}
+
+fn temporary(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("mpip-lab-test-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn the_emulator_is_accurate_in_the_short_calibration() {
+    let _alone = alone();
+    if !can_make_namespaces() {
+        return;
+    }
+    let file = temporary("calibration.json");
+    let output = Command::new(LAB)
+        .args(["calibrate", "--seconds", "2", "--rate", "10", "--json"])
+        .arg(&file)
+        .output()
+        .expect("it runs");
+    let text = std::fs::read_to_string(&file)
+        .unwrap_or_else(|_| panic!("no calibration: {}", String::from_utf8_lossy(&output.stderr)));
+    let _ = std::fs::remove_file(&file);
+    let values: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let all = |name: &str| -> Vec<f64> {
+        let list = values[name].as_array().expect("a list").iter();
+        list.map(|value| value.as_f64().expect("a number")).collect()
+    };
+    // Unoptimised, and wide enough for a machine that compiles beside it: `mpip-lab calibrate` has
+    // the real load and the real bounds.
+    for error in all("rate_errors") {
+        assert!(error.abs() < 0.05, "{text}");
+    }
+    for added in all("added_delay_median_ms") {
+        assert!((0.0..1.0).contains(&added), "{text}");
+    }
+    for loss in all("losses") {
+        assert!((loss - 0.01).abs() < 0.01, "{text}");
+    }
+    for error in [all("jitter_mean_errors"), all("jitter_deviation_errors")].concat() {
+        assert!(error.abs() < 0.15, "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_behind() {
+    let _alone = alone();
+    if !can_make_namespaces() {
+        return;
+    }
+    let mut lab = Command::new(LAB)
+        .args(["shell", "two-100", "--exec", "sleep 60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let until = |done: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !done() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        done()
+    };
+    let pid = lab.id();
+    assert!(until(&|| namespaces_of(pid).len() == 3), "found {:?}", namespaces_of(pid));
+    lab.kill().expect("killed");
+    lab.wait().expect("ended");
+    assert!(until(&|| namespaces_of(pid).is_empty()), "left {:?}", namespaces_of(pid));
+}
+
+#[test]
+fn plain_tcp_fills_a_link_and_the_result_says_so() {
+    let _alone = alone();
+    if !can_make_namespaces() || Command::new("iperf3").arg("-v").output().is_err() {
+        return;
+    }
+    let scenario = temporary("ten.toml");
+    let text = std::fs::read_to_string(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios/mhip-03.toml"),
+    )
+    .expect("the scenario is there");
+    std::fs::write(&scenario, text.replace("duration = \"20 s\"", "duration = \"3 s\""))
+        .expect("written");
+    let (out, json) = (temporary("results"), temporary("summary.json"));
+    let status = Command::new(LAB)
+        .args(["run", "--systems", "tcp a", "--repetitions", "1", "--allow-busy", "--out"])
+        .arg(&out)
+        .arg("--json")
+        .arg(&json)
+        .arg(&scenario)
+        .stdout(Stdio::null())
+        .status()
+        .expect("it runs");
+    assert!(status.success());
+    let summary: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    for file in [&scenario, &json] {
+        let _ = std::fs::remove_file(file);
+    }
+    let _ = std::fs::remove_dir_all(&out);
+    let limit = summary[0]["limit_bps"].as_f64().expect("a limit");
+    assert!((limit / (9.3e6 * 1448.0 / 1514.0) - 1.0).abs() < 1e-6);
+    let ratio = summary[0]["ratio"].as_f64().expect("a ratio");
+    // Slow start, and jitter that reorders, within 3 s.
+    assert!((0.5..1.02).contains(&ratio), "{summary:#}");
+    let carried = summary[0]["per_path_bytes"]["a forward"].as_f64().expect("bytes");
+    assert!(carried > 0.5 * limit * 3.0 / 8.0, "{summary:#}");
+    assert_eq!(summary[0]["per_path_bytes"]["b forward"].as_f64(), Some(0.0));
+}
