@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 mod calibrate;
 mod clock;
 mod command;
+mod demo;
 mod emulator;
 mod generator;
 mod netns;
@@ -34,6 +35,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Shows what mpip does: TCP, MPTCP and mpip on two links, and a link that is pulled.
+    Demo(demo::Options),
+    /// A process of the demonstration.
+    #[command(subcommand, hide = true)]
+    DemoPart(demo::Part),
     /// Lists the scenarios that come with the lab.
     List,
     /// Runs scenarios, by name or file.
@@ -209,6 +215,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> std::io::Result<ExitCode> {
     match command {
+        Command::Demo(options) => return demo::run(&options),
+        Command::DemoPart(part) => demo::part(part)?,
         Command::Calibrate { seconds, rate, json } => {
             netns::clean_stale()?;
             let _guard = netns::Guard::start()?;

@@ -41,7 +41,7 @@ const SHAPING: [&str; 7] = ["tbf", "rate", "100mbit", "burst", "32k", "latency",
 pub(super) struct Nic {
     pub(super) name: &'static str,
     pub(super) address: &'static str,
-    host: &'static str,
+    pub(super) host: &'static str,
     /// The switch's end of the cable.
     port: &'static str,
 }
@@ -172,7 +172,7 @@ impl World {
         for host in [HOST_A, HOST_B] {
             prepare_host(host)?;
         }
-        ip(SWITCH, "link add switch type bridge")?;
+        ip(SWITCH, "link add name switch type bridge")?;
         ip(SWITCH, "link set switch up")?;
         for (index, nic) in A.iter().chain(&B).enumerate() {
             interrupt.check()?;
@@ -186,10 +186,20 @@ impl World {
         &self.directory
     }
 
-    /// Pulls the cable of an interface out of the switch, or puts it in.
-    pub(super) fn plug(&self, nic: Nic, plugged: bool) -> io::Result<()> {
-        let state = if plugged { "up" } else { "down" };
-        ip(SWITCH, &format!("link set {} {state}", nic.port))
+    /// Pulls the cable of an interface out of the switch, or puts it in. `silently` nothing
+    /// passes but the interface keeps its carrier, as when the cable is one behind the switch.
+    pub(super) fn plug(&self, nic: Nic, plugged: bool, silently: bool) -> io::Result<()> {
+        let port = nic.port;
+        ip(
+            SWITCH,
+            &match (silently, plugged) {
+                (false, true) => format!("link set {port} up"),
+                (false, false) => format!("link set {port} down"),
+                // The bridge's port states "forwarding" and "disabled".
+                (true, true) => format!("link set {port} type bridge_slave state 3"),
+                (true, false) => format!("link set {port} type bridge_slave state 0"),
+            },
+        )
     }
 }
 
