@@ -21,7 +21,7 @@ use self::handshake::Pending;
 use self::keys::KeyRing;
 use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig};
-use crate::engine::{DropReason, Drops};
+use crate::engine::{DropReason, Drops, PrefixTable};
 use crate::event::Event;
 use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
@@ -51,6 +51,8 @@ pub(crate) struct Context<'a> {
     pub(crate) draws: &'a mut ChaCha8Rng,
     pub(crate) locals: &'a [LocalAddress],
     pub(crate) rules: &'a RuleTable,
+    /// Whose an inner address is.
+    pub(crate) prefixes: &'a PrefixTable,
     /// Which association a receiver index belongs to.
     pub(crate) indices: &'a mut BTreeMap<u32, usize>,
     pub(crate) events: &'a mut VecDeque<Event>,

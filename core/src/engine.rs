@@ -109,7 +109,7 @@ pub enum Command {
 
 /// Which peer an inner address belongs to: the longest prefix decides.
 #[derive(Debug, Default)]
-struct PrefixTable {
+pub(crate) struct PrefixTable {
     /// Longest first.
     by_len: Vec<(u8, BTreeMap<IpAddr, usize>)>,
 }
@@ -127,7 +127,8 @@ impl PrefixTable {
         self.by_len[at].1.insert(prefix.address(), peer);
     }
 
-    fn find(&self, address: IpAddr) -> Option<usize> {
+    /// The peer that owns `address`.
+    pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
         self.by_len.iter().find_map(|(len, prefixes)| {
             prefixes.get(&Prefix::new(address, *len)?.address()).copied()
         })
@@ -372,6 +373,7 @@ impl Engine {
             draws: &mut self.draws,
             locals: &self.locals,
             rules: &self.rules,
+            prefixes: &self.by_prefix,
             indices: &mut self.indices,
             events: &mut self.events,
             drops: &mut self.drops,
@@ -484,10 +486,7 @@ impl Engine {
         let (association, mut cx) = self.association(peer);
         let handled = association.on_response(now, from, datagram, &mut cx);
         self.touched.insert(peer);
-        handled.map_err(|reason| {
-            log::debug!("response from {}: {reason}", from.remote);
-            DropReason::Handshake
-        })
+        handled.map_err(|reason| self.refuse_handshake(from.remote, reason))
     }
 
     fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DropReason> {

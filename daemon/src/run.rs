@@ -75,9 +75,11 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
     loop {
         let timeout = node.next_timeout().map(|at| at.since(clock::now()));
         sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;
-        let now = clock::now();
         let mut ending = None;
         for readiness in &ready {
+            // Once a source, not once a wait: what one source's batch takes would else be missing
+            // from the round-trip times that the next one's feedback shows.
+            let now = clock::now();
             match Token::from(readiness.token) {
                 Token::Tun => node.read_tun(now)?,
                 Token::Socket(local) => node.socket_ready(now, local, *readiness),
@@ -95,7 +97,7 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
                 }
             }
         }
-        node.finish_batch(now, &sources.poller)?;
+        node.finish_batch(clock::now(), &sources.poller)?;
         if let Some(waiting) = ending {
             return Ok(waiting);
         }

@@ -196,8 +196,7 @@ impl Association {
         if header.total_len != packet.len() {
             return Err(DropReason::MalformedPacket);
         }
-        let mut prefixes = self.config.allowed_prefixes.iter();
-        if !prefixes.any(|prefix| prefix.contains(header.source)) {
+        if cx.prefixes.find(header.source) != Some(cx.me) {
             return Err(DropReason::ForeignSource);
         }
         let slot = match self.incoming.find(&frame.session) {

@@ -22,6 +22,8 @@ const CAPACITY: usize = 16_000;
 const PACKET_THRESHOLD: u64 = 3;
 /// Smallest time threshold: below it, timers and batches are what is measured.
 const MIN_WINDOW: Duration = Duration::from_millis(1);
+/// Shorter round trips are an artefact of clocks that are read once a batch.
+const MIN_RTT: Duration = Duration::from_micros(10);
 /// How long a seen lateness keeps the reordering window wide.
 const LEARNED_FOR: Duration = Duration::from_secs(10);
 
@@ -304,8 +306,8 @@ impl Flight {
         if let Some((number, at)) = newest
             && number == feedback.largest()
         {
-            let sample =
-                now.since(at).saturating_sub(Duration::from_micros(feedback.delay.min(1 << 30)));
+            let held = Duration::from_micros(feedback.delay.min(1 << 30));
+            let sample = now.since(at).saturating_sub(held).max(MIN_RTT);
             self.rtt.on_sample(now, sample);
             rtt = Some(sample);
             delay = Some((at.as_micros() as u32, feedback.received_at));
