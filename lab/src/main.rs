@@ -237,8 +237,15 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 .iter()
                 .map(|name| scenarios::find(name))
                 .collect::<Result<Vec<_>, _>>()?;
-            let options =
-                run::Options { systems, repetitions, directory: out, pcap, again, allow_busy };
+            let options = run::Options {
+                systems,
+                repetitions,
+                directory: out,
+                pcap,
+                again,
+                longest: None,
+                allow_busy,
+            };
             netns::clean_stale()?;
             let _guard = netns::Guard::start()?;
             let summaries = results::summarise(&run::run_all(&scenarios, &options)?);
@@ -252,6 +259,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             let options = run::Options {
                 systems,
                 repetitions: quick.then_some(1),
+                longest: quick.then_some(Duration::from_secs(8)),
                 directory: out,
                 allow_busy,
                 ..run::Options::default()
@@ -312,6 +320,7 @@ fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
     if scenarios.is_empty() {
         return Err(std::io::Error::other(format!("no scenario belongs to the set {set:?}")));
     }
+    let scenarios = options.adapt(scenarios);
     let minutes = run::expected(&scenarios, options).as_secs().div_ceil(60) + 1;
     eprintln!("{} scenarios, about {minutes} minutes", scenarios.len());
     netns::clean_stale()?;

@@ -12,6 +12,27 @@ use crate::scenario::{Path, Scenario};
 
 /// IPv4 and TCP headers with the timestamp option (RFC 7323), as Linux sends them.
 const TCP_HEADERS: f64 = 20.0 + 20.0 + 12.0;
+/// IPv4 and UDP headers.
+const UDP_HEADERS: f64 = 20.0 + 8.0;
+
+/// The packets that a limit is computed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packets {
+    /// Full TCP segments with timestamps.
+    Tcp,
+    /// UDP datagrams with so many bytes of payload.
+    Udp(u32),
+}
+
+impl Packets {
+    /// Bytes of payload and of the IP packet where this MTU holds.
+    fn sizes(self, mtu: f64) -> (f64, f64) {
+        match self {
+            Self::Tcp => ((mtu - TCP_HEADERS).max(0.0), mtu),
+            Self::Udp(length) => (f64::from(length), f64::from(length) + UDP_HEADERS),
+        }
+    }
+}
 
 /// The limit between two hosts.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,8 +43,13 @@ pub struct Limit {
     pub alone: Vec<f64>,
 }
 
-/// The limit of bulk TCP from `from` to `to` between `start` and `end`, averaged over time.
-pub fn limit(scenario: &Scenario, from: &str, to: &str, start: Duration, end: Duration) -> Limit {
+/// The limit from `from` to `to` between `start` and `end`, averaged over time.
+pub fn limit(
+    scenario: &Scenario,
+    packets: Packets,
+    (from, to): (&str, &str),
+    (start, end): (Duration, Duration),
+) -> Limit {
     let paths = scenario.paths(from, to);
     let mut edges: Vec<Duration> = scenario
         .events
@@ -42,16 +68,21 @@ pub fn limit(scenario: &Scenario, from: &str, to: &str, start: Duration, end: Du
             continue;
         }
         let links = scenario.links_at(pair[0]);
-        total += share * best(&paths.iter().collect::<Vec<_>>(), scenario, &links);
+        total += share * best(&paths.iter().collect::<Vec<_>>(), packets, scenario, &links);
         for (index, path) in paths.iter().enumerate() {
-            alone[index] += share * best(&[path], scenario, &links);
+            alone[index] += share * best(&[path], packets, scenario, &links);
         }
     }
     Limit { total, alone }
 }
 
 /// The largest payload rate over `paths` together.
-fn best(paths: &[&Path], scenario: &Scenario, links: &[(LinkConfig, LinkConfig)]) -> f64 {
+fn best(
+    paths: &[&Path],
+    packets: Packets,
+    scenario: &Scenario,
+    links: &[(LinkConfig, LinkConfig)],
+) -> f64 {
     let config = |hop: &crate::scenario::Hop| {
         let (forward, reverse) = &links[hop.link];
         if hop.forward { forward } else { reverse }
@@ -61,9 +92,9 @@ fn best(paths: &[&Path], scenario: &Scenario, links: &[(LinkConfig, LinkConfig)]
     let gains: Vec<f64> = live
         .iter()
         .map(|path| {
-            let mtu = mtu(path, scenario, &config);
+            let (payload, packet) = packets.sizes(mtu(path, scenario, &config));
             let survives: f64 = path.hops.iter().map(|hop| 1.0 - config(hop).loss.mean()).product();
-            survives * (mtu - TCP_HEADERS).max(0.0) / mtu
+            survives * payload / packet
         })
         .collect();
     let mut hops: Vec<_> = live.iter().flat_map(|path| path.hops.iter().copied()).collect();
@@ -78,8 +109,8 @@ fn best(paths: &[&Path], scenario: &Scenario, links: &[(LinkConfig, LinkConfig)]
                 .map(|path| {
                     let before = path.hops.iter().take_while(|other| **other != hop);
                     let arriving: f64 = before.map(|hop| 1.0 - config(hop).loss.mean()).product();
-                    let mtu = mtu(path, scenario, &config);
-                    let framed = (mtu + f64::from(config(&hop).overhead)) / mtu;
+                    let (_, packet) = packets.sizes(mtu(path, scenario, &config));
+                    let framed = (packet + f64::from(config(&hop).overhead)) / packet;
                     if path.hops.contains(&hop) { arriving * framed } else { 0.0 }
                 })
                 .collect(),
@@ -168,7 +199,12 @@ mod tests {
     }
 
     fn limit_of(links: &str) -> Limit {
-        limit(&scenario(links), "client", "server", Duration::ZERO, Duration::from_secs(10))
+        limit_for(links, Packets::Tcp)
+    }
+
+    fn limit_for(links: &str, packets: Packets) -> Limit {
+        let time = (Duration::ZERO, Duration::from_secs(10));
+        limit(&scenario(links), packets, ("client", "server"), time)
     }
 
     fn near(value: f64, expected: f64) {
@@ -184,6 +220,11 @@ mod tests {
         near(limit.total, 140e6 * 1448.0 / 1514.0);
         assert_eq!(limit.alone.len(), 2);
         near(limit.alone[1], 40e6 * 1448.0 / 1514.0);
+    }
+
+    #[test]
+    fn datagrams_have_their_own_share_of_headers() {
+        near(limit_for(TWO, Packets::Udp(1200)).total, 140e6 * 1200.0 / 1242.0);
     }
 
     #[test]
