@@ -61,6 +61,18 @@ pub struct SessionFields {
 }
 
 impl SessionFields {
+    /// The same fields, told by the packet at `sequence`: an IPv4 identification moves with it. For
+    /// a session open frame that is sent long after the fields were taken from a packet.
+    #[must_use]
+    pub const fn at(mut self, sequence: u32) -> Self {
+        if let NetworkFields::V4 { ref mut identification, .. } = self.network {
+            *identification =
+                identification.wrapping_add(sequence.wrapping_sub(self.sequence) as u16);
+        }
+        self.sequence = sequence;
+        self
+    }
+
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
         let sequence = reader.u32("session sequence")?;
         let offset = reader.offset();

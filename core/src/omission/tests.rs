@@ -462,6 +462,26 @@ fn loss_and_reordering_of_others_do_not_matter() {
     }
 }
 
+/// [O-3]
+#[test]
+fn fields_told_again_later_restore_the_same() {
+    for v6 in [false, true] {
+        let session = Session { v6, ..Session::TCP };
+        let first = fields(7, &Plan::full(100).packet(session)).unwrap();
+        let known = SessionHeader::new(&first).unwrap();
+        for sequence in [0, 7, 70_000, u32::MAX] {
+            let again = SessionHeader::new(&first.at(sequence)).unwrap();
+            assert_eq!(first.at(sequence).sequence, sequence);
+            let packet = Plan::full(9_000).packet(session);
+            let compact = known.compress(80_000, &packet).unwrap();
+            let form = compact_form(&compact, &packet);
+            assert_eq!(restored(&again, 80_000, &form), Ok(packet));
+            let packet = Plan::full((100 + 80_000 - 7) as u16).packet(session);
+            assert_eq!(again.compress(80_000, &packet).unwrap().bytes().len(), 19);
+        }
+    }
+}
+
 /// [O-4]
 #[test]
 fn a_full_packet_of_an_established_tcp_session_costs_at_most_34_bytes_more() {
