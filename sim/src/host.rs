@@ -56,7 +56,8 @@ pub(crate) struct Host {
 /// The static key of a host, which follows from its index alone.
 pub(crate) fn private_key(host: usize) -> PrivateKey {
     let mut bytes = [0x42; 32];
-    bytes[0] = host as u8;
+    // Not in the first byte: clamping clears its low bits (RFC 7748, section 5).
+    bytes[1] = host as u8;
     PrivateKey::from_bytes(bytes)
 }
 
@@ -205,3 +206,16 @@ impl Host {
 
 const NOWHERE: SocketAddr =
     SocketAddr::new(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED), DEFAULT_PORT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_has_a_key_of_its_own() {
+        let mut keys: Vec<_> = (0..32).map(public_key).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 32);
+    }
+}

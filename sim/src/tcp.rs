@@ -199,6 +199,28 @@ impl Stack {
         })
     }
 
+    /// How many bytes the sender of `flow` at this end writes in all, once it has written them.
+    pub fn written(&self, flow: u64) -> Option<u64> {
+        self.transfers.iter().find_map(|transfer| match transfer.role {
+            Role::Sender { total: Some(total), sent, .. }
+                if transfer.flow == flow && sent >= total =>
+            {
+                Some(sent)
+            }
+            _ => None,
+        })
+    }
+
+    /// The socket of `flow` at this end, in words.
+    pub fn describe(&self, flow: u64) -> String {
+        let transfer = self.transfers.iter().find(|transfer| transfer.flow == flow);
+        transfer.map_or_else(String::new, |transfer| {
+            let socket = self.sockets.get::<Socket<'_>>(transfer.handle);
+            let (state, queue) = (socket.state(), socket.send_queue());
+            format!("{:?}, {state}, {queue} bytes to send", transfer.role)
+        })
+    }
+
     /// Whether the sender of `flow` at this end lost its connection before it had closed it.
     pub fn is_broken(&self, flow: u64) -> bool {
         self.transfers.iter().any(|transfer| {

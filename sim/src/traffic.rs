@@ -18,7 +18,7 @@ pub struct FlowReport {
     pub delivered: u64,
     /// Bytes delivered: of IP packets, or of the TCP stream.
     pub bytes: u64,
-    /// Whether a TCP transfer ended, everything read.
+    /// Whether everything that a TCP transfer's sender wrote was read.
     pub finished: bool,
     /// One-way delay (ICMP: round trip) of each packet delivered, in the order of delivery.
     pub delays: Vec<Nanos>,

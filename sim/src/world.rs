@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-use mpip_core::{Event, Status};
+use mpip_core::{Event, Limits, Status};
 
 use crate::clock::{MILLI, NEVER, Nanos};
 use crate::host::Host;
@@ -27,6 +27,11 @@ mod purpose {
 
 /// How often limits of memory are looked at.
 const MEMORY_INTERVAL: Nanos = 50 * MILLI;
+
+/// A packet that was overtaken is waited for at least so long after it was sent. The engine waits
+/// for 100 ms or more, unless the sender declares the packet lost, which takes it a few round trips
+/// or the time of a reordering window; only a wait that was not made at all is told from that.
+const SHORTEST_WAIT: Nanos = 20 * MILLI;
 
 /// How many datagrams an attacker keeps.
 const RECORDED: usize = 256;
@@ -106,7 +111,7 @@ impl World {
             flows,
             script: script.into(),
             observe,
-            ledger: Ledger::new(PATIENCE),
+            ledger: Ledger::new(patience(&spec)),
             amplification: Amplification::default(),
             violations: Vec::new(),
             next_memory_check: MEMORY_INTERVAL,
@@ -189,7 +194,9 @@ impl World {
             && let Some(received) = self.hosts[flow.spec.to].stack.received(number as u64)
         {
             report.bytes = received.bytes;
-            report.finished = received.finished;
+            // `smoltcp` does not always repeat a FIN that was lost, so the bytes decide.
+            let written = self.hosts[flow.spec.from].stack.written(number as u64);
+            report.finished = received.finished || written == Some(received.bytes);
         }
         report
     }
@@ -377,8 +384,17 @@ impl World {
     }
 }
 
-/// How long a missing packet of a TCP session is waited for at least.
-const PATIENCE: Nanos = 0;
+/// How long a missing packet of a TCP session is waited for at least: the engine's lower bound,
+/// unless little memory ends the wait earlier or order is not asked for.
+fn patience(spec: &WorldSpec) -> Nanos {
+    let promises = spec.hosts.iter().all(|host| match &host.system {
+        System::Mpip(engine) => {
+            engine.resequencing && engine.limits.resequencing >= Limits::default().resequencing
+        }
+        System::Plain { .. } => false,
+    });
+    if promises { SHORTEST_WAIT } else { 0 }
+}
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,10 +19,13 @@ const QUIET: Nanos = 3 * SECOND;
 impl World {
     /// Runs the world to its end, lets it heal and rest, and checks what has to hold then.
     pub fn finish(&mut self) {
-        self.run_until(self.spec.duration);
+        let last = self.script.back().map_or(0, |(at, _)| *at);
+        self.run_until(self.spec.duration.max(last));
         self.heal();
         let limit = self.now + HEALING;
-        while self.now < limit && !(self.transfers_are_done() && self.paths_are_complete()) {
+        while self.now < limit
+            && !(self.transfers_are_done() && self.paths_are_complete() && self.queues_are_empty())
+        {
             self.run_until(self.now + 100 * MILLI);
         }
         self.run_until(self.now + QUIET);
@@ -46,6 +49,13 @@ impl World {
         })
     }
 
+    fn queues_are_empty(&self) -> bool {
+        (0..self.hosts.len()).all(|host| {
+            let peers = self.status(host).map(|status| status.peers);
+            peers.into_iter().flatten().all(|peer| peer.queued == 0)
+        })
+    }
+
     fn check_completion(&mut self) {
         for number in 0..self.flows.len() {
             let flow = &self.flows[number].spec;
@@ -56,8 +66,12 @@ impl World {
             }
             let broken = self.hosts[from].stack.is_broken(number as u64);
             let state = if broken { "broke" } else { "did not complete" };
-            let detail =
-                format!("flow {number}: TCP transfer {state} after {} bytes", report.bytes);
+            let ends = [from, self.flows[number].spec.to];
+            let ends = ends.map(|host| self.hosts[host].stack.describe(number as u64));
+            let detail = format!(
+                "flow {number}: TCP transfer {state} after {} bytes; {}; {}",
+                report.bytes, ends[0], ends[1]
+            );
             self.violate(from, (Invariant::Completion, detail));
         }
     }
@@ -91,7 +105,7 @@ impl World {
             let Some(one) = self.peer_status(first, second) else { return true };
             let Some(other) = self.peer_status(second, first) else { return true };
             let expected = self.expected_paths(first, second);
-            [one, other].iter().all(|status| usable(status).count() >= expected)
+            [one, other].iter().all(|status| usable(status).count() == expected)
         })
     }
 
