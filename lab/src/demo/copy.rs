@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
@@ -22,6 +24,7 @@ const STALLED: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(5);
 /// Shorter ones are the ordinary time between two chunks.
 const PAUSE_MIN_MS: f64 = 2.0;
+const WITNESS_SLEEP: Duration = Duration::from_millis(5);
 
 /// A time in which the receiver got nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,9 @@ pub(super) struct Reception {
     pub(super) last: f64,
     /// Every pause of at least 2 ms between two chunks, in order.
     pub(super) pauses: Vec<Pause>,
+    /// The longest that a thread of the receiver which only sleeps was not woken in time: as long
+    /// as this machine could not have done better.
+    pub(super) overslept_ms: f64,
 }
 
 /// Makes a file of random content.
@@ -101,7 +107,9 @@ pub(super) fn receive(at: SocketAddr, file: &Path) -> io::Result<Reception> {
         }
         Ok(())
     });
-    let mut reception = Reception { bytes: 0, first: 0.0, last: 0.0, pauses: Vec::new() };
+    let witness = Witness::start();
+    let mut reception =
+        Reception { bytes: 0, first: 0.0, last: 0.0, pauses: Vec::new(), overslept_ms: 0.0 };
     loop {
         let mut chunk = vec![0; CHUNK];
         let length = stream.read(&mut chunk)?;
@@ -114,9 +122,38 @@ pub(super) fn receive(at: SocketAddr, file: &Path) -> io::Result<Reception> {
             break;
         }
     }
+    reception.overslept_ms = witness.finish();
     drop(queue);
     writer.join().map_err(|_| io::Error::other("the writing thread panicked"))??;
     Ok(reception)
+}
+
+/// Notices when this machine has no time for anybody.
+struct Witness {
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<f64>,
+}
+
+impl Witness {
+    fn start() -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let thread = std::thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !flag.load(Ordering::Relaxed) {
+                let before = clock::now();
+                std::thread::sleep(WITNESS_SLEEP);
+                longest = longest.max((clock::now() - before).saturating_sub(WITNESS_SLEEP));
+            }
+            longest.as_secs_f64() * 1e3
+        });
+        Self { ended, thread }
+    }
+
+    fn finish(self) -> f64 {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
 }
 
 impl Reception {
@@ -167,7 +204,8 @@ mod tests {
 
     #[test]
     fn pauses_are_noted_with_their_times() {
-        let mut reception = Reception { bytes: 0, first: 0.0, last: 0.0, pauses: Vec::new() };
+        let mut reception =
+            Reception { bytes: 0, first: 0.0, last: 0.0, pauses: Vec::new(), overslept_ms: 0.0 };
         for now in [5.0, 5.2, 5.201, 5.301] {
             reception.note(now, 100);
         }

@@ -16,6 +16,8 @@ const PAYLOAD: f64 = 1448.0;
 const FRAME: f64 = 1514.0;
 /// Pauses that begin so long after a cable was moved belong to it.
 const AFTER: f64 = 2.0;
+/// A machine that keeps a process waiting for so long, in ms, has its part in the pauses.
+const OVERSLEPT_NOTED: f64 = 30.0;
 
 /// What the links carry with plain TCP, bit/s.
 pub(super) fn limit_bps() -> f64 {
@@ -129,8 +131,8 @@ impl Results {
         }
         text += &format!("  {:23} {} {:7.1} %\n", "physical limit", rate(limit_bps()), 100.0);
         text += &format!(
-            "\n  The limit: 2 links of {:.0} Mbit/s; of every {FRAME:.0} bytes on a link, Ethernet \
-             header included,\n  {PAYLOAD:.0} are payload of plain TCP over IPv4.\n",
+            "\n  The limit: 2 links of {:.0} Mbit/s. Of every {FRAME:.0} bytes on a link, Ethernet \
+             header\n  included, {PAYLOAD:.0} are payload of plain TCP over IPv4.\n\n",
             LINK_RATE / 1e6
         );
         text += &self.comparison();
@@ -147,10 +149,10 @@ impl Results {
     fn comparison(&self) -> String {
         let mut text = String::new();
         if let Some(ratio) = self.mpip_to_tcp() {
-            text += &format!("  mpip: {ratio:.3} of TCP on both links alone, added up");
+            text += &format!("  mpip reaches {ratio:.3} of TCP on both links alone, added up");
             match self.mpip_to_mptcp() {
-                Some(ratio) => text += &format!("; {ratio:.3} of kernel MPTCP.\n"),
-                None => text += ".\n",
+                Some(ratio) => text += &format!(",\n  and {ratio:.3} of kernel MPTCP.\n\n"),
+                None => text += ".\n\n",
             }
         }
         text
@@ -191,14 +193,14 @@ impl FileCopy {
         let since_start = |time: f64| time - self.reception.first;
         let (sent, received) = (&self.sha256_sent, &self.sha256_received);
         let checksum = if self.is_equal() {
-            format!("SHA-256 equal on both sides, {}…", &sent[..16.min(sent.len())])
+            format!("\n  SHA-256 is the same on both sides ({}…).", &sent[..16.min(sent.len())])
         } else {
-            format!("SHA-256 DIFFERS: sent {sent}, received {received}")
+            format!("\n  SHA-256 DIFFERS: sent {sent}, received {received}")
         };
-        format!(
-            "  File: {:.0} MB in {:.1} s; link {} pulled at {:.1} s, back at {:.1} s.\n  \
-             Longest pause at the receiver: {:.0} ms (when the link was pulled {:.0} ms, when it \
-             came back {:.0} ms).\n  {checksum}\n",
+        let mut text = format!(
+            "  File of {:.0} MB: {:.1} s; link {} pulled at {:.1} s, back at {:.1} s.{checksum}\n  \
+             Longest pause at the receiver: {:.0} ms. When the link was pulled: {:.0} ms,\n  \
+             when it came back: {:.0} ms.\n",
             self.reception.bytes as f64 / 1e6,
             self.transfer.seconds,
             self.link,
@@ -207,7 +209,15 @@ impl FileCopy {
             self.longest_pause_ms(),
             self.pause_after_ms(self.pulled),
             self.pause_after_ms(self.put_back),
-        )
+        );
+        if self.reception.overslept_ms >= OVERSLEPT_NOTED {
+            text += &format!(
+                "  This machine is busy: a process that waited for a timer was kept from running\n  \
+                 for up to {:.0} ms during the copy.\n",
+                self.reception.overslept_ms
+            );
+        }
+        text
     }
 
     fn json(&self) -> serde_json::Value {
@@ -216,6 +226,7 @@ impl FileCopy {
             "link": self.link,
             "pulled_at_s": self.pulled - self.reception.first,
             "put_back_at_s": self.put_back - self.reception.first,
+            "machine_overslept_ms": self.reception.overslept_ms,
             "pause_when_pulled_ms": self.pause_after_ms(self.pulled),
             "pause_when_put_back_ms": self.pause_after_ms(self.put_back),
         })
@@ -252,7 +263,13 @@ mod tests {
     fn a_different_checksum_is_called_by_its_name() {
         let copy = FileCopy {
             transfer: transfer(1e6),
-            reception: Reception { bytes: 1, first: 1.0, last: 2.0, pauses: Vec::new() },
+            reception: Reception {
+                bytes: 1,
+                first: 1.0,
+                last: 2.0,
+                pauses: Vec::new(),
+                overslept_ms: 0.0,
+            },
             pulled: 1.2,
             put_back: 1.6,
             link: "a2",
