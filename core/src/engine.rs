@@ -56,6 +56,8 @@ pub enum DropReason {
     TooManyPaths,
     /// The inner source address is not one of the peer's.
     ForeignSource,
+    /// A packet without header fields of a session whose fields we do not have.
+    UnknownSession,
     /// The inner packet had arrived before.
     Duplicate,
     /// A handshake message that is not authentic, or replayed.
@@ -81,6 +83,7 @@ impl DropReason {
             Self::UnknownPath => "unknown_path",
             Self::TooManyPaths => "too_many_paths",
             Self::ForeignSource => "foreign_source",
+            Self::UnknownSession => "unknown_session",
             Self::Duplicate => "duplicate",
             Self::Handshake => "handshake",
             Self::UnderLoad => "under_load",
@@ -499,5 +502,10 @@ impl Engine {
     }
 }
 
+#[cfg(test)]
+#[allow(dead_code, reason = "tools for tests to come")]
+mod harness;
+#[cfg(test)]
+mod requirements;
 #[cfg(test)]
 mod tests;

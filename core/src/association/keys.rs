@@ -60,6 +60,11 @@ impl KeyRing {
         self.current.as_mut()
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        [&self.current, &self.previous, &self.next].into_iter().flatten().count()
+    }
+
     /// The epoch that the peer addresses by `index`.
     pub(crate) fn by_index(&self, index: u32) -> Option<&Epoch> {
         [&self.current, &self.next, &self.previous]

@@ -1,0 +1,107 @@
+//! What tests see and do inside an association.
+
+use mpip_wire::{
+    Frame, Frames, PathId, ReceiverIndex, TAG_LEN, TransportHeader, TransportPacket,
+    TruncatedNumber,
+};
+
+use super::{Association, keys};
+use crate::path::flight::Control;
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+/// A transport message, opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peeked {
+    pub(crate) path: u16,
+    pub(crate) number: u64,
+    /// The receiver index, which names the keys.
+    pub(crate) index: u32,
+    pub(crate) plain: Vec<u8>,
+}
+
+impl Association {
+    /// Opens a transport message for this end and changes nothing. `None` if it has not the keys.
+    pub(crate) fn peek(&self, datagram: &[u8]) -> Option<Peeked> {
+        let view = TransportPacket::new_checked(datagram).ok()?;
+        let (header, header_len) = (view.header(), view.header_len());
+        let epoch = self.keys.by_index(header.receiver.0)?;
+        let path = self.path_index(header.path).map(|index| &self.paths[index]);
+        let number = header.number.expand(path.and_then(|path| path.replay.largest()));
+        let mut sealed = datagram[header_len..].to_vec();
+        let receive = &epoch.keys.receive;
+        let clear = &datagram[..header_len];
+        let plain = receive.open_in_place(header.path.0, number, clear, &mut sealed).ok()?.to_vec();
+        Some(Peeked { path: header.path.0, number, index: header.receiver.0, plain })
+    }
+
+    /// Seals `frames` for the peer as this end's next message on `path`.
+    pub(crate) fn forge(
+        &mut self,
+        now: Instant,
+        path: u16,
+        frames: &[Frame<'_>],
+    ) -> Option<(PathAddress, Vec<u8>)> {
+        let index = self.path_index(PathId(path))?;
+        let number = self.paths[index].flight.next_number();
+        let datagram = self.seal(path, number, frames)?;
+        let path = &mut self.paths[index];
+        let asks = Frames::new(&datagram.1).flatten().any(|frame| frame.is_ack_eliciting());
+        path.flight.on_sent(now, datagram.0.len() as u16, asks, Control::default(), None);
+        Some((path.address, datagram.0))
+    }
+
+    /// Seals `frames` under any path and number; returns the datagram and the plaintext.
+    pub(crate) fn seal(
+        &self,
+        path: u16,
+        number: u64,
+        frames: &[Frame<'_>],
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
+        let mut plain = vec![0; 2_000];
+        let mut at = 0;
+        for frame in frames {
+            at += frame.emit(&mut plain[at..]).expect("room for the frame");
+        }
+        plain.truncate(at);
+        let epoch = self.keys.current()?;
+        let header = TransportHeader {
+            path: PathId(path),
+            receiver: ReceiverIndex(epoch.peer_index),
+            number: TruncatedNumber::new(number, 4),
+        };
+        let mut datagram = vec![0; header.encoded_len()];
+        header.emit(&mut datagram).expect("room for the header");
+        let mut sealed = plain.clone();
+        let tag: [u8; TAG_LEN] =
+            epoch.keys.send.seal_in_place(path, number, &datagram, &mut sealed);
+        datagram.extend(sealed);
+        datagram.extend(tag);
+        Some((datagram, plain))
+    }
+
+    /// Whether this end opens paths.
+    pub(crate) fn is_opener(&self) -> bool {
+        self.opener
+    }
+
+    /// How many keys it holds, those of the former and the offered handshake included.
+    pub(crate) fn epochs(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The keys in use have sealed as much as they may.
+    pub(crate) fn wear_out_keys(&mut self) {
+        self.keys.current_mut().expect("there are keys").sealed = keys::REKEY_PACKETS;
+    }
+
+    /// Both ends of a path.
+    pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
+        self.path_index(PathId(path)).map(|index| self.paths[index].address)
+    }
+
+    /// Numbers of the sessions in which this end sends.
+    pub(crate) fn sending(&self) -> Vec<u32> {
+        self.outgoing.iter().map(|(_, _, session)| session.id.0).collect()
+    }
+}

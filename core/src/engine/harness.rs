@@ -1,0 +1,324 @@
+//! Two engines joined by wires that a test can look into, cut and bend.
+//!
+//! ```text
+//!   host 0                      host 1
+//!   198.18.0.1  ── 1 ms ──  198.18.0.2
+//!   198.18.1.1  ── 5 ms ──  198.18.1.2      (and both diagonals, 3 ms)
+//!   inner 198.19.0.1            inner 198.19.0.2
+//! ```
+
+use super::*;
+use crate::association::inspect::Peeked;
+use crate::buffer::{Offload, PacketPool};
+use crate::config::{CongestionControlKind, Limits, PeerConfig, SchedulerKind};
+use crate::path::PathState;
+use crate::sink::{InnerPacket, Slot};
+
+/// Datagrams and packets that an engine produced.
+#[derive(Default)]
+pub(crate) struct Out {
+    pub(crate) datagrams: Vec<(PathAddress, Vec<u8>)>,
+    pending: Option<(PathAddress, Vec<u8>)>,
+    committed: bool,
+    pub(crate) packets: Vec<Vec<u8>>,
+}
+
+impl Out {
+    pub(crate) fn settle(&mut self) {
+        if let Some(datagram) = self.pending.take()
+            && core::mem::take(&mut self.committed)
+        {
+            self.datagrams.push(datagram);
+        }
+    }
+}
+
+impl DatagramSink for Out {
+    fn reserve(&mut self, to: PathAddress, _ecn: Ecn, len: usize) -> Option<Slot<'_>> {
+        self.settle();
+        let (_, bytes) = self.pending.insert((to, vec![0; len]));
+        Some(Slot::new(bytes, &mut self.committed))
+    }
+}
+
+pub(crate) struct Packets<'a>(pub(crate) &'a mut Vec<Vec<u8>>);
+
+impl PacketSink for Packets<'_> {
+    fn packet(&mut self, packet: InnerPacket<'_>) {
+        self.0.push([packet.head, packet.tail].concat());
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) engines: [Engine; 2],
+    pub(crate) out: [Out; 2],
+    /// Arrival, receiver, where it comes from as the receiver sees it, bytes.
+    wire: BTreeMap<(Instant, u64), (usize, PathAddress, Vec<u8>)>,
+    sent: u64,
+    pool: PacketPool,
+    /// Links (the receiver's or the sender's interface) that carry nothing.
+    pub(crate) dead: Vec<u16>,
+    /// Every nth datagram is lost if it carries a packet.
+    pub(crate) lose: Option<u64>,
+    /// Datagrams for which this says no are lost: sender, where to, bytes.
+    pub(crate) pass: fn(usize, PathAddress, &[u8]) -> bool,
+    /// Every datagram sent, opened, while it is not `None`.
+    pub(crate) tap: Option<Vec<Tapped>>,
+    /// What host 1 sees instead of host 0's address on a link: a translator on the way.
+    pub(crate) translated: Option<(u16, SocketAddr)>,
+}
+
+/// A datagram that left.
+#[derive(Clone, Debug)]
+pub(crate) struct Tapped {
+    pub(crate) at: Instant,
+    pub(crate) host: usize,
+    pub(crate) to: PathAddress,
+    pub(crate) bytes: Vec<u8>,
+    /// Of a transport message whose receiver has the keys.
+    pub(crate) opened: Option<Peeked>,
+}
+
+impl Tapped {
+    /// The frames of a transport message; of others none.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = mpip_wire::Frame<'_>> {
+        let plain = self.opened.as_ref().map_or(&[][..], |opened| &opened.plain);
+        mpip_wire::Frames::new(plain).flatten()
+    }
+
+    pub(crate) fn path(&self) -> Option<u16> {
+        self.opened.as_ref().map(|opened| opened.path)
+    }
+
+    /// Whether an inner packet is in it.
+    pub(crate) fn carries(&self) -> bool {
+        self.frames().any(|frame| matches!(frame, mpip_wire::Frame::Packet { .. }))
+    }
+}
+
+pub(crate) fn address(host: usize, link: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::from([198, 18, link as u8, host as u8 + 1]), 6182)
+}
+
+pub(crate) fn locals(host: usize) -> Vec<LocalAddress> {
+    (0..2)
+        .map(|link| LocalAddress {
+            id: LocalId(link),
+            interface: format!("eth{link}"),
+            address: address(host, link),
+            mtu: 1_500,
+        })
+        .collect()
+}
+
+impl Pair {
+    pub(crate) fn new(adjust: impl Fn(&mut PeerConfig)) -> Self {
+        Self::with(|_, config| adjust(&mut config.peers[0]))
+    }
+
+    /// `adjust` gets the number of each host and its settings.
+    pub(crate) fn with(adjust: impl Fn(usize, &mut Config)) -> Self {
+        let keys: Vec<PrivateKey> =
+            (1..=2).map(|byte| PrivateKey::from_bytes([byte; 32])).collect();
+        let publics: Vec<PublicKey> = keys.iter().map(|key| *key.public_key()).collect();
+        let mut engines = keys.into_iter().enumerate().map(|(host, private_key)| {
+            let peer = PeerConfig {
+                name: format!("host{}", 1 - host),
+                public_key: publics[1 - host],
+                preshared_key: Default::default(),
+                endpoints: if host == 0 { vec![address(1, 0)] } else { vec![] },
+                allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
+                scheduler: SchedulerKind::Earliest,
+                fixed_weights: vec![],
+                congestion_control: CongestionControlKind::None,
+                max_paths: None,
+                resequencing: true,
+            };
+            let mut config = Config {
+                private_key,
+                aes_in_hardware: true,
+                peers: vec![peer],
+                rules: vec![],
+                limits: Limits::default(),
+            };
+            adjust(host, &mut config);
+            let seed = [host as u8; 32];
+            let mut engine = Engine::new(config, seed, Instant::ZERO, Duration::from_secs(1 << 30));
+            engine.handle_command(Instant::ZERO, Command::LocalAddresses(locals(host)));
+            engine
+        });
+        Self {
+            now: Instant::ZERO,
+            engines: [engines.next().expect("two"), engines.next().expect("two")],
+            out: Default::default(),
+            wire: BTreeMap::new(),
+            sent: 0,
+            pool: PacketPool::new(64, 4_096),
+            dead: vec![],
+            lose: None,
+            pass: |_, _, _| true,
+            tap: None,
+            translated: None,
+        }
+    }
+
+    /// The association of `host` with the other.
+    pub(crate) fn association(&mut self, host: usize) -> &mut Association {
+        &mut self.engines[host].associations[0]
+    }
+
+    /// Sends `frames` as `host` on one of its paths, past what its engine would send.
+    pub(crate) fn inject(&mut self, host: usize, path: u16, frames: &[mpip_wire::Frame<'_>]) {
+        let now = self.now;
+        let datagram = self.association(host).forge(now, path, frames).expect("a path with keys");
+        self.out[host].datagrams.push(datagram);
+        self.collect(host);
+    }
+
+    /// Hands a datagram to `host` now; what it says of it, and what it answers.
+    pub(crate) fn deliver(
+        &mut self,
+        host: usize,
+        from: PathAddress,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let mut bytes = bytes.to_vec();
+        let mut packets = Vec::new();
+        let engine = &mut self.engines[host];
+        let handled = engine.handle_datagram(
+            self.now,
+            from,
+            Ecn::NotEct,
+            &mut bytes,
+            &mut Packets(&mut packets),
+        );
+        engine.flush(self.now, &mut self.out[host]);
+        self.out[host].settle();
+        self.out[host].packets.extend(packets);
+        handled
+    }
+
+    /// How often `host` refused something for `reason`.
+    pub(crate) fn drops(&self, host: usize, reason: DropReason) -> u64 {
+        self.engines[host].drops.0.get(&reason).copied().unwrap_or(0)
+    }
+
+    /// What the tap saw since it was last asked.
+    pub(crate) fn tapped(&mut self) -> Vec<Tapped> {
+        self.tap.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Where datagrams of `host` to `to` come from, as the other sees it.
+    pub(crate) fn source(&self, host: usize, to: PathAddress) -> PathAddress {
+        let link = (0..4).find(|link| address(1 - host, *link) == to.remote).unwrap_or(0);
+        let seen = self.translated.filter(|(link, _)| host == 0 && *link == to.local.0);
+        let remote = seen.map_or(address(host, to.local.0), |(_, remote)| remote);
+        PathAddress { local: LocalId(link), remote }
+    }
+
+    pub(crate) fn collect(&mut self, host: usize) {
+        self.out[host].settle();
+        for (to, bytes) in core::mem::take(&mut self.out[host].datagrams) {
+            self.sent += 1;
+            if let Some(tap) = &mut self.tap {
+                let opened = self.engines[1 - host].associations[0].peek(&bytes);
+                tap.push(Tapped { at: self.now, host, to, bytes: bytes.clone(), opened });
+            }
+            if !(self.pass)(host, to, &bytes) {
+                continue;
+            }
+            let translated = self.translated.filter(|(_, seen)| host == 1 && *seen == to.remote);
+            let remote_link = (0..4).find(|link| address(1 - host, *link) == to.remote);
+            let remote_link = translated.map(|(link, _)| link).or(remote_link);
+            let Some(remote_link) = remote_link else { continue };
+            let full = bytes.len() > 500;
+            let lost = full && self.lose.is_some_and(|nth| self.sent.is_multiple_of(nth));
+            if lost || self.dead.contains(&to.local.0) || self.dead.contains(&remote_link) {
+                continue;
+            }
+            let delay = match (to.local.0, remote_link) {
+                (0, 0) => 1,
+                (1, 1) => 5,
+                _ => 3,
+            };
+            let at = self.now + Duration::from_millis(delay);
+            let from = PathAddress { local: LocalId(remote_link), ..self.source(host, to) };
+            self.wire.insert((at, self.sent), (1 - host, from, bytes));
+        }
+    }
+
+    pub(crate) fn run_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            let timeouts = self.engines.iter().filter_map(Engine::poll_timeout);
+            let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
+            let next = timeouts.chain(arrival).min().filter(|at| *at <= end);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.wire.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let (host, from, mut bytes) = entry.remove();
+                let Out { packets, .. } = &mut self.out[host];
+                let mut packets = Packets(packets);
+                let engine = &mut self.engines[host];
+                let _ =
+                    engine.handle_datagram(self.now, from, Ecn::NotEct, &mut bytes, &mut packets);
+                engine.flush(self.now, &mut self.out[host]);
+                self.collect(host);
+            }
+            for host in 0..2 {
+                let mut packets = Vec::new();
+                self.engines[host].handle_timeout(
+                    self.now,
+                    &mut self.out[host],
+                    &mut Packets(&mut packets),
+                );
+                self.out[host].packets.extend(packets);
+                self.collect(host);
+            }
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn send(&mut self, host: usize, packet: &[u8], offload: Offload) {
+        let filled = self.pool.fill(|room| {
+            room[..packet.len()].copy_from_slice(packet);
+            Ok::<_, ()>((packet.len(), offload))
+        });
+        let packet = filled.expect("a free buffer").expect("filled");
+        let sent = self.engines[host].handle_tun(self.now, packet, &mut self.out[host]);
+        sent.expect("a packet for the peer");
+        self.collect(host);
+    }
+
+    pub(crate) fn states(&self, host: usize) -> Vec<PathState> {
+        let status = self.engines[host].status(self.now, true);
+        status.peers[0].paths.iter().map(|path| path.state).collect()
+    }
+}
+
+/// A TCP packet (or super-packet) from `host` to the other, its sequence number in `sequence`.
+pub(crate) fn tcp(host: usize, sequence: u32, payload: usize) -> Vec<u8> {
+    let mut packet = vec![0; 40 + payload];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&((40 + payload) as u16).to_be_bytes());
+    packet[6] = 0x40;
+    packet[8] = 64;
+    packet[9] = 6;
+    packet[12..16].copy_from_slice(&[198, 19, 0, host as u8 + 1]);
+    packet[16..20].copy_from_slice(&[198, 19, 0, 2 - host as u8]);
+    packet[20..24].copy_from_slice(&[0x12, 0x34, 0x56, 0x78]);
+    packet[24..28].copy_from_slice(&sequence.to_be_bytes());
+    packet[32] = 0x50;
+    packet[33] = 0x10;
+    packet
+}
+
+pub(crate) fn sequences(packets: &[Vec<u8>]) -> Vec<u32> {
+    let sequence = |packet: &Vec<u8>| u32::from_be_bytes(packet[24..28].try_into().expect("4"));
+    packets.iter().map(sequence).collect()
+}
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,1 @@
+//! The requirements of `docs/protocol.md` on two engines; `[X-n]` names the one that a test proves.
