@@ -17,7 +17,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionId};
+use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::handshake::Pending;
@@ -33,7 +33,7 @@ use crate::queue::SendQueue;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
-use crate::session::{Incoming, Outgoing};
+use crate::session::{Incoming, Order, Outgoing};
 use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
 use crate::status::{PeerStatus, SessionStatus};
 use crate::table::Table;
@@ -108,6 +108,13 @@ pub(crate) struct Association {
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
     skips: VecDeque<(SessionId, u32)>,
+    /// Header fields that wait to be told.
+    opens: VecDeque<(u32, SessionId, SessionFields)>,
+    /// Sessions of the peer whose header fields we do not have.
+    unknown: VecDeque<SessionId>,
+    /// How many of them the peer was told of, and since when.
+    unknown_told: u32,
+    unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// How long the peer is to wait for gaps, as last computed, and whether it must be told.
@@ -161,6 +168,10 @@ impl Association {
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
             skips: VecDeque::new(),
+            opens: VecDeque::new(),
+            unknown: VecDeque::new(),
+            unknown_told: 0,
+            unknown_since: now,
             busy_since: now,
             idle_since: Some(now),
             wait_told: Duration::ZERO,
@@ -248,6 +259,8 @@ impl Association {
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
         self.skips.clear();
+        self.opens.clear();
+        self.unknown.clear();
         self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
         self.hold = HoldPool::new(self.limits.resequencing);
         self.waiting.clear();
@@ -329,7 +342,7 @@ impl Association {
             packets: session.counters.packets,
             bytes: session.counters.bytes,
             repaired: 0,
-            longest_wait: session.order.longest_wait(),
+            longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             idle: idle(self.incoming.used(slot)),
         });
         outgoing.chain(incoming).collect()

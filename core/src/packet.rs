@@ -9,7 +9,7 @@ mod checksum;
 mod segments;
 
 pub use checksum::{fold, sum};
-pub use segments::{SegmentError, Segments};
+pub use segments::{HEAD_ROOM, SegmentError, Segments};
 
 /// IP protocol numbers that the engine tells apart (IANA "Protocol Numbers").
 pub mod protocol {

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use mpip_wire::SessionId;
 
+use crate::omission::SessionHeader;
 use crate::packet::SessionKey;
 use crate::resequencer::Resequencer;
 use crate::window::DuplicateWindow;
@@ -23,6 +24,7 @@ pub(crate) struct Outgoing {
     pub(crate) ordered: bool,
     /// Sequence of the next packet.
     pub(crate) next_sequence: u32,
+    pub(crate) known: Known,
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
@@ -34,10 +36,22 @@ impl Outgoing {
             id,
             ordered: resequencing && key.protocol == TCP,
             next_sequence: 0,
+            known: Known::Nothing,
             counters: Counters::default(),
             repaired: 0,
         }
     }
+}
+
+/// What the receiver knows of the headers of a session's packets.
+#[derive(Debug)]
+pub(crate) enum Known {
+    /// Nothing yet.
+    Nothing,
+    /// It was told, and has not confirmed it.
+    Told(Box<SessionHeader>),
+    /// All that the packets have in common: it is left out from now on.
+    Header(Box<SessionHeader>),
 }
 
 /// A session in which the peer sends.
@@ -45,7 +59,12 @@ impl Outgoing {
 pub(crate) struct Incoming {
     /// Protocol and addresses, from its first packet.
     pub(crate) key: SessionKey,
-    pub(crate) order: Order,
+    /// How they are delivered; the first packet says it.
+    pub(crate) order: Option<Order>,
+    /// What the peer's packets have in common, if it has said so.
+    pub(crate) header: Option<Box<SessionHeader>>,
+    /// The newest sequence number, from which truncated ones are restored.
+    pub(crate) newest: u32,
     pub(crate) counters: Counters,
 }
 
@@ -59,6 +78,14 @@ pub(crate) enum Order {
 }
 
 impl Order {
+    /// How packets that claim to be `ordered` are delivered.
+    pub(crate) fn new(ordered: bool) -> Self {
+        match ordered {
+            true => Self::Sequenced(Box::default()),
+            false => Self::AsTheyCome(Box::default()),
+        }
+    }
+
     /// The longest that a packet has waited for an earlier one.
     pub(crate) fn longest_wait(&self) -> Duration {
         match self {

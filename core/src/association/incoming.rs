@@ -1,13 +1,18 @@
 //! The way of a packet in: lane, open, frames, feedback, session, resequencer.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use mpip_wire::{Frame, Frames, PacketFrameHeader, SessionId, TransportPacket};
+use mpip_wire::{
+    CompactFrameHeader, Frame, Frames, NetworkFields, PacketFrameHeader, SessionFields, SessionId,
+    TransportPacket,
+};
 
 use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::engine::DropReason;
-use crate::packet::Header;
+use crate::omission::{HEAD_MAX, SessionHeader};
+use crate::packet::{Endpoint, Header, SessionKey};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
@@ -20,6 +25,10 @@ use crate::window::Seen;
 pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The peer may not make us wait longer than this.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// Sessions without header fields that the peer is told of in one such time.
+const UNKNOWN: u32 = 16;
+const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 impl Association {
     /// Takes in a transport datagram, opened in place.
@@ -136,7 +145,15 @@ impl Association {
                 Frame::Resequencing { max_wait } => {
                     self.max_wait = Duration::from_micros(max_wait).min(LONGEST_MAX_WAIT);
                 }
-                Frame::SessionOpen { .. } => {}
+                Frame::SessionOpen { session, fields } => {
+                    self.on_session_open(now, session, &fields, cx);
+                }
+                Frame::SessionUnknown { session } => self.on_session_unknown(session),
+                Frame::CompactPacket { header, compact } => {
+                    if let Err(reason) = self.on_compact_packet(now, header, compact, cx, packets) {
+                        cx.drops.count(reason);
+                    }
+                }
                 Frame::SessionClose { session } => {
                     if let Some(slot) = self.incoming.find(&session)
                         && let Some(removed) = self.incoming.remove(slot)
@@ -146,7 +163,6 @@ impl Association {
                 }
                 Frame::Close { .. } => closed = true,
                 Frame::AddressObserved { .. } => {}
-                Frame::CompactPacket { .. } | Frame::SessionUnknown { .. } => {}
             }
         }
         let path = &mut self.paths[index];
@@ -201,19 +217,65 @@ impl Association {
         }
         let slot = match self.incoming.find(&frame.session) {
             Some(slot) => slot,
-            None => self.accept_session(now, frame, &header),
+            None => self.accept_session(now, frame.session, header.session(), frame.sequence),
         };
+        let inner = InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete };
+        self.deliver(now, slot, (frame.sequence, frame.ordered), inner, cx, sink);
+        Ok(())
+    }
+
+    /// A packet without the header fields that its session has told.
+    fn on_compact_packet(
+        &mut self,
+        now: Instant,
+        frame: CompactFrameHeader,
+        compact: &[u8],
+        cx: &mut Context<'_>,
+        sink: &mut impl PacketSink,
+    ) -> Result<(), DropReason> {
+        let slot = self.incoming.find(&frame.session);
+        let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
+        let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
+            self.report_unknown(now, frame.session);
+            return Err(DropReason::UnknownSession);
+        };
+        let sequence = frame.sequence.expand(*newest);
+        let mut head = [0; HEAD_MAX];
+        let restored = header
+            .restore(sequence, compact, Checksum::Partial, &mut head)
+            .map_err(|_| DropReason::MalformedPacket)?;
+        let inner = InnerPacket {
+            head: &head[..restored.head_len],
+            tail: &compact[restored.payload..],
+            checksum: restored.checksum,
+        };
+        self.deliver(now, slot, (sequence, frame.ordered), inner, cx, sink);
+        Ok(())
+    }
+
+    /// Hands a packet of the session in `slot` on, in order if that is asked for.
+    fn deliver(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        (sequence, ordered): (u32, bool),
+        inner: InnerPacket<'_>,
+        cx: &mut Context<'_>,
+        sink: &mut impl PacketSink,
+    ) {
         self.incoming.touch(slot, now);
         let Self { incoming, hold, waiting, bytes_received, max_wait, limits, .. } = self;
         let session = incoming.get_mut(slot).expect("the slot was just found");
-        let inner = InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete };
         let mut deliver = |packet: InnerPacket<'_>| {
             *bytes_received += packet.len() as u64;
             sink.packet(packet);
         };
-        session.counters.add(packet.len());
-        match &mut session.order {
-            Order::AsTheyCome(window) => match window.accept(frame.sequence) {
+        session.counters.add(inner.len());
+        if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
+            session.newest = sequence;
+        }
+        match session.order.get_or_insert_with(|| Order::new(ordered)) {
+            Order::AsTheyCome(window) => match window.accept(sequence) {
                 Seen::New => deliver(inner),
                 Seen::Duplicate | Seen::TooOld => cx.drops.count(DropReason::Duplicate),
             },
@@ -222,7 +284,7 @@ impl Association {
                 let hold_limits =
                     HoldLimits { max_wait: *max_wait, max_bytes: limits.resequencing / 2 };
                 let received =
-                    resequencer.receive(now, frame.sequence, inner, hold_limits, hold, deliver);
+                    resequencer.receive(now, sequence, inner, hold_limits, hold, deliver);
                 if received == Received::Duplicate {
                     cx.drops.count(DropReason::Duplicate);
                 }
@@ -233,25 +295,78 @@ impl Association {
                 }
             }
         }
-        Ok(())
     }
 
-    fn accept_session(&mut self, now: Instant, frame: PacketFrameHeader, header: &Header) -> u32 {
-        let order = match frame.ordered {
-            true => Order::Sequenced(Box::default()),
-            false => Order::AsTheyCome(Box::default()),
+    fn accept_session(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        key: SessionKey,
+        sequence: u32,
+    ) -> u32 {
+        let session = Incoming {
+            key,
+            order: None,
+            header: None,
+            newest: sequence,
+            counters: Counters::default(),
         };
-        let session = Incoming { key: header.session(), order, counters: Counters::default() };
-        let inserted = self.incoming.insert(now, frame.session, session);
+        let inserted = self.incoming.insert(now, id, session);
         if let Some(removed) = inserted.removed {
             self.forget_incoming(removed.index, removed.value);
         }
         inserted.index
     }
 
+    /// The peer tells what the packets of a session have in common.
+    fn on_session_open(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        fields: &SessionFields,
+        cx: &mut Context<'_>,
+    ) {
+        let (source, destination) = match fields.network {
+            NetworkFields::V4 { source, destination, .. } => {
+                (IpAddr::V4(source), IpAddr::V4(destination))
+            }
+            NetworkFields::V6 { source, destination, .. } => {
+                (IpAddr::V6(source), IpAddr::V6(destination))
+            }
+        };
+        // Checked here once: every packet restored from these fields has this source.
+        if cx.prefixes.find(source) != Some(cx.me) {
+            cx.drops.count(DropReason::ForeignSource);
+            return;
+        }
+        let key = SessionKey {
+            protocol: fields.protocol,
+            source: Endpoint { address: source, port: fields.source_port },
+            destination: Endpoint { address: destination, port: fields.destination_port },
+        };
+        let slot = match self.incoming.find(&id) {
+            Some(slot) => slot,
+            None => self.accept_session(now, id, key, fields.sequence),
+        };
+        let session = self.incoming.get_mut(slot).expect("the slot was just found");
+        session.header = SessionHeader::new(fields).map(Box::new);
+    }
+
+    /// Asks for the header fields of a session, now and then.
+    fn report_unknown(&mut self, now: Instant, id: SessionId) {
+        if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
+            self.unknown_since = now;
+            self.unknown_told = 0;
+        }
+        if self.unknown_told < UNKNOWN && !self.unknown.contains(&id) {
+            self.unknown_told += 1;
+            self.unknown.push_back(id);
+        }
+    }
+
     /// Gives back what a session held.
     pub(super) fn forget_incoming(&mut self, slot: u32, mut session: Incoming) {
-        if let Order::Sequenced(resequencer) = &mut session.order {
+        if let Some(Order::Sequenced(resequencer)) = &mut session.order {
             if let Some(at) = resequencer.deadline(&self.hold) {
                 self.waiting.remove(&(at, slot));
             }
@@ -297,7 +412,8 @@ impl Association {
         ),
     ) {
         let Self { incoming, hold, waiting, bytes_received, .. } = self;
-        let Some(Incoming { order: Order::Sequenced(resequencer), .. }) = incoming.get_mut(slot)
+        let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
+            incoming.get_mut(slot)
         else {
             return;
         };

@@ -3,19 +3,20 @@
 use core::time::Duration;
 
 use mpip_wire::{
-    AddressList, Frame, FrameWriter, PacketFrameHeader, SessionId, TAG_LEN, TransportHeader,
-    TruncatedNumber,
+    AddressList, CompactFrameHeader, Frame, FrameWriter, PacketFrameHeader, SessionId, TAG_LEN,
+    TransportHeader, TruncatedNumber, TruncatedSequence,
 };
 
 use super::paths::{INNER_OVERHEAD, challenge_len};
 use super::{Association, Context, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
-use crate::packet::{Header, Segments, mark_ce};
+use crate::omission::{CompactHeader, SessionHeader, fields};
+use crate::packet::{HEAD_ROOM, Header, Segments, mark_ce};
 use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
-use crate::session::Outgoing;
+use crate::session::{Known, Outgoing};
 use crate::sink::{DatagramSink, Ecn, PathAddress};
 use crate::time::Instant;
 
@@ -29,6 +30,8 @@ const REPAIR_FOR: Duration = Duration::from_secs(1);
 const REPAIRS: usize = 16_384;
 /// Skips that wait to be told; beyond it the receiver's time limit has to do.
 const SKIPS: usize = 256;
+/// Sessions whose header fields wait to be told; beyond it a session tells them later.
+const OPENS: usize = 64;
 /// Something to send after a pause shorter than this counts as if there had been no pause.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Frames of one control datagram.
@@ -41,6 +44,78 @@ pub(super) enum Loss {
     Congestion,
     /// All that was in flight on a path.
     PathDied,
+}
+
+/// How an inner packet is put into its datagram.
+enum Form<'a> {
+    /// As it is.
+    Full(PacketFrameHeader),
+    /// Without the fields that the receiver knows: what differs, and the payload in two parts.
+    Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, &'a [u8]),
+}
+
+impl<'a> Form<'a> {
+    /// The shortest form of `load`, of which the receiver knows `header`.
+    fn of(load: &'a Load, len: usize, header: Option<&SessionHeader>) -> Self {
+        let full = PacketFrameHeader {
+            session: load.session,
+            sequence: load.sequence,
+            ordered: load.ordered,
+        };
+        let Some(header) = header else { return Self::Full(full) };
+        let mut head = [0; HEAD_ROOM];
+        let (head_len, rest) = load.segments.write_head(load.segment, &mut head);
+        if load.mark {
+            mark_ce(&mut head[..head_len]);
+        }
+        // A checksum that came from elsewhere may be wrong, and has to stay so.
+        let compact = if load.segments.has_foreign_checksum() {
+            match load.mark {
+                true => None,
+                false => header.compress(load.sequence, &load.segments.packet().bytes()[..len]),
+            }
+        } else {
+            header.compress_valid(load.sequence, &head[..head_len], len)
+        };
+        let Some(compact) = compact else { return Self::Full(full) };
+        let frame = CompactFrameHeader {
+            session: load.session,
+            sequence: TruncatedSequence::new(load.sequence),
+            ordered: load.ordered,
+        };
+        Self::Compact(frame, compact, head, head_len, rest)
+    }
+
+    /// Bytes of the frame for a packet of `len` bytes.
+    fn encoded_len(&self, len: usize) -> usize {
+        match self {
+            Self::Full(frame) => frame.encoded_len() + len,
+            Self::Compact(frame, compact, ..) => {
+                frame.encoded_len() + compact.bytes().len() + len - compact.payload()
+            }
+        }
+    }
+
+    /// Writes the frame, which fills `out`.
+    fn write(&self, load: &Load, out: &mut [u8]) {
+        match self {
+            Self::Full(frame) => {
+                let at = frame.emit(out).expect("room was reserved");
+                load.segments.write(load.segment, &mut out[at..]);
+                if load.mark {
+                    mark_ce(&mut out[at..]);
+                }
+            }
+            Self::Compact(frame, compact, head, head_len, rest) => {
+                let at = frame.emit(out).expect("room was reserved");
+                let (header, out) = out[at..].split_at_mut(compact.bytes().len());
+                header.copy_from_slice(compact.bytes());
+                let (first, second) = out.split_at_mut(head_len - compact.payload());
+                first.copy_from_slice(&head[compact.payload()..*head_len]);
+                second.copy_from_slice(rest);
+            }
+        }
+    }
 }
 
 /// What leaves next.
@@ -276,6 +351,13 @@ impl Association {
         len: usize,
         out: &mut impl DatagramSink,
     ) -> bool {
+        let session = self.outgoing.get(load.slot).filter(|known| known.id == load.session);
+        let header = match session.map(|session| &session.known) {
+            Some(Known::Header(header)) => Some(&**header),
+            _ => None,
+        };
+        let form = Form::of(load, len, header);
+        let tell = matches!(session, Some(Outgoing { known: Known::Nothing, .. }));
         let epoch = self.keys.current_mut().expect("checked by the caller");
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -284,13 +366,8 @@ impl Association {
             receiver: mpip_wire::ReceiverIndex(epoch.peer_index),
             number: TruncatedNumber::new(number, NUMBER_LEN),
         };
-        let packet = PacketFrameHeader {
-            session: load.session,
-            sequence: load.sequence,
-            ordered: load.ordered,
-        };
         let header_len = header.encoded_len();
-        let mut plain_len = packet.encoded_len() + len;
+        let mut plain_len = form.encoded_len(len);
         let mut room = range_room();
         let mut feedback = None;
         if path.arrivals.has_news() {
@@ -307,15 +384,16 @@ impl Association {
         let (clear, rest) = slot.bytes().split_at_mut(header_len);
         let (plain, tag) = rest.split_at_mut(plain_len);
         header.emit(clear).expect("room was reserved");
-        let mut at = 0;
-        if let Some(frame) = &feedback {
-            at = frame.emit(plain).expect("room was reserved");
-        }
-        at += packet.emit(&mut plain[at..]).expect("room was reserved");
-        load.segments.write(load.segment, &mut plain[at..]);
-        if load.mark {
-            mark_ce(&mut plain[at..]);
-        }
+        let at = match &feedback {
+            Some(frame) => frame.emit(plain).expect("room was reserved"),
+            None => 0,
+        };
+        form.write(load, &mut plain[at..]);
+        let told = if tell && load.first_sent.is_none() {
+            fields(load.sequence, &plain[plain_len - len..])
+        } else {
+            None
+        };
         tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
         slot.commit();
 
@@ -335,7 +413,33 @@ impl Association {
         });
         path.flight.on_sent(now, total as u16, true, Control::default(), cargo);
         path.counters.carried += len as u64;
+        if let Some(fields) = told
+            && let Some(header) = SessionHeader::new(&fields)
+            && self.opens.len() < OPENS
+            && let Some(session) = self.outgoing.get_mut(load.slot)
+        {
+            session.known = Known::Told(Box::new(header));
+            self.opens.push_back((load.slot, load.session, fields));
+        }
         true
+    }
+
+    /// The receiver has the header fields of a session, or was found not to have them.
+    pub(super) fn settle_open(&mut self, slot: u32, id: SessionId, confirmed: bool) {
+        let session = self.outgoing.get_mut(slot).filter(|session| session.id == id);
+        let Some(session) = session else { return };
+        session.known = match (core::mem::replace(&mut session.known, Known::Nothing), confirmed) {
+            (Known::Told(header) | Known::Header(header), true) => Known::Header(header),
+            (_, _) => Known::Nothing,
+        };
+    }
+
+    /// The peer has forgotten a session, or has never learnt its header fields.
+    pub(super) fn on_session_unknown(&mut self, id: SessionId) {
+        let slot = self.outgoing.iter().find(|(_, _, session)| session.id == id);
+        if let Some((slot, ..)) = slot {
+            self.settle_open(slot, id, false);
+        }
     }
 
     /// The peer need not wait for `sequence` any longer.
@@ -363,6 +467,12 @@ impl Association {
             for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {
                 path.status_owed = true;
             }
+        }
+        while let Some((slot, id)) = self.losses.unopened.pop() {
+            self.settle_open(slot, id, false);
+        }
+        while let Some((slot, id)) = self.losses.opened.pop() {
+            self.settle_open(slot, id, true);
         }
         let mut losses = core::mem::take(&mut self.losses.cargo);
         // Where nothing else holds the inner TCP back, its losses do.
@@ -452,7 +562,7 @@ impl Association {
     fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
         let status_owed = self.paths.iter().any(|path| path.status_owed);
         let owed = self.addresses_owed || self.wait_owed || status_owed || self.close_owed;
-        if !owed && self.skips.is_empty() {
+        if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
             return;
         }
         let best = (0..self.paths.len())
@@ -462,6 +572,10 @@ impl Association {
                 (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
             });
         let Some(index) = best else { return };
+        self.send_opens(now, index, out);
+        if !owed && self.skips.is_empty() && self.unknown.is_empty() {
+            return;
+        }
         let mut room = [0; CONTROL_ROOM];
         let mut frames = FrameWriter::new(&mut room);
         let mut control = Control::default();
@@ -493,6 +607,13 @@ impl Association {
             }
             skipped += 1;
         }
+        let mut unknown = 0;
+        for session in &self.unknown {
+            if frames.push(&Frame::SessionUnknown { session: *session }).is_err() {
+                break;
+            }
+            unknown += 1;
+        }
         if self.close_owed {
             let frame = Frame::Close { reason: 0, message: "shutting down" };
             self.close_owed = frames.push(&frame).is_err();
@@ -506,6 +627,23 @@ impl Association {
                 self.paths.iter_mut().for_each(|path| path.status_owed = false);
             }
             self.skips.drain(..skipped);
+            self.unknown.drain(..unknown);
+        }
+    }
+
+    /// Tells the header fields of new sessions, each in a datagram of its own: once it is
+    /// acknowledged, the fields are known.
+    fn send_opens(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        while let Some((slot, session, fields)) = self.opens.pop_front() {
+            let mut room = [0; 64];
+            let frame = Frame::SessionOpen { session, fields };
+            let len = frame.emit(&mut room).expect("a session's fields have 64 bytes at most");
+            let control = Control { open: Some((slot, session)), ..Control::default() };
+            let to = self.paths[index].address;
+            if !self.send_frames(now, index, to, &room[..len], control, out) {
+                self.opens.push_front((slot, session, fields));
+                return;
+            }
         }
     }
 

@@ -23,6 +23,10 @@ const UDP_HEADER: usize = 8;
 const UDP_LENGTH: usize = 4;
 const UDP_CHECKSUM: usize = 6;
 
+/// Room for all headers of a packet that can be cut: IPv6 with extension headers of up to 68 bytes,
+/// and TCP with all options; for what is not cut, enough for a session's headers.
+pub const HEAD_ROOM: usize = 168;
+
 /// Why the offload state of a packet contradicts its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentError {
@@ -245,10 +249,7 @@ impl Segments {
         let bytes = self.packet.bytes();
         out[..header].copy_from_slice(&bytes[..header]);
         out[header..].copy_from_slice(&bytes[from..to]);
-        if let Some(kind) = self.kind {
-            self.patch_network(index, out);
-            self.patch_transport(kind, index, out);
-        }
+        self.patch(index, len, out);
         match self.checksum {
             Checksum::AsIs => {}
             Checksum::Completed { start, field } => {
@@ -260,6 +261,33 @@ impl Segments {
         len
     }
 
+    /// Writes the first bytes of segment `index` to `head`, among them all its headers, with every
+    /// field as [`write`](Self::write) leaves it but the transport checksum, which is not computed.
+    /// Returns how many bytes were written, and the rest of the segment; nothing of either when the
+    /// headers of what is to be cut have no room.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment.
+    pub fn write_head(&self, index: usize, head: &mut [u8; HEAD_ROOM]) -> (usize, &[u8]) {
+        let (from, to) = self.payload(index);
+        let header = usize::from(self.header_len);
+        let bytes = self.packet.bytes();
+        if self.kind.is_some() && header > HEAD_ROOM {
+            return (0, &[]);
+        }
+        let written = header.min(HEAD_ROOM);
+        head[..written].copy_from_slice(&bytes[..written]);
+        self.patch(index, header + to - from, &mut head[..written]);
+        // A packet that is not cut is all header.
+        (written, if header > written { &bytes[written..header] } else { &bytes[from..to] })
+    }
+
+    /// Whether the transport checksum is of the packet's origin, and may be wrong.
+    pub fn has_foreign_checksum(&self) -> bool {
+        matches!(self.checksum, Checksum::AsIs)
+    }
+
     /// Where the payload of segment `index` begins and ends in the packet.
     fn payload(&self, index: usize) -> (usize, usize) {
         assert!(index < self.count(), "segment {index} of {}", self.count);
@@ -269,8 +297,15 @@ impl Segments {
         (from, to)
     }
 
-    fn patch_network(&self, index: usize, out: &mut [u8]) {
-        let len = out.len() as u16;
+    /// Makes the headers at the start of `out` those of segment `index` of `len` bytes.
+    fn patch(&self, index: usize, len: usize, out: &mut [u8]) {
+        if let Some(kind) = self.kind {
+            self.patch_network(index, len as u16, out);
+            self.patch_transport(kind, index, len as u16, out);
+        }
+    }
+
+    fn patch_network(&self, index: usize, len: u16, out: &mut [u8]) {
         match self.version {
             Version::V4 => {
                 put(out, 2, len);
@@ -285,7 +320,7 @@ impl Segments {
         }
     }
 
-    fn patch_transport(&self, kind: SegmentationKind, index: usize, out: &mut [u8]) {
+    fn patch_transport(&self, kind: SegmentationKind, index: usize, len: u16, out: &mut [u8]) {
         let transport = &mut out[self.network_len.into()..];
         match kind {
             SegmentationKind::Tcp => {
@@ -300,7 +335,7 @@ impl Segments {
                     transport[TCP_FLAGS] &= !TCP_CWR;
                 }
             }
-            SegmentationKind::Udp => put(transport, UDP_LENGTH, transport.len() as u16),
+            SegmentationKind::Udp => put(transport, UDP_LENGTH, len - self.network_len),
         }
     }
 

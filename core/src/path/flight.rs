@@ -55,6 +55,8 @@ pub(crate) struct Control {
     pub(crate) resequencing: bool,
     /// The status of a path.
     pub(crate) path_status: bool,
+    /// The header fields of a session, by slot and number.
+    pub(crate) open: Option<(u32, SessionId)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +81,17 @@ struct Sent {
     cargo: Option<Cargo>,
 }
 
-/// What became of packets, collected by the caller's reused vectors.
+/// What became of packets, collected in vectors that the caller uses again.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     /// Inner packets to be sent again, oldest first.
     pub(crate) cargo: Vec<Cargo>,
     /// What else they carried.
     pub(crate) control: Control,
+    /// Sessions whose header fields were lost.
+    pub(crate) unopened: Vec<(u32, SessionId)>,
+    /// Sessions whose header fields have arrived.
+    pub(crate) opened: Vec<(u32, SessionId)>,
     /// Bytes of them all.
     pub(crate) bytes: u64,
     /// How many datagrams.
@@ -97,6 +103,8 @@ pub(crate) struct Losses {
 impl Losses {
     pub(crate) fn clear(&mut self) {
         self.cargo.clear();
+        self.unopened.clear();
+        self.opened.clear();
         self.control = Control::default();
         self.bytes = 0;
         self.packets = 0;
@@ -111,6 +119,7 @@ impl Losses {
         self.control.addresses |= sent.control.addresses;
         self.control.resequencing |= sent.control.resequencing;
         self.control.path_status |= sent.control.path_status;
+        self.unopened.extend(sent.control.open);
         self.cargo.extend(sent.cargo.take());
     }
 }
@@ -277,6 +286,7 @@ impl Flight {
                 acked += u64::from(sent.size);
                 sent.fate = Fate::Acked;
                 sent.cargo = None;
+                losses.opened.extend(sent.control.open);
                 self.newest_arrived = self.newest_arrived.max(sent.at);
                 if newest.is_none_or(|(largest, _)| number > largest) {
                     newest = Some((number, sent.at));
