@@ -47,6 +47,7 @@ pub(super) enum Loss {
 }
 
 /// How an inner packet is put into its datagram.
+#[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]
 enum Form<'a> {
     /// As it is.
     Full(PacketFrameHeader),
