@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::Running;
+use crate::command::{self, Running};
 use crate::emulator::{Record, Setup};
 use crate::probe::Reception;
 use crate::scenarios;
@@ -173,8 +173,7 @@ fn measure(
     let parsed = scenarios::parse("calibration", &text)?;
     let setup = Setup { file: "calibration".to_owned(), text, repetition: 0, pcap: None };
     let mut testbed = Testbed::build(&parsed, &setup)?;
-    let program = std::env::current_exe()?;
-    let program = program.to_string_lossy().into_owned();
+    let program = command::own_program();
     let seconds = length.as_secs_f64();
     let mut receivers = Vec::new();
     let mut senders = Vec::new();

@@ -40,6 +40,12 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
+/// This program, to be started again: the file that runs, even where a newer one has taken its
+/// name since.
+pub(crate) fn own_program() -> String {
+    format!("/proc/{}/exe", std::process::id())
+}
+
 /// The command line as a person would read it.
 pub(crate) fn line_of(arguments: &[impl AsRef<OsStr>]) -> String {
     let words: Vec<_> = arguments.iter().map(|a| a.as_ref().to_string_lossy()).collect();

@@ -13,6 +13,7 @@ mod clock;
 mod command;
 mod demo;
 mod emulator;
+mod factorial;
 mod generator;
 mod netns;
 mod pcap;
@@ -87,6 +88,19 @@ enum Command {
         /// Lets runs count that were made while the processors were busy.
         #[arg(long)]
         allow_busy: bool,
+    },
+    /// Runs the factorial of loss-aware MPTCP (seed 003) in the simulator; `report` shows it. Can
+    /// be interrupted and resumed.
+    Factorial {
+        /// Repetitions of each of the 325 cells.
+        #[arg(long, default_value_t = 2)]
+        repetitions: usize,
+        /// Seconds of virtual time that count, after 3 s of start.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Directory of the results.
+        #[arg(long, default_value = "results")]
+        out: PathBuf,
     },
     /// Measures how accurate the emulator is on this machine.
     Calibrate {
@@ -269,6 +283,11 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
         Command::Report { directory } => {
             report::write(&directory)?;
             println!("{}", directory.join("report.html").display());
+        }
+        Command::Factorial { repetitions, seconds, out } => {
+            factorial::run(&out, repetitions, seconds)?;
+            report::write(&out)?;
+            println!("{}", out.join("report.html").display());
         }
         Command::Shell { scenario, host, system, exec } => {
             let loaded = scenarios::find(&scenario)?;

@@ -118,7 +118,7 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts the guard of this process.
     pub(crate) fn start() -> io::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = Command::new(command::own_program())
             .args(["guard", &std::process::id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

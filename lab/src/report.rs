@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 
 use crate::calibrate::Calibration;
-use crate::results::{RunResult, Summary, summarise};
+use crate::factorial::{self, CellResult};
+use crate::results::{RunResult, Summary, median, summarise};
 use crate::scenarios::{self, Loaded};
 
 mod plot;
@@ -62,7 +63,7 @@ struct Figure {
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
     let store = crate::results::Store::open(directory)?;
     let results = store.results();
-    if results.is_empty() {
+    if results.is_empty() && !directory.join(factorial::FILE).exists() {
         let message = format!("{} has no results", directory.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
@@ -84,6 +85,7 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
     navigation(&mut body, &names, &loaded);
     overview(&mut body, &names, &summaries);
     benefit_section(&mut body, &summaries, &mut figures);
+    factorial_section(&mut body, &factorial::read(directory)?, &mut figures);
     for name in &names {
         let own: Vec<&Summary> = summaries.iter().filter(|s| s.scenario == *name).collect();
         let runs: Vec<&RunResult> = results.iter().filter(|r| r.scenario == *name).collect();
@@ -467,6 +469,66 @@ fn benefit_section(html: &mut String, summaries: &[Summary], figures: &mut Vec<F
         }
         *html += &svg;
         figures.push(Figure { name: format!("benefit-{}", network.to_lowercase()), svg });
+    }
+}
+
+/// The simulator's factorial: the benefit at each loss, over all pairs of bandwidths.
+fn factorial_section(html: &mut String, results: &[CellResult], figures: &mut Vec<Figure>) {
+    if results.is_empty() {
+        return;
+    }
+    let valid: Vec<&CellResult> = results.iter().filter(|r| r.violations.is_empty()).collect();
+    let _ = write!(
+        html,
+        "<h2 id=\"factorial\">Aggregation benefit under loss, in the simulator</h2>\
+         <p>mpip in virtual time, the same links and TCP above it: {} runs of the factorial of \
+         seed 003, {} of them valid. Each box is over all pairs of bandwidths (10 to 50 Mbit/s \
+         each) and their repetitions.</p>",
+        results.len(),
+        valid.len()
+    );
+    *html += "<div class=\"wide\"><table><tr><th>lossy link</th><th>loss, %</th><th>runs</th>\
+              <th>median benefit</th><th>least</th><th>below 0</th>\
+              <th>median ratio to the limit</th></tr>";
+    for (lossy, network) in [("wifi", "Wi-Fi"), ("lte", "LTE")] {
+        let mut losses: Vec<f64> =
+            valid.iter().filter(|r| r.cell.lossy == lossy).map(|r| r.cell.loss_percent).collect();
+        losses.push(0.0);
+        losses.sort_by(f64::total_cmp);
+        losses.dedup();
+        let mut groups = Vec::new();
+        for loss in &losses {
+            let runs: Vec<&&CellResult> = valid
+                .iter()
+                .filter(|r| r.cell.loss_percent == *loss)
+                .filter(|r| *loss == 0.0 || r.cell.lossy == lossy)
+                .collect();
+            let benefits: Vec<f64> =
+                runs.iter().map(|r| benefit_of(r.goodput_bps, &r.alone_bps)).collect();
+            let ratios: Vec<f64> = runs.iter().map(|r| r.goodput_bps / r.limit_bps).collect();
+            let below = benefits.iter().filter(|benefit| **benefit < 0.0).count();
+            if !benefits.is_empty() {
+                let _ = write!(
+                    html,
+                    "<tr><td>{network}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{:.3}</td>\
+                     <td>{below}</td><td>{:.3}</td></tr>",
+                    plot::label(*loss),
+                    benefits.len(),
+                    median(&benefits),
+                    benefits.iter().copied().fold(f64::INFINITY, f64::min),
+                    median(&ratios)
+                );
+            }
+            groups.push(benefits);
+        }
+        let labels: Vec<String> = losses.iter().map(|loss| plot::label(*loss)).collect();
+        let title = format!("Loss on {network}, the other link clean");
+        let svg = plot::benefit(&title, &labels, &[("mpip".to_owned(), groups)]);
+        figures.push(Figure { name: format!("factorial-{lossy}"), svg });
+    }
+    *html += "</table></div>";
+    for figure in figures.iter().filter(|figure| figure.name.starts_with("factorial-")) {
+        *html += &figure.svg;
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mpip_link::scenario::Scenario;
 
+use crate::command;
 use crate::emulator::{self, Record, Setup};
 use crate::netns::Namespace;
 
@@ -30,8 +31,7 @@ struct Emulator {
 
 impl Emulator {
     fn start(namespace: &Namespace, setup: &Setup) -> io::Result<Self> {
-        let program = std::env::current_exe()?;
-        let program = program.to_string_lossy();
+        let program = command::own_program();
         // Real-time priority where it is permitted; accuracy is recorded either way.
         let script = format!(
             "if chrt -f {EMULATOR_PRIORITY} true 2>/dev/null; \

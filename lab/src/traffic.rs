@@ -9,7 +9,7 @@ use mpip_link::scenario::{Traffic, TrafficKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::command::{Output, Running};
+use crate::command::{self, Output, Running};
 use crate::netns::Namespace;
 use crate::probe::Statistics;
 
@@ -167,7 +167,7 @@ fn command_lines(
             (iperf_server, words(&format!("{iperf_client} -u -b {rate} -l {length}")))
         }
         kind => {
-            let program = std::env::current_exe()?.to_string_lossy().into_owned();
+            let program = command::own_program();
             let to = SocketAddr::new(remote, port);
             let unspecified: IpAddr =
                 if remote.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };

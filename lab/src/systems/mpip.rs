@@ -113,7 +113,7 @@ impl Mpip {
         let deadline = Instant::now() + READY;
         let target = self.target(testbed, &self.hosts[1].host)?.to_string();
         let client = testbed.host(&self.hosts[0].host)?;
-        let lab = std::env::current_exe()?.to_string_lossy().into_owned();
+        let lab = command::own_program();
         let words = |text: String| -> Vec<String> {
             core::iter::once(lab.clone()).chain(text.split(' ').map(str::to_owned)).collect()
         };

@@ -1,0 +1,236 @@
+//! The factorial of loss-aware MPTCP (seed 003) in the simulator.
+//!
+//! The design: one link is Wi-Fi (10 ms, jitter range 0 to 5 ms), the other LTE (75 ms, 0 to
+//! 35 ms). One of the two loses packets, the other is clean. Every bandwidth of the one with every
+//! bandwidth of the other (5 x 5), every loss (6), on either link (2): 300 cells, and the 25 pairs
+//! of bandwidths without loss. Each is repeated, with a jitter drawn from the range for each
+//! repetition and link, a quarter of which is the deviation, in order. All random choices follow
+//! from the cell's number.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use mpip_link::{LinkConfig, Loss, QueueLimit};
+use mpip_sim::measure::{Scenario, Subject, limit, measure};
+use serde::{Deserialize, Serialize};
+
+const FACTORS: &str = include_str!("../data/loss_aware.csv");
+const SECOND: u64 = 1_000_000_000;
+/// The file of the results in their directory.
+pub(crate) const FILE: &str = "factorial.jsonl";
+
+/// A network of the design.
+#[derive(Debug, Clone)]
+struct Network {
+    name: String,
+    delay_ms: f64,
+    jitter_range_ms: f64,
+    bandwidths_mbps: Vec<f64>,
+    losses_percent: Vec<f64>,
+}
+
+fn networks() -> Vec<Network> {
+    let list = |text: &str| -> Vec<f64> {
+        text.split(' ').filter_map(|number| number.parse().ok()).collect()
+    };
+    let network = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [name, delay, jitter, bandwidths, losses] = fields.as_slice() else { return None };
+        Some(Network {
+            name: (*name).to_owned(),
+            delay_ms: delay.parse().ok()?,
+            jitter_range_ms: jitter.split('-').next_back()?.parse().ok()?,
+            bandwidths_mbps: list(bandwidths),
+            losses_percent: list(losses),
+        })
+    };
+    FACTORS.lines().skip(1).filter_map(network).collect()
+}
+
+/// One cell of the design.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// The network that loses packets; empty for cells without loss.
+    pub(crate) lossy: String,
+    /// Loss on it.
+    pub(crate) loss_percent: f64,
+    /// Bandwidth of Wi-Fi and LTE.
+    pub(crate) bandwidths_mbps: [f64; 2],
+}
+
+/// What a repetition of a cell gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CellResult {
+    /// Which one, counted over cells and repetitions.
+    pub(crate) number: usize,
+    pub(crate) cell: Cell,
+    /// Seconds of virtual time that count.
+    pub(crate) seconds: f64,
+    pub(crate) goodput_bps: f64,
+    pub(crate) limit_bps: f64,
+    /// What each path alone could carry.
+    pub(crate) alone_bps: [f64; 2],
+    pub(crate) longest_pause_ms: f64,
+    /// What was wrong with the run; empty if it counts.
+    pub(crate) violations: Vec<String>,
+}
+
+/// All cells in order.
+pub(crate) fn cells() -> Vec<Cell> {
+    let networks = networks();
+    let [first, second] = networks.as_slice() else { return Vec::new() };
+    let mut cells = Vec::new();
+    for a in &first.bandwidths_mbps {
+        for b in &second.bandwidths_mbps {
+            let bandwidths_mbps = [*a, *b];
+            cells.push(Cell { lossy: String::new(), loss_percent: 0.0, bandwidths_mbps });
+            for network in [first, second] {
+                for loss in &network.losses_percent {
+                    let (lossy, loss_percent) = (network.name.clone(), *loss);
+                    cells.push(Cell { lossy, loss_percent, bandwidths_mbps });
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// A number of 0..1 that follows from the arguments (SplitMix64).
+fn share(number: usize, purpose: u64) -> f64 {
+    let mut z = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(purpose << 7);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn links(cell: &Cell, number: usize) -> Vec<(LinkConfig, LinkConfig)> {
+    let networks = networks();
+    let of = |(index, network): (usize, &Network)| {
+        let range = share(number, index as u64) * network.jitter_range_ms;
+        let lossy = network.name == cell.lossy;
+        let config = LinkConfig {
+            rate: Some((cell.bandwidths_mbps[index] * 1e6) as u64),
+            queue: QueueLimit::Packets(100),
+            delay: Duration::from_secs_f64(network.delay_ms / 1e3),
+            jitter: Duration::from_secs_f64(range / 4.0 / 1e3),
+            in_order: true,
+            loss: if lossy { Loss::Random(cell.loss_percent / 100.0) } else { Loss::None },
+            ..LinkConfig::default()
+        };
+        (config.clone(), config)
+    };
+    networks.iter().enumerate().map(of).collect()
+}
+
+fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
+    let paths = links(cell, number);
+    let alone = |index: usize| limit(&paths[index..=index]).unwrap_or(0.0);
+    let (limit_bps, alone_bps) = (limit(&paths).unwrap_or(0.0), [alone(0), alone(1)]);
+    let from = 3 * SECOND;
+    let duration = from + seconds * SECOND;
+    let scenario = Scenario { paths, duration, from, seed: number as u64 };
+    let found = measure(&scenario, Subject::MPIP);
+    CellResult {
+        number,
+        cell: cell.clone(),
+        seconds: seconds as f64,
+        goodput_bps: found.goodput,
+        limit_bps,
+        alone_bps,
+        longest_pause_ms: found.longest_pause.as_secs_f64() * 1e3,
+        violations: found.violations,
+    }
+}
+
+/// The results in a directory; none where there is no file.
+pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
+    let path = directory.join(FILE);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let lines = BufReader::new(File::open(path)?).lines();
+    // An interrupted run may leave an incomplete line.
+    Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
+}
+
+/// Runs what has no result yet, on all processors.
+pub(crate) fn run(directory: &Path, repetitions: usize, seconds: u64) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
+    let cells = cells();
+    let total = cells.len() * repetitions;
+    let todo: Vec<usize> = (0..total).filter(|number| !done.contains(number)).collect();
+    let file = OpenOptions::new().create(true).append(true).open(directory.join(FILE))?;
+    let file = Mutex::new(file);
+    let next = AtomicUsize::new(0);
+    let start = Instant::now();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    eprintln!("{} cells x {repetitions}: {total} runs, {} to do", cells.len(), todo.len());
+    std::thread::scope(|scope| {
+        let worker = || -> io::Result<()> {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(number) = todo.get(index).copied() else { return Ok(()) };
+                let result = run_cell(&cells[number % cells.len()], number, seconds);
+                let mut line = serde_json::to_string(&result)?;
+                line.push('\n');
+                let mut file = file.lock().map_err(|_| io::Error::other("a worker panicked"))?;
+                file.write_all(line.as_bytes())?;
+                let finished = index + 1;
+                if finished.is_multiple_of(20) {
+                    let each = start.elapsed().as_secs_f64() / finished as f64;
+                    let left = each * (todo.len() - finished) as f64;
+                    eprintln!("{finished} of {}, {:.0} s left", todo.len(), left);
+                }
+            }
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        for worker in workers {
+            worker.join().map_err(|_| io::Error::other("a worker panicked"))??;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_design_has_every_combination_once() {
+        let cells = cells();
+        assert_eq!(cells.len(), 25 * (2 * 6 + 1));
+        let wifi = |cell: &&Cell| cell.lossy == "wifi" && cell.loss_percent == 0.01;
+        assert_eq!(cells.iter().filter(wifi).count(), 25);
+        for (index, cell) in cells.iter().enumerate() {
+            assert!(!cells[..index].contains(cell), "{cell:?} twice");
+        }
+    }
+
+    #[test]
+    fn only_the_lossy_link_loses_and_jitter_is_drawn_for_each_run() {
+        let cell =
+            Cell { lossy: "lte".to_owned(), loss_percent: 1.0, bandwidths_mbps: [10.0, 50.0] };
+        let (a, b) = (links(&cell, 1), links(&cell, 2));
+        assert_eq!((a[0].0.loss, a[1].0.loss), (Loss::None, Loss::Random(0.01)));
+        assert_eq!((a[0].0.rate, a[1].0.rate), (Some(10_000_000), Some(50_000_000)));
+        assert_ne!(a[1].0.jitter, b[1].0.jitter);
+        assert!(a[1].0.jitter <= Duration::from_micros(8_750));
+        assert_eq!(a, links(&cell, 1));
+    }
+
+    #[test]
+    fn a_cell_runs_and_repeats() {
+        let cell =
+            Cell { lossy: "wifi".to_owned(), loss_percent: 0.1, bandwidths_mbps: [10.0, 10.0] };
+        let first = run_cell(&cell, 7, 2);
+        // What was held back for order when the count began may come within it.
+        assert!(first.goodput_bps > 0.0 && first.goodput_bps <= first.limit_bps * 1.1, "{first:?}");
+        assert_eq!(first.goodput_bps, run_cell(&cell, 7, 2).goodput_bps);
+    }
+}
