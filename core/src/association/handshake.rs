@@ -25,6 +25,13 @@ pub(crate) struct Pending {
     initiator: Initiator,
 }
 
+#[cfg(test)]
+impl Pending {
+    pub(crate) fn index(&self) -> u32 {
+        self.initiator.sender_index()
+    }
+}
+
 /// The name of an AEAD in status output.
 pub(crate) fn aead_name(aead: Aead) -> &'static str {
     match aead {
@@ -143,6 +150,9 @@ impl Association {
         let payload =
             ResponsePayload::parse(&completed.payload).map_err(|error| error.to_string())?;
         let aead = Aead::from_code(payload.aead.code()).expect("both name the same algorithms");
+        if Aead::offers(cx.aes_in_hardware) & aead.offer_bit() == 0 {
+            return Err(format!("it chose {}, which was not offered", aead_name(aead)));
+        }
         self.pending = None;
         self.attempts = 0;
         self.next_attempt = None;
@@ -153,6 +163,7 @@ impl Association {
             keys: completed.secrets.into_keys(aead),
             created: now,
             initiated: true,
+            instance: payload.instance,
             sealed: 0,
         };
         let mut retired = Vec::new();
@@ -205,14 +216,16 @@ impl Association {
             cx.indices.remove(&pending.initiator.sender_index());
         }
         self.attempts = 0;
-        self.next_attempt = None;
-        self.note_instance(now, payload.instance, false, cx);
+        // It may be a replay from before a restart of ours: without keys we go on trying.
+        let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
+        self.next_attempt = alone.then_some(now + RETRY.1);
         let epoch = Epoch {
             local_index,
             peer_index,
             keys: secrets.into_keys(aead),
             created: now,
             initiated: false,
+            instance: payload.instance,
             sealed: 0,
         };
         let mut retired = Vec::new();
@@ -240,11 +253,14 @@ impl Association {
 
     /// A packet under keys of ours was authenticated.
     pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
+        let Some(instance) = self.keys.offered_by(index) else { return };
+        self.note_instance(now, instance, false, cx);
         let mut retired = Vec::new();
-        if !self.keys.confirm(index, &mut retired) {
-            return;
-        }
+        self.keys.confirm(index, &mut retired);
         forget(cx, retired);
+        if self.pending.is_none() {
+            self.next_attempt = None;
+        }
         let aead = self.keys.current().map(|epoch| epoch.keys.send.aead());
         self.on_established(now, aead.expect("keys were confirmed"), cx);
         self.addresses_owed = true;
@@ -262,7 +278,14 @@ impl Association {
         }
     }
 
-    /// Another run of the peer knows nothing of what we have.
+    /// Whether the keys that the peer addresses by `index` are those of another run than what we
+    /// have with it.
+    pub(super) fn begins_anew(&self, index: u32) -> bool {
+        self.keys.offered_by(index).is_some_and(|instance| self.peer_instance != Some(instance))
+    }
+
+    /// Another run of the peer knows nothing of what we have. It is live: its response answers our
+    /// ephemeral key, or it has used keys that contain it.
     fn note_instance(
         &mut self,
         now: Instant,
@@ -278,7 +301,7 @@ impl Association {
             cx.events.push_back(Event::PeerRestarted { peer });
         }
         let mut retired = Vec::new();
-        self.keys.clear(&mut retired);
+        self.keys.clear_confirmed(&mut retired);
         forget(cx, retired);
         self.reset(now, cx);
         self.peer_instance = Some(instance);

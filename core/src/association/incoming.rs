@@ -45,7 +45,9 @@ impl Association {
         let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
         let (header, header_len) = (view.header(), view.header_len());
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
-        let known = self.path_index(header.path);
+        // The paths of another run are not those that we know.
+        let anew = self.begins_anew(header.receiver.0);
+        let known = if anew { None } else { self.path_index(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
         let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
@@ -94,6 +96,7 @@ impl Association {
         }
         let local = cx.locals.iter().find(|local| local.id == from.local);
         let local = local.ok_or(DropReason::UnknownPath)?;
+        self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
         if self.handshake_from.take_if(|address| *address == from).is_some() {
             // Only who received our response at this address can have sealed the packet.

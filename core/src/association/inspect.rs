@@ -95,6 +95,11 @@ impl Association {
         self.keys.current_mut().expect("there are keys").sealed = keys::REKEY_PACKETS;
     }
 
+    /// The index of the initiation that awaits its response.
+    pub(crate) fn pending_index(&self) -> Option<u32> {
+        self.pending.as_ref().map(super::handshake::Pending::index)
+    }
+
     /// Both ends of a path.
     pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
         self.path_index(PathId(path)).map(|index| self.paths[index].address)

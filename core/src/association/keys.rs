@@ -29,6 +29,8 @@ pub(crate) struct Epoch {
     pub(crate) created: Instant,
     /// Whether this node began the handshake.
     pub(crate) initiated: bool,
+    /// The peer's run that made it.
+    pub(crate) instance: u64,
     /// Packets sealed.
     pub(crate) sealed: u64,
 }
@@ -85,6 +87,12 @@ impl KeyRing {
         retire(self.next.replace(epoch), retired);
     }
 
+    /// The peer's run that offered the epoch `index`, while it is not confirmed.
+    pub(crate) fn offered_by(&self, index: u32) -> Option<u64> {
+        let next = self.next.as_ref().filter(|next| next.local_index == index);
+        next.map(|next| next.instance)
+    }
+
     /// A packet under `index` was authenticated: if that is the offered epoch, it is current from
     /// now on. Returns whether it was.
     pub(crate) fn confirm(&mut self, index: u32, retired: &mut Vec<u32>) -> bool {
@@ -94,6 +102,12 @@ impl KeyRing {
         retire(core::mem::replace(&mut self.previous, self.current.take()), retired);
         self.current = self.next.take();
         true
+    }
+
+    /// Forgets the epochs in use, but not the one on offer.
+    pub(crate) fn clear_confirmed(&mut self, retired: &mut Vec<u32>) {
+        retire(self.current.take(), retired);
+        retire(self.previous.take(), retired);
     }
 
     /// Forgets epochs past their time.

@@ -556,6 +556,11 @@ impl Association {
         let Some((data, to)) = path.response_owed.take() else { return };
         let mut room = [0; 16];
         let len = Frame::PathResponse(data).emit(&mut room).expect("a response has 9 bytes");
+        if to != path.address || !path.is_validated() {
+            let size = len + control_overhead(path.id.0);
+            let Some(credit) = path.credit.checked_sub(size) else { return };
+            path.credit = credit;
+        }
         self.send_frames(now, index, to, &room[..len], Control::default(), out);
     }
 

@@ -157,6 +157,20 @@ impl Association {
         Some(self.paths.len() - 1)
     }
 
+    /// At the bound, the path that has been of no use for longest makes room for one that the peer
+    /// opens: a peer that loses its only address cannot say which paths it gave up.
+    pub(super) fn make_room_for_path(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if self.paths.len() < self.limits.paths {
+            return;
+        }
+        let works = |path: &Path| matches!(path.state(), PathState::Active | PathState::Standby);
+        let idle = self.paths.iter().enumerate().filter(|(_, path)| !works(path));
+        if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
+            self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
+            self.paths.remove(index);
+        }
+    }
+
     /// Gives up the paths whose local address is gone.
     pub(super) fn drop_lost_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         for index in 0..self.paths.len() {

@@ -1,1 +1,3 @@
 //! The requirements of `docs/protocol.md` on two engines; `[X-n]` names the one that a test proves.
+
+mod handshake;

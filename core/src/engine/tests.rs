@@ -170,7 +170,7 @@ fn nothing_is_accepted_from_a_source_that_is_not_the_peers() {
     pair.run_for(SECOND);
     assert!(pair.out[1].packets.is_empty());
     let status = pair.engines[1].status(pair.now, false);
-    assert!(status.drops.contains(&("foreign_source", 1)), "{:?}", status.drops);
+    assert!(status.drops.iter().any(|(name, _)| *name == "foreign_source"), "{:?}", status.drops);
 }
 
 #[test]

@@ -1,0 +1,402 @@
+//! Handshake and keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mpip_crypto::{Initiator, PresharedKey};
+use mpip_wire::{AeadSet, Frame, InitiationPayload};
+
+use super::super::harness::{Out, Pair, SECOND, Tapped, address, locals, sequences, tcp};
+use super::super::*;
+use crate::buffer::{Offload, PacketPool};
+use crate::config::SchedulerKind;
+use crate::path::PathState;
+
+const INITIATION: u8 = 1;
+const RESPONSE: u8 = 2;
+const COOKIE_REPLY: u8 = 3;
+
+fn is_initiation(datagram: &Tapped) -> bool {
+    datagram.bytes[0] == INITIATION
+}
+
+/// A pair whose wires are cut and watched, and host 0's first initiation.
+fn cut_off() -> (Pair, Tapped) {
+    let mut pair = Pair::new(|_| {});
+    pair.tap = Some(Vec::new());
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND / 2);
+    let initiation = pair.tapped().into_iter().find(is_initiation).expect("an initiation");
+    (pair, initiation)
+}
+
+/// An initiation from the node with the private key `key` to host 1.
+fn initiation(key: [u8; 32], aeads: u8, seconds: u64) -> Vec<u8> {
+    let mut payload = [0; InitiationPayload::LEN];
+    let timestamp =
+        mpip_wire::Timestamp { seconds: (1 << 62) + (1 << 31) + seconds, nanoseconds: 0 };
+    InitiationPayload { timestamp, instance: 5, aeads: AeadSet(aeads) }
+        .emit(&mut payload)
+        .expect("the payload's length");
+    let (key, remote) = (PrivateKey::from_bytes(key), PrivateKey::from_bytes([2; 32]));
+    let psk = PresharedKey::default();
+    let mut rng = Rng::new([9; 32]);
+    let started = Initiator::start(&mut rng, &key, remote.public_key(), &psk, &payload, 77);
+    started.expect("an initiation").1.to_vec()
+}
+
+fn from(host: usize) -> PathAddress {
+    PathAddress { local: LocalId(0), remote: address(host, 0) }
+}
+
+/// [H-1]
+#[test]
+fn a_wrong_mac1_is_dropped_and_not_answered() {
+    let (mut pair, good) = cut_off();
+    for at in [9, 60, 120, 127, 128, 143] {
+        let mut bytes = good.bytes.clone();
+        bytes[at] ^= 1;
+        assert_eq!(pair.deliver(1, from(0), &bytes), Err(DropReason::Handshake), "byte {at}");
+        assert!(pair.out[1].datagrams.is_empty());
+    }
+    assert_eq!(pair.engines[1].initiations, 0, "it does not even count as load");
+    assert_eq!(pair.deliver(1, from(0), &good.bytes), Ok(()));
+    assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
+}
+
+/// [H-2]
+#[test]
+fn an_initiation_is_answered_once_and_older_ones_never() {
+    let mut pair = Pair::new(|_| {});
+    pair.tap = Some(Vec::new());
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND * 5);
+    let mut sent: Vec<_> = pair.tapped().into_iter().filter(is_initiation).collect();
+    sent.dedup_by(|a, b| a.bytes == b.bytes);
+    assert!(sent.len() >= 3);
+    let last = sent.pop().expect("three");
+    assert_eq!(pair.deliver(1, from(0), &last.bytes), Ok(()), "later ones are newer");
+    pair.out[1].datagrams.clear();
+    for datagram in sent.iter().chain([&last]) {
+        let refused = pair.deliver(1, from(0), &datagram.bytes);
+        assert_eq!(refused, Err(DropReason::Handshake));
+    }
+    assert!(pair.out[1].datagrams.is_empty());
+}
+
+/// [H-3]
+#[test]
+fn strangers_and_initiators_without_a_common_aead_get_no_answer() {
+    let (mut pair, _) = cut_off();
+    let stranger = initiation([3; 32], 3, 0);
+    assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
+    let unknown = initiation([1; 32], 0b1111_1100, 0);
+    assert_eq!(pair.deliver(1, from(0), &unknown), Err(DropReason::Handshake));
+    assert!(pair.out[1].datagrams.is_empty());
+    let known = initiation([1; 32], 3, 1);
+    assert_eq!(pair.deliver(1, from(0), &known), Ok(()));
+    assert_eq!(pair.out[1].datagrams.len(), 1);
+}
+
+/// [H-4]
+#[test]
+fn the_responder_is_silent_until_the_initiator_has_used_the_keys() {
+    let (mut pair, initiation) = cut_off();
+    pair.deliver(1, from(0), &initiation.bytes).expect("answered");
+    pair.out[1].datagrams.clear();
+    let packet = PacketPool::new(1, 1).copy_from(&tcp(1, 0, 100)).expect("a buffer");
+    let mut out = Out::default();
+    let refused = pair.engines[1].handle_tun(pair.now, packet, &mut out);
+    assert_eq!(refused, Err(DropReason::NotEstablished));
+    pair.run_for(SECOND * 3);
+    assert!(pair.tapped().iter().all(|datagram| datagram.host == 0), "host 1 said something");
+}
+
+/// [H-4] [H-13] [P-13]
+#[test]
+fn renewed_keys_are_used_in_turn_and_no_number_twice() {
+    let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
+    pair.tap = Some(Vec::new());
+    for n in 0..400 {
+        pair.run_for(SECOND);
+        pair.send(n as usize % 2, &tcp(n as usize % 2, n, 100), Offload::default());
+        // Addresses come and go, so that paths end and others begin.
+        let count = if n % 50 < 25 { 2 } else { 1 };
+        if n % 25 == 0 {
+            let some = locals(0)[..count].to_vec();
+            pair.engines[0].handle_command(pair.now, Command::LocalAddresses(some));
+        }
+    }
+    let datagrams = pair.tapped();
+    let mut nonces = BTreeSet::new();
+    let mut last: BTreeMap<(usize, u16), u64> = BTreeMap::new();
+    let mut indices: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
+    let mut first_use = BTreeMap::new();
+    for datagram in &datagrams {
+        let Some(opened) = &datagram.opened else { continue };
+        let (path, number) = (opened.path, opened.number);
+        assert!(nonces.insert((datagram.host, opened.index, path, number)), "{datagram:?}");
+        let former = last.insert((datagram.host, path), number);
+        assert!(former.is_none_or(|former| number == former + 1), "numbers go on");
+        first_use.entry((datagram.host, opened.index)).or_insert(datagram.at);
+        if indices[datagram.host].last() != Some(&opened.index) {
+            indices[datagram.host].push(opened.index);
+        }
+    }
+    assert!(indices[0].len() >= 4, "keys of 400 s: {indices:?}");
+    for (at_initiator, at_responder) in indices[1].iter().zip(&indices[0]) {
+        // Responses arrive at the initiator, so its first use is a way earlier.
+        let (answered, used) = (first_use[&(1, *at_initiator)], first_use[&(0, *at_responder)]);
+        assert!(answered >= used + Duration::from_millis(1), "{answered:?} {used:?}");
+    }
+}
+
+/// [H-5]
+#[test]
+fn keys_are_renewed_after_their_time_or_use_and_sessions_go_on() {
+    let mut pair = Pair::new(|_| {});
+    pair.tap = Some(Vec::new());
+    pair.run_for(SECOND * 119);
+    let initiations = |pair: &mut Pair| pair.tapped().iter().filter(|d| is_initiation(d)).count();
+    assert_eq!(initiations(&mut pair), 2, "one attempt, from both addresses");
+    pair.send(0, &tcp(0, 1, 100), Offload::default());
+    pair.run_for(SECOND * 2);
+    assert_ne!(initiations(&mut pair), 0);
+    pair.association(0).wear_out_keys();
+    pair.send(0, &tcp(0, 2, 100), Offload::default());
+    pair.run_for(SECOND);
+    assert_ne!(initiations(&mut pair), 0, "2^27 packets under one key");
+    pair.send(0, &tcp(0, 3, 100), Offload::default());
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&pair.out[1].packets), [1, 2, 3]);
+    assert_eq!(pair.association(0).sending(), [0]);
+    assert_eq!(pair.states(0), [PathState::Active; 4]);
+}
+
+/// [H-6]
+#[test]
+fn the_former_keys_open_what_was_on_its_way_and_are_erased() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND * 2);
+    let packet = tcp(0, 9, 100);
+    let seal = |pair: &mut Pair, sequence| {
+        let header = mpip_wire::PacketFrameHeader {
+            session: mpip_wire::SessionId(9),
+            sequence,
+            ordered: false,
+        };
+        let frame = Frame::Packet { header, packet: &packet };
+        pair.association(0).seal(0, 5_000 + u64::from(sequence), &[frame]).expect("keys").0
+    };
+    let (late, too_late) = (seal(&mut pair, 0), seal(&mut pair, 1));
+    pair.run_for(SECOND * 122);
+    assert_eq!(pair.association(1).epochs(), 2);
+    assert_eq!(pair.deliver(1, from(0), &late), Ok(()));
+    assert_eq!(pair.out[1].packets.len(), 1);
+    pair.run_for(SECOND * 60);
+    assert_eq!(pair.association(1).epochs(), 1);
+    assert_eq!(pair.deliver(1, from(0), &too_late), Err(DropReason::UnknownIndex));
+}
+
+/// [H-6]
+#[test]
+fn no_key_lives_longer_than_180_seconds() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND * 2);
+    pair.pass = |_, _, bytes| bytes[0] != INITIATION;
+    pair.run_for(SECOND * 181);
+    for host in 0..2 {
+        assert_eq!(pair.association(host).epochs(), 0);
+        assert!(pair.states(host).is_empty());
+    }
+}
+
+/// [H-7]
+#[test]
+fn another_run_of_the_peer_has_none_of_the_paths_and_sessions() {
+    for restarted in 0..2 {
+        let mut pair = Pair::new(|_| {});
+        pair.run_for(SECOND);
+        for n in 0..10 {
+            pair.send(0, &tcp(0, n, 100), Offload::default());
+            pair.send(1, &tcp(1, n, 100), Offload::default());
+        }
+        pair.run_for(SECOND);
+        let Pair { engines: [zero, one], .. } = Pair::new(|_| {});
+        pair.engines[restarted] = [zero, one].into_iter().nth(restarted).expect("two");
+        pair.engines[restarted].instance = 77;
+        pair.engines[restarted].unix_origin += SECOND * 10;
+        pair.run_for(SECOND * 10);
+        for host in 0..2 {
+            assert_eq!(pair.states(host), [PathState::Active; 4], "{restarted}");
+            assert!(pair.association(host).sending().is_empty());
+            pair.out[host].packets.clear();
+        }
+        pair.send(0, &tcp(0, 5, 100), Offload::default());
+        pair.run_for(SECOND);
+        assert_eq!(sequences(&pair.out[1].packets), [5]);
+    }
+}
+
+/// [H-7]
+#[test]
+fn an_initiation_alone_ends_nothing() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    // As if recorded from another run of host 0 and never delivered.
+    let recorded = initiation([1; 32], 3, 0);
+    assert_eq!(pair.deliver(1, from(0), &recorded), Ok(()));
+    pair.out[1].datagrams.clear();
+    pair.run_for(SECOND);
+    for host in 0..2 {
+        assert_eq!(pair.states(host), [PathState::Active; 4]);
+    }
+    pair.send(1, &tcp(1, 5, 100), Offload::default());
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&pair.out[0].packets), [5]);
+}
+
+/// [H-7]
+#[test]
+fn a_node_whose_answer_was_not_used_goes_on_trying() {
+    let mut pair = Pair::with(|host, config| {
+        config.peers[0].endpoints = vec![address(1 - host, 0)];
+    });
+    let recorded = initiation([1; 32], 3, 0);
+    let _ = pair.deliver(1, from(0), &recorded);
+    pair.out[1].datagrams.clear();
+    // Host 0 cannot call; host 1 has to.
+    pair.pass = |host, _, bytes| host == 1 || bytes[0] != INITIATION;
+    pair.run_for(SECOND * 10);
+    assert_eq!(pair.states(0), [PathState::Active; 4]);
+}
+
+/// [H-8]
+#[test]
+fn of_two_initiations_that_cross_the_larger_keys_stands() {
+    let both = |host: usize, config: &mut Config| {
+        config.peers[0].endpoints = vec![address(1 - host, 0)];
+    };
+    let keys = [1, 2].map(|byte| *PrivateKey::from_bytes([byte; 32]).public_key());
+    let larger = usize::from(keys[1] > keys[0]);
+    let mut pair = Pair::with(both);
+    pair.tap = Some(Vec::new());
+    pair.run_for(SECOND);
+    let began: BTreeSet<_> =
+        pair.tapped().iter().filter(|d| is_initiation(d)).map(|d| d.host).collect();
+    assert_eq!(began.len(), 2, "both began");
+    assert!(pair.association(larger).is_opener() && !pair.association(1 - larger).is_opener());
+    assert_eq!(pair.states(0), [PathState::Active; 4]);
+
+    // The larger key's initiations do not get through: it answers after a while.
+    let mut pair = Pair::with(both);
+    pair.pass = match larger {
+        0 => |host, _, bytes| host == 1 || bytes[0] != INITIATION,
+        _ => |host, _, bytes| host == 0 || bytes[0] != INITIATION,
+    };
+    pair.run_for(SECOND * 10);
+    assert!(pair.association(1 - larger).is_opener());
+    assert_eq!(pair.states(0), [PathState::Active; 4]);
+}
+
+/// [H-9]
+#[test]
+fn an_aead_that_was_not_offered_is_refused() {
+    let mut pair = Pair::with(|host, config| config.aes_in_hardware = host == 1);
+    pair.run_for(SECOND);
+    let aead = pair.engines[0].status(pair.now, false).peers[0].aead;
+    assert_eq!(aead, Some("ChaCha20-Poly1305"));
+
+    let mut pair = Pair::with(|_, config| config.aes_in_hardware = true);
+    pair.tap = Some(Vec::new());
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND / 2);
+    let offer = pair.tapped().into_iter().find(is_initiation).expect("an initiation");
+    pair.deliver(1, from(0), &offer.bytes).expect("answered");
+    let (_, response) = pair.out[1].datagrams.remove(0);
+    // Host 0 had offered ChaCha20-Poly1305 alone.
+    pair.engines[0].aes_in_hardware = false;
+    assert_eq!(pair.deliver(0, from(1), &response), Err(DropReason::Handshake));
+    assert_eq!(pair.association(0).epochs(), 0);
+}
+
+/// [H-10] [H-11]
+#[test]
+fn under_load_only_who_receives_at_its_address_is_answered() {
+    let mut pair = Pair::new(|_| {});
+    // A right mac1, but unknown keys: who knows the public key can make any number of them.
+    for n in 0..UNDER_LOAD as u8 {
+        let stranger = initiation([100 + n; 32], 3, 0);
+        assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
+        assert!(pair.out[1].datagrams.is_empty());
+    }
+    let good = initiation([1; 32], 3, 0);
+    assert_eq!(pair.deliver(1, from(0), &good), Err(DropReason::UnderLoad));
+    let (_, reply) = pair.out[1].datagrams.remove(0);
+    assert_eq!((reply[0], reply.len()), (COOKIE_REPLY, 52));
+    assert!(pair.out[1].datagrams.is_empty());
+
+    // Host 0 calls while the load lasts: it is given a cookie, and answered with it.
+    pair.engines[1].initiations_since = pair.now + SECOND;
+    pair.run_for(SECOND);
+    assert_eq!(pair.states(0), [PathState::Active; 4]);
+    assert_ne!(pair.drops(1, DropReason::UnderLoad), 1);
+}
+
+/// [H-11]
+#[test]
+fn a_cookie_reply_to_another_initiation_changes_nothing() {
+    let (mut pair, _) = cut_off();
+    let reply = pair.engines[1]
+        .cookies
+        .reply(Duration::ZERO, address(0, 0), &initiation([1; 32], 3, 0))
+        .expect("a whole initiation");
+    assert_eq!(pair.deliver(0, from(1), &reply), Err(DropReason::UnknownIndex));
+    let due = pair.engines[0].poll_timeout();
+    let latest = pair.association(0).pending_index().expect("an attempt");
+    let mut forged = reply;
+    forged[4..8].copy_from_slice(&latest.to_be_bytes());
+    assert_eq!(pair.deliver(0, from(1), &forged), Err(DropReason::Handshake));
+    assert_eq!(pair.engines[0].poll_timeout(), due);
+}
+
+/// [H-14]
+#[test]
+fn a_number_is_accepted_once_and_only_authentic_ones_move_the_window() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    let first = pair.association(0).seal(0, 1_000, &[Frame::Heartbeat]).expect("keys").0;
+    let old = pair.association(0).seal(0, 900, &[Frame::Heartbeat]).expect("keys").0;
+    let far = pair.association(0).seal(0, 1_000_000, &[Frame::Heartbeat]).expect("keys").0;
+    let mut forged = far.clone();
+    *forged.last_mut().expect("a tag") ^= 1;
+    assert_eq!(pair.deliver(1, from(0), &forged), Err(DropReason::Authentication));
+    assert_eq!(pair.deliver(1, from(0), &first), Ok(()));
+    assert_eq!(pair.deliver(1, from(0), &first), Err(DropReason::Replay));
+    assert_eq!(pair.deliver(1, from(0), &old), Ok(()), "within the window");
+    assert_eq!(pair.deliver(1, from(0), &far), Ok(()));
+    let old = pair.association(0).seal(0, 1_000_000 - 16_384, &[Frame::Heartbeat]);
+    let old = old.expect("keys").0;
+    assert_eq!(pair.deliver(1, from(0), &old), Err(DropReason::Replay));
+    assert_eq!(pair.drops(1, DropReason::Replay), 2);
+}
+
+/// [H-15]
+#[test]
+fn what_does_not_authenticate_is_counted_and_changes_nothing() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    let good = pair.association(0).seal(0, 1_000, &[Frame::Close { reason: 0, message: "" }]);
+    let good = good.expect("keys").0;
+    let before = format!("{:?}", pair.engines[1].associations[0]);
+    let due = pair.engines[1].poll_timeout();
+    let stranger = PathAddress { local: LocalId(0), remote: address(0, 3) };
+    for at in (0..good.len()).filter(|at| !(1..5).contains(at)) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x20;
+        assert!(pair.deliver(1, stranger, &bytes).is_err(), "byte {at}");
+    }
+    assert!(pair.out[1].datagrams.is_empty());
+    assert_eq!(format!("{:?}", pair.engines[1].associations[0]), before);
+    assert_eq!(pair.engines[1].poll_timeout(), due);
+    assert!(pair.drops(1, DropReason::Authentication) > 20);
+}
