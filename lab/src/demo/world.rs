@@ -195,9 +195,8 @@ impl World {
             &match (silently, plugged) {
                 (false, true) => format!("link set {port} up"),
                 (false, false) => format!("link set {port} down"),
-                // The bridge's port states "forwarding" and "disabled".
-                (true, true) => format!("link set {port} type bridge_slave state 3"),
-                (true, false) => format!("link set {port} type bridge_slave state 0"),
+                (true, true) => format!("link set {port} master switch"),
+                (true, false) => format!("link set {port} nomaster"),
             },
         )
     }
