@@ -149,7 +149,10 @@ impl Ledger {
             ));
         }
         let Some(entry) = self.packets.get_mut(&(to, digest(packet))) else {
-            return Err((Invariant::Unaltered, format!("{} was never sent", show(packet))));
+            let start =
+                packet.iter().take(48).map(|byte| format!("{byte:02x}")).collect::<String>();
+            let detail = format!("{} was never sent; it begins {start}", show(packet));
+            return Err((Invariant::Unaltered, detail));
         };
         entry.delivered += 1;
         if entry.delivered > entry.count {

@@ -33,6 +33,7 @@
 //! or mpip over given links.
 
 pub mod clock;
+pub mod factorial;
 mod host;
 mod invariant;
 pub mod measure;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mpip_core::{PathState, PathStatus, PeerStatus};
+use mpip_core::{PathState, PathStatus, PeerStatus, SessionStatus};
 
 use super::World;
 use crate::clock::{MILLI, Nanos, SECOND};
@@ -131,16 +131,16 @@ impl World {
             disagreements.push(format!("{expected} paths expected, found {}", show(&one)));
         }
         for (sender, receiver) in [(&one, &other), (&other, &one)] {
-            let known: BTreeSet<_> = sender
-                .sessions
-                .iter()
-                .filter(|session| session.outgoing)
-                .map(|session| (session.id, session.protocol, session.source, session.destination))
-                .collect();
+            let key = |session: &SessionStatus| {
+                (session.id, session.protocol, session.source, session.destination)
+            };
+            let outgoing = sender.sessions.iter().filter(|session| session.outgoing);
+            let known: BTreeSet<_> = outgoing.map(key).collect();
             for session in receiver.sessions.iter().filter(|session| !session.outgoing) {
-                let key = (session.id, session.protocol, session.source, session.destination);
+                let key = key(session);
                 if !known.contains(&key) {
-                    disagreements.push(format!("the sender does not know session {key:?}"));
+                    disagreements
+                        .push(format!("the sender does not know session {key:?} among {known:?}"));
                 }
             }
         }
