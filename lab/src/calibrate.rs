@@ -230,7 +230,7 @@ pub(crate) fn calibrate(rate: f64, length: Duration) -> io::Result<Calibration> 
         }
     };
 
-    let settings = format!("rate = \"{rate} bit/s\"\nqueue = \"50 packets\"");
+    let settings = format!("rate = \"{rate} bit/s\"\nqueue = \"400 packets\"");
     let (full, record, dropped) = measure(&settings, packets * 1.1, length)?;
     account(&record, dropped, true);
     let rate_errors = full

@@ -200,7 +200,9 @@ impl Emulator {
         let mut route_of = HashMap::new();
         for from in 0..taps.len() {
             for to in (0..taps.len()).filter(|to| *to != from) {
-                if let Some(path) = scenario.path(from, to) {
+                // Routers are hosts: frames end there.
+                let path = scenario.path(from, to).filter(|path| path.next == to);
+                if let Some(path) = path {
                     route_of.insert((from, to), routes.len());
                     let hops = path.hops.iter().map(direction_of).collect();
                     routes.push(Route { to, hops });

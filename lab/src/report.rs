@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::calibrate::Calibration;
+use crate::emulator::DirectionRecord;
 use crate::factorial::{self, CellResult};
 use crate::results::{RunResult, Summary, median, summarise};
 use crate::scenarios::{self, Loaded};
@@ -161,12 +162,14 @@ fn navigation(html: &mut String, names: &[&str], loaded: &BTreeMap<String, Loade
 
 /// Ratios to the limit of all scenarios and systems.
 fn overview(html: &mut String, names: &[&str], summaries: &[Summary]) {
+    const FIRST: [&str; 5] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip+mptcp"];
     let mut systems: Vec<&str> = Vec::new();
     for summary in summaries {
         if !systems.contains(&summary.system.as_str()) {
             systems.push(&summary.system);
         }
     }
+    systems.sort_by_key(|s| FIRST.iter().position(|first| first == s).unwrap_or(FIRST.len()));
     *html += "<h2 id=\"overview\">Ratio to the limit</h2>\
               <p class=\"dim\">Plain TCP against the limit of its own path, all others against \
               that of all paths together. Values in parentheses do not count.</p>\
@@ -371,12 +374,23 @@ fn marks(loaded: Option<&Loaded>) -> Vec<f64> {
     marks
 }
 
+/// Of each link the direction that carried more.
+fn main_directions(run: &RunResult) -> Vec<&DirectionRecord> {
+    let carried = |d: &DirectionRecord| d.delivered.iter().sum::<u64>();
+    let mut chosen: Vec<&DirectionRecord> = Vec::new();
+    for direction in &run.emulator.directions {
+        match chosen.iter_mut().find(|other| other.link == direction.link) {
+            None => chosen.push(direction),
+            Some(other) if carried(direction) > carried(other) => *other = direction,
+            Some(_) => {}
+        }
+    }
+    chosen
+}
+
 fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
-    let series: Vec<Series> = run
-        .emulator
-        .directions
-        .iter()
-        .filter(|direction| direction.forward)
+    let series: Vec<Series> = main_directions(run)
+        .into_iter()
         .map(|direction| Series {
             name: direction.link.clone(),
             values: direction
@@ -394,14 +408,11 @@ fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
 /// Queueing delay: what waits, at the rate of the link.
 fn queue_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
     let scenario = &loaded?.scenario;
-    let series: Vec<Series> = run
-        .emulator
-        .directions
-        .iter()
-        .filter(|direction| direction.forward)
+    let series: Vec<Series> = main_directions(run)
+        .into_iter()
         .filter_map(|direction| {
             let link = scenario.links.iter().find(|link| link.name == direction.link)?;
-            let rate = link.forward.mean_rate()?;
+            let rate = link.direction(direction.forward).mean_rate()?;
             let values: Vec<f64> =
                 direction.queued.iter().map(|bytes| *bytes as f64 * 8.0 / rate * 1e3).collect();
             values

@@ -189,6 +189,7 @@ fn processor_times() -> (u64, u64) {
 enum Action {
     Flow(usize),
     Interface(usize, bool),
+    Command(usize),
 }
 
 /// What happens during the run, in order of time.
@@ -207,6 +208,8 @@ fn actions(scenario: &Scenario) -> VecDeque<(Duration, Action)> {
             }
         }
     }
+    let commands = scenario.commands.iter().enumerate();
+    actions.extend(commands.map(|(index, command)| (command.at, Action::Command(index))));
     actions.sort_by_key(|(at, _)| *at);
     actions.into()
 }
@@ -240,6 +243,10 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
             Action::Interface(port, up) => {
                 testbed.set_interface(port, up)?;
                 system.interface_changed(&testbed, port, up)?;
+            }
+            Action::Command(index) => {
+                let command = &scenario.commands[index];
+                testbed.host(&command.host)?.run(&["sh", "-ec", &command.run])?;
             }
         }
     }

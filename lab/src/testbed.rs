@@ -129,6 +129,11 @@ impl Testbed {
             ])?;
             testbed.add_routes(port)?;
         }
+        for router in &testbed.scenario.routers {
+            let host = testbed.host(&router.host)?;
+            host.sysctl(&[("net.ipv4.ip_forward", "1"), ("net.ipv6.conf.all.forwarding", "1")])?;
+            host.run(&["sh", "-ec", &router.setup])?;
+        }
         Ok(testbed)
     }
 
@@ -144,20 +149,24 @@ impl Testbed {
             if peer.host == interface.host || !same_family {
                 continue;
             }
-            if self.scenario.path(port, other).is_none() {
+            let Some(path) = self.scenario.path(port, other) else { continue };
+            let through_router = path.next != other;
+            if through_router && peer.private {
                 continue;
             }
+            let next = &self.scenario.interfaces[path.next];
+            let (next_address, mac) = (next.address.to_string(), mac(path.next));
+            let via: &[&str] = if through_router { &["via", &next_address, "onlink"] } else { &[] };
             let far = prefix(peer.address);
-            let route = ["route", "replace", &far, "dev", name, "src", &own];
+            let route = [&["route", "replace", &far], via, &["dev", name, "src", &own]].concat();
             host.ip(&[&[family], &route[..], &["table", &table]].concat())?;
             // The interface of the same name is preferred, then the order of the file.
             let metric = if peer.name == interface.name { 10 } else { 100 + port };
             host.ip(&[&[family], &route[..], &["metric", &metric.to_string()]].concat())?;
-            let (address, mac) = (peer.address.to_string(), mac(other));
             host.ip(&[
                 "neigh",
                 "replace",
-                &address,
+                &next_address,
                 "lladdr",
                 &mac,
                 "dev",

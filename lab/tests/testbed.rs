@@ -45,7 +45,7 @@ fn the_emulator_is_accurate_in_the_short_calibration() {
     }
     let file = temporary("calibration.json");
     let output = Command::new(LAB)
-        .args(["calibrate", "--seconds", "2", "--rate", "10", "--json"])
+        .args(["calibrate", "--seconds", "1", "--rate", "10", "--json"])
         .arg(&file)
         .output()
         .expect("it runs");

@@ -3,7 +3,8 @@
 //! A scenario is one TOML file. Quantities are written with units, see [`crate::units`]. Hosts
 //! are those that `[[interface]]` entries name; every end of a link that is no interface
 //! (`host.interface`) is a switch. Traffic goes from host to host over the *paths* of the
-//! topology: for each pair of interfaces that links connect, the links on the shortest way.
+//! topology: for each pair of interfaces that links connect, the links on the shortest way. Hosts
+//! that `[[router]]` entries name forward packets between their interfaces.
 //!
 //! ```toml
 //! title = "Two equal links"
@@ -85,8 +86,12 @@ pub struct Scenario {
     pub interfaces: Vec<Interface>,
     /// Every link, and the limits for pairs of interfaces.
     pub links: Vec<LinkSpec>,
+    /// Hosts that forward packets.
+    pub routers: Vec<Router>,
     /// Changes during the run, in order of time.
     pub events: Vec<Event>,
+    /// Commands during the run, in order of time.
+    pub commands: Vec<HostCommand>,
     /// What is sent.
     pub traffic: Vec<Traffic>,
 }
@@ -113,6 +118,8 @@ pub struct Interface {
     pub address: core::net::IpAddr,
     /// Its MTU in bytes.
     pub mtu: u32,
+    /// No host beyond a router has a route to it, as to an address behind a NAT.
+    pub private: bool,
 }
 
 impl Interface {
@@ -143,6 +150,26 @@ impl LinkSpec {
     pub fn direction(&self, forward: bool) -> &LinkConfig {
         if forward { &self.forward } else { &self.reverse }
     }
+}
+
+/// A host that forwards packets between its interfaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Router {
+    /// Its name.
+    pub host: String,
+    /// A script of `sh` that sets it up, for instance its packet filter.
+    pub setup: String,
+}
+
+/// A command that a host runs during the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCommand {
+    /// Time from the start of the traffic.
+    pub at: Duration,
+    /// The host.
+    pub host: String,
+    /// A script of `sh`.
+    pub run: String,
 }
 
 /// A change during the run.

@@ -188,9 +188,12 @@ fn config(
     } else {
         vec![format!("{}/32", INNER[1 - own])]
     };
-    let endpoints = addresses(peer_name)
-        .into_iter()
-        .map(|address| std::net::SocketAddr::new(address, LISTEN_PORT).to_string());
+    // Addresses behind a NAT are not known to the other side.
+    let endpoints = scenario
+        .interfaces_of(peer_name)
+        .map(|index| &scenario.interfaces[index])
+        .filter(|interface| !interface.private)
+        .map(|interface| std::net::SocketAddr::new(interface.address, LISTEN_PORT).to_string());
     let mut peer = table([
         ("name", peer_name.into()),
         ("public_key", peer_key.into()),

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::{
-    Direction, Event, Interface, LinkSpec, Scenario, ScenarioError, System, Traffic, TrafficKind,
+    Direction, Event, HostCommand, Interface, LinkSpec, Router, Scenario, ScenarioError, System,
+    Traffic, TrafficKind,
 };
 use crate::config::{Change, Codel, Discipline, LinkConfig, Loss, QueueLimit};
 use crate::trace::Trace;
@@ -176,6 +177,24 @@ struct RawInterface {
     name: Spanned<String>,
     address: Spanned<IpAddr>,
     mtu: Option<u32>,
+    #[serde(default)]
+    private: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRouter {
+    host: Spanned<String>,
+    #[serde(default)]
+    setup: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCommand {
+    at: Time,
+    host: Spanned<String>,
+    run: String,
 }
 
 #[derive(Deserialize)]
@@ -228,7 +247,11 @@ struct RawScenario {
     #[serde(default)]
     pair: Vec<RawLink>,
     #[serde(default)]
+    router: Vec<RawRouter>,
+    #[serde(default)]
     event: Vec<RawEvent>,
+    #[serde(default)]
+    command: Vec<RawCommand>,
     traffic: Vec<RawTraffic>,
 }
 
@@ -269,6 +292,23 @@ pub(super) fn parse(
     let interfaces = interfaces(&raw, &context)?;
     let links = links(&raw, &interfaces, &mut context)?;
     let events = events(&raw, &links, &context)?;
+    let known_host = |host: &Spanned<String>| {
+        let name = host.get_ref();
+        if interfaces.iter().any(|interface| interface.host == *name) {
+            return Ok(name.clone());
+        }
+        Err(context.at(host, format!("expected a host that has interfaces, found {name:?}")))
+    };
+    let mut routers = Vec::new();
+    for entry in &raw.router {
+        routers.push(Router { host: known_host(&entry.host)?, setup: entry.setup.clone() });
+    }
+    let mut commands = Vec::new();
+    for entry in &raw.command {
+        let host = known_host(&entry.host)?;
+        commands.push(HostCommand { at: entry.at.0, host, run: entry.run.clone() });
+    }
+    commands.sort_by_key(|command| command.at);
     let scenario = Scenario {
         title: raw.title,
         description: raw.description,
@@ -281,7 +321,9 @@ pub(super) fn parse(
         systems,
         interfaces,
         links,
+        routers,
         events,
+        commands,
         traffic: Vec::new(),
     };
     let traffic = raw
@@ -333,6 +375,7 @@ fn interfaces(raw: &RawScenario, context: &Context<'_>) -> Result<Vec<Interface>
             name: entry.name.get_ref().clone(),
             address: *entry.address.get_ref(),
             mtu: entry.mtu.unwrap_or(1500),
+            private: entry.private,
         };
         if interfaces.iter().any(|other| other.full_name() == interface.full_name()) {
             let message = format!("a second interface {}", interface.full_name());

@@ -133,6 +133,53 @@ rate = "1 Mbit/s"
 }
 
 #[test]
+fn paths_lead_through_routers_and_name_the_next_interface() {
+    let links = r#"
+[[interface]]
+host = "nat"
+name = "in"
+address = "198.18.9.1"
+[[interface]]
+host = "nat"
+name = "out"
+address = "198.18.9.2"
+[[router]]
+host = "nat"
+setup = "true"
+[[command]]
+at = "3 s"
+host = "nat"
+run = "false"
+[[link]]
+ends = ["client.a", "nat.in"]
+[[link]]
+ends = ["nat.out", "server.a"]
+[[link]]
+ends = ["client.b", "server.b"]
+"#;
+    let head = &VALID[..VALID.find("[[link]]").expect("a link")];
+    let tail = &VALID[VALID.find("[[traffic]]").expect("traffic")..];
+    let scenario = parse(&format!("{head}{links}{tail}")).expect("valid");
+    let index = |name: &str| {
+        scenario.interfaces.iter().position(|i| i.full_name() == name).expect("an interface")
+    };
+    let paths = scenario.paths("client", "server");
+    assert_eq!(paths.len(), 2);
+    assert_eq!(paths[0].next, index("nat.in"));
+    assert_eq!(paths[0].hops.iter().map(|hop| hop.link).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(paths[1].next, index("server.b"));
+    let back = scenario.path(index("server.a"), index("client.a")).expect("a path");
+    assert_eq!(back.next, index("nat.out"));
+    assert_eq!(back.hops, [Hop { link: 1, forward: false }, Hop { link: 0, forward: false }]);
+    // From the router itself only its own links lead on.
+    assert!(scenario.path(index("nat.in"), index("server.a")).is_none());
+    assert_eq!(scenario.commands[0].host, "nat");
+    let wrong = format!("{head}{links}{tail}")
+        .replace("[[router]]\nhost = \"nat\"", "[[router]]\nhost = \"nta\"");
+    assert!(parse(&wrong).expect_err("no such host").message.contains("nta"));
+}
+
+#[test]
 fn errors_name_file_and_line() {
     let cases = [
         ("rate = \"9.3 Mbit/s\"", "rate = \"9.3 Mbps\"", "Mbit/s"),

@@ -20,6 +20,8 @@ pub struct Path {
     pub from: usize,
     /// Index of the receiving interface.
     pub to: usize,
+    /// Index of the first interface on the way: of the first router, or `to`.
+    pub next: usize,
     /// The links in the order in which a packet passes them; at least one.
     pub hops: Vec<Hop>,
 }
@@ -34,7 +36,7 @@ pub(super) fn paths(scenario: &Scenario, from: &str, to: &str) -> Vec<Path> {
 pub(super) fn path(scenario: &Scenario, from: usize, to: usize) -> Option<Path> {
     let start = scenario.interfaces[from].full_name();
     let goal = scenario.interfaces[to].full_name();
-    let mut hops = shortest(scenario, &start, &goal)?;
+    let (next, mut hops) = shortest(scenario, &start, &goal)?;
     // A limit for the pair acts behind the sender's own link.
     for (link, spec) in scenario.links.iter().enumerate().filter(|(_, spec)| spec.is_pair) {
         if spec.ends[0] == start && spec.ends[1] == goal {
@@ -43,38 +45,59 @@ pub(super) fn path(scenario: &Scenario, from: usize, to: usize) -> Option<Path> 
             hops.insert(1, Hop { link, forward: false });
         }
     }
-    Some(Path { from, to, hops })
+    Some(Path { from, to, next, hops })
 }
 
-/// Breadth first; interfaces do not forward, switches do.
-fn shortest(scenario: &Scenario, start: &str, goal: &str) -> Option<Vec<Hop>> {
-    let mut came_by: BTreeMap<&str, (&str, Hop)> = BTreeMap::new();
-    let mut open = VecDeque::from([start]);
+/// How a node was reached: from where, and by which link (none inside of a router).
+type Step = (String, Option<Hop>);
+
+/// Breadth first. Switches forward, and so do the interfaces of routers, to each other.
+fn shortest(scenario: &Scenario, start: &str, goal: &str) -> Option<(usize, Vec<Hop>)> {
+    let mut came_by: BTreeMap<String, Step> = BTreeMap::new();
+    let mut open = VecDeque::from([start.to_owned()]);
     while let Some(node) = open.pop_front() {
         if node == goal {
             break;
         }
-        if node != start && node.contains('.') {
-            continue;
-        }
-        for (link, spec) in scenario.links.iter().enumerate().filter(|(_, spec)| !spec.is_pair) {
-            for (forward, here, there) in
-                [(true, &spec.ends[0], &spec.ends[1]), (false, &spec.ends[1], &spec.ends[0])]
-            {
-                if here == node && there != start && !came_by.contains_key(there.as_str()) {
-                    came_by.insert(there, (here, Hop { link, forward }));
-                    open.push_back(there);
-                }
+        for (there, hop) in neighbours(scenario, &node, node == start) {
+            if there != start && !came_by.contains_key(&there) {
+                came_by.insert(there.clone(), (node.clone(), hop));
+                open.push_back(there);
             }
         }
     }
+    let index_of =
+        |name: &str| scenario.interfaces.iter().position(|interface| interface.full_name() == name);
+    let mut next = index_of(goal)?;
     let mut hops = Vec::new();
     let mut node = goal;
     while node != start {
         let (before, hop) = came_by.get(node)?;
-        hops.push(*hop);
+        hops.extend(*hop);
+        next = index_of(node).unwrap_or(next);
         node = before;
     }
     hops.reverse();
-    (!hops.is_empty()).then_some(hops)
+    (!hops.is_empty()).then_some((next, hops))
+}
+
+fn neighbours(scenario: &Scenario, node: &str, is_start: bool) -> Vec<(String, Option<Hop>)> {
+    let mut found = Vec::new();
+    let host = node.split_once('.').map(|(host, _)| host);
+    let router = host.filter(|host| scenario.routers.iter().any(|router| router.host == *host));
+    if host.is_none() || router.is_some() || is_start {
+        for (link, spec) in scenario.links.iter().enumerate().filter(|(_, spec)| !spec.is_pair) {
+            let [first, second] = &spec.ends;
+            if first == node {
+                found.push((second.clone(), Some(Hop { link, forward: true })));
+            } else if second == node {
+                found.push((first.clone(), Some(Hop { link, forward: false })));
+            }
+        }
+    }
+    if let Some(router) = router.filter(|_| !is_start) {
+        let own = scenario.interfaces.iter().filter(|interface| interface.host == router);
+        found.extend(own.map(|interface| (interface.full_name(), None)));
+    }
+    found
 }
