@@ -112,8 +112,8 @@ pub(crate) struct Association {
     opens: VecDeque<(u32, SessionId, SessionFields)>,
     /// Sessions of the peer whose header fields we do not have.
     unknown: VecDeque<SessionId>,
-    /// How many of them the peer was told of, and since when.
-    unknown_told: u32,
+    /// Which of them the peer was told of lately, and since when.
+    unknown_told: BTreeSet<SessionId>,
     unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
@@ -170,7 +170,7 @@ impl Association {
             skips: VecDeque::new(),
             opens: VecDeque::new(),
             unknown: VecDeque::new(),
-            unknown_told: 0,
+            unknown_told: BTreeSet::new(),
             unknown_since: now,
             busy_since: now,
             idle_since: Some(now),

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use mpip_wire::SessionId;
+use mpip_wire::{SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
 use crate::packet::SessionKey;
@@ -25,6 +25,8 @@ pub(crate) struct Outgoing {
     /// Sequence of the next packet.
     pub(crate) next_sequence: u32,
     pub(crate) known: Known,
+    /// The header fields that the receiver was told first; it is never told others.
+    pub(crate) fields: Option<Box<SessionFields>>,
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
@@ -37,6 +39,7 @@ impl Outgoing {
             ordered: resequencing && key.protocol == TCP,
             next_sequence: 0,
             known: Known::Nothing,
+            fields: None,
             counters: Counters::default(),
             repaired: 0,
         }

@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(label.to_string(), "@400000000000000b01000000");
     }
 
+    /// [H-2]
     #[test]
     fn timestamps_increase_when_the_clock_stands_still_or_is_set_back() {
         let mut source = TimestampSource::new();

@@ -45,6 +45,7 @@ fn share(world: &World) -> f64 {
     bytes[0] as f64 / (bytes[0] + bytes[1]) as f64
 }
 
+/// [F-3]
 #[test]
 fn an_offset_of_hours_changes_not_a_single_choice() {
     let hour = Duration::from_secs(3_600);
@@ -55,6 +56,7 @@ fn an_offset_of_hours_changes_not_a_single_choice() {
     }
 }
 
+/// [F-3]
 #[test]
 fn drift_leaves_the_shares_of_the_paths_as_they_are() {
     let offset = Duration::from_secs(3_600);

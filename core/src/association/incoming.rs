@@ -27,7 +27,7 @@ pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Sessions without header fields that the peer is told of in one such time.
-const UNKNOWN: u32 = 16;
+const UNKNOWN: usize = 16;
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 impl Association {
@@ -359,10 +359,9 @@ impl Association {
     fn report_unknown(&mut self, now: Instant, id: SessionId) {
         if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
             self.unknown_since = now;
-            self.unknown_told = 0;
+            self.unknown_told.clear();
         }
-        if self.unknown_told < UNKNOWN && !self.unknown.contains(&id) {
-            self.unknown_told += 1;
+        if self.unknown_told.len() < UNKNOWN && self.unknown_told.insert(id) {
             self.unknown.push_back(id);
         }
     }

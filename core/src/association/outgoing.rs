@@ -391,7 +391,10 @@ impl Association {
         };
         form.write(load, &mut plain[at..]);
         let told = if tell && load.first_sent.is_none() {
-            fields(load.sequence, &plain[plain_len - len..])
+            match session.and_then(|session| session.fields.as_deref()) {
+                Some(fields) => Some(fields.at(load.sequence)),
+                None => fields(load.sequence, &plain[plain_len - len..]),
+            }
         } else {
             None
         };
@@ -420,6 +423,7 @@ impl Association {
             && let Some(session) = self.outgoing.get_mut(load.slot)
         {
             session.known = Known::Told(Box::new(header));
+            session.fields.get_or_insert_with(|| Box::new(fields));
             self.opens.push_back((load.slot, load.session, fields));
         }
         true

@@ -164,7 +164,8 @@ impl Association {
             return;
         }
         let works = |path: &Path| matches!(path.state(), PathState::Active | PathState::Standby);
-        let idle = self.paths.iter().enumerate().filter(|(_, path)| !works(path));
+        let idle = |path: &Path| !works(path) && now.since(path.changed) >= LINGER;
+        let idle = self.paths.iter().enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
             self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
             self.paths.remove(index);

@@ -196,6 +196,7 @@ mod tests {
         }
     }
 
+    /// [F-5]
     #[test]
     fn a_hole_filled_late_is_reported_though_there_are_many_ranges() {
         let mut arrivals = Arrivals::new();
@@ -206,6 +207,25 @@ mod tests {
         arrivals.on_packet(Instant::ZERO, 21, true, Ecn::NotEct, RTT);
         let numbers = reported(&arrivals);
         assert!(numbers.contains(&21) && numbers.contains(&198), "{numbers:?}");
+    }
+
+    /// [F-6]
+    #[test]
+    fn marks_are_counted_from_the_first_on_and_never_fewer() {
+        let mut arrivals = Arrivals::new();
+        let mut last = None;
+        let marks = [Ecn::NotEct, Ecn::Ce, Ecn::Ect0, Ecn::NotEct, Ecn::Ect1, Ecn::Ce];
+        for (number, ecn) in (0..).zip(marks) {
+            arrivals.on_packet(Instant::ZERO, number, true, ecn, RTT);
+            let mut room = [AckRange { first: 0, last: 0 }; Ranges::MAX];
+            let told = arrivals.feedback(Instant::ZERO, PathId(0), &mut room).expect("news").ecn;
+            assert_eq!(told.is_some(), number > 0);
+            let counts = told.map(|ecn| (ecn.ect0, ecn.ect1, ecn.ce));
+            assert!(counts >= last, "{counts:?} after {last:?}");
+            last = counts;
+            arrivals.on_feedback_sent();
+        }
+        assert_eq!(last, Some((1, 1, 2)));
     }
 
     #[test]

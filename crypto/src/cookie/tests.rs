@@ -80,6 +80,7 @@ fn a_cookie_is_bound_to_address_and_port() {
     assert_eq!(scene.jar.verify(SECOND, mapped, &datagram), Ok(()), "the same address, mapped");
 }
 
+/// [H-12]
 #[test]
 fn a_cookie_lasts_as_long_as_the_initiator_uses_it_and_not_two_periods() {
     for given in [0, 1, 60, 119] {
@@ -95,6 +96,7 @@ fn a_cookie_lasts_as_long_as_the_initiator_uses_it_and_not_two_periods() {
     }
 }
 
+/// [H-12]
 #[test]
 fn a_long_silence_expires_both_secrets() {
     let mut scene = Scene::new();
@@ -103,6 +105,7 @@ fn a_long_silence_expires_both_secrets() {
     assert_eq!(scene.verify(1000 * SECRET_LIFETIME, &stamped), Err(MacError));
 }
 
+/// [H-11]
 #[test]
 fn forged_replies_change_nothing_and_the_true_one_counts_once() {
     let mut scene = Scene::new();
@@ -126,6 +129,7 @@ fn forged_replies_change_nothing_and_the_true_one_counts_once() {
     assert_eq!(scene.memory.receive(SECOND, &reply), Err(CookieError::Unexpected));
 }
 
+/// [H-11]
 #[test]
 fn a_reply_answers_only_the_datagram_sent_last() {
     let mut scene = Scene::new();

@@ -1,0 +1,347 @@
+//! Paths and validation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mpip_wire::{AddressList, Frame, PathId, PathStatus};
+
+use super::super::harness::{Pair, SECOND, Tapped, address, locals, sequences, tcp};
+use super::super::*;
+use crate::buffer::Offload;
+use crate::config::SchedulerKind;
+use crate::path::PathState;
+
+/// All packets in turn over all paths.
+fn in_turn() -> Pair {
+    let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
+    pair.tap = Some(Vec::new());
+    pair
+}
+
+/// Sends a packet every 5 ms in both directions, if there are keys.
+fn talk(pair: &mut Pair, packets: u32) {
+    for n in 0..packets {
+        for host in 0..2 {
+            if pair.association(host).epochs() > 0 && !pair.states(host).is_empty() {
+                pair.send(host, &tcp(host, n, 100), Offload::default());
+            }
+        }
+        pair.run_for(SECOND / 200);
+    }
+}
+
+fn challenge(datagram: &Tapped) -> Option<[u8; 8]> {
+    datagram.frames().find_map(|frame| match frame {
+        Frame::PathChallenge(data) => Some(data),
+        _ => None,
+    })
+}
+
+fn response(datagram: &Tapped) -> Option<[u8; 8]> {
+    datagram.frames().find_map(|frame| match frame {
+        Frame::PathResponse(data) => Some(data),
+        _ => None,
+    })
+}
+
+fn with_third_link(host: usize) -> Vec<LocalAddress> {
+    let mut list = locals(host);
+    let third = LocalAddress {
+        id: LocalId(2),
+        interface: "eth2".to_owned(),
+        address: address(host, 2),
+        mtu: 1_500,
+    };
+    list.push(third);
+    list
+}
+
+/// [P-1]
+#[test]
+fn who_initiated_first_opens_all_paths_whoever_renews_the_keys() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    // Host 1 has to renew.
+    pair.pass = |host, _, bytes| host == 1 || bytes[0] != 1;
+    pair.run_for(SECOND * 155);
+    let age = pair.engines[1].status(pair.now, false).peers[0].handshake_age;
+    assert!(age.is_some_and(|age| age < SECOND * 10), "{age:?}");
+    for host in 0..2 {
+        pair.engines[host].handle_command(pair.now, Command::LocalAddresses(with_third_link(host)));
+        pair.run_for(SECOND * 2);
+    }
+    assert!(pair.association(0).is_opener() && !pair.association(1).is_opener());
+    assert_eq!(pair.states(0), [PathState::Active; 9]);
+    assert_eq!(pair.states(1), [PathState::Active; 9]);
+    let mut opened = BTreeMap::new();
+    for datagram in pair.tapped() {
+        if let Some(path) = datagram.path() {
+            opened.entry(path).or_insert(datagram.host);
+        }
+    }
+    assert!(opened.len() == 9 && opened.values().all(|host| *host == 0), "{opened:?}");
+    let other = pair.association(1).seal(99, 0, &[Frame::Heartbeat]).expect("keys").0;
+    let from = PathAddress { local: LocalId(0), remote: address(1, 0) };
+    assert_eq!(pair.deliver(0, from, &other), Err(DropReason::UnknownPath));
+}
+
+/// [P-2]
+#[test]
+fn a_number_belongs_to_one_path_for_ever() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    for _ in 0..5 {
+        for count in [1, 2] {
+            let some = locals(0)[..count].to_vec();
+            pair.engines[0].handle_command(pair.now, Command::LocalAddresses(some));
+            pair.run_for(SECOND * 4);
+        }
+    }
+    let mut ends: BTreeMap<u16, BTreeSet<PathAddress>> = BTreeMap::new();
+    for datagram in pair.tapped().iter().filter(|datagram| datagram.host == 0) {
+        if let Some(path) = datagram.path() {
+            ends.entry(path).or_default().insert(datagram.to);
+        }
+    }
+    assert_eq!(ends.len(), 4 + 5 * 2);
+    assert!(ends.values().all(|ends| ends.len() == 1), "{ends:?}");
+    // One of those that are gone, again.
+    let gone = (0..14).find(|path| pair.association(1).address_of(*path).is_none());
+    let late = pair.association(0).seal(gone.expect("a path"), 1 << 20, &[Frame::Heartbeat]);
+    let from = PathAddress { local: LocalId(1), remote: address(0, 1) };
+    assert_eq!(pair.deliver(1, from, &late.expect("keys").0), Err(DropReason::UnknownPath));
+}
+
+/// [P-3] [P-4] [P-5]
+#[test]
+fn packets_follow_the_answer_to_a_challenge() {
+    let mut pair = in_turn();
+    talk(&mut pair, 200);
+    let datagrams = pair.tapped();
+    let mut challenges = BTreeSet::new();
+    for path in 1..4 {
+        let on_path: Vec<_> = datagrams.iter().filter(|d| d.path() == Some(path)).collect();
+        for host in 0..2 {
+            let asked = on_path.iter().find(|d| d.host == host && challenge(d).is_some());
+            let asked = asked.expect("each side challenges");
+            let data = challenge(asked).expect("found by it");
+            assert!(challenges.insert(data), "challenges differ");
+            let answered = on_path.iter().find(|d| d.host != host && response(d) == Some(data));
+            let answered = answered.expect("an answer on the same path");
+            assert_eq!(answered.to, pair.source(host, asked.to), "to where the question came from");
+            let first = on_path.iter().find(|d| d.host == host && d.carries());
+            let first = first.expect("packets in turn");
+            assert!(first.at >= answered.at + SECOND / 1_000, "{first:?} {answered:?}");
+            if host == 0 {
+                assert_eq!(asked.bytes.len(), 1_200);
+            } else {
+                assert!((40..=1_200).contains(&asked.bytes.len()));
+            }
+        }
+    }
+}
+
+/// [P-3]
+#[test]
+fn only_the_bytes_of_the_challenge_validate() {
+    let mut pair = Pair::new(|_| {});
+    // Nothing comes to host 0's second address.
+    pair.pass = |host, to, _| host == 0 || to.remote != address(0, 1);
+    pair.run_for(SECOND * 2);
+    let waiting =
+        |pair: &Pair| pair.states(0).iter().filter(|s| **s == PathState::Validating).count();
+    assert_eq!(waiting(&pair), 2);
+    let path = (0..4).find(|path| {
+        pair.association(0).address_of(*path).is_some_and(|ends| ends.local == LocalId(1))
+    });
+    let path = path.expect("a path from there");
+    let frames = [Frame::PathResponse([7; 8])];
+    let (to, bytes) = pair.association(1).forge(Instant::ZERO, path, &frames).expect("keys");
+    let from = pair.source(1, to);
+    assert_eq!(pair.deliver(0, from, &bytes), Ok(()));
+    assert_eq!(waiting(&pair), 2);
+}
+
+/// [P-6] [P-7]
+#[test]
+fn an_address_that_does_not_answer_gets_no_more_than_it_sent() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    let elsewhere = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
+    pair.translated = Some((0, elsewhere));
+    pair.pass = |_, to, _| to.remote.port() != 999;
+    pair.tapped();
+    talk(&mut pair, 1_000);
+    let datagrams = pair.tapped();
+    let (mut came, mut went) = (0, 0);
+    for datagram in &datagrams {
+        if datagram.host == 0 && datagram.to.local == LocalId(0) {
+            came += datagram.bytes.len();
+        } else if datagram.to.remote == elsewhere {
+            went += datagram.bytes.len();
+            assert!(!datagram.carries());
+            assert!(went <= came, "{went} for {came}");
+        }
+    }
+    assert!(went > 1_200, "challenges went there");
+    let old = |d: &&Tapped| d.host == 1 && d.to.remote == address(0, 0) && d.carries();
+    assert!(datagrams.iter().filter(old).count() > 100, "the old address serves");
+}
+
+/// [P-6]
+#[test]
+fn a_path_that_is_opened_from_an_address_that_does_not_answer_gets_no_more_than_came() {
+    let mut pair = in_turn();
+    pair.pass = |host, to, _| host == 0 || to.remote != address(0, 1);
+    talk(&mut pair, 2_000);
+    let (mut came, mut went) = (0, 0);
+    for datagram in pair.tapped() {
+        if datagram.host == 0 && datagram.to.local == LocalId(1) && datagram.opened.is_some() {
+            came += datagram.bytes.len();
+        } else if datagram.host == 1 && datagram.to.remote == address(0, 1) {
+            went += datagram.bytes.len();
+            assert!(went <= came && !datagram.carries(), "{went} for {came}: {datagram:?}");
+        }
+    }
+    assert!(went > 1_200, "challenges and answers went there");
+}
+
+/// [P-7]
+#[test]
+fn a_new_address_carries_packets_once_it_has_answered() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    let elsewhere = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
+    pair.translated = Some((0, elsewhere));
+    pair.tapped();
+    talk(&mut pair, 200);
+    let datagrams = pair.tapped();
+    let first = datagrams.iter().find(|d| d.to.remote == elsewhere).expect("a challenge");
+    let data = challenge(first).expect("the first thing that goes there");
+    let answer = datagrams.iter().find(|d| d.host == 0 && response(d) == Some(data));
+    let answer = answer.expect("an answer");
+    let moved = datagrams.iter().find(|d| d.to.remote == elsewhere && d.carries());
+    assert!(moved.expect("packets").at >= answer.at + SECOND / 1_000);
+    let path = answer.path().expect("a transport message");
+    assert_eq!(pair.association(1).address_of(path).map(|ends| ends.remote), Some(elsewhere));
+    assert_eq!(pair.states(1), [PathState::Active; 4]);
+}
+
+/// [P-8]
+#[test]
+fn an_older_list_of_addresses_is_ignored() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    for (generation, link) in [(50, 2), (49, 3), (50, 3)] {
+        let list = [address(1, link)];
+        let list = AddressList::new(&list).expect("one address");
+        pair.inject(1, 0, &[Frame::Addresses { generation, list }]);
+        pair.run_for(SECOND / 10);
+    }
+    let status = pair.engines[0].status(pair.now, false);
+    let leads = |link| status.peers[0].paths.iter().any(|path| path.remote == address(1, link));
+    assert!(leads(2) && !leads(3));
+}
+
+/// [P-9]
+#[test]
+fn an_abandoned_path_carries_nothing_and_does_not_come_back() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    for (sequence, status) in
+        [(5, PathStatus::Abandoned), (6, PathStatus::Available), (7, PathStatus::Standby)]
+    {
+        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(1), sequence, status }]);
+        pair.run_for(SECOND / 10);
+        pair.tapped();
+        talk(&mut pair, 100);
+        let used = pair.tapped().iter().any(|d| d.host == 0 && d.path() == Some(1));
+        assert!(!used, "after {status:?}");
+    }
+    pair.run_for(SECOND * 5);
+    assert!(pair.association(0).address_of(1).is_none());
+}
+
+/// [P-10]
+#[test]
+fn an_observed_address_moves_nothing() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    let ends = |pair: &mut Pair| (0..4).map(|path| pair.association(0).address_of(path)).collect();
+    let before: Vec<_> = ends(&mut pair);
+    let elsewhere = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
+    for path in 0..4 {
+        let frame = Frame::AddressObserved { path: PathId(path), address: elsewhere };
+        pair.inject(1, path, &[frame]);
+    }
+    talk(&mut pair, 100);
+    assert_eq!(before, ends(&mut pair));
+    assert!(pair.tapped().iter().all(|datagram| datagram.to.remote != elsewhere));
+}
+
+/// [P-11]
+#[test]
+fn an_idle_path_asks_for_feedback_every_300_ms() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    pair.tapped();
+    let begin = pair.now;
+    pair.run_for(SECOND * 5);
+    let datagrams = pair.tapped();
+    for (host, path) in (0..2).flat_map(|host| (0..4).map(move |path| (host, path))) {
+        let asks = datagrams.iter().filter(|d| d.host == host && d.path() == Some(path));
+        let asks = asks.filter(|d| d.frames().any(|frame| frame.is_ack_eliciting()));
+        let mut last = begin;
+        for datagram in asks {
+            let pause = datagram.at.since(last);
+            assert!(pause <= Duration::from_millis(301), "{pause:?} on path {path}");
+            last = datagram.at;
+        }
+        assert!(pair.now.since(last) <= Duration::from_millis(301));
+    }
+}
+
+/// [P-12]
+#[test]
+fn nothing_is_left_after_a_close() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    let (_, late) = pair.association(0).forge(Instant::ZERO, 0, &[Frame::Heartbeat]).expect("keys");
+    pair.inject(0, 0, &[Frame::Close { reason: 0, message: "" }]);
+    pair.pass = |_, _, _| false;
+    pair.run_for(Duration::from_millis(10));
+    assert_eq!(pair.association(1).epochs(), 0);
+    assert!(pair.states(1).is_empty());
+    let from = PathAddress { local: LocalId(0), remote: address(0, 0) };
+    assert_eq!(pair.deliver(1, from, &late), Err(DropReason::UnknownIndex));
+}
+
+/// [P-14]
+#[test]
+fn at_the_bound_the_path_that_was_of_no_use_for_longest_makes_room() {
+    let mut pair = Pair::with(|host, config| {
+        if host == 1 {
+            config.limits.paths = 3;
+        }
+    });
+    let one = |link: usize| Command::LocalAddresses(vec![with_third_link(0)[link].clone()]);
+    pair.engines[0].handle_command(pair.now, one(0));
+    pair.run_for(SECOND);
+    // Host 0 has one address at a time, and none in between: it cannot tell what it gave up.
+    for round in 1..9 {
+        pair.engines[0].handle_command(pair.now, Command::LocalAddresses(vec![]));
+        pair.run_for(SECOND * 5);
+        pair.engines[0].handle_command(pair.now, one(round % 3));
+        pair.run_for(SECOND * 5);
+        pair.out[1].packets.clear();
+        pair.send(0, &tcp(0, round as u32, 100), Offload::default());
+        pair.run_for(SECOND);
+        assert_eq!(sequences(&pair.out[1].packets), [round as u32]);
+        assert!(pair.states(1).len() <= 3);
+    }
+    // When all work, none goes.
+    let all = Command::LocalAddresses(with_third_link(0));
+    pair.engines[0].handle_command(pair.now, all);
+    pair.run_for(SECOND * 10);
+    assert_eq!(pair.states(1), [PathState::Active; 3]);
+    assert_ne!(pair.drops(1, DropReason::TooManyPaths), 0);
+}
