@@ -243,6 +243,12 @@ pub struct SendQueue<T> {
 const THROUGHPUT: usize = 0;
 const RESPONSE: usize = 1;
 
+#[cfg(test)]
+impl<T> SendQueue<T> {
+    /// Memory of a session in both bands, and of an item that waits.
+    pub(crate) const BYTES: (usize, usize) = (2 * size_of::<Flow>(), size_of::<Node<T>>());
+}
+
 impl<T: Burst> SendQueue<T> {
     /// An empty queue of at most `limit` bytes, for sessions in slots below `flows`.
     pub fn new(limit: usize, flows: usize) -> Self {

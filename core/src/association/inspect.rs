@@ -1,12 +1,15 @@
 //! What tests see and do inside an association.
 
 use mpip_wire::{
-    Frame, Frames, PathId, ReceiverIndex, TAG_LEN, TransportHeader, TransportPacket,
+    Frame, Frames, PathId, ReceiverIndex, SessionId, TAG_LEN, TransportHeader, TransportPacket,
     TruncatedNumber,
 };
 
 use super::{Association, keys};
+use crate::packet::SessionKey;
 use crate::path::flight::Control;
+use crate::session::{Incoming, Outgoing};
+use crate::table::Table;
 use crate::sink::PathAddress;
 use crate::time::Instant;
 
@@ -109,4 +112,9 @@ impl Association {
     pub(crate) fn sending(&self) -> Vec<u32> {
         self.outgoing.iter().map(|(_, _, session)| session.id.0).collect()
     }
+}
+
+/// Memory of a session's entry in the table: in its slot and in the index, sending and receiving.
+pub(crate) fn table_entries() -> [(usize, usize); 2] {
+    [Table::<SessionKey, Outgoing>::BYTES, Table::<SessionId, Incoming>::BYTES]
 }

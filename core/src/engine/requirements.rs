@@ -2,5 +2,6 @@
 
 mod feedback;
 mod handshake;
+mod memory;
 mod paths;
 mod sessions;

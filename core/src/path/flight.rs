@@ -81,6 +81,10 @@ struct Sent {
     cargo: Option<Cargo>,
 }
 
+/// Memory of one packet in flight, without the buffer of its super-packet.
+#[cfg(test)]
+pub(crate) const BYTES_PER_PACKET: usize = size_of::<Sent>();
+
 /// What became of packets, collected in vectors that the caller uses again.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {

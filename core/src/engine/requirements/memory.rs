@@ -1,0 +1,38 @@
+//! Memory per session, path and association: the figures of `docs/architecture.md`.
+
+use mpip_crypto::ReplayWindow;
+use mpip_wire::{AckRange, SessionFields};
+
+use crate::association::Association;
+use crate::association::inspect::table_entries;
+use crate::omission::SessionHeader;
+use crate::packet::Segments;
+use crate::path::Path;
+use crate::path::flight::BYTES_PER_PACKET;
+use crate::queue::SendQueue;
+use crate::resequencer::Resequencer;
+use crate::window::DuplicateWindow;
+
+#[test]
+fn a_session_takes_no_more_memory_than_documented() {
+    let [sending, receiving] = table_entries().map(|(slot, index)| slot + index);
+    let (queues, item) = SendQueue::<Segments>::BYTES;
+    let header = size_of::<SessionHeader>();
+    let sending = sending + queues + header + size_of::<SessionFields>();
+    assert!(sending <= 512, "{sending}");
+    let ordered = receiving + header + size_of::<Resequencer>();
+    assert!(ordered <= 448, "{ordered}");
+    let unordered = receiving + header + size_of::<DuplicateWindow>();
+    assert!(unordered <= 720, "{unordered}");
+    assert!(item <= 88, "{item} for an item that waits");
+}
+
+#[test]
+fn an_association_and_a_path_take_no_more_memory_than_documented() {
+    assert!(size_of::<Association>() <= 2_816, "{}", size_of::<Association>());
+    let replay = 2_080 - size_of::<ReplayWindow>();
+    let ranges = 257 * size_of::<AckRange>();
+    let path = size_of::<Path>() + replay + ranges;
+    assert!(path <= 7_168, "{path}");
+    const { assert!(BYTES_PER_PACKET <= 144) };
+}
