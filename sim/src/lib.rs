@@ -33,7 +33,6 @@
 //! or mpip over given links.
 
 pub mod clock;
-pub mod factorial;
 mod host;
 mod invariant;
 pub mod measure;

@@ -199,14 +199,11 @@ impl Stack {
         })
     }
 
-    /// How many bytes the sender of `flow` at this end writes in all, once it has written them.
+    /// How many bytes the sender of `flow` at this end wrote, once it has written all of them and
+    /// closed.
     pub fn written(&self, flow: u64) -> Option<u64> {
         self.transfers.iter().find_map(|transfer| match transfer.role {
-            Role::Sender { total: Some(total), sent, .. }
-                if transfer.flow == flow && sent >= total =>
-            {
-                Some(sent)
-            }
+            Role::Sender { sent, closed: true, .. } if transfer.flow == flow => Some(sent),
             _ => None,
         })
     }

@@ -24,20 +24,24 @@ fn paths(delay: u64, loss: f64) -> Vec<(LinkConfig, LinkConfig)> {
     vec![(lossy, link(10, 5, 100)), both(link(10, delay, 100))]
 }
 
-/// Share of the physical limit, rounded as the table shows it.
+/// Share of the physical limit, the median of three seeds, rounded as the table shows it.
 fn share(delay: u64, loss: f64) -> f64 {
-    let scenario =
-        Scenario { paths: paths(delay, loss), duration: 15 * SECOND, from: 3 * SECOND, seed: 7 };
-    let found = measure(&scenario, Subject::MPIP);
-    assert!(found.violations.is_empty(), "{delay} ms, {loss}: {:?}", found.violations);
-    let limit = limit(&scenario.paths).expect("the links have a rate");
-    (found.goodput / limit * 1_000.0).round() / 1_000.0
+    let mut shares = [7, 8, 9].map(|seed| {
+        let scenario =
+            Scenario { paths: paths(delay, loss), duration: 12 * SECOND, from: 3 * SECOND, seed };
+        let found = measure(&scenario, Subject::MPIP);
+        assert!(found.violations.is_empty(), "{delay} ms, {loss}: {:?}", found.violations);
+        found.goodput / limit(&scenario.paths).expect("the links have a rate")
+    });
+    shares.sort_by(f64::total_cmp);
+    (shares[1] * 1_000.0).round() / 1_000.0
 }
 
 fn render(cells: &[Vec<f64>]) -> String {
     let mut text = String::from(
         "Share of the physical limit that one TCP connection reaches through mpip over two paths\n\
-         of 10 Mbit/s. Path 1: 5 ms, loss as in the column. Path 2: clean, delay as in the row.\n\n",
+         of 10 Mbit/s, median of three seeds.\n\
+         Path 1: 5 ms, loss as in the column. Path 2: clean, delay as in the row.\n\n",
     );
     write!(text, "delay\\loss").expect("a string takes everything");
     for loss in LOSSES {
