@@ -7,7 +7,6 @@
 pub(crate) mod handshake;
 mod incoming;
 #[cfg(test)]
-#[allow(dead_code, reason = "tools for tests to come")]
 pub(crate) mod inspect;
 mod keys;
 mod outgoing;

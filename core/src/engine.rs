@@ -503,7 +503,6 @@ impl Engine {
 }
 
 #[cfg(test)]
-#[allow(dead_code, reason = "tools for tests to come")]
 mod harness;
 #[cfg(test)]
 mod requirements;

@@ -9,8 +9,8 @@ use super::{Association, keys};
 use crate::packet::SessionKey;
 use crate::path::flight::Control;
 use crate::session::{Incoming, Outgoing};
-use crate::table::Table;
 use crate::sink::PathAddress;
+use crate::table::Table;
 use crate::time::Instant;
 
 /// A transport message, opened.
