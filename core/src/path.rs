@@ -7,6 +7,7 @@ pub(crate) mod arrivals;
 pub(crate) mod delay;
 pub(crate) mod flight;
 mod pacer;
+mod rate;
 pub(crate) mod rtt;
 
 use core::fmt;

@@ -247,7 +247,7 @@ impl Association {
         // What has room now was not used for want of packets, or because others are faster.
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
             if path.ready_at(now, CONTROL_ROOM) <= now {
-                path.flight.on_app_limited();
+                path.flight.on_app_limited(now);
             }
         }
     }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use mpip_wire::{Feedback, SessionId};
 
+use super::rate::DeliveryHistory;
 use super::rtt::RttEstimator;
 use crate::cc::RateSample;
 use crate::packet::Segments;
@@ -167,6 +168,7 @@ pub(crate) struct Flight {
     delivered_at: Instant,
     first_sent_at: Instant,
     app_limited_until: u64,
+    history: DeliveryHistory,
     ecn_ce: u64,
     /// Newest delivery rate, bytes/s.
     rate: u64,
@@ -191,6 +193,7 @@ impl Flight {
             delivered_at: now,
             first_sent_at: now,
             app_limited_until: 0,
+            history: DeliveryHistory::default(),
             ecn_ce: 0,
             rate: 0,
         }
@@ -255,7 +258,8 @@ impl Flight {
 
     /// There was nothing more to send: delivery rates measured from now on are the
     /// application's, not the path's.
-    pub(crate) fn on_app_limited(&mut self) {
+    pub(crate) fn on_app_limited(&mut self, now: Instant) {
+        self.history.on_app_limited(now);
         self.app_limited_until = self.delivered + self.in_flight.max(1);
     }
 
@@ -337,11 +341,13 @@ impl Flight {
             self.delivered_at = now;
             self.first_sent_at = at;
             self.last_progress = now;
+            self.history.on_delivered(now, self.delivered);
             let interval = at.since(first_sent_at).max(now.since(delivered_at));
-            let rate = (!interval.is_zero() && interval >= self.rtt.minimum()).then(|| {
-                let bytes = u128::from(self.delivered - delivered);
-                (bytes * 1_000_000_000 / interval.as_nanos()) as u64
-            });
+            let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
+            let (rate, limited) = long_enough
+                .then(|| self.history.rate(now, self.delivered, (interval, delivered)))
+                .flatten()
+                .map_or((None, false), |(rate, limited)| (Some(rate), limited));
             self.rate = rate.unwrap_or(self.rate);
             RateSample {
                 now,
@@ -350,7 +356,7 @@ impl Flight {
                 prior_in_flight,
                 in_flight: self.in_flight,
                 delivery_rate: rate,
-                app_limited,
+                app_limited: app_limited || limited,
                 delivered: self.delivered,
                 prior_delivered: delivered,
                 rtt,
