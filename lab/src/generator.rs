@@ -118,6 +118,31 @@ fn serve_one(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
+/// An HTTP server that answers every request with `size` bytes. Runs until it is ended.
+pub(crate) fn http(at: SocketAddr, size: u64) -> io::Result<()> {
+    let listener = TcpListener::bind(at)?;
+    loop {
+        if let Ok((stream, _)) = listener.accept() {
+            std::thread::spawn(move || answer_http(stream, size));
+        }
+    }
+}
+
+fn answer_http(mut stream: TcpStream, size: u64) -> io::Result<()> {
+    let mut request = Vec::new();
+    let mut byte = [0u8; 1];
+    while !request.ends_with(b"\r\n\r\n") && request.len() < 8192 {
+        stream.read_exact(&mut byte)?;
+        request.push(byte[0]);
+    }
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
+         Content-Length: {size}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    io::copy(&mut io::repeat(0x55).take(size), &mut stream).map(drop)
+}
+
 /// FNV-1a.
 struct Checksum(u64);
 
@@ -228,6 +253,24 @@ mod tests {
         let result = file(server(), 300_001, Duration::from_secs(5)).expect("transferred");
         assert_eq!(result.verified, Some(true));
         assert!(result.goodput_bps > 0.0);
+    }
+
+    #[test]
+    fn a_web_server_sends_as_much_as_it_says() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("a client");
+            answer_http(stream, 70_000)
+        });
+        let mut stream = TcpStream::connect(at).expect("connected");
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("answered");
+        server.join().expect("no panic").expect("served");
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a header");
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        assert_eq!(answer.len() - end - 4, 70_000);
     }
 
     #[test]

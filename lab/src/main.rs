@@ -171,6 +171,14 @@ enum Command {
         /// Local address.
         at: SocketAddr,
     },
+    /// Serves downloads.
+    #[command(hide = true)]
+    Http {
+        /// Local address.
+        at: SocketAddr,
+        /// Bytes of each.
+        size: u64,
+    },
     /// Sends requests.
     #[command(hide = true)]
     Request {
@@ -309,6 +317,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             print_json(&generator::voip(from, to, length, interval, duration)?)?;
         }
         Command::Serve { at } => generator::serve(at)?,
+        Command::Http { at, size } => generator::http(at, size)?,
         Command::Request { to, request, response, duration } => {
             let duration = Duration::from_secs_f64(duration);
             print_json(&generator::request(to, request, response, duration)?)?;

@@ -45,6 +45,17 @@ pub(crate) struct FlowResult {
 }
 
 impl FlowResult {
+    /// A flow that ended early or was ended late has the goodput of the time that it was to last,
+    /// and nothing in the time that it missed.
+    fn over(mut self, seconds: u64) -> Self {
+        if self.error.is_some() {
+            let intervals = seconds as usize * 10;
+            self.intervals_bps.resize(intervals, 0.0);
+            self.goodput_bps = self.intervals_bps.iter().sum::<f64>() / intervals as f64;
+        }
+        self
+    }
+
     /// The longest time, in ms, in which the receiver got less than a tenth of the mean, after
     /// the first byte and before the last.
     pub(crate) fn longest_stall_ms(&self) -> f64 {
@@ -117,8 +128,11 @@ impl Flow {
         let traffic = self.traffic.clone();
         let server = self.server.finish(Instant::now() + wait);
         let mut result = match traffic.kind {
-            TrafficKind::Tcp { download, .. } => iperf_tcp(download, &client, &server),
-            TrafficKind::Udp { .. } => iperf_udp(&client, &server),
+            TrafficKind::Tcp { download, .. } => iperf_tcp(download, &client, &server)
+                .map(|result| result.over(whole_seconds(traffic.duration))),
+            TrafficKind::Udp { .. } => iperf_udp(&client, &server)
+                .map(|result| result.over(whole_seconds(traffic.duration))),
+            TrafficKind::Http { size } => curl(size, &client),
             _ => own(&client),
         }
         .unwrap_or_else(|error| FlowResult { error: Some(error), ..FlowResult::default() });
@@ -137,6 +151,11 @@ impl Flow {
     }
 }
 
+/// iperf3 takes whole seconds.
+fn whole_seconds(duration: Duration) -> u64 {
+    (duration.as_secs_f64().round() as u64).max(1)
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -148,10 +167,13 @@ fn command_lines(
     congestion_control: &str,
 ) -> io::Result<(Vec<String>, Vec<String>)> {
     let remote = endpoint.remote;
+    let unspecified = |port: u16| -> SocketAddr {
+        let all: IpAddr = if remote.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };
+        SocketAddr::new(all, port)
+    };
     let seconds = traffic.duration.as_secs_f64();
     let bind = endpoint.local.map(|local| format!("-B {local}")).unwrap_or_default();
-    // iperf3 takes whole seconds.
-    let whole = (seconds.round() as u64).max(1);
+    let whole = whole_seconds(traffic.duration);
     // Servers listen on all addresses: MPTCP joins come to other addresses than the first.
     let iperf_server = words(&format!("iperf3 -s -1 -J -i {INTERVAL} -p {port}"));
     let iperf_client = format!(
@@ -166,13 +188,23 @@ fn command_lines(
         TrafficKind::Udp { rate, length } => {
             (iperf_server, words(&format!("{iperf_client} -u -b {rate} -l {length}")))
         }
+        TrafficKind::Http { size } => {
+            let server = format!("{} http {} {size}", command::own_program(), unspecified(port));
+            let interface =
+                endpoint.local.map(|local| format!("--interface {local}")).unwrap_or_default();
+            let client = format!(
+                "curl --silent --show-error --fail --max-time {seconds} --noproxy * {interface} \
+                 --output /dev/null --write-out %{{size_download}};%{{time_total}} \
+                 http://{}/",
+                SocketAddr::new(remote, port)
+            );
+            (words(&server), words(&client))
+        }
         kind => {
             let program = command::own_program();
             let to = SocketAddr::new(remote, port);
-            let unspecified: IpAddr =
-                if remote.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };
-            let from = SocketAddr::new(endpoint.local.unwrap_or(unspecified), 0);
-            let all = SocketAddr::new(unspecified, port);
+            let from = endpoint.local.map_or(unspecified(0), |local| SocketAddr::new(local, 0));
+            let all = unspecified(port);
             let (server, client) = match kind {
                 TrafficKind::Voip { interval, length } => (
                     format!("echo {to}"),
@@ -184,7 +216,9 @@ fn command_lines(
                 TrafficKind::File { size } => {
                     (format!("serve {all}"), format!("file {to} {size} {seconds}"))
                 }
-                TrafficKind::Tcp { .. } | TrafficKind::Udp { .. } => unreachable!("handled above"),
+                TrafficKind::Tcp { .. } | TrafficKind::Udp { .. } | TrafficKind::Http { .. } => {
+                    unreachable!("handled above")
+                }
             };
             let line = |text: String| [vec![program.clone()], words(&text)].concat();
             (line(server), line(client))
@@ -275,6 +309,22 @@ fn iperf_udp(client: &Output, server: &Output) -> Result<FlowResult, String> {
     })
 }
 
+/// `curl` prints the bytes that came and the seconds that it took.
+fn curl(size: u64, client: &Output) -> Result<FlowResult, String> {
+    let failure = || format!("curl: {} {}", client.stdout.trim(), client.stderr.trim());
+    let (bytes, seconds) = client.stdout.trim().split_once(';').ok_or_else(failure)?;
+    let bytes: f64 = bytes.parse().map_err(|_| failure())?;
+    let seconds: f64 = seconds.parse().map_err(|_| failure())?;
+    if seconds <= 0.0 {
+        return Err(failure());
+    }
+    Ok(FlowResult {
+        goodput_bps: bytes * 8.0 / seconds,
+        error: (bytes != size as f64).then(failure),
+        ..FlowResult::default()
+    })
+}
+
 fn own(client: &Output) -> Result<FlowResult, String> {
     serde_json::from_value(parse("client", client)?).map_err(|error| error.to_string())
 }
@@ -308,6 +358,35 @@ mod tests {
         assert_eq!(flow(&[10.0; 5]).longest_stall_ms(), 0.0);
         assert_eq!(flow(&[0.0; 5]).longest_stall_ms(), 500.0);
         assert_eq!(flow(&[]).longest_stall_ms(), 0.0);
+    }
+
+    #[test]
+    fn a_download_that_ends_early_is_an_error_with_its_goodput() {
+        let output = |stdout: &str| Output {
+            stdout: stdout.to_owned(),
+            stderr: "curl: (28) timed out".to_owned(),
+            status: None,
+        };
+        let whole = curl(1_000_000, &output("1000000;0.8")).expect("a result");
+        assert_eq!((whole.goodput_bps, whole.error), (1e7, None));
+        let part = curl(1_000_000, &output("500000;0.8")).expect("a result");
+        assert!(part.error.is_some_and(|error| error.contains("timed out")));
+        assert!(curl(1_000_000, &output("")).is_err());
+    }
+
+    #[test]
+    fn a_connection_that_breaks_has_the_goodput_of_all_the_time() {
+        let broken = FlowResult {
+            goodput_bps: 10.0,
+            intervals_bps: vec![10.0; 7],
+            error: Some("reset".to_owned()),
+            ..FlowResult::default()
+        };
+        let result = broken.over(2);
+        assert_eq!(result.goodput_bps, 3.5);
+        assert_eq!(result.longest_stall_ms(), 1300.0);
+        let whole = FlowResult { goodput_bps: 10.0, ..FlowResult::default() }.over(2);
+        assert_eq!(whole.goodput_bps, 10.0);
     }
 
     #[test]

@@ -244,6 +244,11 @@ pub enum TrafficKind {
         /// Bytes.
         size: u64,
     },
+    /// A download from `to` by `curl` over HTTP.
+    Http {
+        /// Bytes.
+        size: u64,
+    },
 }
 
 /// Why a text is not a scenario.

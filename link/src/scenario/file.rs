@@ -518,9 +518,11 @@ fn traffic_kind(raw: &RawTraffic, context: &Context<'_>) -> Result<TrafficKind, 
             response: raw.response.unwrap_or(1000),
         },
         "file" => TrafficKind::File { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
+        "http" => TrafficKind::Http { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
         other => {
             let message = format!(
-                "expected \"tcp\", \"udp\", \"voip\", \"request-response\" or \"file\", found {other:?}"
+                "expected \"tcp\", \"udp\", \"voip\", \"request-response\", \"file\" or \"http\", \
+                 found {other:?}"
             );
             return Err(context.at(&raw.kind, message));
         }
