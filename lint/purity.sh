@@ -10,7 +10,7 @@ allowed() {
     crypto) echo "aws-lc-rs base64 blake2 chacha20 rand_core snow zeroize" ;;
     link) echo "rand_chacha rand_core serde toml" ;;
     core) echo "log mpip-crypto mpip-wire rand_chacha rand_core siphasher" ;;
-    sim) echo "mpip-core mpip-crypto mpip-link mpip-wire rand_chacha rand_core smoltcp" ;;
+    sim) echo "mpip-core mpip-crypto mpip-link rand_chacha smoltcp" ;;
     esac
 }
 forbidden='^(async-std|getrandom|libc|mio|nix|polling|rand|rustix|socket2|tokio)$'
