@@ -1,8 +1,7 @@
 //! `mpip-lab`: the testbed on real kernels. See `docs/experiments.md`.
 
 use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ mod scenarios;
 mod systems;
 mod testbed;
 mod traffic;
+mod worker;
 
 /// Measures plain TCP, kernel MPTCP, mpip and others side by side on emulated links.
 #[derive(Parser)]
@@ -136,93 +136,8 @@ enum Command {
     },
     /// Removes what earlier runs left behind.
     Clean,
-    /// The emulator process of a run.
-    #[command(hide = true)]
-    Emulate,
-    /// Cleans up after the process given.
-    #[command(hide = true)]
-    Guard {
-        /// The process.
-        owner: u32,
-    },
-    /// Sends datagrams back.
-    #[command(hide = true)]
-    Echo {
-        /// Local address.
-        at: SocketAddr,
-    },
-    /// Measures round trips of small datagrams.
-    #[command(hide = true)]
-    Voip {
-        /// Local address.
-        from: SocketAddr,
-        /// Remote address.
-        to: SocketAddr,
-        /// Payload bytes.
-        length: usize,
-        /// Nanoseconds between datagrams.
-        interval: u64,
-        /// Seconds.
-        duration: f64,
-    },
-    /// Serves requests and files.
-    #[command(hide = true)]
-    Serve {
-        /// Local address.
-        at: SocketAddr,
-    },
-    /// Serves downloads.
-    #[command(hide = true)]
-    Http {
-        /// Local address.
-        at: SocketAddr,
-        /// Bytes of each.
-        size: u64,
-    },
-    /// Sends requests.
-    #[command(hide = true)]
-    Request {
-        /// Remote address.
-        to: SocketAddr,
-        /// Bytes of a request.
-        request: u64,
-        /// Bytes of a response.
-        response: u64,
-        /// Seconds.
-        duration: f64,
-    },
-    /// Sends a file.
-    #[command(hide = true)]
-    File {
-        /// Remote address.
-        to: SocketAddr,
-        /// Bytes.
-        size: u64,
-        /// Seconds at most.
-        limit: f64,
-    },
-    /// Sends a probe stream.
-    #[command(hide = true)]
-    ProbeSend {
-        /// Local address.
-        from: SocketAddr,
-        /// Remote address.
-        to: SocketAddr,
-        /// Payload bytes.
-        length: usize,
-        /// Nanoseconds between datagrams.
-        interval: u64,
-        /// Datagrams.
-        count: u64,
-    },
-    /// Receives a probe stream.
-    #[command(hide = true)]
-    ProbeReceive {
-        /// Local address.
-        at: SocketAddr,
-        /// Seconds at most.
-        limit: f64,
-    },
+    #[command(flatten)]
+    Worker(worker::Worker),
 }
 
 fn main() -> ExitCode {
@@ -239,20 +154,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
     match command {
         Command::Demo(options) => return demo::run(&options),
         Command::DemoPart(part) => demo::part(part)?,
-        Command::Calibrate { seconds, rate, json } => {
-            netns::clean_stale()?;
-            let _guard = netns::Guard::start()?;
-            let calibration = calibrate::calibrate(rate * 1e6, Duration::from_secs_f64(seconds))?;
-            println!("{calibration}");
-            if let Some(file) = json {
-                std::fs::write(file, serde_json::to_string_pretty(&calibration)?)?;
-            }
-            let failures = calibration.failures(1.0);
-            for failure in &failures {
-                println!("  outside its bound: {failure}");
-            }
-            return Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-        }
+        Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),
         Command::List => list()?,
         Command::Run { scenarios, systems, repetitions, out, json, pcap, again, allow_busy } => {
             let scenarios = scenarios
@@ -268,13 +170,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 longest: None,
                 allow_busy,
             };
-            netns::clean_stale()?;
-            let _guard = netns::Guard::start()?;
-            let summaries = results::summarise(&run::run_all(&scenarios, &options)?);
-            print_table(&summaries)?;
-            if let Some(file) = json {
-                std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
-            }
+            run_scenarios(&scenarios, &options, json.as_deref())?;
         }
         Command::Reproduce { quick, set, systems, out, allow_busy } => {
             let set = set.unwrap_or_else(|| if quick { "quick" } else { "full" }.to_owned());
@@ -308,38 +204,39 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 println!("removed {name}");
             }
         }
-        Command::Emulate => emulator::main()?,
-        Command::Guard { owner } => netns::guard(owner)?,
-        Command::Echo { at } => generator::echo(at)?,
-        Command::Voip { from, to, length, interval, duration } => {
-            let duration = Duration::from_secs_f64(duration);
-            let interval = Duration::from_nanos(interval);
-            print_json(&generator::voip(from, to, length, interval, duration)?)?;
-        }
-        Command::Serve { at } => generator::serve(at)?,
-        Command::Http { at, size } => generator::http(at, size)?,
-        Command::Request { to, request, response, duration } => {
-            let duration = Duration::from_secs_f64(duration);
-            print_json(&generator::request(to, request, response, duration)?)?;
-        }
-        Command::File { to, size, limit } => {
-            print_json(&generator::file(to, size, Duration::from_secs_f64(limit))?)?;
-        }
-        Command::ProbeSend { from, to, length, interval, count } => {
-            probe::send(from, to, length, Duration::from_nanos(interval), count)?;
-        }
-        Command::ProbeReceive { at, limit } => {
-            let limit = Duration::from_secs_f64(limit);
-            let reception = probe::receive(at, Duration::from_secs(1), limit)?;
-            print_json(&reception)?;
-        }
+        Command::Worker(worker) => worker::run(worker)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
-    println!("{}", serde_json::to_string(value)?);
-    Ok(())
+fn calibrate(seconds: f64, rate: f64, json: Option<String>) -> std::io::Result<ExitCode> {
+    netns::clean_stale()?;
+    let _guard = netns::Guard::start()?;
+    let calibration = calibrate::calibrate(rate * 1e6, Duration::from_secs_f64(seconds))?;
+    println!("{calibration}");
+    if let Some(file) = json {
+        std::fs::write(file, serde_json::to_string_pretty(&calibration)?)?;
+    }
+    let failures = calibration.failures(1.0);
+    for failure in &failures {
+        println!("  outside its bound: {failure}");
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_scenarios(
+    scenarios: &[scenarios::Loaded],
+    options: &run::Options,
+    json: Option<&Path>,
+) -> std::io::Result<()> {
+    netns::clean_stale()?;
+    let _guard = netns::Guard::start()?;
+    let summaries = results::summarise(&run::run_all(scenarios, options)?);
+    print_table(&summaries)?;
+    match json {
+        Some(file) => std::fs::write(file, serde_json::to_string_pretty(&summaries)?),
+        None => Ok(()),
+    }
 }
 
 fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {

@@ -84,7 +84,9 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
     let mut figures = Vec::new();
     let mut body = head(results, calibration.as_ref());
     navigation(&mut body, &names, &loaded);
-    overview(&mut body, &names, &summaries);
+    if !names.is_empty() {
+        overview(&mut body, &names, &summaries);
+    }
     benefit_section(&mut body, &summaries, &mut figures);
     factorial_section(&mut body, &factorial::read(directory)?, &mut figures);
     for name in &names {
@@ -143,6 +145,7 @@ fn head(results: &[RunResult], calibration: Option<&Calibration>) -> String {
                 escape(&calibration.to_string())
             );
         }
+        None if results.is_empty() => {}
         None => html += "<p class=\"bad\">The emulator was not calibrated for these results.</p>",
     }
     html
@@ -153,6 +156,9 @@ fn title<'a>(name: &'a str, loaded: &'a BTreeMap<String, Loaded>) -> &'a str {
 }
 
 fn navigation(html: &mut String, names: &[&str], loaded: &BTreeMap<String, Loaded>) {
+    if names.is_empty() {
+        return;
+    }
     *html += "<nav>";
     for name in names {
         let _ = write!(html, "<a href=\"#{name}\">{}</a>", escape(title(name, loaded)));

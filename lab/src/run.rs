@@ -23,7 +23,7 @@ const OVERRUN_BOUND: f64 = 0.001;
 /// Receivers listen after this time.
 const SETTLE: Duration = Duration::from_millis(300);
 /// What building, starting and ending a run takes beside the traffic; for estimates.
-const OVERHEAD: Duration = Duration::from_secs(3);
+const OVERHEAD: Duration = Duration::from_secs(2);
 
 /// What to run.
 #[derive(Debug, Clone, Default)]

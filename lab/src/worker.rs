@@ -1,0 +1,136 @@
+//! The processes that the lab starts of itself, inside the namespaces of a run.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use crate::{emulator, generator, netns, probe};
+
+/// Subcommands that no person needs.
+#[derive(Clone, Copy, Subcommand)]
+pub(crate) enum Worker {
+    /// The emulator process of a run.
+    #[command(hide = true)]
+    Emulate,
+    /// Cleans up after the process given.
+    #[command(hide = true)]
+    Guard {
+        /// The process.
+        owner: u32,
+    },
+    /// Sends datagrams back.
+    #[command(hide = true)]
+    Echo {
+        /// Local address.
+        at: SocketAddr,
+    },
+    /// Measures round trips of small datagrams.
+    #[command(hide = true)]
+    Voip {
+        /// Local address.
+        from: SocketAddr,
+        /// Remote address.
+        to: SocketAddr,
+        /// Payload bytes.
+        length: usize,
+        /// Nanoseconds between datagrams.
+        interval: u64,
+        /// Seconds.
+        duration: f64,
+    },
+    /// Serves requests and files.
+    #[command(hide = true)]
+    Serve {
+        /// Local address.
+        at: SocketAddr,
+    },
+    /// Serves downloads.
+    #[command(hide = true)]
+    Http {
+        /// Local address.
+        at: SocketAddr,
+        /// Bytes of each.
+        size: u64,
+    },
+    /// Sends requests.
+    #[command(hide = true)]
+    Request {
+        /// Remote address.
+        to: SocketAddr,
+        /// Bytes of a request.
+        request: u64,
+        /// Bytes of a response.
+        response: u64,
+        /// Seconds.
+        duration: f64,
+    },
+    /// Sends a file.
+    #[command(hide = true)]
+    File {
+        /// Remote address.
+        to: SocketAddr,
+        /// Bytes.
+        size: u64,
+        /// Seconds at most.
+        limit: f64,
+    },
+    /// Sends a probe stream.
+    #[command(hide = true)]
+    ProbeSend {
+        /// Local address.
+        from: SocketAddr,
+        /// Remote address.
+        to: SocketAddr,
+        /// Payload bytes.
+        length: usize,
+        /// Nanoseconds between datagrams.
+        interval: u64,
+        /// Datagrams.
+        count: u64,
+    },
+    /// Receives a probe stream.
+    #[command(hide = true)]
+    ProbeReceive {
+        /// Local address.
+        at: SocketAddr,
+        /// Seconds at most.
+        limit: f64,
+    },
+}
+
+/// Runs a worker to its end.
+pub(crate) fn run(worker: Worker) -> io::Result<()> {
+    match worker {
+        Worker::Emulate => emulator::main(),
+        Worker::Guard { owner } => netns::guard(owner),
+        Worker::Echo { at } => generator::echo(at),
+        Worker::Voip { from, to, length, interval, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            let interval = Duration::from_nanos(interval);
+            print_json(&generator::voip(from, to, length, interval, duration)?)
+        }
+        Worker::Serve { at } => generator::serve(at),
+        Worker::Http { at, size } => generator::http(at, size),
+        Worker::Request { to, request, response, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            print_json(&generator::request(to, request, response, duration)?)
+        }
+        Worker::File { to, size, limit } => {
+            print_json(&generator::file(to, size, Duration::from_secs_f64(limit))?)
+        }
+        Worker::ProbeSend { from, to, length, interval, count } => {
+            probe::send(from, to, length, Duration::from_nanos(interval), count)
+        }
+        Worker::ProbeReceive { at, limit } => {
+            let limit = Duration::from_secs_f64(limit);
+            print_json(&probe::receive(at, Duration::from_secs(1), limit)?)
+        }
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}
