@@ -70,7 +70,7 @@ pub(crate) struct Pair {
 }
 
 /// A datagram that left.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tapped {
     pub(crate) at: Instant,
     pub(crate) host: usize,
@@ -78,6 +78,15 @@ pub(crate) struct Tapped {
     pub(crate) bytes: Vec<u8>,
     /// Of a transport message whose receiver has the keys.
     pub(crate) opened: Option<Peeked>,
+}
+
+impl core::fmt::Debug for Tapped {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { at, host, to, bytes, opened } = self;
+        write!(f, "{at:?}: host {host} to {} from {}", to.remote, to.local.0)?;
+        let lane = opened.as_ref().map(|opened| (opened.path, opened.number));
+        write!(f, ", {} bytes of type {:#x}, lane {lane:?}", bytes.len(), bytes[0])
+    }
 }
 
 impl Tapped {
