@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) repetitions: Option<u32>,
     /// Directory of the results.
     pub(crate) directory: PathBuf,
-    /// Packet traces of every link go here.
+    /// Packet traces of every link go here, each run in a directory of its own.
     pub(crate) pcap: Option<String>,
     /// Repeats runs that have a result.
     pub(crate) again: bool,
@@ -217,11 +217,20 @@ fn actions(scenario: &Scenario) -> VecDeque<(Duration, Action)> {
 fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::Result<RunResult> {
     let scenario = &job.loaded.scenario;
     let directory = WorkDirectory::create()?;
+    let pcap = match &options.pcap {
+        Some(base) => {
+            let run = format!("{}-{}-{}", job.loaded.name, job.subject.name, job.repetition + 1);
+            let directory = Path::new(base).join(run.replace(' ', "-"));
+            std::fs::create_dir_all(&directory)?;
+            Some(directory.display().to_string())
+        }
+        None => None,
+    };
     let setup = Setup {
         file: job.loaded.file.clone(),
         text: job.loaded.text.clone(),
         repetition: job.repetition,
-        pcap: options.pcap.clone(),
+        pcap,
     };
     let mut testbed = Testbed::build(scenario, &setup)?;
     let mut system = systems::start(&job.subject, &testbed, &directory.path)?;
