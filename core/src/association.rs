@@ -87,6 +87,8 @@ pub(crate) struct Association {
     paths: Vec<Path>,
     next_path: u32,
     retired_paths: BTreeSet<PathId>,
+    /// Paths that the peer still uses though they were given up: it has not heard.
+    refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
     /// Generation of our own address list.
@@ -150,6 +152,7 @@ impl Association {
             paths: Vec::new(),
             next_path: 0,
             retired_paths: BTreeSet::new(),
+            refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
             generation: 1,
@@ -193,7 +196,7 @@ impl Association {
         self.drop_lost_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
-        } else if !self.config.endpoints.is_empty() && self.pending.is_none() {
+        } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {
             self.next_attempt = Some(now);
         }
         self.period_at = now;
@@ -249,6 +252,7 @@ impl Association {
         self.paths.clear();
         self.next_path = 0;
         self.retired_paths.clear();
+        self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;
         self.addresses_owed = true;
@@ -265,6 +269,7 @@ impl Association {
         self.waiting.clear();
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_told = Duration::ZERO;
+        self.wait_owed = false;
         self.established = false;
     }
 

@@ -25,8 +25,6 @@ pub(crate) struct Outgoing {
     /// Sequence of the next packet.
     pub(crate) next_sequence: u32,
     pub(crate) known: Known,
-    /// The header fields that the receiver was told first; it is never told others.
-    pub(crate) fields: Option<Box<SessionFields>>,
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
@@ -39,7 +37,6 @@ impl Outgoing {
             ordered: resequencing && key.protocol == TCP,
             next_sequence: 0,
             known: Known::Nothing,
-            fields: None,
             counters: Counters::default(),
             repaired: 0,
         }
@@ -52,9 +49,18 @@ pub(crate) enum Known {
     /// Nothing yet.
     Nothing,
     /// It was told, and has not confirmed it.
-    Told(Box<SessionHeader>),
+    Told(Box<Told>),
+    /// It was told in vain, or has forgotten it.
+    Lapsed(Box<Told>),
     /// All that the packets have in common: it is left out from now on.
-    Header(Box<SessionHeader>),
+    Header(Box<Told>),
+}
+
+/// What a session's packets have in common, as it was told first; nothing else is ever told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) fields: SessionFields,
+    pub(crate) header: SessionHeader,
 }
 
 /// A session in which the peer sends.

@@ -23,6 +23,9 @@ const CROSSING_ATTEMPTS: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Pending {
     initiator: Initiator,
+    /// Where it went: a response counts only from there, or it would validate an address that has
+    /// answered nothing.
+    sent_to: Vec<PathAddress>,
 }
 
 #[cfg(test)]
@@ -91,10 +94,10 @@ impl Association {
         }
         cx.indices.insert(index, cx.me);
         self.cookies.stamp(now.since(Instant::ZERO), &mut datagram);
-        for pair in pairs {
-            cx.replies.push_back((pair, datagram.to_vec()));
+        for pair in &pairs {
+            cx.replies.push_back((*pair, datagram.to_vec()));
         }
-        self.pending = Some(Pending { initiator });
+        self.pending = Some(Pending { initiator, sent_to: pairs });
 
         let (first, longest) = RETRY;
         let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
@@ -145,6 +148,9 @@ impl Association {
         let Some(pending) = self.pending.as_mut() else {
             return Err("no handshake awaits a response".to_owned());
         };
+        if !pending.sent_to.contains(&from) {
+            return Err("its source is none of the addresses that were asked".to_owned());
+        }
         let completed = pending.initiator.finish(datagram).map_err(|error| error.to_string())?;
         let local_index = pending.initiator.sender_index();
         let payload =

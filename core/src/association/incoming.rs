@@ -12,7 +12,7 @@ use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::packet::{Endpoint, Header, SessionKey};
+use crate::packet::{Endpoint, Header, SessionKey, protocol};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
@@ -26,6 +26,8 @@ pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The peer may not make us wait longer than this.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
+/// Given up paths that the peer is reminded of at once.
+const REFUSED: usize = 16;
 /// Sessions without header fields that the peer is told of in one such time.
 const UNKNOWN: usize = 16;
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
@@ -91,7 +93,13 @@ impl Association {
         id: mpip_wire::PathId,
         from: PathAddress,
     ) -> Result<usize, DropReason> {
-        if self.opener || self.retired_paths.contains(&id) {
+        if self.retired_paths.contains(&id) {
+            if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
+                self.refused_paths.push_back(id);
+            }
+            return Err(DropReason::UnknownPath);
+        }
+        if self.opener {
             return Err(DropReason::UnknownPath);
         }
         let local = cx.locals.iter().find(|local| local.id == from.local);
@@ -342,10 +350,13 @@ impl Association {
             cx.drops.count(DropReason::ForeignSource);
             return;
         }
+        // As in full packets, an echo's identifier stands for both ports.
+        let echo = matches!(fields.protocol, protocol::ICMP | protocol::ICMPV6);
+        let port = if echo { fields.source_port } else { fields.destination_port };
         let key = SessionKey {
             protocol: fields.protocol,
             source: Endpoint { address: source, port: fields.source_port },
-            destination: Endpoint { address: destination, port: fields.destination_port },
+            destination: Endpoint { address: destination, port },
         };
         let slot = match self.incoming.find(&id) {
             Some(slot) => slot,

@@ -16,7 +16,7 @@ use crate::packet::{HEAD_ROOM, Header, Segments, mark_ce};
 use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
-use crate::session::{Known, Outgoing};
+use crate::session::{Known, Outgoing, Told};
 use crate::sink::{DatagramSink, Ecn, PathAddress};
 use crate::time::Instant;
 
@@ -354,11 +354,12 @@ impl Association {
     ) -> bool {
         let session = self.outgoing.get(load.slot).filter(|known| known.id == load.session);
         let header = match session.map(|session| &session.known) {
-            Some(Known::Header(header)) => Some(&**header),
+            Some(Known::Header(told)) => Some(&told.header),
             _ => None,
         };
         let form = Form::of(load, len, header);
         let tell = matches!(session, Some(Outgoing { known: Known::Nothing, .. }));
+        let tell_again = matches!(session, Some(Outgoing { known: Known::Lapsed(_), .. }));
         let epoch = self.keys.current_mut().expect("checked by the caller");
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -391,10 +392,7 @@ impl Association {
         };
         form.write(load, &mut plain[at..]);
         let told = if tell && load.first_sent.is_none() {
-            match session.and_then(|session| session.fields.as_deref()) {
-                Some(fields) => Some(fields.at(load.sequence)),
-                None => fields(load.sequence, &plain[plain_len - len..]),
-            }
+            fields(load.sequence, &plain[plain_len - len..])
         } else {
             None
         };
@@ -419,14 +417,37 @@ impl Association {
         path.counters.carried += len as u64;
         if let Some(fields) = told
             && let Some(header) = SessionHeader::new(&fields)
-            && self.opens.len() < OPENS
-            && let Some(session) = self.outgoing.get_mut(load.slot)
         {
-            session.known = Known::Told(Box::new(header));
-            session.fields.get_or_insert_with(|| Box::new(fields));
-            self.opens.push_back((load.slot, load.session, fields));
+            self.tell(load.slot, load.session, Told { fields, header });
+        } else if tell_again {
+            self.tell_again(load.slot, load.session);
         }
         true
+    }
+
+    /// Lets the peer know what the packets of a session have in common.
+    fn tell(&mut self, slot: u32, id: SessionId, told: Told) {
+        if self.opens.len() < OPENS
+            && let Some(session) = self.outgoing.get_mut(slot)
+        {
+            self.opens.push_back((slot, id, told.fields));
+            session.known = Known::Told(Box::new(told));
+        }
+    }
+
+    /// Tells it anew, and nothing else: what was told first may still be on its way.
+    fn tell_again(&mut self, slot: u32, id: SessionId) {
+        if self.opens.len() >= OPENS {
+            return;
+        }
+        let Some(session) = self.outgoing.get_mut(slot) else { return };
+        session.known = match core::mem::replace(&mut session.known, Known::Nothing) {
+            Known::Lapsed(told) => {
+                self.opens.push_back((slot, id, told.fields.at(session.next_sequence)));
+                Known::Told(told)
+            }
+            other => other,
+        };
     }
 
     /// The receiver has the header fields of a session, or was found not to have them.
@@ -434,8 +455,11 @@ impl Association {
         let session = self.outgoing.get_mut(slot).filter(|session| session.id == id);
         let Some(session) = session else { return };
         session.known = match (core::mem::replace(&mut session.known, Known::Nothing), confirmed) {
-            (Known::Told(header) | Known::Header(header), true) => Known::Header(header),
-            (_, _) => Known::Nothing,
+            (Known::Told(told) | Known::Header(told), true) => Known::Header(told),
+            (Known::Told(told) | Known::Header(told) | Known::Lapsed(told), _) => {
+                Known::Lapsed(told)
+            }
+            (Known::Nothing, _) => Known::Nothing,
         };
     }
 
@@ -467,7 +491,7 @@ impl Association {
     pub(super) fn repair_losses(&mut self, loss: Loss) {
         let control = core::mem::take(&mut self.losses.control);
         self.addresses_owed |= control.addresses;
-        self.wait_owed |= control.resequencing;
+        self.wait_owed |= control.resequencing && !self.wait_told.is_zero();
         if control.path_status {
             for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {
                 path.status_owed = true;
@@ -571,7 +595,11 @@ impl Association {
     /// What concerns the association goes on its best path.
     fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
         let status_owed = self.paths.iter().any(|path| path.status_owed);
-        let owed = self.addresses_owed || self.wait_owed || status_owed || self.close_owed;
+        let owed = self.addresses_owed
+            || self.wait_owed
+            || status_owed
+            || self.close_owed
+            || !self.refused_paths.is_empty();
         if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
             return;
         }
@@ -609,6 +637,14 @@ impl Association {
             let frame = Frame::PathStatus { path: path.id, sequence, status };
             control.path_status |= frames.push(&frame).is_ok();
         }
+        let mut refused = 0;
+        for path in &self.refused_paths {
+            let status = mpip_wire::PathStatus::Abandoned;
+            if frames.push(&Frame::PathStatus { path: *path, sequence: 0, status }).is_err() {
+                break;
+            }
+            refused += 1;
+        }
         let mut skipped = 0;
         for (session, first) in &self.skips {
             let frame = Frame::Skip { session: *session, first: *first, count: 1 };
@@ -636,6 +672,7 @@ impl Association {
             if control.path_status {
                 self.paths.iter_mut().for_each(|path| path.status_owed = false);
             }
+            self.refused_paths.drain(..refused);
             self.skips.drain(..skipped);
             self.unknown.drain(..unknown);
         }

@@ -101,25 +101,31 @@ impl Association {
         }
     }
 
-    /// Opens the path on which the handshake was answered: its address needs no challenge.
+    /// Opens the path on which the handshake was answered: its address needs no challenge. A former
+    /// one between the same addresses that does not work may be unknown to the peer by now, and
+    /// makes room for it.
     pub(super) fn open_validated_path(
         &mut self,
         now: Instant,
         address: PathAddress,
         cx: &mut Context<'_>,
     ) {
-        let existing = self
-            .paths
-            .iter()
-            .position(|path| path.address == address && path.state() != PathState::Abandoned);
+        for index in 0..self.paths.len() {
+            let path = &self.paths[index];
+            match path.state() {
+                _ if path.address != address => {}
+                PathState::Active | PathState::Standby => {
+                    self.paths[index].ping = true;
+                    return;
+                }
+                PathState::Validating | PathState::Failed => {
+                    self.abandon_path(now, cx, index, "a new handshake opens another");
+                }
+                PathState::Abandoned => {}
+            }
+        }
         let local = cx.locals.iter().find(|local| local.id == address.local);
-        let index = match (existing, local) {
-            (Some(index), _) => Some(index),
-            (None, Some(local)) => self.open_path(now, address, local),
-            (None, None) => None,
-        };
-        if let Some(index) = index {
-            self.paths[index].challenge = None;
+        if let Some(index) = local.and_then(|local| self.open_path(now, address, local)) {
             self.paths[index].ping = true;
             self.change_state(now, cx, index, PathState::Active, "the handshake was answered");
         }
@@ -226,6 +232,7 @@ impl Association {
             && let Some(index) = self.path_index(id)
         {
             self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
+            self.open_paths(now, cx);
         }
     }
 
