@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -89,9 +89,26 @@ fn remove(name: &str) {
     let _ = command::run(&["ip", "netns", "del", name]);
 }
 
+/// The directory for files of a run of process `owner`: keys, sockets, logs.
+pub(crate) fn work_directory(owner: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("{PREFIX}{owner}"))
+}
+
+/// Removes the directories that `wanted` selects by the process that made them.
+fn clean_directories(wanted: impl Fn(u32) -> bool) -> io::Result<()> {
+    for entry in std::fs::read_dir(std::env::temp_dir())?.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.parse().ok());
+        if owner.is_some_and(&wanted) {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes the namespaces that `wanted` selects by the process that made them; returns their
 /// names.
-fn clean(wanted: impl Fn(u32) -> bool) -> io::Result<Vec<String>> {
+fn clean(wanted: impl Fn(u32) -> bool + Copy) -> io::Result<Vec<String>> {
     let list = command::run(&["ip", "netns", "list"])?;
     let mut removed = Vec::new();
     for name in list.lines().filter_map(|line| line.split_whitespace().next()) {
@@ -102,6 +119,7 @@ fn clean(wanted: impl Fn(u32) -> bool) -> io::Result<Vec<String>> {
             removed.push(name.to_owned());
         }
     }
+    clean_directories(wanted)?;
     Ok(removed)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,6 +11,7 @@ use mpip_link::limit::{Packets, limit};
 use mpip_link::scenario::{Scenario, TrafficKind};
 
 use crate::emulator::Setup;
+use crate::netns;
 use crate::results::{self, Environment, LATE_BOUND, RunResult, Store};
 use crate::scenarios::Loaded;
 use crate::systems::{self, Subject};
@@ -402,8 +404,8 @@ struct WorkDirectory {
 
 impl WorkDirectory {
     fn create() -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("mpip-lab-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
+        let path = netns::work_directory(std::process::id());
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(Self { path })
     }
 }

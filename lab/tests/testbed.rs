@@ -97,6 +97,8 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
     lab.kill().expect("killed");
     lab.wait().expect("ended");
     assert!(until(&|| namespaces_of(pid).is_empty()), "left {:?}", namespaces_of(pid));
+    let directory = std::env::temp_dir().join(format!("mpip-lab-{pid}"));
+    assert!(until(&|| !directory.exists()), "left {}", directory.display());
 }
 
 #[test]
