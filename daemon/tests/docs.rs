@@ -1,5 +1,5 @@
-//! The examples in docs/configuration.md are configurations that the daemon accepts, and every key
-//! is described there.
+//! The examples in docs/configuration.md and the README are configurations that the daemon accepts,
+//! and every key is described in the former.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -47,9 +47,10 @@ impl Drop for Directory {
 #[test]
 fn every_example_is_accepted() {
     let directory = Directory::new("examples");
-    let examples = examples(&document("configuration.md"));
-    assert!(examples.len() >= 5, "the document has examples");
-    for example in examples {
+    let in_reference = examples(&document("configuration.md"));
+    let in_readme = examples(&document("../README.md"));
+    assert!(in_reference.len() >= 5 && in_readme.len() == 2, "the documents have examples");
+    for example in in_reference.into_iter().chain(in_readme) {
         let settings = config::parse(&directory.0.join("mpip0.toml"), &example);
         assert!(settings.is_ok(), "{example}\n{}", settings.expect_err("refused"));
     }

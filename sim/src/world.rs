@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-use mpip_core::{Event, Limits, Status};
+use mpip_core::{CongestionControlKind, Event, Limits, Status};
 
 use crate::clock::{MILLI, NEVER, Nanos};
 use crate::host::Host;
@@ -385,11 +385,14 @@ impl World {
 }
 
 /// How long a missing packet of a TCP session is waited for at least: the engine's lower bound,
-/// unless little memory ends the wait earlier or order is not asked for.
+/// unless little memory ends the wait earlier, order is not asked for, or losses are not repaired
+/// (then the sender says at once that a packet will not come, also when it is only late).
 fn patience(spec: &WorldSpec) -> Nanos {
     let promises = spec.hosts.iter().all(|host| match &host.system {
         System::Mpip(engine) => {
-            engine.resequencing && engine.limits.resequencing >= Limits::default().resequencing
+            engine.resequencing
+                && engine.congestion_control != CongestionControlKind::None
+                && engine.limits.resequencing >= Limits::default().resequencing
         }
         System::Plain { .. } => false,
     });
