@@ -256,7 +256,7 @@ fn goodput_table(html: &mut String, summaries: &[&Summary], published: &[&Publis
     }
     *html += "<div class=\"wide\"><table><tr><th>system</th><th>published, Mbit/s</th>\
               <th>median, Mbit/s</th><th>deviation</th><th>limit</th><th>ratio</th>\
-              <th>longest stall, ms</th><th>runs that count</th><th></th></tr>";
+              <th>longest stall, ms</th><th>CPU s/Gbit</th><th>runs that count</th><th></th></tr>";
     for s in summaries {
         let figure = published.iter().find(|p| p.system == s.system && p.unit == "Mbit/s");
         let figure = figure.map_or(String::new(), |p| match p.deviation {
@@ -265,10 +265,11 @@ fn goodput_table(html: &mut String, summaries: &[&Summary], published: &[&Publis
         });
         let limit = s.limit_bps.map_or(String::new(), |limit| format!("{:.2}", limit / 1e6));
         let ratio = s.ratio.map_or(String::new(), |ratio| format!("{ratio:.3}"));
+        let cost = s.cpu_seconds_per_gbit.map_or(String::new(), |cost| format!("{cost:.1}"));
         let _ = write!(
             html,
             "<tr><td>{}</td><td>{figure}</td><td>{:.2}</td><td>{:.2}</td><td>{limit}</td>\
-             <td>{ratio}</td><td>{:.0}</td><td>{} of {}</td><td class=\"note bad\">{}</td></tr>",
+             <td>{ratio}</td><td>{:.0}</td><td>{cost}</td><td>{} of {}</td><td class=\"note bad\">{}</td></tr>",
             escape(&s.system),
             s.median_bps / 1e6,
             s.deviation_bps / 1e6,

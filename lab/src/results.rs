@@ -160,6 +160,9 @@ pub(crate) struct Summary {
     pub(crate) limit_bps: Option<f64>,
     /// Median to limit.
     pub(crate) ratio: Option<f64>,
+    /// Processor time of the whole machine, emulator and generators included, for a Gbit of
+    /// payload; median.
+    pub(crate) cpu_seconds_per_gbit: Option<f64>,
     /// Payload bit/s of each named flow, median; flows beside the system under test as well.
     pub(crate) flows_bps: BTreeMap<String, f64>,
     /// Bytes of IP packets that each direction of each link delivered, mean of the repetitions.
@@ -206,6 +209,11 @@ fn summary(all: &[&RunResult]) -> Summary {
     let goodput: Vec<f64> = used.iter().map(|run| run.goodput_bps).collect();
     let statistics = Statistics::of(&mut goodput.clone());
     let limit = Some(used[0].limit_bps).filter(|limit| *limit > 0.0);
+    let cost: Vec<f64> = used
+        .iter()
+        .filter(|run| run.goodput_bps > 0.0)
+        .map(|run| (1.0 - run.cpu_idle) * run.environment.cpus as f64 / (run.goodput_bps / 1e9))
+        .collect();
     let mut flows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut round_trips: BTreeMap<String, Vec<Statistics>> = BTreeMap::new();
     let mut bytes: BTreeMap<String, f64> = BTreeMap::new();
@@ -248,6 +256,7 @@ fn summary(all: &[&RunResult]) -> Summary {
         limit_bps: limit,
         ratio: limit.map(|limit| statistics.median / limit),
         goodput_bps: goodput,
+        cpu_seconds_per_gbit: (!cost.is_empty()).then(|| median(&cost)),
         flows_bps: flows.into_iter().map(|(name, values)| (name, median(&values))).collect(),
         per_path_bytes: bytes,
         longest_stall_ms: used.iter().map(|run| run.longest_stall_ms).fold(0.0, f64::max),
@@ -288,7 +297,7 @@ pub(crate) mod tests {
             repetition,
             seed: 1,
             time: 0,
-            environment: Environment::default(),
+            environment: Environment { cpus: 2, ..Environment::default() },
             goodput_bps: mbps * 1e6,
             limit_bps: 20e6,
             longest_stall_ms: 100.0 * f64::from(repetition),
@@ -318,6 +327,8 @@ pub(crate) mod tests {
         assert_eq!((mptcp.median_bps, mptcp.ratio), (11e6, Some(0.55)));
         assert_eq!((mptcp.repetitions, mptcp.counting, mptcp.counts), (4, 3, true));
         assert_eq!(mptcp.longest_stall_ms, 200.0);
+        // Half of two processors at 11 Mbit/s.
+        assert!(mptcp.cpu_seconds_per_gbit.is_some_and(|cost| (cost - 1e3 / 11.0).abs() < 1e-9));
         assert!(!summarise(&[bad])[0].counts);
     }
 
