@@ -82,17 +82,26 @@ pub(crate) struct Challenge {
     pub(crate) next: Instant,
     /// How often it was sent.
     pub(crate) attempts: u32,
+    /// When it was sent last.
+    sent: Instant,
 }
 
 impl Challenge {
     pub(crate) fn new(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { data, to, next: now, attempts: 0 }
+        Self { data, to, next: now, attempts: 0, sent: now }
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant) {
         let (first, longest) = CHALLENGE_RETRY;
         self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(10))).min(longest);
         self.attempts += 1;
+        self.sent = now;
+    }
+
+    /// Something came from the address that is challenged: the way is open, at least from there,
+    /// and the long pauses of a dead one need not be kept.
+    pub(crate) fn hurry(&mut self) {
+        self.next = self.next.min(self.sent + CHALLENGE_RETRY.0);
     }
 }
 

@@ -73,15 +73,25 @@ impl Association {
         path.replay.commit(number).map_err(|_| DropReason::Replay)?;
         path.counters.packets_received += 1;
         path.counters.bytes_received += len as u64;
-        if from == path.address {
-            if !path.is_validated() {
-                path.credit += len;
-            }
-        } else if newest && path.state() != PathState::Abandoned {
+        if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.to == from) {
+            challenge.hurry();
+        }
+        let challenged = path.challenge.as_ref().map(|challenge| challenge.to);
+        if from == path.address && path.is_validated() {
+            // Nothing has moved, or not yet.
+        } else if from == path.address && challenged.is_none_or(|to| to == from) {
+            path.credit += len;
+        } else if newest && path.state() != PathState::Abandoned && !self.opens_it(index) {
             self.challenge_new_address(now, cx, index, from, len);
         }
         self.on_frames(now, cx, index, from, plain, (number, ecn), packets);
         Ok(())
+    }
+
+    /// Whether path `index` is one of ours on its first challenge: then only the address that was
+    /// asked counts.
+    fn opens_it(&self, index: usize) -> bool {
+        self.opener && self.paths[index].state() == PathState::Validating
     }
 
     /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other

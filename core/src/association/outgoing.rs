@@ -563,7 +563,8 @@ impl Association {
         let limit = if unknown { full.min(path.credit) } else { full };
         let mut room = [0; CONTROL_ROOM];
         let mut frames = FrameWriter::new(&mut room);
-        if let Some((owed, _)) = path.response_owed.take_if(|(_, from)| *from == to) {
+        let owed = path.response_owed.filter(|(_, from)| *from == to);
+        if let Some((owed, _)) = owed {
             frames.push(&Frame::PathResponse(owed)).expect("the first frames fit");
         }
         frames.push(&Frame::PathChallenge(data)).expect("the first frames fit");
@@ -571,6 +572,7 @@ impl Association {
         if frames.len() + overhead > limit {
             return;
         }
+        path.response_owed.take_if(|_| owed.is_some());
         frames.pad_to(limit.min(CONTROL_ROOM) - overhead).expect("padding fits the limit");
         let len = frames.len();
         if unknown {
