@@ -83,7 +83,7 @@ fn mean_difference(values: &[f64]) -> f64 {
     pairs.map(|pair| (pair[1] - pair[0]).abs()).sum::<f64>() / count
 }
 
-/// A TCP server for [`request`] and [`file`]. The client says how many bytes follow and how many
+/// A TCP server for [`request`] and [`file()`]. The client says how many bytes follow and how many
 /// it wants back; the answer to a file is its checksum. Runs until it is ended.
 pub(crate) fn serve(at: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::bind(at)?;

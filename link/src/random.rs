@@ -2,7 +2,7 @@
 //! effect on does not change what another does.
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_core::{RngCore, SeedableRng};
 
 pub(crate) struct Stream {
     rng: ChaCha8Rng,
