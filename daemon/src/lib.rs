@@ -4,7 +4,7 @@
 //! routes, sockets), hands packets, datagrams and time to the engine of `mpip-core`, and answers
 //! the [`control`] socket.
 //!
-//! One thread owns the engine and everything of the host ([`run`]). The control socket has threads
+//! One thread owns the engine and everything of the host ([`run()`]). The control socket has threads
 //! of its own, which ask that one through a channel and wait for its answer.
 
 pub mod config;
