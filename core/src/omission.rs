@@ -3,7 +3,7 @@
 //!
 //! # The model
 //!
-//! The sender takes [`fields`] from a packet of an established session and tells them to the peer
+//! The sender takes [`fields()`] from a packet of an established session and tells them to the peer
 //! once, in a session open frame. When that is acknowledged, both ends have the same
 //! [`SessionHeader`]: a header with what never changes in place. From then on
 //! [`compress`](SessionHeader::compress) turns the headers of a packet into a [`CompactHeader`],
