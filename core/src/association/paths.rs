@@ -217,6 +217,20 @@ impl Association {
         }
         self.peer_generation = generation;
         self.peer_addresses = addresses.collect();
+        for index in 0..self.paths.len() {
+            let remote = self.paths[index].address.remote;
+            if self.paths[index].state() != PathState::Validating || !self.opener {
+                continue;
+            }
+            if self.peer_addresses.contains(&remote) || self.config.endpoints.contains(&remote) {
+                // It may just have come back: its challenge need not wait out a long pause.
+                let data = cx.rng.bytes();
+                let path = &mut self.paths[index];
+                path.challenge = Some(Challenge::new(data, path.address, now));
+            } else {
+                self.abandon_path(now, cx, index, "the peer has this address no more");
+            }
+        }
         self.open_paths(now, cx);
     }
 
@@ -347,8 +361,11 @@ impl Association {
         }
     }
 
-    /// CoDel has to tolerate what the paths make unavoidable: a window that fills paths of unequal
-    /// delay waits for the slowest of them, and that wait is no excess.
+    /// CoDel has to tolerate what the inner TCP needs. Its round trip is that of the slowest path,
+    /// and what puts packets in order waits for the late ones in both directions; after a signal
+    /// its window shrinks by 30 % (RFC 9438, section 4.6), and a queue of a quarter of that round
+    /// trip keeps the paths busy until it has grown again. Only the session's own packets wait in
+    /// it: each has a queue to itself.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let base = CodelParameters::default();
         let delays = || paths.iter().map(|path| path.delay);
@@ -356,12 +373,13 @@ impl Association {
             (Some(min), Some(max)) => Duration::from_micros((max - min).unsigned_abs()),
             _ => Duration::ZERO,
         };
-        let rtt = self.paths.iter().filter(|path| path.state() == PathState::Active);
-        let rtt = rtt.map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
-        let rtt = rtt.min(WAIT_BOUNDS.1);
+        let in_use = || self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
+        let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
+        let inner = (rtt + spread + 8 * jitter).min(2 * WAIT_BOUNDS.1);
         self.queue.set_codel(CodelParameters {
-            target: base.target.max(rtt / 20).max(spread.min(WAIT_BOUNDS.1)),
-            interval: base.interval.max(rtt * 2),
+            target: base.target.max(inner / 2).max(spread.min(WAIT_BOUNDS.1)),
+            interval: base.interval.max(inner * 2),
         });
     }
 
