@@ -234,7 +234,7 @@ impl Path {
             unreported_loss: 0,
             event_lost: 0,
             event_spurious: 0,
-            loss: LossMeter::default(),
+            loss: LossMeter { started: now, ..LossMeter::default() },
             counters: Counters::default(),
             changed: now,
             status_sequence: 0,

@@ -29,6 +29,8 @@ pub(super) const MIN_INNER_MTU: u16 = 1_280;
 /// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
 /// path; a wait is seen by nobody unless something is missing.
 const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// So much the delay of a path varies by what is sent on it.
+const OWN_JITTER: Duration = Duration::from_millis(2);
 /// A path takes another's place among the fastest only if it is faster by this much.
 const STANDBY_MARGIN: i64 = 2_000;
 
@@ -361,11 +363,11 @@ impl Association {
         }
     }
 
-    /// CoDel has to tolerate what the inner TCP needs. Its round trip is that of the slowest path,
-    /// and what puts packets in order waits for the late ones in both directions; after a signal
-    /// its window shrinks by 30 % (RFC 9438, section 4.6), and a queue of a quarter of that round
-    /// trip keeps the paths busy until it has grown again. Only the session's own packets wait in
-    /// it: each has a queue to itself.
+    /// CoDel has to tolerate what the paths make unavoidable: a window that fills paths of unequal
+    /// delay waits for the slowest of them, and what puts packets in order waits for the late ones,
+    /// in both directions; after a signal the inner window shrinks by 30 % (RFC 9438, section 4.6),
+    /// and without a queue to match the paths run dry until it has grown again. Only the session's
+    /// own packets wait in it: each has a queue to itself.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let base = CodelParameters::default();
         let delays = || paths.iter().map(|path| path.delay);
@@ -376,10 +378,11 @@ impl Association {
         let in_use = || self.paths.iter().filter(|path| path.state() == PathState::Active);
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
-        let inner = (rtt + spread + 8 * jitter).min(2 * WAIT_BOUNDS.1);
+        let rtt = rtt.min(WAIT_BOUNDS.1);
+        let late = (jitter.saturating_sub(OWN_JITTER) * 4).min(WAIT_BOUNDS.1);
         self.queue.set_codel(CodelParameters {
-            target: base.target.max(inner / 2).max(spread.min(WAIT_BOUNDS.1)),
-            interval: base.interval.max(inner * 2),
+            target: base.target.max(rtt / 20).max(spread.min(WAIT_BOUNDS.1)).max(late),
+            interval: base.interval.max((rtt + late * 2) * 2),
         });
     }
 

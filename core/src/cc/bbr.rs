@@ -196,13 +196,14 @@ impl Bbr {
         (pacing * QUANTUM_SECONDS).clamp(2.0 * self.max_datagram as f64, MAX_QUANTUM)
     }
 
-    fn enter(&mut self, state: State, now: Instant) {
+    fn enter(&mut self, state: State) {
         self.state = state;
         self.rounds = 0;
         match state {
             State::Cruise => {
                 // Spread over three lengths, so that flows do not probe in step for ever.
-                let spread = (now.as_nanos() >> 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+                // By what was delivered, not by the clock, which must decide nothing.
+                let spread = self.round.delivered.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
                 self.cruise_rounds = CRUISE_ROUNDS - 1 + (spread % 3) as u32;
             }
             State::Up => {
@@ -305,7 +306,7 @@ impl Bbr {
         self.rounds += 1;
         match self.state {
             State::Startup => {
-                self.end_startup_round(measured.is_some() && used, late, overflowed, now);
+                self.end_startup_round(measured.is_some() && used, late, overflowed);
             }
             State::Drain | State::ProbeRtt(_) => {}
             State::Down => {}
@@ -315,23 +316,23 @@ impl Bbr {
                     self.random_loss.add(self.round.lost, self.round.acked);
                 }
                 if self.rounds >= self.cruise_rounds {
-                    self.enter(State::Up, now);
+                    self.enter(State::Up);
                 }
             }
             State::Up => {
                 self.raise_volume_high();
                 if self.rounds >= 2 {
-                    self.judge_probe(measured.unwrap_or(0.0), now);
+                    self.judge_probe(measured.unwrap_or(0.0));
                 }
             }
         }
         if overflowed && !matches!(self.state, State::ProbeRtt(_) | State::Startup) {
-            self.reduce(measured.unwrap_or(before), now);
+            self.reduce(measured.unwrap_or(before));
         }
         self.round = Round::new(now, sample.delivered, sample.in_flight);
     }
 
-    fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool, now: Instant) {
+    fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool) {
         if measured {
             let rate = self.rate.max();
             if rate >= self.full_rate * FULL_GROWTH {
@@ -343,21 +344,21 @@ impl Bbr {
         }
         if self.full_rounds >= FULL_ROUNDS || overflowed {
             self.filled = true;
-            self.enter(State::Drain, now);
+            self.enter(State::Drain);
         }
     }
 
     /// A probe's second round shows what the path did with the first.
-    fn judge_probe(&mut self, rate: f64, now: Instant) {
+    fn judge_probe(&mut self, rate: f64) {
         if rate < self.rate_before * WIDER_GROWTH {
-            self.enter(State::Down, now);
+            self.enter(State::Down);
             return;
         }
         self.rate_before = rate;
         self.rounds = 0;
         self.wider += 1;
         if self.wider >= 2 {
-            self.enter(State::Startup, now);
+            self.enter(State::Startup);
         }
     }
 
@@ -372,7 +373,7 @@ impl Bbr {
         }
     }
 
-    fn reduce(&mut self, rate: f64, now: Instant) {
+    fn reduce(&mut self, rate: f64) {
         self.prior = Some((self.volume_high, self.rate_low));
         let volume = self.volume();
         let flight = self.round.peak_flight as f64;
@@ -381,7 +382,7 @@ impl Bbr {
         let low = OVERFLOW_FACTOR * self.rate_low.unwrap_or(self.rate.max());
         self.rate_low = Some(low.max(rate));
         if self.state == State::Up {
-            self.enter(State::Down, now);
+            self.enter(State::Down);
         }
     }
 
@@ -394,10 +395,10 @@ impl Bbr {
         }
         let volume = self.volume().max(self.min_window());
         match self.state {
-            State::Drain if in_flight <= volume => self.enter(State::Cruise, now),
+            State::Drain if in_flight <= volume => self.enter(State::Cruise),
             // A queue that does not drain is not this path's own.
             State::Down if self.rounds >= 2 || (self.rounds >= 1 && in_flight <= volume) => {
-                self.enter(State::Cruise, now);
+                self.enter(State::Cruise);
             }
             // What more was sent only made a queue. The flight must have grown by it: another
             // flow's queue makes packets late as well, and would else end every probe.
@@ -405,7 +406,7 @@ impl Bbr {
                 let bound = self.volume_high.unwrap_or(f64::INFINITY);
                 let probed = (self.round.peak_flight + self.max_datagram) as f64;
                 if probed >= (UP_GAIN * volume).min(bound) {
-                    self.enter(State::Down, now);
+                    self.enter(State::Down);
                 }
             }
             State::ProbeRtt(None) if in_flight <= self.probe_rtt_window() => {
@@ -416,14 +417,14 @@ impl Bbr {
             State::ProbeRtt(Some(end)) if now >= end => {
                 self.min_rtt_at = now;
                 self.not_inflated_at = now;
-                self.enter(if self.filled { State::Cruise } else { State::Startup }, now);
+                self.enter(if self.filled { State::Cruise } else { State::Startup });
             }
             _ => {}
         }
         let due = now.since(self.min_rtt_at) >= PROBE_RTT_INTERVAL
             || now.since(self.not_inflated_at) >= PROBE_RTT_INTERVAL_INFLATED;
         if due && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
-            self.enter(State::ProbeRtt(None), now);
+            self.enter(State::ProbeRtt(None));
         }
     }
 

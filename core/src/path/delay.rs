@@ -32,7 +32,10 @@ impl DelayEstimator {
     /// Takes a sample: the clock difference less the association's reference, µs.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: i64) {
         match &mut self.average {
-            None => self.average = Some(sample),
+            None => {
+                self.average = Some(sample);
+                self.bucket_started = now;
+            }
             Some(average) => {
                 let step = sample - *average;
                 self.jitter += part(step.abs() - self.jitter, 4);

@@ -28,6 +28,7 @@ impl RttEstimator {
             None => {
                 self.smoothed = Some(sample);
                 self.variation = sample / 2;
+                self.half_started = now;
             }
             Some(smoothed) => {
                 let deviation = smoothed.abs_diff(sample);
