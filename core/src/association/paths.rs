@@ -226,9 +226,9 @@ impl Association {
             }
             if self.peer_addresses.contains(&remote) || self.config.endpoints.contains(&remote) {
                 // It may just have come back: its challenge need not wait out a long pause.
-                let data = cx.rng.bytes();
-                let path = &mut self.paths[index];
-                path.challenge = Some(Challenge::new(data, path.address, now));
+                if let Some(challenge) = &mut self.paths[index].challenge {
+                    challenge.hurry();
+                }
             } else {
                 self.abandon_path(now, cx, index, "the peer has this address no more");
             }
