@@ -427,10 +427,11 @@ impl Engine {
         packets: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
         let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
-        let index = view.header().receiver.0;
+        let clear = (view.header(), view.header_len());
+        let index = clear.0.receiver.0;
         let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         let (association, mut cx) = self.association(peer);
-        association.on_transport(now, from, ecn, datagram, &mut cx, packets)?;
+        association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets)?;
         self.touched.insert(peer);
         Ok(())
     }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use mpip_wire::{
     CompactFrameHeader, Frame, Frames, NetworkFields, PacketFrameHeader, SessionFields, SessionId,
-    TransportPacket,
+    TransportHeader,
 };
 
 use super::outgoing::Loss;
@@ -33,19 +33,18 @@ const UNKNOWN: usize = 16;
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 impl Association {
-    /// Takes in a transport datagram, opened in place.
+    /// Takes in a transport datagram with its clear header, which was checked, and the header's
+    /// length; it is opened in place.
     pub(crate) fn on_transport(
         &mut self,
         now: Instant,
-        from: PathAddress,
-        ecn: Ecn,
+        (from, ecn): (PathAddress, Ecn),
+        (header, header_len): (TransportHeader, usize),
         datagram: &mut [u8],
         cx: &mut Context<'_>,
         packets: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
         let len = datagram.len();
-        let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
-        let (header, header_len) = (view.header(), view.header_len());
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
         // The paths of another run are not those that we know.
         let anew = self.begins_anew(header.receiver.0);
