@@ -1,9 +1,11 @@
 //! An association: everything between this node and one peer.
 //!
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
-//! [`outgoing`] and [`incoming`] carry packets. Nonces are assigned in sequence, in
-//! [`outgoing`] alone.
+//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else. Nonces are
+//! assigned in sequence, in [`departure`] alone.
 
+mod control;
+mod departure;
 pub(crate) mod handshake;
 mod incoming;
 #[cfg(test)]

@@ -1,13 +1,12 @@
-//! The way of a packet out: session, queue, scheduler, frame, seal.
+//! The way of a packet out: session, queue, scheduler, frame.
 
 use core::time::Duration;
 
-use mpip_wire::{
-    AddressList, CompactFrameHeader, Frame, FrameWriter, PacketFrameHeader, SessionId, TAG_LEN,
-    TransportHeader, TruncatedNumber, TruncatedSequence,
-};
+use mpip_wire::{CompactFrameHeader, Frame, PacketFrameHeader, SessionId, TruncatedSequence};
 
-use super::paths::{INNER_OVERHEAD, challenge_len};
+use super::control::CONTROL_ROOM;
+use super::departure::{Manifest, datagram_overhead};
+use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
@@ -17,12 +16,9 @@ use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
 use crate::session::{Known, Outgoing, Told};
-use crate::sink::{DatagramSink, Ecn, PathAddress};
+use crate::sink::DatagramSink;
 use crate::time::Instant;
 
-/// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
-/// amount of reordering makes them ambiguous.
-const NUMBER_LEN: usize = 4;
 /// A packet that left for the first time longer ago than this is of no use to its receiver: a
 /// TCP sender has sent it again itself (RFC 6298, section 2.4).
 const REPAIR_FOR: Duration = Duration::from_secs(1);
@@ -34,8 +30,6 @@ const SKIPS: usize = 256;
 const OPENS: usize = 64;
 /// Something to send after a pause shorter than this counts as if there had been no pause.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Frames of one control datagram.
-const CONTROL_ROOM: usize = 1_200;
 
 /// Why packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,20 +354,14 @@ impl Association {
         let form = Form::of(load, len, header);
         let tell = matches!(session, Some(Outgoing { known: Known::Nothing, .. }));
         let tell_again = matches!(session, Some(Outgoing { known: Known::Lapsed(_), .. }));
-        let epoch = self.keys.current_mut().expect("checked by the caller");
         let path = &mut self.paths[index];
-        let number = path.flight.next_number();
-        let header = TransportHeader {
-            path: path.id,
-            receiver: mpip_wire::ReceiverIndex(epoch.peer_index),
-            number: TruncatedNumber::new(number, NUMBER_LEN),
-        };
-        let header_len = header.encoded_len();
+        let to = path.address;
         let mut plain_len = form.encoded_len(len);
         let mut room = range_room();
         let mut feedback = None;
         if path.arrivals.has_news() {
-            let free = path.max_datagram().saturating_sub(header_len + plain_len + TAG_LEN);
+            let used = datagram_overhead(path.id) + plain_len;
+            let free = path.max_datagram().saturating_sub(used);
             feedback = path
                 .arrivals
                 .feedback(now, path.id, &mut room)
@@ -381,29 +369,6 @@ impl Association {
                 .filter(|frame| frame.encoded_len() <= free);
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let total = header_len + plain_len + TAG_LEN;
-        let Some(mut slot) = out.reserve(path.address, Ecn::NotEct, total) else { return false };
-        let (clear, rest) = slot.bytes().split_at_mut(header_len);
-        let (plain, tag) = rest.split_at_mut(plain_len);
-        header.emit(clear).expect("room was reserved");
-        let at = match &feedback {
-            Some(frame) => frame.emit(plain).expect("room was reserved"),
-            None => 0,
-        };
-        form.write(load, &mut plain[at..]);
-        let told = if tell && load.first_sent.is_none() {
-            fields(load.sequence, &plain[plain_len - len..])
-        } else {
-            None
-        };
-        tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
-        slot.commit();
-
-        epoch.sealed += 1;
-        if feedback.is_some() {
-            path.arrivals.on_feedback_sent();
-        }
-        path.on_sent(now, total, true, true);
         let cargo = load.ordered.then(|| Cargo {
             segments: load.segments.clone(),
             segment: load.segment as u16,
@@ -413,7 +378,21 @@ impl Association {
             marked: load.mark,
             first_sent: load.first_sent.unwrap_or(now),
         });
-        path.flight.on_sent(now, total as u16, true, Control::default(), cargo);
+        let manifest = Manifest { asks: true, paced: true, control: Control::default(), cargo };
+        let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
+            let at = match &feedback {
+                Some(frame) => frame.emit(plain).expect("room was reserved"),
+                None => 0,
+            };
+            form.write(load, &mut plain[at..]);
+            let first = tell && load.first_sent.is_none();
+            first.then(|| fields(load.sequence, &plain[plain_len - len..])).flatten()
+        });
+        let Some(told) = sent else { return false };
+        let path = &mut self.paths[index];
+        if feedback.is_some() {
+            path.arrivals.on_feedback_sent();
+        }
         path.counters.carried += len as u64;
         if let Some(fields) = told
             && let Some(header) = SessionHeader::new(&fields)
@@ -533,244 +512,4 @@ impl Association {
             self.repairs.push_back(cargo);
         }
     }
-
-    /// Sends what is not a packet: challenges, answers, feedback, heartbeats, and what concerns the
-    /// whole association.
-    fn send_control(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
-        for index in 0..self.paths.len() {
-            self.send_challenge(now, index, out);
-            self.send_response(now, index, out);
-        }
-        self.send_shared(now, cx, out);
-        for index in 0..self.paths.len() {
-            self.send_signs_of_life(now, index, out);
-        }
-    }
-
-    fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        let path = &mut self.paths[index];
-        let opener = self.opener;
-        let full = challenge_len(path);
-        let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
-        else {
-            return;
-        };
-        let (data, to) = (challenge.data, challenge.to);
-        challenge.on_sent(now);
-        // Who opens a path risks a full-size datagram to an address that its peer named. Who is
-        // called sends no more than came.
-        let unknown = to != path.address || !opener;
-        let limit = if unknown { full.min(path.credit) } else { full };
-        let mut room = [0; CONTROL_ROOM];
-        let mut frames = FrameWriter::new(&mut room);
-        let owed = path.response_owed.filter(|(_, from)| *from == to);
-        if let Some((owed, _)) = owed {
-            frames.push(&Frame::PathResponse(owed)).expect("the first frames fit");
-        }
-        frames.push(&Frame::PathChallenge(data)).expect("the first frames fit");
-        let overhead = control_overhead(path.id.0);
-        if frames.len() + overhead > limit {
-            return;
-        }
-        path.response_owed.take_if(|_| owed.is_some());
-        frames.pad_to(limit.min(CONTROL_ROOM) - overhead).expect("padding fits the limit");
-        let len = frames.len();
-        if unknown {
-            path.credit -= len + overhead;
-        }
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
-    }
-
-    fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        let path = &mut self.paths[index];
-        let Some((data, to)) = path.response_owed.take() else { return };
-        let mut room = [0; 16];
-        let len = Frame::PathResponse(data).emit(&mut room).expect("a response has 9 bytes");
-        if to != path.address || !path.is_validated() {
-            let size = len + control_overhead(path.id.0);
-            let Some(credit) = path.credit.checked_sub(size) else { return };
-            path.credit = credit;
-        }
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
-    }
-
-    /// What concerns the association goes on its best path.
-    fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
-        let status_owed = self.paths.iter().any(|path| path.status_owed);
-        let owed = self.addresses_owed
-            || self.wait_owed
-            || status_owed
-            || self.close_owed
-            || !self.refused_paths.is_empty();
-        if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
-            return;
-        }
-        let best = (0..self.paths.len())
-            .filter(|&index| self.paths[index].state() == PathState::Active)
-            .min_by_key(|&index| {
-                let path = &self.paths[index];
-                (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
-            });
-        let Some(index) = best else { return };
-        self.send_opens(now, index, out);
-        if !owed && self.skips.is_empty() && self.unknown.is_empty() {
-            return;
-        }
-        let mut room = [0; CONTROL_ROOM];
-        let mut frames = FrameWriter::new(&mut room);
-        let mut control = Control::default();
-        if self.addresses_owed {
-            let addresses: Vec<_> =
-                cx.locals.iter().map(|local| local.address).take(AddressList::MAX).collect();
-            let list = AddressList::new(&addresses).expect("no more than may be in a list");
-            let frame = Frame::Addresses { generation: self.generation, list };
-            control.addresses = frames.push(&frame).is_ok();
-        }
-        if self.wait_owed {
-            let max_wait = self.wait_told.as_micros() as u64;
-            control.resequencing = frames.push(&Frame::Resequencing { max_wait }).is_ok();
-        }
-        for path in self.paths.iter().filter(|path| path.status_owed) {
-            let status = match path.state() {
-                PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
-                _ => mpip_wire::PathStatus::Available,
-            };
-            let sequence = path.status_sequence;
-            let frame = Frame::PathStatus { path: path.id, sequence, status };
-            control.path_status |= frames.push(&frame).is_ok();
-        }
-        let mut refused = 0;
-        for path in &self.refused_paths {
-            let status = mpip_wire::PathStatus::Abandoned;
-            if frames.push(&Frame::PathStatus { path: *path, sequence: 0, status }).is_err() {
-                break;
-            }
-            refused += 1;
-        }
-        let mut skipped = 0;
-        for (session, first) in &self.skips {
-            let frame = Frame::Skip { session: *session, first: *first, count: 1 };
-            if frames.push(&frame).is_err() {
-                break;
-            }
-            skipped += 1;
-        }
-        let mut unknown = 0;
-        for session in &self.unknown {
-            if frames.push(&Frame::SessionUnknown { session: *session }).is_err() {
-                break;
-            }
-            unknown += 1;
-        }
-        if self.close_owed {
-            let frame = Frame::Close { reason: 0, message: "shutting down" };
-            self.close_owed = frames.push(&frame).is_err();
-        }
-        let len = frames.len();
-        let to = self.paths[index].address;
-        if self.send_frames(now, index, to, &room[..len], control, out) {
-            self.addresses_owed &= !control.addresses;
-            self.wait_owed &= !control.resequencing;
-            if control.path_status {
-                self.paths.iter_mut().for_each(|path| path.status_owed = false);
-            }
-            self.refused_paths.drain(..refused);
-            self.skips.drain(..skipped);
-            self.unknown.drain(..unknown);
-        }
-    }
-
-    /// Tells the header fields of new sessions, each in a datagram of its own: once it is
-    /// acknowledged, the fields are known.
-    fn send_opens(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        while let Some((slot, session, fields)) = self.opens.pop_front() {
-            let mut room = [0; 64];
-            let frame = Frame::SessionOpen { session, fields };
-            let len = frame.emit(&mut room).expect("a session's fields have 64 bytes at most");
-            let control = Control { open: Some((slot, session)), ..Control::default() };
-            let to = self.paths[index].address;
-            if !self.send_frames(now, index, to, &room[..len], control, out) {
-                self.opens.push_front((slot, session, fields));
-                return;
-            }
-        }
-    }
-
-    fn send_signs_of_life(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        let path = &mut self.paths[index];
-        if !path.is_validated() {
-            return;
-        }
-        let heartbeat =
-            core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
-        let feedback = path.arrivals.due().is_some_and(|at| now >= at)
-            || heartbeat && path.arrivals.has_news();
-        if !heartbeat && !feedback {
-            return;
-        }
-        if heartbeat {
-            path.on_asked(now);
-        }
-        let mut room = [0; CONTROL_ROOM];
-        let mut frames = FrameWriter::new(&mut room);
-        if feedback {
-            let mut ranges = range_room();
-            if let Some(feedback) = path.arrivals.feedback(now, path.id, &mut ranges) {
-                frames.push(&Frame::Feedback(feedback)).expect("one feedback frame fits");
-            }
-            // Also when the socket refuses it: the next packet brings the news again.
-            path.arrivals.on_feedback_sent();
-        }
-        if heartbeat {
-            frames.push(&Frame::Heartbeat).expect("one byte is left");
-        }
-        let (len, to) = (frames.len(), path.address);
-        if len > 0 {
-            self.send_frames(now, index, to, &room[..len], Control::default(), out);
-        }
-    }
-
-    /// Seals `frames` and sends them on path `index` to `to`.
-    fn send_frames(
-        &mut self,
-        now: Instant,
-        index: usize,
-        to: PathAddress,
-        frames: &[u8],
-        control: Control,
-        out: &mut impl DatagramSink,
-    ) -> bool {
-        let Some(epoch) = self.keys.current_mut() else { return false };
-        let path = &mut self.paths[index];
-        let number = path.flight.next_number();
-        let header = TransportHeader {
-            path: path.id,
-            receiver: mpip_wire::ReceiverIndex(epoch.peer_index),
-            number: TruncatedNumber::new(number, NUMBER_LEN),
-        };
-        let header_len = header.encoded_len();
-        let total = header_len + frames.len() + TAG_LEN;
-        let Some(mut slot) = out.reserve(to, Ecn::NotEct, total) else { return false };
-        let (clear, rest) = slot.bytes().split_at_mut(header_len);
-        let (plain, tag) = rest.split_at_mut(frames.len());
-        header.emit(clear).expect("room was reserved");
-        plain.copy_from_slice(frames);
-        tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
-        slot.commit();
-        epoch.sealed += 1;
-        // What goes to an address that is not the path's is not the path's to answer for.
-        let asks = to == path.address
-            && path.is_validated()
-            && mpip_wire::Frames::new(frames)
-                .any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
-        path.on_sent(now, total, asks, false);
-        path.flight.on_sent(now, total as u16, asks, control, None);
-        true
-    }
-}
-
-/// Bytes around the frames of a control datagram.
-fn control_overhead(path: u16) -> usize {
-    let long_path = if path < 31 { 0 } else { 2 };
-    1 + long_path + 4 + NUMBER_LEN + TAG_LEN
 }

@@ -1,0 +1,238 @@
+//! What leaves beside packets: challenges, answers, feedback, heartbeats, and what concerns the
+//! whole association.
+
+use mpip_wire::{AddressList, Frame, FrameWriter, Frames};
+
+use super::departure::{Manifest, datagram_overhead};
+use super::paths::challenge_len;
+use super::{Association, Context, range_room};
+use crate::path::PathState;
+use crate::path::flight::Control;
+use crate::sink::{DatagramSink, PathAddress};
+use crate::time::Instant;
+
+/// Frames of one control datagram.
+pub(super) const CONTROL_ROOM: usize = 1_200;
+
+impl Association {
+    /// Sends what is not a packet: challenges, answers, feedback, heartbeats, and what concerns the
+    /// whole association.
+    pub(super) fn send_control(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        out: &mut impl DatagramSink,
+    ) {
+        for index in 0..self.paths.len() {
+            self.send_challenge(now, index, out);
+            self.send_response(now, index, out);
+        }
+        self.send_shared(now, cx, out);
+        for index in 0..self.paths.len() {
+            self.send_signs_of_life(now, index, out);
+        }
+    }
+
+    fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        let opener = self.opener;
+        let full = challenge_len(path);
+        let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
+        else {
+            return;
+        };
+        let (data, to) = (challenge.data, challenge.to);
+        challenge.on_sent(now);
+        // Who opens a path risks a full-size datagram to an address that its peer named. Who is
+        // called sends no more than came.
+        let unknown = to != path.address || !opener;
+        let limit = if unknown { full.min(path.credit) } else { full };
+        let mut room = [0; CONTROL_ROOM];
+        let mut frames = FrameWriter::new(&mut room);
+        let owed = path.response_owed.filter(|(_, from)| *from == to);
+        if let Some((owed, _)) = owed {
+            frames.push(&Frame::PathResponse(owed)).expect("the first frames fit");
+        }
+        frames.push(&Frame::PathChallenge(data)).expect("the first frames fit");
+        let overhead = datagram_overhead(path.id);
+        if frames.len() + overhead > limit {
+            return;
+        }
+        path.response_owed.take_if(|_| owed.is_some());
+        frames.pad_to(limit.min(CONTROL_ROOM) - overhead).expect("padding fits the limit");
+        let len = frames.len();
+        if unknown {
+            path.credit -= len + overhead;
+        }
+        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+    }
+
+    fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        let Some((data, to)) = path.response_owed.take() else { return };
+        let mut room = [0; 16];
+        let len = Frame::PathResponse(data).emit(&mut room).expect("a response has 9 bytes");
+        if to != path.address || !path.is_validated() {
+            let size = len + datagram_overhead(path.id);
+            let Some(credit) = path.credit.checked_sub(size) else { return };
+            path.credit = credit;
+        }
+        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+    }
+
+    /// What concerns the association goes on its best path.
+    fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        let status_owed = self.paths.iter().any(|path| path.status_owed);
+        let owed = self.addresses_owed
+            || self.wait_owed
+            || status_owed
+            || self.close_owed
+            || !self.refused_paths.is_empty();
+        if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
+            return;
+        }
+        let best = (0..self.paths.len())
+            .filter(|&index| self.paths[index].state() == PathState::Active)
+            .min_by_key(|&index| {
+                let path = &self.paths[index];
+                (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
+            });
+        let Some(index) = best else { return };
+        self.send_opens(now, index, out);
+        if !owed && self.skips.is_empty() && self.unknown.is_empty() {
+            return;
+        }
+        let mut room = [0; CONTROL_ROOM];
+        let mut frames = FrameWriter::new(&mut room);
+        let mut control = Control::default();
+        if self.addresses_owed {
+            let addresses: Vec<_> =
+                cx.locals.iter().map(|local| local.address).take(AddressList::MAX).collect();
+            let list = AddressList::new(&addresses).expect("no more than may be in a list");
+            let frame = Frame::Addresses { generation: self.generation, list };
+            control.addresses = frames.push(&frame).is_ok();
+        }
+        if self.wait_owed {
+            let max_wait = self.wait_told.as_micros() as u64;
+            control.resequencing = frames.push(&Frame::Resequencing { max_wait }).is_ok();
+        }
+        for path in self.paths.iter().filter(|path| path.status_owed) {
+            let status = match path.state() {
+                PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
+                _ => mpip_wire::PathStatus::Available,
+            };
+            let sequence = path.status_sequence;
+            let frame = Frame::PathStatus { path: path.id, sequence, status };
+            control.path_status |= frames.push(&frame).is_ok();
+        }
+        let mut refused = 0;
+        for path in &self.refused_paths {
+            let status = mpip_wire::PathStatus::Abandoned;
+            if frames.push(&Frame::PathStatus { path: *path, sequence: 0, status }).is_err() {
+                break;
+            }
+            refused += 1;
+        }
+        let mut skipped = 0;
+        for (session, first) in &self.skips {
+            let frame = Frame::Skip { session: *session, first: *first, count: 1 };
+            if frames.push(&frame).is_err() {
+                break;
+            }
+            skipped += 1;
+        }
+        let mut unknown = 0;
+        for session in &self.unknown {
+            if frames.push(&Frame::SessionUnknown { session: *session }).is_err() {
+                break;
+            }
+            unknown += 1;
+        }
+        if self.close_owed {
+            let frame = Frame::Close { reason: 0, message: "shutting down" };
+            self.close_owed = frames.push(&frame).is_err();
+        }
+        let len = frames.len();
+        let to = self.paths[index].address;
+        if self.send_frames(now, index, to, &room[..len], control, out) {
+            self.addresses_owed &= !control.addresses;
+            self.wait_owed &= !control.resequencing;
+            if control.path_status {
+                self.paths.iter_mut().for_each(|path| path.status_owed = false);
+            }
+            self.refused_paths.drain(..refused);
+            self.skips.drain(..skipped);
+            self.unknown.drain(..unknown);
+        }
+    }
+
+    /// Tells the header fields of new sessions, each in a datagram of its own: once it is
+    /// acknowledged, the fields are known.
+    fn send_opens(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        while let Some((slot, session, fields)) = self.opens.pop_front() {
+            let mut room = [0; 64];
+            let frame = Frame::SessionOpen { session, fields };
+            let len = frame.emit(&mut room).expect("a session's fields have 64 bytes at most");
+            let control = Control { open: Some((slot, session)), ..Control::default() };
+            let to = self.paths[index].address;
+            if !self.send_frames(now, index, to, &room[..len], control, out) {
+                self.opens.push_front((slot, session, fields));
+                return;
+            }
+        }
+    }
+
+    fn send_signs_of_life(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        if !path.is_validated() {
+            return;
+        }
+        let heartbeat =
+            core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
+        let feedback = path.arrivals.due().is_some_and(|at| now >= at)
+            || heartbeat && path.arrivals.has_news();
+        if !heartbeat && !feedback {
+            return;
+        }
+        if heartbeat {
+            path.on_asked(now);
+        }
+        let mut room = [0; CONTROL_ROOM];
+        let mut frames = FrameWriter::new(&mut room);
+        if feedback {
+            let mut ranges = range_room();
+            if let Some(feedback) = path.arrivals.feedback(now, path.id, &mut ranges) {
+                frames.push(&Frame::Feedback(feedback)).expect("one feedback frame fits");
+            }
+            // Also when the socket refuses it: the next packet brings the news again.
+            path.arrivals.on_feedback_sent();
+        }
+        if heartbeat {
+            frames.push(&Frame::Heartbeat).expect("one byte is left");
+        }
+        let (len, to) = (frames.len(), path.address);
+        if len > 0 {
+            self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        }
+    }
+
+    /// Sends `frames` on path `index` to `to`. `false` if the path's socket takes no more now.
+    fn send_frames(
+        &mut self,
+        now: Instant,
+        index: usize,
+        to: PathAddress,
+        frames: &[u8],
+        control: Control,
+        out: &mut impl DatagramSink,
+    ) -> bool {
+        let path = &self.paths[index];
+        // What goes to an address that is not the path's is not the path's to answer for.
+        let asks = to == path.address
+            && path.is_validated()
+            && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
+        let manifest = Manifest { asks, paced: false, control, cargo: None };
+        let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
+        self.send_datagram(now, index, to, frames.len(), manifest, out, write).is_some()
+    }
+}

@@ -1,0 +1,71 @@
+//! The last step of every transport datagram: number, seal, hand over, take note.
+//!
+//! Packet numbers, and with them nonces, are taken here and nowhere else.
+
+use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
+
+use super::Association;
+use crate::path::flight::{Cargo, Control};
+use crate::sink::{DatagramSink, Ecn, PathAddress};
+use crate::time::Instant;
+
+/// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
+/// amount of reordering makes them ambiguous.
+const NUMBER_LEN: usize = 4;
+
+/// What is to be remembered of a datagram that leaves.
+pub(super) struct Manifest {
+    /// It asks for feedback.
+    pub(super) asks: bool,
+    /// It is held back by pacing and congestion control, and counts for them.
+    pub(super) paced: bool,
+    /// What it says beside an inner packet.
+    pub(super) control: Control,
+    /// The inner packet, if it is to be sent again when it is lost.
+    pub(super) cargo: Option<Cargo>,
+}
+
+impl Association {
+    /// Sends `plain_len` bytes of frames, which `write` fills in, on path `index` to `to`. Returns
+    /// what `write` returned; `None` if there are no keys or the socket takes no more now.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one datagram")]
+    pub(super) fn send_datagram<T>(
+        &mut self,
+        now: Instant,
+        index: usize,
+        to: PathAddress,
+        plain_len: usize,
+        manifest: Manifest,
+        out: &mut impl DatagramSink,
+        write: impl FnOnce(&mut [u8]) -> T,
+    ) -> Option<T> {
+        let epoch = self.keys.current_mut()?;
+        let path = &mut self.paths[index];
+        let number = path.flight.next_number();
+        let header = TransportHeader {
+            path: path.id,
+            receiver: ReceiverIndex(epoch.peer_index),
+            number: TruncatedNumber::new(number, NUMBER_LEN),
+        };
+        let header_len = header.encoded_len();
+        let total = header_len + plain_len + TAG_LEN;
+        let mut slot = out.reserve(to, Ecn::NotEct, total)?;
+        let (clear, rest) = slot.bytes().split_at_mut(header_len);
+        let (plain, tag) = rest.split_at_mut(plain_len);
+        header.emit(clear).expect("room was reserved");
+        let written = write(plain);
+        tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
+        slot.commit();
+        epoch.sealed += 1;
+        let Manifest { asks, paced, control, cargo } = manifest;
+        path.on_sent(now, total, asks, paced);
+        path.flight.on_sent(now, total as u16, asks, control, cargo);
+        Some(written)
+    }
+}
+
+/// Bytes of a datagram around its frames.
+pub(super) fn datagram_overhead(path: PathId) -> usize {
+    let long_path = if path.0 < 31 { 0 } else { 2 };
+    1 + long_path + 4 + NUMBER_LEN + TAG_LEN
+}
