@@ -8,7 +8,7 @@ FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 iperf3:iperf3 nft:nftables
 
-.PHONY: help build demo test lint unit bench sim setup install clean
+.PHONY: help build demo test lint unit bench figures sim setup install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ $(TOOLS)/bin/cargo-%:
 
 bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
 	$(CARGO) bench --locked -p mpip-wire -p mpip-crypto -p mpip-core
+
+figures: build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
+	target/release/mpip-lab figures --repetitions $(or $(REPETITIONS),5)
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
 	$(CARGO) run --locked --release -p mpip-sim -- --first $(FIRST) --seeds $(SEEDS)

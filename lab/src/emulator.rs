@@ -61,6 +61,9 @@ pub(crate) struct DirectionRecord {
     pub(crate) forward: bool,
     /// All it did since `start`.
     pub(crate) counters: Counters,
+    /// The length in bytes that most of the IP packets delivered since `start` had; 0 for none.
+    #[serde(default)]
+    pub(crate) common_length: usize,
     /// Bytes of IP packets delivered in each interval of 100 ms since `start`.
     pub(crate) delivered: Vec<u64>,
     /// Bytes that waited at the end of each interval.
@@ -120,6 +123,8 @@ struct Direction {
     at_start: Counters,
     last: Counters,
     record: DirectionRecord,
+    /// Packets delivered by length.
+    lengths: Vec<u32>,
     pcap: Option<PcapWriter>,
 }
 
@@ -192,6 +197,7 @@ impl Emulator {
                         forward,
                         ..DirectionRecord::default()
                     },
+                    lengths: vec![0; FRAME_BYTES],
                     pcap,
                 });
             }
@@ -232,6 +238,7 @@ impl Emulator {
         for direction in &mut self.directions {
             direction.at_start = *direction.link.counters();
             direction.last = direction.at_start;
+            direction.lengths.fill(0);
         }
     }
 
@@ -345,6 +352,7 @@ impl Emulator {
                 let direction = &mut self.directions[index];
                 let Some(delivery) = direction.link.poll(now) else { continue };
                 moved = true;
+                direction.lengths[delivery.len] += 1;
                 let mut frame = delivery.packet;
                 if let Some(word) = delivery.corrupt {
                     flip_bit(&mut frame.bytes[ETHERNET..], word);
@@ -377,6 +385,9 @@ impl Emulator {
         for direction in self.directions {
             let mut record = direction.record;
             record.counters = difference(direction.link.counters(), &direction.at_start);
+            let common = (1..FRAME_BYTES).max_by_key(|length| direction.lengths[*length]);
+            record.common_length =
+                common.filter(|length| direction.lengths[*length] > 0).unwrap_or_default();
             self.record.directions.push(record);
         }
         self.record

@@ -20,6 +20,8 @@ use mpip_sim::measure::{Scenario, Subject, limit, measure};
 use serde::{Deserialize, Serialize};
 
 const FACTORS: &str = include_str!("../data/loss_aware.csv");
+/// Seconds of virtual time that count in each run, unless asked otherwise.
+pub(crate) const SECONDS: u64 = 10;
 const SECOND: u64 = 1_000_000_000;
 /// The file of the results in their directory.
 pub(crate) const FILE: &str = "factorial.jsonl";
@@ -78,6 +80,25 @@ pub(crate) struct CellResult {
     pub(crate) longest_pause_ms: f64,
     /// What was wrong with the run; empty if it counts.
     pub(crate) violations: Vec<String>,
+}
+
+impl CellResult {
+    /// The aggregation benefit.
+    pub(crate) fn benefit(&self) -> f64 {
+        benefit(self.goodput_bps, &self.alone_bps)
+    }
+}
+
+/// Aggregation benefit (seed 003) of a goodput over paths that alone carry `alone`: 1 for all that
+/// they carry together, 0 for as much as the best, below 0 for less.
+pub(crate) fn benefit(goodput: f64, alone: &[f64]) -> f64 {
+    let best = alone.iter().copied().fold(0.0, f64::max);
+    let sum: f64 = alone.iter().sum();
+    if best <= 0.0 {
+        return 0.0;
+    }
+    let more = goodput - best;
+    if more >= 0.0 { if sum > best { more / (sum - best) } else { 0.0 } } else { more / best }
 }
 
 /// All cells in order.
@@ -158,19 +179,35 @@ pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
     Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
 }
 
-/// Runs what has no result yet, on all processors.
+/// Runs every cell so many times, as far as there is no result yet, on all processors.
 pub(crate) fn run(directory: &Path, repetitions: usize, seconds: u64) -> io::Result<()> {
+    let all: Vec<usize> = (0..cells().len() * repetitions).collect();
+    run_numbers(directory, &all, seconds)
+}
+
+/// The numbers of `count` cells, spread evenly over bandwidths and losses.
+pub(crate) fn sample(count: usize) -> Vec<usize> {
+    let cells = cells().len();
+    let count = count.min(cells);
+    (0..count).map(|index| index * cells / count.max(1)).collect()
+}
+
+/// Runs the repetitions of cells with these numbers, as far as there is no result yet.
+pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
     let cells = cells();
-    let total = cells.len() * repetitions;
-    let todo: Vec<usize> = (0..total).filter(|number| !done.contains(number)).collect();
+    let todo: Vec<usize> =
+        numbers.iter().copied().filter(|number| !done.contains(number)).collect();
+    if todo.is_empty() {
+        return Ok(());
+    }
     let file = OpenOptions::new().create(true).append(true).open(directory.join(FILE))?;
     let file = Mutex::new(file);
     let next = AtomicUsize::new(0);
     let start = Instant::now();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    eprintln!("{} cells x {repetitions}: {total} runs, {} to do", cells.len(), todo.len());
+    eprintln!("factorial of {} cells: {} runs, {} to do", cells.len(), numbers.len(), todo.len());
     std::thread::scope(|scope| {
         let worker = || -> io::Result<()> {
             loop {
@@ -209,6 +246,33 @@ mod tests {
         assert_eq!(cells.iter().filter(wifi).count(), 25);
         for (index, cell) in cells.iter().enumerate() {
             assert!(!cells[..index].contains(cell), "{cell:?} twice");
+        }
+    }
+
+    #[test]
+    fn the_benefit_is_that_of_the_seed() {
+        assert_eq!(benefit(20.0, &[10.0, 10.0]), 1.0);
+        assert_eq!(benefit(10.0, &[10.0, 10.0]), 0.0);
+        assert_eq!(benefit(5.0, &[10.0, 10.0]), -0.5);
+        assert_eq!(benefit(14.0, &[10.0, 8.0]), 0.5);
+        assert_eq!(benefit(0.0, &[0.0, 0.0]), 0.0);
+    }
+
+    #[test]
+    fn a_sample_has_every_loss_on_either_link() {
+        let cells = cells();
+        let sample = sample(65);
+        assert_eq!(sample.len(), 65);
+        for network in ["wifi", "lte"] {
+            let mut losses: Vec<f64> = sample
+                .iter()
+                .map(|number| &cells[*number])
+                .filter(|cell| cell.lossy == network)
+                .map(|cell| cell.loss_percent)
+                .collect();
+            losses.sort_by(f64::total_cmp);
+            losses.dedup();
+            assert_eq!(losses.len(), 6, "{network}");
         }
     }
 

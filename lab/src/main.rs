@@ -13,6 +13,7 @@ mod command;
 mod demo;
 mod emulator;
 mod factorial;
+mod figures;
 mod generator;
 mod netns;
 mod pcap;
@@ -21,6 +22,7 @@ mod report;
 mod results;
 mod run;
 mod scenarios;
+mod stream;
 mod systems;
 mod testbed;
 mod traffic;
@@ -89,6 +91,46 @@ enum Command {
         #[arg(long)]
         allow_busy: bool,
     },
+    /// Measures the figures that mpip is to reach, and prints them beside what was asked. Can be
+    /// interrupted and resumed.
+    Figures {
+        /// Groups (mhip, mpip, extra-bytes, delay, loss, factorial, ping, cut, fairness, udp) or
+        /// beginnings of scenarios' names; all without.
+        cases: Vec<String>,
+        /// Repetitions of each run.
+        #[arg(long, default_value_t = 5)]
+        repetitions: u32,
+        /// Ends transfers without a schedule after so many seconds; 20 s or more without it.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// Only these systems, separated by commas.
+        #[arg(long, value_delimiter = ',')]
+        systems: Option<Vec<String>>,
+        /// Directory of the results; runs that have one there are not repeated.
+        #[arg(long, default_value = "results")]
+        out: PathBuf,
+        /// A directory whose results of TCP and MPTCP serve as well, so that only mpip is measured.
+        #[arg(long)]
+        baseline: Option<PathBuf>,
+        /// The hosts' TCP, instead of cubic.
+        #[arg(long)]
+        congestion_control: Option<String>,
+        /// Cells of the factorial to be run in the simulator, of 325.
+        #[arg(long, default_value_t = 65)]
+        cells: usize,
+        /// Measures nothing, only prints.
+        #[arg(long)]
+        show: bool,
+        /// Repeats runs that have a result.
+        #[arg(long, conflicts_with = "show")]
+        again: bool,
+        /// Prints a table in Markdown.
+        #[arg(long)]
+        markdown: bool,
+        /// Lets runs count that were made while the processors were busy.
+        #[arg(long)]
+        allow_busy: bool,
+    },
     /// Runs the factorial of loss-aware MPTCP (seed 003) in the simulator; `report` shows it. Can
     /// be interrupted and resumed.
     Factorial {
@@ -96,7 +138,7 @@ enum Command {
         #[arg(long, default_value_t = 2)]
         repetitions: usize,
         /// Seconds of virtual time that count, after 3 s of start.
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = factorial::SECONDS)]
         seconds: u64,
         /// Directory of the results.
         #[arg(long, default_value = "results")]
@@ -167,8 +209,8 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 directory: out,
                 pcap,
                 again,
-                longest: None,
                 allow_busy,
+                ..run::Options::default()
             };
             run_scenarios(&scenarios, &options, json.as_deref())?;
         }
@@ -192,6 +234,33 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             factorial::run(&out, repetitions, seconds)?;
             report::write(&out)?;
             println!("{}", out.join("report.html").display());
+        }
+        Command::Figures {
+            cases,
+            repetitions,
+            seconds,
+            systems,
+            out,
+            baseline,
+            congestion_control,
+            cells,
+            show,
+            again,
+            markdown,
+            allow_busy,
+        } => {
+            let options = run::Options {
+                systems,
+                repetitions: Some(repetitions),
+                longest: seconds.map(Duration::from_secs),
+                directory: out,
+                baseline,
+                congestion_control,
+                again,
+                allow_busy,
+                ..run::Options::default()
+            };
+            figures::run(&figures::Wanted { cases, show, cells, markdown }, &options)?;
         }
         Command::Shell { scenario, host, system, exec } => {
             let loaded = scenarios::find(&scenario)?;
@@ -229,9 +298,7 @@ fn run_scenarios(
     options: &run::Options,
     json: Option<&Path>,
 ) -> std::io::Result<()> {
-    netns::clean_stale()?;
-    let _guard = netns::Guard::start()?;
-    let summaries = results::summarise(&run::run_all(scenarios, options)?);
+    let summaries = results::summarise(&run::in_namespaces(scenarios, options)?);
     print_table(&summaries)?;
     match json {
         Some(file) => std::fs::write(file, serde_json::to_string_pretty(&summaries)?),
@@ -246,18 +313,17 @@ fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
         return Err(std::io::Error::other(format!("no scenario belongs to the set {set:?}")));
     }
     let scenarios = options.adapt(scenarios);
-    let minutes = run::expected(&scenarios, options).as_secs().div_ceil(60) + 1;
-    eprintln!("{} scenarios, about {minutes} minutes", scenarios.len());
-    netns::clean_stale()?;
-    let _guard = netns::Guard::start()?;
+    run::announce(&scenarios, options)?;
     std::fs::create_dir_all(&options.directory)?;
     let calibration_file = options.directory.join("calibration.json");
     if !calibration_file.exists() {
+        netns::clean_stale()?;
+        let _guard = netns::Guard::start()?;
         let calibration = calibrate::calibrate(100e6, Duration::from_secs(5))?;
         eprintln!("{calibration}");
         std::fs::write(&calibration_file, serde_json::to_string_pretty(&calibration)?)?;
     }
-    let summaries = results::summarise(&run::run_all(&scenarios, options)?);
+    let summaries = results::summarise(&run::in_namespaces(&scenarios, options)?);
     print_table(&summaries)?;
     let summary_file = options.directory.join("summary.json");
     std::fs::write(summary_file, serde_json::to_string_pretty(&summaries)?)?;

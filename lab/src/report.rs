@@ -22,17 +22,17 @@ const SAMPLE: f64 = 0.1;
 
 /// A figure that a seed published.
 #[derive(Debug, Clone, PartialEq)]
-struct Published {
-    scenario: String,
-    system: String,
-    value: f64,
+pub(crate) struct Published {
+    pub(crate) scenario: String,
+    pub(crate) system: String,
+    pub(crate) value: f64,
     deviation: Option<f64>,
-    unit: String,
+    pub(crate) unit: String,
     seed: String,
     note: String,
 }
 
-fn published() -> Vec<Published> {
+pub(crate) fn published() -> Vec<Published> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split(',').collect();
         let [scenario, system, value, deviation, unit, seed, note] = fields.as_slice() else {
@@ -307,7 +307,7 @@ fn other_flows(html: &mut String, summaries: &[&Summary]) {
 }
 
 /// Jain's fairness index: 1 where all get the same, 1/n where one gets all.
-fn jain(values: &[f64]) -> f64 {
+pub(crate) fn jain(values: &[f64]) -> f64 {
     let squares: f64 = values.iter().map(|value| value * value).sum();
     if squares == 0.0 {
         return 0.0;
@@ -432,17 +432,6 @@ fn queue_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
     (!series.is_empty()).then(|| plot::over_time(&title, "ms", SAMPLE, &series, &marks(loaded)))
 }
 
-/// Aggregation benefit (seed 003): of the goodput of a multipath system against its paths alone.
-fn benefit_of(goodput: f64, alone: &[f64]) -> f64 {
-    let best = alone.iter().copied().fold(0.0, f64::max);
-    let sum: f64 = alone.iter().sum();
-    if best <= 0.0 {
-        return 0.0;
-    }
-    let more = goodput - best;
-    if more >= 0.0 { if sum > best { more / (sum - best) } else { 0.0 } } else { more / best }
-}
-
 /// The aggregation benefit of the loss-aware scenarios, from the limits of each path alone.
 fn benefit_section(html: &mut String, summaries: &[Summary], figures: &mut Vec<Figure>) {
     const SCENARIOS: [(&str, &str, &[&str]); 2] = [
@@ -463,8 +452,11 @@ fn benefit_section(html: &mut String, summaries: &[Summary], figures: &mut Vec<F
                 continue;
             }
             for s in own().filter(|s| !s.system.starts_with("tcp ")) {
-                let values: Vec<f64> =
-                    s.goodput_bps.iter().map(|goodput| benefit_of(*goodput, &alone)).collect();
+                let values: Vec<f64> = s
+                    .goodput_bps
+                    .iter()
+                    .map(|goodput| factorial::benefit(*goodput, &alone))
+                    .collect();
                 let position = systems.iter().position(|(name, _)| *name == s.system);
                 let position = position.unwrap_or_else(|| {
                     systems.push((s.system.clone(), vec![Vec::new(); losses.len()]));
@@ -521,8 +513,7 @@ fn factorial_section(html: &mut String, results: &[CellResult], figures: &mut Ve
                 .filter(|r| r.cell.loss_percent == *loss)
                 .filter(|r| *loss == 0.0 || r.cell.lossy == lossy)
                 .collect();
-            let benefits: Vec<f64> =
-                runs.iter().map(|r| benefit_of(r.goodput_bps, &r.alone_bps)).collect();
+            let benefits: Vec<f64> = runs.iter().map(|r| r.benefit()).collect();
             let ratios: Vec<f64> = runs.iter().map(|r| r.goodput_bps / r.limit_bps).collect();
             let below = benefits.iter().filter(|benefit| **benefit < 0.0).count();
             if !benefits.is_empty() {

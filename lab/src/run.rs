@@ -44,6 +44,10 @@ pub(crate) struct Options {
     pub(crate) longest: Option<Duration>,
     /// Lets runs count in which the processors were busy, with other work presumably.
     pub(crate) allow_busy: bool,
+    /// Of the hosts' TCP, instead of the scenario's.
+    pub(crate) congestion_control: Option<String>,
+    /// Another directory, whose results of systems other than mpip serve as well.
+    pub(crate) baseline: Option<PathBuf>,
 }
 
 struct Job<'a> {
@@ -71,46 +75,115 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
             }
         }
     }
+    // Breadth first: what is interrupted has something of everything, and systems that are
+    // compared are measured within the same minutes.
+    jobs.sort_by_key(|job| job.repetition);
     jobs
 }
 
 impl Options {
     /// The scenarios as these options want them.
     pub(crate) fn adapt(&self, scenarios: Vec<Loaded>) -> Vec<Loaded> {
-        let Some(longest) = self.longest else { return scenarios };
-        let shorten = |mut loaded: Loaded| {
-            let scenario = &mut loaded.scenario;
-            if scenario.events.is_empty() && scenario.duration > longest {
-                scenario.duration = longest;
-                for traffic in &mut scenario.traffic {
-                    let left = longest.saturating_sub(traffic.start);
-                    traffic.duration = traffic.duration.min(left).max(Duration::from_secs(1));
-                }
-                // Another duration is another run.
-                loaded.text += &format!("# ended after {} ms\n", longest.as_millis());
+        scenarios
+            .into_iter()
+            .map(|loaded| self.with_congestion_control(self.shorten(loaded)))
+            .collect()
+    }
+
+    fn shorten(&self, mut loaded: Loaded) -> Loaded {
+        let Some(longest) = self.longest else { return loaded };
+        let scenario = &mut loaded.scenario;
+        let at_once = scenario.traffic.iter().all(|traffic| traffic.start.is_zero());
+        if scenario.events.is_empty() && at_once && scenario.duration > longest {
+            scenario.duration = longest;
+            for traffic in &mut scenario.traffic {
+                traffic.duration = traffic.duration.min(longest);
             }
-            loaded
-        };
-        scenarios.into_iter().map(shorten).collect()
+            // Another duration is another run.
+            loaded.text += &format!("# ended after {} ms\n", longest.as_millis());
+        }
+        loaded
+    }
+
+    fn with_congestion_control(&self, mut loaded: Loaded) -> Loaded {
+        if let Some(name) = &self.congestion_control
+            && *name != loaded.scenario.congestion_control
+        {
+            loaded.scenario.congestion_control.clone_from(name);
+            loaded.text += &format!("# with {name}\n");
+        }
+        loaded
     }
 }
 
-/// How long all of it takes, as planned.
-pub(crate) fn expected(scenarios: &[Loaded], options: &Options) -> Duration {
-    jobs(scenarios, options).iter().map(Job::expected).sum()
+/// How many of the runs have no result yet, and how long they take.
+fn left(scenarios: &[Loaded], options: &Options) -> io::Result<(usize, Duration)> {
+    let stores = Stores::open(options)?;
+    let jobs = jobs(scenarios, options);
+    let left = jobs.iter().filter(|job| stores.find(job, options).is_none());
+    Ok(left.fold((0, Duration::ZERO), |(count, time), job| (count + 1, time + job.expected())))
+}
+
+/// The results of runs that were made already.
+pub(crate) fn stored(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+    let stores = Stores::open(options)?;
+    let jobs = jobs(scenarios, options);
+    Ok(jobs.iter().filter_map(|job| stores.find(job, options).cloned()).collect())
+}
+
+/// Says how much there is to do, before it starts.
+pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()> {
+    let (count, time) = left(scenarios, options)?;
+    eprintln!(
+        "{} scenarios, {count} runs to do, about {} min",
+        scenarios.len(),
+        time.as_secs().div_ceil(60)
+    );
+    Ok(())
+}
+
+/// As [`run_all`], with what earlier runs left behind removed first, and what this one leaves
+/// however it ends.
+pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+    netns::clean_stale()?;
+    let _guard = netns::Guard::start()?;
+    run_all(scenarios, options)
+}
+
+/// Where results are kept, and where others may be taken from.
+struct Stores {
+    own: Store,
+    baseline: Option<Store>,
+}
+
+impl Stores {
+    fn open(options: &Options) -> io::Result<Self> {
+        let baseline = options.baseline.as_deref().map(Store::open).transpose()?;
+        Ok(Self { own: Store::open(&options.directory)?, baseline })
+    }
+
+    /// A result that makes the job unnecessary.
+    fn find(&self, job: &Job<'_>, options: &Options) -> Option<&RunResult> {
+        let of_mpip = job.subject.system.kind.starts_with("mpip");
+        let others = self.baseline.as_ref().filter(|_| !of_mpip);
+        let hash = results::hash(&job.loaded.text);
+        [Some(&self.own), others]
+            .into_iter()
+            .flatten()
+            .filter_map(|s| s.find(&job.loaded.name, &hash, &job.subject.name, job.repetition))
+            .find(|result| !options.again && usable(result))
+    }
 }
 
 /// Runs what has no result yet, and returns the results of all.
-pub(crate) fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
-    let mut store = Store::open(&options.directory)?;
+fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+    let mut stores = Stores::open(options)?;
     let environment = Environment::here();
     let jobs = jobs(scenarios, options);
     let mut left: Duration = jobs.iter().map(Job::expected).sum();
     let mut collected = Vec::new();
     for (number, job) in jobs.iter().enumerate() {
-        let hash = results::hash(&job.loaded.text);
-        let found = store.find(&job.loaded.name, &hash, &job.subject.name, job.repetition);
-        if let Some(result) = found.filter(|result| !options.again && usable(result)) {
+        if let Some(result) = stores.find(job, options) {
             collected.push(result.clone());
             left = left.saturating_sub(job.expected());
             continue;
@@ -128,7 +201,7 @@ pub(crate) fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec
         match run_one(job, &environment, options) {
             Ok(result) => {
                 eprintln!("{}", one_line(&result));
-                store.add(result.clone())?;
+                stores.own.add(result.clone())?;
                 collected.push(result);
             }
             // One system that cannot be started does not keep others from being measured.

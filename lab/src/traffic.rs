@@ -32,6 +32,10 @@ pub(crate) struct FlowResult {
     pub(crate) intervals_bps: Vec<f64>,
     /// The sender's TCP retransmissions.
     pub(crate) retransmits: u64,
+    /// The longest time without a byte for the receiver, after its first second, where the flow
+    /// measures it.
+    #[serde(default)]
+    pub(crate) longest_pause_ms: Option<f64>,
     /// Round trips in milliseconds, where the flow measures them.
     pub(crate) rtt_ms: Option<Statistics>,
     /// Share of datagrams that did not arrive, or of round trips that did not complete.
@@ -56,9 +60,12 @@ impl FlowResult {
         self
     }
 
-    /// The longest time, in ms, in which the receiver got less than a tenth of the mean, after
-    /// the first byte and before the last.
+    /// The longest pause, where the flow measures it; else the longest time, in ms, in which the
+    /// receiver got less than a tenth of the mean, after the first byte and before the last.
     pub(crate) fn longest_stall_ms(&self) -> f64 {
+        if let (Some(pause), None) = (self.longest_pause_ms, &self.error) {
+            return pause;
+        }
         let rates = &self.intervals_bps;
         let Some(first) = rates.iter().position(|rate| *rate > 0.0) else {
             return rates.len() as f64 * 100.0;
@@ -136,6 +143,9 @@ impl Flow {
             _ => own(&client),
         }
         .unwrap_or_else(|error| FlowResult { error: Some(error), ..FlowResult::default() });
+        if traffic.kind == TrafficKind::Stream {
+            result = result.over(whole_seconds(traffic.duration));
+        }
         result.name = traffic.name;
         result.plain = traffic.plain.is_some();
         result
@@ -213,6 +223,10 @@ fn command_lines(
                 TrafficKind::RequestResponse { request, response } => {
                     (format!("serve {to}"), format!("request {to} {request} {response} {seconds}"))
                 }
+                TrafficKind::Stream => (
+                    format!("stream-receive {all}"),
+                    format!("stream-send {to} {congestion_control} {seconds}"),
+                ),
                 TrafficKind::File { size } => {
                     (format!("serve {all}"), format!("file {to} {size} {seconds}"))
                 }

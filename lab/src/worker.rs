@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::{emulator, generator, netns, probe};
+use crate::{emulator, generator, netns, probe, stream};
 
 /// Subcommands that no person needs.
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 pub(crate) enum Worker {
     /// The emulator process of a run.
     #[command(hide = true)]
@@ -66,6 +66,22 @@ pub(crate) enum Worker {
         /// Seconds.
         duration: f64,
     },
+    /// Receives bulk TCP.
+    #[command(hide = true)]
+    StreamReceive {
+        /// Local address.
+        at: SocketAddr,
+    },
+    /// Sends bulk TCP.
+    #[command(hide = true)]
+    StreamSend {
+        /// Remote address.
+        to: SocketAddr,
+        /// The kernel's name of it.
+        congestion_control: String,
+        /// Seconds.
+        duration: f64,
+    },
     /// Sends a file.
     #[command(hide = true)]
     File {
@@ -116,6 +132,11 @@ pub(crate) fn run(worker: Worker) -> io::Result<()> {
         Worker::Request { to, request, response, duration } => {
             let duration = Duration::from_secs_f64(duration);
             print_json(&generator::request(to, request, response, duration)?)
+        }
+        Worker::StreamReceive { at } => stream::receive(at),
+        Worker::StreamSend { to, congestion_control, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            print_json(&stream::send(to, &congestion_control, duration)?)
         }
         Worker::File { to, size, limit } => {
             print_json(&generator::file(to, size, Duration::from_secs_f64(limit))?)

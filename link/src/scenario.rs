@@ -239,6 +239,8 @@ pub enum TrafficKind {
         /// Bytes of a response.
         response: u32,
     },
+    /// Bulk TCP by the lab's own programs: pauses at the receiver to the millisecond.
+    Stream,
     /// A file over TCP, its checksum verified.
     File {
         /// Bytes.

@@ -16,15 +16,6 @@ fn published_figures_are_all_read() {
 }
 
 #[test]
-fn the_benefit_is_that_of_the_seed() {
-    assert_eq!(benefit_of(20.0, &[10.0, 10.0]), 1.0);
-    assert_eq!(benefit_of(10.0, &[10.0, 10.0]), 0.0);
-    assert_eq!(benefit_of(5.0, &[10.0, 10.0]), -0.5);
-    assert_eq!(benefit_of(14.0, &[10.0, 8.0]), 0.5);
-    assert_eq!(benefit_of(0.0, &[0.0, 0.0]), 0.0);
-}
-
-#[test]
 fn jains_index_is_one_for_equal_shares() {
     assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
     assert!((jain(&[9.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-12);

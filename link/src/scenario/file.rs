@@ -509,6 +509,7 @@ fn traffic_kind(raw: &RawTraffic, context: &Context<'_>) -> Result<TrafficKind, 
             rate: raw.rate.as_ref().ok_or_else(|| needs("rate"))?.0,
             length: raw.length.unwrap_or(1200),
         },
+        "stream" => TrafficKind::Stream,
         "voip" => TrafficKind::Voip {
             interval: raw.interval.as_ref().map_or(Duration::from_millis(20), |i| i.0),
             length: raw.length.unwrap_or(160),
@@ -521,8 +522,8 @@ fn traffic_kind(raw: &RawTraffic, context: &Context<'_>) -> Result<TrafficKind, 
         "http" => TrafficKind::Http { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
         other => {
             let message = format!(
-                "expected \"tcp\", \"udp\", \"voip\", \"request-response\", \"file\" or \"http\", \
-                 found {other:?}"
+                "expected \"tcp\", \"stream\", \"udp\", \"voip\", \"request-response\", \"file\" or \
+                 \"http\", found {other:?}"
             );
             return Err(context.at(&raw.kind, message));
         }

@@ -1,0 +1,48 @@
+//! The table as text.
+
+use std::fmt::Write;
+
+use super::Row;
+
+const HEAD: [&str; 4] = ["case", "asked", "reached", ""];
+
+fn cells(row: &Row) -> [&str; 4] {
+    let verdict = match row.yes {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "not measured",
+    };
+    [&row.case, &row.asked, &row.reached, verdict]
+}
+
+/// Columns for a terminal, and a line with the sum.
+pub(super) fn aligned(rows: &[Row]) -> String {
+    let lines: Vec<[&str; 4]> = core::iter::once(HEAD).chain(rows.iter().map(cells)).collect();
+    let width = |column: usize| {
+        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths = [width(0), width(1), width(2)];
+    let mut text = String::new();
+    for [case, asked, reached, verdict] in lines {
+        let [a, b, c] = widths;
+        let _ = writeln!(text, "{case:a$}  {asked:b$}  {reached:c$}  {verdict}");
+    }
+    let count = |yes| rows.iter().filter(|row| row.yes == yes).count();
+    let _ = writeln!(
+        text,
+        "{} reached, {} not reached, {} not measured",
+        count(Some(true)),
+        count(Some(false)),
+        count(None)
+    );
+    text
+}
+
+/// A table for a document.
+pub(super) fn markdown(rows: &[Row]) -> String {
+    let mut text = format!("| {} |\n|---|---|---|---|\n", HEAD.join(" | "));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", cells(row).join(" | "));
+    }
+    text
+}
