@@ -107,6 +107,7 @@ impl Bench {
                 peers: vec![peer],
                 rules: vec![],
                 limits: Limits::default(),
+                opportunistic: None,
             };
             let mut engine =
                 Engine::new(config, [host as u8; 32], Instant::ZERO, Duration::from_secs(1 << 30));

@@ -14,6 +14,7 @@ mod keys;
 mod outgoing;
 mod paths;
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -74,6 +75,8 @@ pub(crate) struct Association {
     keys: KeyRing,
     pending: Option<Pending>,
     attempts: u32,
+    /// The only address of ours from which the first handshake leaves; `None` for every one.
+    pub(crate) first_from: Option<IpAddr>,
     next_attempt: Option<Instant>,
     cookies: CookieMemory,
     guard: ReplayGuard,
@@ -95,6 +98,8 @@ pub(crate) struct Association {
     peer_generation: u64,
     /// Generation of our own address list.
     generation: u64,
+    /// How often a path changed its state.
+    pub(crate) path_changes: u64,
     addresses_owed: bool,
     delay_reference: Option<u32>,
     period_at: Instant,
@@ -143,6 +148,7 @@ impl Association {
             keys: KeyRing::default(),
             pending: None,
             attempts: 0,
+            first_from: None,
             next_attempt: (!config.endpoints.is_empty()).then_some(now),
             cookies: CookieMemory::new(&config.public_key),
             guard: ReplayGuard::new(),
@@ -158,6 +164,7 @@ impl Association {
             peer_addresses: Vec::new(),
             peer_generation: 0,
             generation: 1,
+            path_changes: 0,
             addresses_owed: true,
             delay_reference: None,
             period_at: now,
@@ -216,6 +223,22 @@ impl Association {
     /// Says goodbye at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
         self.close_owed = self.keys.current().is_some();
+    }
+
+    /// Whether there are keys that the peer has confirmed.
+    pub(crate) fn is_established(&self) -> bool {
+        self.established
+    }
+
+    /// Where the peer receives: the remote addresses of its validated paths.
+    pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let validated = self.paths.iter().filter(|path| path.is_validated());
+        validated.map(|path| path.address.remote.ip())
+    }
+
+    /// Whether no session is known.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outgoing.is_empty() && self.incoming.is_empty()
     }
 
     /// Does what is due.

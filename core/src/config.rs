@@ -26,6 +26,31 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Bounds of every table.
     pub limits: Limits,
+    /// How to deal with nodes that `peers` does not name; `None` leaves them alone.
+    pub opportunistic: Option<Opportunistic>,
+}
+
+/// Settings for nodes that the configuration does not name.
+#[derive(Clone, Debug, Default)]
+pub struct Opportunistic {
+    /// Nodes at these addresses are asked for when the host talks to them, are answered when they
+    /// ask, and may begin an association for their own address.
+    pub prefixes: Vec<Prefix>,
+    /// The UDP port at which they are asked.
+    pub port: u16,
+    /// Keys of addresses that were seen before. Another key at one of them is refused.
+    pub pins: Vec<(IpAddr, PublicKey)>,
+    /// How a path is chosen for each packet.
+    pub scheduler: SchedulerKind,
+    /// How much may be in flight on a path.
+    pub congestion_control: CongestionControlKind,
+}
+
+impl Opportunistic {
+    /// Whether unknown nodes at `address` are dealt with.
+    pub(crate) fn concerns(&self, address: IpAddr) -> bool {
+        self.prefixes.iter().any(|prefix| prefix.contains(address))
+    }
 }
 
 /// Settings of one peer.
@@ -67,6 +92,11 @@ pub struct Limits {
     pub resequencing: usize,
     /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
     pub session_idle: Duration,
+    /// Associations with nodes that the configuration does not name; beyond it further ones are
+    /// left to plain IP.
+    pub unknown_nodes: usize,
+    /// Pinned keys; beyond it nodes that are not pinned are left to plain IP.
+    pub pins: usize,
 }
 
 impl Default for Limits {
@@ -77,6 +107,8 @@ impl Default for Limits {
             send_queue: 16 << 20,
             resequencing: 32 << 20,
             session_idle: Duration::from_secs(120),
+            unknown_nodes: 256,
+            pins: 65_536,
         }
     }
 }
@@ -118,6 +150,11 @@ impl Prefix {
             _ => return None,
         };
         Some(Self { address, len })
+    }
+
+    /// The prefix of this address alone.
+    pub fn host(address: IpAddr) -> Self {
+        Self { address, len: if address.is_ipv4() { 32 } else { 128 } }
     }
 
     /// The first address.

@@ -11,13 +11,17 @@ use rand_core::SeedableRng;
 
 use crate::association::{Association, Context};
 use crate::buffer::PacketBuf;
-use crate::config::{Config, LocalAddress, Prefix};
+use crate::config::{Config, Limits, LocalAddress, Prefix};
 use crate::event::Event;
 use crate::packet::{Header, Segments};
 use crate::rules::RuleTable;
 use crate::sink::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
 use crate::time::Instant;
+
+mod unknown;
+
+use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
@@ -62,8 +66,10 @@ pub enum DropReason {
     Duplicate,
     /// A handshake message that is not authentic, or replayed.
     Handshake,
-    /// Too many handshakes at once: the sender was given a cookie.
+    /// Too many handshakes at once, or the first of an unknown node: the sender was given a cookie.
     UnderLoad,
+    /// A query from an address that gets no answer, or an answer to no query.
+    Availability,
 }
 
 impl DropReason {
@@ -87,6 +93,7 @@ impl DropReason {
             Self::Duplicate => "duplicate",
             Self::Handshake => "handshake",
             Self::UnderLoad => "under_load",
+            Self::Availability => "availability",
         }
     }
 }
@@ -130,6 +137,16 @@ impl PrefixTable {
         self.by_len[at].1.insert(prefix.address(), peer);
     }
 
+    fn remove(&mut self, prefix: Prefix) {
+        let len = prefix.prefix_len();
+        if let Ok(at) = self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
+            self.by_len[at].1.remove(&prefix.address());
+            if self.by_len[at].1.is_empty() {
+                self.by_len.remove(at);
+            }
+        }
+    }
+
     /// The peer that owns `address`.
     pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
         self.by_len.iter().find_map(|(len, prefixes)| {
@@ -151,7 +168,11 @@ pub struct Engine {
     draws: ChaCha8Rng,
     locals: Vec<LocalAddress>,
     rules: RuleTable,
+    limits: Limits,
+    /// Those of the configuration, then those with unknown nodes.
     associations: Vec<Association>,
+    /// How many are of the configuration.
+    configured: usize,
     by_key: BTreeMap<PublicKey, usize>,
     by_prefix: PrefixTable,
     indices: BTreeMap<u32, usize>,
@@ -166,6 +187,8 @@ pub struct Engine {
     cookies: CookieJar,
     initiations: u32,
     initiations_since: Instant,
+    /// Nodes that the configuration does not name, if they are dealt with.
+    unknown: Option<Box<Unknown>>,
 }
 
 impl Engine {
@@ -184,6 +207,8 @@ impl Engine {
             }
             associations.push(Association::new(peer, &config.limits, &mut rng, now));
         }
+        let unknown = config.opportunistic;
+        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, now, rng.bytes())));
         Self {
             mac1_key: Mac1Key::of(&public_key),
             aes_in_hardware: config.aes_in_hardware,
@@ -195,6 +220,7 @@ impl Engine {
             rules: RuleTable::new(config.rules),
             timeouts: vec![None; associations.len()],
             schedule: BTreeSet::new(),
+            configured: associations.len(),
             associations,
             by_key,
             by_prefix,
@@ -206,6 +232,8 @@ impl Engine {
             cookies: CookieJar::new(&mut rng, &public_key),
             initiations: 0,
             initiations_since: now,
+            limits: config.limits,
+            unknown,
             private_key: config.private_key,
             rng,
         }
@@ -254,7 +282,9 @@ impl Engine {
             Ok(MessageType::Initiation) => self.on_initiation(now, from, datagram),
             Ok(MessageType::Response) => self.on_response(now, from, datagram),
             Ok(MessageType::CookieReply) => self.on_cookie_reply(now, datagram),
-            Ok(_) | Err(_) => Err(DropReason::Malformed),
+            Ok(MessageType::Query) => self.on_query(now, from, datagram),
+            Ok(MessageType::Answer) => self.on_answer(now, from, datagram),
+            Err(_) => Err(DropReason::Malformed),
         };
         handled.map_err(|reason| self.refuse(reason))
     }
@@ -267,6 +297,7 @@ impl Engine {
             let (association, mut cx) = self.association(peer);
             association.transmit(now, &mut cx, out);
             self.reschedule(peer);
+            self.follow_node(now, peer);
         }
         self.send_replies(out);
     }
@@ -285,7 +316,9 @@ impl Engine {
             association.on_timeout(now, &mut cx, datagrams, packets);
             self.touched.remove(&peer);
             self.reschedule_after(peer, now);
+            self.follow_node(now, peer);
         }
+        self.run_unknown(now);
         self.flush(now, datagrams);
     }
 
@@ -336,7 +369,8 @@ impl Engine {
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next, whatever else happens.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.schedule.first().map(|(at, _)| *at)
+        let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
+        [self.schedule.first().map(|(at, _)| *at), unknown].into_iter().flatten().min()
     }
 
     /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
@@ -346,10 +380,14 @@ impl Engine {
 
     /// Statistics. `sessions` adds the list of sessions.
     pub fn status(&self, now: Instant, sessions: bool) -> Status {
-        let peers = self.associations.iter();
+        let unknown = self.unknown.as_ref();
+        let exists = |peer: &usize| {
+            *peer < self.configured || unknown.is_some_and(|unknown| unknown.is_node(*peer))
+        };
+        let peers = (0..self.associations.len()).filter(exists);
         Status {
             node: self.private_key.public_key().node_id(),
-            peers: peers.map(|association| association.status(now, sessions)).collect(),
+            peers: peers.map(|peer| self.associations[peer].status(now, sessions)).collect(),
             drops: self.drops.0.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
         }
     }
@@ -452,17 +490,13 @@ impl Engine {
         if self.initiations > UNDER_LOAD
             && self.cookies.verify(time, from.remote, datagram).is_err()
         {
-            if let Ok(reply) = self.cookies.reply(time, from.remote, datagram) {
-                self.replies.push_back((from, reply.to_vec()));
-                self.replies.truncate(REPLIES);
-            }
-            return Err(DropReason::UnderLoad);
+            return Err(self.give_cookie(time, from, datagram));
         }
         let read = Responder::read(&mut self.rng, &self.private_key, datagram);
         let responder = read.map_err(|_| DropReason::Handshake)?;
-        let Some(&peer) = self.by_key.get(responder.remote()) else {
-            let reason = format!("no peer has the key {}", responder.remote());
-            return Err(self.refuse_handshake(from.remote, reason));
+        let peer = match self.by_key.get(responder.remote()) {
+            Some(peer) => *peer,
+            None => self.accept_unknown(now, from, datagram, &responder)?,
         };
         let (association, mut cx) = self.association(peer);
         let handled = association.on_initiation(now, from, responder, &mut cx);
@@ -471,6 +505,15 @@ impl Engine {
             log::debug!("initiation from {}: {reason}", from.remote);
             DropReason::Handshake
         })
+    }
+
+    /// Answers a handshake message with a cookie, which its sender has to show with the next one.
+    fn give_cookie(&mut self, time: Duration, from: PathAddress, datagram: &[u8]) -> DropReason {
+        if let Ok(reply) = self.cookies.reply(time, from.remote, datagram) {
+            self.replies.push_back((from, reply.to_vec()));
+            self.replies.truncate(REPLIES);
+        }
+        DropReason::UnderLoad
     }
 
     fn refuse_handshake(&mut self, from: SocketAddr, reason: String) -> DropReason {

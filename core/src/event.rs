@@ -1,8 +1,10 @@
 //! What happened, for logs, metrics and tests: every change of state is one event.
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+
+use mpip_crypto::PublicKey;
 
 use crate::path::PathState;
 
@@ -72,6 +74,24 @@ pub enum Event {
         /// Time to the next one.
         retry_in: Duration,
     },
+    /// The node at an address that nobody configured proved to hold a key for the first time: it
+    /// is to be remembered, and given in [`Opportunistic::pins`](crate::Opportunistic::pins) at
+    /// the next start.
+    Pinned {
+        /// The node's address.
+        address: IpAddr,
+        /// Its key.
+        public_key: PublicKey,
+    },
+    /// The node at an address names another key than the one pinned to it: it is refused.
+    KeyChanged {
+        /// The node's address.
+        address: IpAddr,
+        /// The key that is pinned.
+        pinned: PublicKey,
+        /// The key that it names now.
+        found: PublicKey,
+    },
     /// A handshake was refused.
     HandshakeRefused {
         /// Where it came from.
@@ -101,6 +121,14 @@ impl fmt::Display for Event {
             Self::HandshakeTimeout { peer, attempts, retry_in } => write!(
                 f,
                 "peer `{peer}`: no answer to handshake attempt {attempts}, next in {retry_in:?}"
+            ),
+            Self::Pinned { address, public_key } => {
+                write!(f, "{address}: the key {public_key} is pinned to this address from now on")
+            }
+            Self::KeyChanged { address, pinned, found } => write!(
+                f,
+                "{address}: REFUSED, ITS KEY HAS CHANGED from {pinned} to {found}: either the node \
+                 was set up anew, or somebody poses as it"
             ),
             Self::HandshakeRefused { from, reason } => {
                 write!(f, "handshake from {from} refused: {reason}")

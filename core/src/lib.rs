@@ -21,11 +21,13 @@
 //! # Verbs
 //!
 //! Fed by [`Engine::handle_tun`], [`handle_datagram`](Engine::handle_datagram),
-//! [`handle_timeout`](Engine::handle_timeout), [`handle_writable`](Engine::handle_writable) and
+//! [`handle_timeout`](Engine::handle_timeout), [`handle_writable`](Engine::handle_writable),
+//! [`handle_destination`](Engine::handle_destination) and
 //! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
 //! [`poll_timeout`](Engine::poll_timeout) and [`poll_event`](Engine::poll_event).
 
 mod association;
+mod availability;
 mod buffer;
 pub mod cc;
 mod config;
@@ -45,13 +47,14 @@ pub mod table;
 mod time;
 pub mod window;
 
+pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use buffer::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
     SegmentationKind,
 };
 pub use config::{
-    Config, CongestionControlKind, DEFAULT_PORT, Limits, LocalAddress, PeerConfig, Prefix,
-    PrefixError, Priority, Rule, SchedulerKind,
+    Config, CongestionControlKind, DEFAULT_PORT, Limits, LocalAddress, Opportunistic, PeerConfig,
+    Prefix, PrefixError, Priority, Rule, SchedulerKind,
 };
 pub use engine::{Command, DropReason, Engine};
 pub use event::Event;

@@ -163,6 +163,7 @@ impl Node {
             peers: settings.peers,
             rules: settings.rules,
             limits: Limits::default(),
+            opportunistic: None,
         };
         let mut node = Self {
             host,

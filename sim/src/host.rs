@@ -131,6 +131,7 @@ impl Host {
                     peers: peers.map(|peer| peer_config(world, engine, peer)).collect(),
                     rules: engine.rules.clone(),
                     limits: engine.limits.clone(),
+                    opportunistic: None,
                 };
                 let clock = self.spec.clock;
                 let engine = Engine::new(config, rng.seed(), clock.at(now), clock.unix_time(now));

@@ -1,5 +1,6 @@
 //! Making keys with the peer: who begins, when, and what a handshake means for what there is.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use mpip_crypto::{Aead, Initiator, PublicKey, Responder, Timestamp};
@@ -119,10 +120,12 @@ impl Association {
         let known = self.paths.iter().map(|path| path.address.remote);
         let remotes = known.chain(self.config.endpoints.iter().copied());
         let mut pairs: Vec<PathAddress> = Vec::new();
+        let first_from = self.first_from.filter(|_| self.peer_instance.is_none());
+        let may_begin = |address: IpAddr| first_from.is_none_or(|first| first == address);
         for remote in remotes {
-            for local in
-                cx.locals.iter().filter(|local| local.address.is_ipv4() == remote.is_ipv4())
-            {
+            for local in cx.locals.iter().filter(|local| {
+                local.address.is_ipv4() == remote.is_ipv4() && may_begin(local.address.ip())
+            }) {
                 let pair = PathAddress { local: local.id, remote };
                 if !pairs.contains(&pair) {
                     pairs.push(pair);
@@ -325,6 +328,18 @@ impl Association {
         if self.keys.current().is_none() && self.established {
             self.lose(now, cx);
         }
+    }
+
+    /// Ends for good, whatever state it is in: nothing is due and nothing reaches it any more.
+    pub(crate) fn retire(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let mut retired = Vec::new();
+        self.keys.clear(&mut retired);
+        retired.extend(self.pending.take().map(|pending| pending.initiator.sender_index()));
+        forget(cx, retired);
+        self.reset(now, cx);
+        self.config.endpoints.clear();
+        self.next_attempt = None;
+        self.close_owed = false;
     }
 
     /// The peer is gone.

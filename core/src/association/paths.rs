@@ -46,6 +46,7 @@ impl Association {
     ) {
         let path = &mut self.paths[index];
         let Some(from) = path.set_state(now, to) else { return };
+        self.path_changes += 1;
         cx.events.push_back(Event::Path {
             peer: self.config.name.clone(),
             path: path.id.0,
@@ -448,6 +449,7 @@ impl Association {
         };
         let former = core::mem::replace(&mut path.address, challenge.to);
         if former != challenge.to {
+            self.path_changes += 1;
             cx.events.push_back(Event::Rebound {
                 peer: self.config.name.clone(),
                 path: path.id.0,

@@ -150,6 +150,7 @@ impl Pair {
                 peers: vec![peer],
                 rules: vec![],
                 limits: Limits::default(),
+                opportunistic: None,
             };
             adjust(host, &mut config);
             let seed = [host as u8; 32];

@@ -1,5 +1,6 @@
 //! The requirements of `docs/protocol.md` on two engines; `[X-n]` names the one that a test proves.
 
+mod availability;
 mod feedback;
 mod handshake;
 mod memory;

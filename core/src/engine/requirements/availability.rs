@@ -1,0 +1,332 @@
+//! Availability, and nodes that nobody configured.
+
+use mpip_wire::{AnswerRepr, QueryRepr};
+
+use super::super::harness::{Out, Packets, Pair, SECOND, address, locals, sequences, tcp};
+use super::super::*;
+use crate::availability::AvailabilityState;
+use crate::buffer::{Offload, PacketPool};
+use crate::config::Opportunistic;
+
+const ANSWER: u8 = 6;
+
+/// Both nodes deal with unknown ones at their own addresses; no peer is configured.
+fn strangers(adjust: impl Fn(usize, &mut Config)) -> Pair {
+    Pair::with(|host, config| {
+        config.peers.clear();
+        config.opportunistic = Some(settings());
+        adjust(host, config);
+    })
+}
+
+fn settings() -> Opportunistic {
+    let prefixes = vec!["198.18.0.0/16".parse().expect("valid")];
+    Opportunistic { prefixes, port: 6182, ..Opportunistic::default() }
+}
+
+fn public(host: u8) -> PublicKey {
+    *PrivateKey::from_bytes([host + 1; 32]).public_key()
+}
+
+fn inner(host: usize) -> IpAddr {
+    address(host, 0).ip()
+}
+
+/// Host 0 talks to host 1.
+fn talk(pair: &mut Pair) {
+    let now = pair.now;
+    pair.engines[0].handle_destination(now, inner(0), inner(1));
+}
+
+fn events(pair: &mut Pair, host: usize) -> Vec<Event> {
+    core::iter::from_fn(|| pair.engines[host].poll_event()).collect()
+}
+
+fn state(pair: &Pair) -> Option<AvailabilityState> {
+    let all = pair.engines[0].availability(pair.now);
+    all.iter().find(|entry| entry.address == inner(1)).map(|entry| entry.state)
+}
+
+fn established(pair: &Pair, host: usize) -> Vec<bool> {
+    let status = pair.engines[host].status(pair.now, false);
+    status.peers.iter().map(|peer| peer.established).collect()
+}
+
+/// A packet between the hosts' own addresses.
+fn plain(host: usize, sequence: u32) -> Vec<u8> {
+    let mut packet = tcp(host, sequence, 100);
+    packet[13] = 18;
+    packet[17] = 18;
+    packet
+}
+
+fn query(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    QueryRepr { nonce: 99, len }.emit(&mut bytes).expect("long enough");
+    bytes
+}
+
+///
+#[test]
+fn strangers_find_each_other_and_carry_packets_between_their_own_addresses() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
+    assert_eq!(state(&pair), Some(AvailabilityState::Enabled { public_key: public(1) }));
+    let pinned = Event::Pinned { address: inner(1), public_key: public(1) };
+    assert!(events(&mut pair, 0).contains(&pinned));
+    let at_the_other = events(&mut pair, 1);
+    assert!(!at_the_other.iter().any(|event| matches!(event, Event::Pinned { .. })));
+    for n in 0..20 {
+        pair.send(0, &plain(0, n), Offload::default());
+        pair.send(1, &plain(1, 100 + n), Offload::default());
+    }
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&pair.out[1].packets), (0..20).collect::<Vec<_>>());
+    assert_eq!(sequences(&pair.out[0].packets), (100..120).collect::<Vec<_>>());
+    assert_eq!(pair.states(0).len(), 4, "all pairs of addresses");
+}
+
+///
+#[test]
+fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    for host in 0..2 {
+        let other = address(1 - host, 1).ip();
+        assert_eq!(pair.engines[host].by_prefix.find(other), Some(0), "{other}");
+    }
+    let pinned = events(&mut pair, 0);
+    let pinned = pinned.iter().filter(|event| matches!(event, Event::Pinned { .. })).count();
+    assert_eq!(pinned, 2);
+
+    let mut pair = strangers(|host, config| {
+        if host == 1 {
+            config.opportunistic.as_mut().expect("set").pins =
+                vec![(address(0, 1).ip(), public(7))];
+        }
+    });
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    assert_eq!(established(&pair, 1), [true]);
+    assert_eq!(pair.engines[1].by_prefix.find(address(0, 1).ip()), None, "pinned to another");
+}
+
+#[test]
+fn an_unknown_peer_outlives_a_renewal_of_the_keys() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND * 400);
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
+    let status = pair.engines[0].status(pair.now, false);
+    assert!(status.peers[0].handshake_age.is_some_and(|age| age < SECOND * 125));
+}
+
+///
+#[test]
+fn a_query_is_answered_where_the_configuration_says_so_and_at_a_limited_rate() {
+    let mut pair = strangers(|_, _| {});
+    let from = PathAddress { local: LocalId(0), remote: address(0, 0) };
+    let foreign = PathAddress { remote: "203.0.113.1:6182".parse().expect("valid"), ..from };
+    assert_eq!(pair.deliver(1, foreign, &query(44)), Err(DropReason::Availability));
+    assert!(pair.out[1].datagrams.is_empty());
+    for len in [44, 45, 1_200] {
+        pair.deliver(1, from, &query(len)).expect("answered");
+        let (to, answer) = pair.out[1].datagrams.pop().expect("an answer");
+        assert_eq!((to, answer[0]), (from, ANSWER));
+        assert!(answer.len() <= len, "{} for {len}", answer.len());
+    }
+    let answered = (0..1_000).filter(|_| pair.deliver(1, from, &query(44)).is_ok()).count();
+    assert!(answered <= 50, "{answered}");
+
+    let mut silent = strangers(|_, config| config.opportunistic = None);
+    assert_eq!(silent.deliver(1, from, &query(44)), Err(DropReason::Availability));
+    assert!(silent.out[1].datagrams.is_empty());
+}
+
+///
+#[test]
+fn a_node_that_does_not_answer_is_left_alone() {
+    let mut pair = strangers(|host, config| {
+        if host == 1 {
+            config.opportunistic = None;
+        }
+    });
+    for _ in 0..2_000 {
+        talk(&mut pair);
+        pair.run_for(SECOND);
+    }
+    let refused = pair.drops(1, DropReason::Availability);
+    assert_eq!(refused, 5 + 3, "five, then one in ten minutes");
+    assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
+    assert!(pair.engines[0].associations.is_empty());
+}
+
+#[test]
+fn only_destinations_of_the_prefixes_that_no_peer_has_are_asked() {
+    let mut pair = Pair::with(|_, config| config.opportunistic = Some(settings()));
+    let (now, engine) = (pair.now, &mut pair.engines[0]);
+    for text in ["203.0.113.1", "2001:db8::1", "198.19.0.2", "198.18.0.1", "198.18.1.1"] {
+        engine.handle_destination(now, inner(0), text.parse().expect("valid"));
+    }
+    assert!(engine.availability(now).is_empty(), "foreign, a peer's, our own");
+    engine.handle_destination(now, inner(0), inner(1));
+    assert_eq!(engine.availability(now).len(), 1);
+}
+
+///
+#[test]
+fn a_changed_key_is_refused_on_both_sides() {
+    let mut pair = strangers(|host, config| {
+        if host == 0 {
+            config.opportunistic.as_mut().expect("set").pins = vec![(inner(1), public(7))];
+        }
+    });
+    talk(&mut pair);
+    pair.run_for(SECOND * 30);
+    let changed = Event::KeyChanged { address: inner(1), pinned: public(7), found: public(1) };
+    assert!(events(&mut pair, 0).contains(&changed));
+    assert_eq!(state(&pair), Some(AvailabilityState::KeyChanged { public_key: public(1) }));
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
+
+    let mut pair = strangers(|host, config| {
+        if host == 1 {
+            config.opportunistic.as_mut().expect("set").pins = vec![(inner(0), public(7))];
+        }
+    });
+    talk(&mut pair);
+    pair.run_for(SECOND * 60);
+    let changed = Event::KeyChanged { address: inner(0), pinned: public(7), found: public(0) };
+    assert!(events(&mut pair, 1).contains(&changed));
+    assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
+}
+
+///
+#[test]
+fn an_answer_that_names_a_key_without_holding_it_leads_to_nothing() {
+    let mut pair = strangers(|host, config| {
+        if host == 1 {
+            config.opportunistic = None;
+        }
+    });
+    talk(&mut pair);
+    let mut out = Out::default();
+    let mut none = Vec::new();
+    pair.engines[0].handle_timeout(pair.now, &mut out, &mut Packets(&mut none));
+    out.settle();
+    let (to, query) = out.datagrams.pop().expect("a query");
+    let nonce = u64::from_be_bytes(query[4..12].try_into().expect("8"));
+    let mut answer = vec![0; 44];
+    let forged = AnswerRepr { flags: 0, nonce, public_key: *public(9).as_bytes() };
+    forged.emit(&mut answer).expect("44 bytes");
+    pair.deliver(0, to, &answer).expect("the nonce is right");
+    assert_eq!(established(&pair, 0), [false]);
+    pair.run_for(SECOND * 30);
+    assert_eq!(established(&pair, 0), [] as [bool; 0]);
+    assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
+    assert!(pair.engines[0].indices.is_empty(), "nothing is left of it");
+    assert_eq!(pair.engines[0].by_prefix.find(inner(1)), None);
+    assert!(!events(&mut pair, 0).iter().any(|event| matches!(event, Event::Pinned { .. })));
+}
+
+///
+#[test]
+fn an_unknown_initiator_shows_that_it_receives_at_its_address_before_anything_is_kept() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    // Query and answer pass, then the initiation; its cookie reply is lost.
+    pair.pass = |host, _, bytes| host == 0 || bytes[0] == ANSWER;
+    pair.run_for(SECOND * 10);
+    assert!(pair.drops(1, DropReason::UnderLoad) > 2);
+    assert!(pair.engines[1].associations.is_empty() && pair.engines[1].by_key.is_empty());
+    assert_eq!(pair.engines[1].by_prefix.find(inner(0)), None);
+}
+
+#[test]
+fn an_initiation_that_is_not_followed_up_is_forgotten() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.pass = |host, _, bytes| host == 1 || bytes[0] < 0x80;
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(established(&pair, 1), [false]);
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND * 60);
+    assert_eq!(established(&pair, 1), [] as [bool; 0]);
+    assert!(pair.engines[1].indices.is_empty() && pair.engines[1].by_key.is_empty());
+}
+
+#[test]
+fn a_node_that_goes_is_forgotten_and_found_again() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    pair.engines[1].handle_command(pair.now, Command::Shutdown);
+    pair.run_for(SECOND);
+    assert_eq!(established(&pair, 0), [] as [bool; 0]);
+    let [_, mut restarted] = strangers(|_, _| {}).engines;
+    restarted.handle_command(pair.now, Command::LocalAddresses(locals(1)));
+    restarted.instance = 77;
+    pair.engines[1] = restarted;
+    assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
+    let packet = PacketPool::new(1, 1).copy_from(&plain(0, 1)).expect("a buffer");
+    let refused = pair.engines[0].handle_tun(pair.now, packet, &mut Out::default());
+    assert_eq!(refused, Err(DropReason::NoPeer));
+    pair.run_for(SECOND * 600);
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
+    assert_eq!(pair.engines[0].associations.len(), 1, "the number is used again");
+    let pinned = events(&mut pair, 0);
+    let pinned = pinned.iter().filter(|event| matches!(event, Event::Pinned { .. })).count();
+    assert_eq!(pinned, 2, "one for each address, and they stay");
+}
+
+#[test]
+fn at_the_bound_an_idle_node_makes_room_and_a_busy_one_stays() {
+    let mut pair = strangers(|_, config| config.limits.unknown_nodes = 1);
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    pair.send(0, &plain(0, 1), Offload::default());
+    pair.run_for(SECOND);
+    let other: IpAddr = "198.18.7.7".parse().expect("valid");
+    let now = pair.now;
+    let add = |pair: &mut Pair, at| pair.engines[0].add_node(at, other, public(8), true);
+    assert_eq!(add(&mut pair, now), None, "its session is in use");
+    pair.run_for(SECOND * 200);
+    let now = pair.now;
+    assert_eq!(add(&mut pair, now), Some(0));
+    assert_eq!(pair.engines[0].by_prefix.find(inner(1)), None);
+}
+
+///
+#[test]
+fn a_second_node_at_an_address_is_left_alone() {
+    let mut pair = strangers(|_, _| {});
+    let (now, engine) = (pair.now, &mut pair.engines[1]);
+    assert_eq!(engine.add_node(now, inner(0), public(8), false), Some(0));
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    let refused = |event: &Event| matches!(event, Event::HandshakeRefused { .. });
+    assert!(events(&mut pair, 1).iter().any(refused));
+    assert_eq!(pair.engines[1].by_key.len(), 1);
+}
+
+#[test]
+fn a_query_leaves_from_the_address_in_use_first_and_then_from_the_others() {
+    let mut pair = strangers(|_, _| {});
+    pair.pass = |_, _, _| false;
+    let (now, source) = (pair.now, locals(0)[1].address.ip());
+    pair.engines[0].handle_destination(now, source, inner(1));
+    let mut from = Vec::new();
+    for _ in 0..16 {
+        let mut out = Out::default();
+        pair.engines[0].handle_timeout(pair.now, &mut out, &mut Packets(&mut Vec::new()));
+        out.settle();
+        from.extend(out.datagrams.iter().map(|(to, _)| to.local.0));
+        pair.now += SECOND;
+    }
+    assert_eq!(from, [1, 0, 1, 0, 1]);
+}

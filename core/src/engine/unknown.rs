@@ -1,0 +1,363 @@
+//! Nodes that the configuration does not name: asked for, answered, associated with for as long as
+//! it serves.
+//!
+//! Such a node is a peer like the others while it lasts, behind them in the engine's list. Its inner
+//! addresses are those where it proved to receive: the one at which it was found, and the remote
+//! addresses of its paths, which answered a challenge. What makes it trusted is that, and that it was
+//! there before: the key that an address proved to hold first is pinned to it, as `ssh` does.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use mpip_crypto::{PresharedKey, PublicKey, Responder};
+use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
+
+use super::{DropReason, Engine, REPLIES};
+use crate::association::Association;
+use crate::availability::{Availability, AvailabilityState, AvailabilityStatus, Bucket, Query};
+use crate::config::{Opportunistic, PeerConfig, Prefix};
+use crate::event::Event;
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+/// Without keys after this time, a node that was found is given up.
+const GIVE_UP: Duration = Duration::from_secs(20);
+/// Inner addresses of such a node.
+const ADDRESSES: usize = 16;
+/// Queries that leave at a time.
+const QUERIES_AT_ONCE: usize = REPLIES / 2;
+
+/// What the engine keeps for nodes that the configuration does not name.
+#[derive(Debug)]
+pub(super) struct Unknown {
+    settings: Opportunistic,
+    table: Availability,
+    answers: Bucket,
+    pins: BTreeMap<IpAddr, PublicKey>,
+    /// By number of the association.
+    nodes: BTreeMap<usize, Node>,
+    /// When those without keys are given up; entries of nodes that have some are passed over.
+    deadlines: BTreeSet<(Instant, usize)>,
+    /// Numbers of associations that are free to be used again.
+    vacant: Vec<usize>,
+}
+
+/// A node that the configuration does not name.
+#[derive(Debug)]
+struct Node {
+    /// Where it proved to receive, and at first where it was found.
+    addresses: Vec<IpAddr>,
+    public_key: PublicKey,
+    /// Whether this node asked for it; else it called.
+    asked: bool,
+    established: bool,
+    /// How often its paths had changed when their addresses were looked at.
+    path_changes: u64,
+}
+
+impl Unknown {
+    pub(super) fn new(mut settings: Opportunistic, now: Instant, seed: [u8; 16]) -> Self {
+        let pins = core::mem::take(&mut settings.pins).into_iter().collect();
+        Self {
+            settings,
+            table: Availability::new(now, seed),
+            answers: Bucket::new(now),
+            pins,
+            nodes: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        [self.table.next_timeout(), deadline].into_iter().flatten().min()
+    }
+
+    pub(super) fn is_node(&self, peer: usize) -> bool {
+        self.nodes.contains_key(&peer)
+    }
+
+    /// The pinned key of `address`, if it is another than `found`.
+    fn other_pin(&self, address: IpAddr, found: &PublicKey) -> Option<PublicKey> {
+        self.pins.get(&address).copied().filter(|pinned| pinned != found)
+    }
+
+    fn peer_config(&self, address: IpAddr, public_key: PublicKey, asked: bool) -> PeerConfig {
+        let endpoint = SocketAddr::new(address, self.settings.port);
+        PeerConfig {
+            name: address.to_string(),
+            public_key,
+            preshared_key: PresharedKey::default(),
+            endpoints: if asked { vec![endpoint] } else { Vec::new() },
+            allowed_prefixes: vec![Prefix::host(address)],
+            scheduler: self.settings.scheduler,
+            fixed_weights: Vec::new(),
+            congestion_control: self.settings.congestion_control,
+            max_paths: None,
+            resequencing: true,
+        }
+    }
+}
+
+impl Engine {
+    /// The host's address `source` talks to `destination`. If the settings for unknown nodes say
+    /// so, it is asked whether mpip answers there; the query leaves at the next
+    /// [`handle_timeout`](Self::handle_timeout), which is then due.
+    pub fn handle_destination(&mut self, now: Instant, source: IpAddr, destination: IpAddr) {
+        let Some(unknown) = &mut self.unknown else { return };
+        let own = self.locals.iter().any(|local| local.address.ip() == destination);
+        if !own
+            && unknown.settings.concerns(destination)
+            && self.by_prefix.find(destination).is_none()
+        {
+            unknown.table.note(now, source, destination);
+        }
+    }
+
+    /// What is known of the destinations that the host talks to and that no peer has.
+    pub fn availability(&self, now: Instant) -> Vec<AvailabilityStatus> {
+        let unknown = self.unknown.iter();
+        unknown.flat_map(|unknown| unknown.table.status(now)).collect()
+    }
+
+    /// Asks, and gives up who does not answer.
+    pub(super) fn run_unknown(&mut self, now: Instant) {
+        for _ in 0..QUERIES_AT_ONCE {
+            let Some(unknown) = &mut self.unknown else { return };
+            let nonce = || u64::from_be_bytes(self.rng.bytes());
+            let Some(query) = unknown.table.poll_query(now, nonce) else { break };
+            let remote = SocketAddr::new(query.to, unknown.settings.port);
+            self.send_query(query, remote);
+        }
+        while let Some(unknown) = &mut self.unknown
+            && let Some(&(at, peer)) = unknown.deadlines.first()
+            && at <= now
+        {
+            unknown.deadlines.pop_first();
+            if unknown.nodes.get(&peer).is_some_and(|node| !node.established) {
+                self.remove_node(now, peer);
+            }
+        }
+    }
+
+    /// The first query leaves from the address that the host itself uses; further ones from each
+    /// address in turn.
+    fn send_query(&mut self, query: Query, remote: SocketAddr) {
+        let locals = || {
+            let family = self.locals.iter();
+            family.filter(|local| local.address.is_ipv4() == remote.is_ipv4())
+        };
+        let own = locals().filter(|local| local.address.ip() == query.source);
+        let others = locals().filter(|local| local.address.ip() != query.source);
+        let turn = query.attempt as usize % locals().count().max(1);
+        let Some(local) = own.chain(others).nth(turn) else { return };
+        let repr = QueryRepr { nonce: query.nonce, len: QueryPacket::MIN_LEN };
+        let mut datagram = vec![0; repr.encoded_len()];
+        repr.emit(&mut datagram).expect("the buffer has the query's length");
+        self.replies.push_back((PathAddress { local: local.id, remote }, datagram));
+    }
+
+    /// Somebody asks whether mpip answers here.
+    pub(super) fn on_query(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        let query = QueryPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
+        let unknown = self.unknown.as_mut();
+        let unknown = unknown.filter(|unknown| unknown.settings.concerns(from.remote.ip()));
+        if !unknown.is_some_and(|unknown| unknown.answers.take(now)) {
+            return Err(DropReason::Availability);
+        }
+        let public_key = *self.private_key.public_key().as_bytes();
+        let repr = AnswerRepr { flags: 0, nonce: query.nonce(), public_key };
+        let mut answer = vec![0; repr.encoded_len()];
+        repr.emit(&mut answer).expect("the buffer has the answer's length");
+        self.replies.push_back((from, answer));
+        self.replies.truncate(REPLIES);
+        Ok(())
+    }
+
+    /// A node that was asked answers. The key that it names is a claim: the handshake proves it.
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        let answer = AnswerPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
+        let address = from.remote.ip();
+        let found = PublicKey::from_bytes(*answer.public_key());
+        let unknown = self.unknown.as_mut().ok_or(DropReason::Availability)?;
+        if from.remote.port() != unknown.settings.port {
+            return Err(DropReason::Availability);
+        }
+        let source = unknown.table.on_answer(now, address, answer.nonce(), found);
+        let source = source.ok_or(DropReason::Availability)?;
+        if found == *self.private_key.public_key() {
+            unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
+        } else if let Some(pinned) = unknown.other_pin(address, &found) {
+            let state = AvailabilityState::KeyChanged { public_key: found };
+            unknown.table.refuse(now, address, state);
+            self.events.push_back(Event::KeyChanged { address, pinned, found });
+        } else if !self.by_key.contains_key(&found) && self.by_prefix.find(address).is_none() {
+            if let Some(peer) = self.add_node(now, address, found, true) {
+                // The other node takes the address that calls for that of the inner packets.
+                let used = self.locals.iter().find(|local| local.address.ip() == source);
+                let asked = self.locals.iter().find(|local| local.id == from.local);
+                let first = used.or(asked).map(|local| local.address.ip());
+                self.associations[peer].first_from = first;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of an association for the initiation of a node that no peer is, or why there is
+    /// none. Who has not shown that it
+    /// receives at its address is given a cookie.
+    pub(super) fn accept_unknown(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+        responder: &Responder,
+    ) -> Result<usize, DropReason> {
+        let found = *responder.remote();
+        let address = from.remote.ip();
+        let unknown = self.unknown.as_ref();
+        let Some(unknown) = unknown.filter(|unknown| unknown.settings.concerns(address)) else {
+            let reason = format!("no peer has the key {found}");
+            return Err(self.refuse_handshake(from.remote, reason));
+        };
+        if let Some(pinned) = unknown.other_pin(address, &found) {
+            self.events.push_back(Event::KeyChanged { address, pinned, found });
+            return Err(DropReason::Handshake);
+        }
+        if let Some(peer) = self.by_prefix.find(address) {
+            let name = &self.associations[peer].config.name;
+            let reason = format!("its address is that of peer `{name}`, which has another key");
+            return Err(self.refuse_handshake(from.remote, reason));
+        }
+        // Nothing is kept for who may have forged the address.
+        let time = now.since(Instant::ZERO);
+        if self.cookies.verify(time, from.remote, datagram).is_err() {
+            return Err(self.give_cookie(time, from, datagram));
+        }
+        self.add_node(now, address, found, false).ok_or(DropReason::UnderLoad)
+    }
+
+    pub(super) fn add_node(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        public_key: PublicKey,
+        asked: bool,
+    ) -> Option<usize> {
+        self.make_room_for_node(now);
+        let unknown = self.unknown.as_mut()?;
+        let pinned = unknown.pins.contains_key(&address);
+        let no_pin = asked && !pinned && unknown.pins.len() >= self.limits.pins;
+        if no_pin || unknown.nodes.len() >= self.limits.unknown_nodes {
+            unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
+            return None;
+        }
+        let config = unknown.peer_config(address, public_key, asked);
+        let association = Association::new(config, &self.limits, &mut self.rng, now);
+        let peer = match unknown.vacant.pop() {
+            Some(peer) => {
+                self.associations[peer] = association;
+                peer
+            }
+            None => {
+                self.associations.push(association);
+                self.timeouts.push(None);
+                self.associations.len() - 1
+            }
+        };
+        let addresses = vec![address];
+        let node = Node { addresses, public_key, asked, established: false, path_changes: 0 };
+        unknown.nodes.insert(peer, node);
+        unknown.deadlines.insert((now + GIVE_UP, peer));
+        self.by_key.insert(public_key, peer);
+        self.by_prefix.insert(Prefix::host(address), peer);
+        self.reschedule(peer);
+        Some(peer)
+    }
+
+    /// At the bound a node without sessions makes room.
+    fn make_room_for_node(&mut self, now: Instant) {
+        let Some(unknown) = &self.unknown else { return };
+        if unknown.nodes.len() >= self.limits.unknown_nodes {
+            let idle = |peer: &usize| self.associations[*peer].is_idle();
+            if let Some(peer) = unknown.nodes.keys().copied().find(idle) {
+                self.remove_node(now, peer);
+            }
+        }
+    }
+
+    /// Forgets the association `peer`, which is with a node that the configuration does not name.
+    fn remove_node(&mut self, now: Instant, peer: usize) {
+        let Some(unknown) = &mut self.unknown else { return };
+        let Some(node) = unknown.nodes.remove(&peer) else { return };
+        for address in node.addresses {
+            unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
+            self.by_prefix.remove(Prefix::host(address));
+        }
+        unknown.vacant.push(peer);
+        unknown.deadlines.retain(|(_, other)| *other != peer);
+        self.by_key.remove(&node.public_key);
+        self.touched.remove(&peer);
+        let (association, mut cx) = self.association(peer);
+        association.retire(now, &mut cx);
+        self.reschedule(peer);
+    }
+
+    /// Something happened to the association `peer`: what it means if nobody configured it.
+    pub(super) fn follow_node(&mut self, now: Instant, peer: usize) {
+        let Some(unknown) = &mut self.unknown else { return };
+        let Some(node) = unknown.nodes.get_mut(&peer) else { return };
+        let association = &self.associations[peer];
+        match (node.established, association.is_established()) {
+            (true, false) => self.remove_node(now, peer),
+            (_, true) if node.path_changes != association.path_changes => {
+                node.established = true;
+                node.path_changes = association.path_changes;
+                self.adopt_addresses(peer);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the addresses at which the node of association `peer` proved to receive for its inner
+    /// addresses, unless they are somebody else's, and pins its key to them if it was asked for.
+    fn adopt_addresses(&mut self, peer: usize) {
+        let Some(unknown) = &mut self.unknown else { return };
+        let Unknown { settings, pins, nodes, .. } = &mut **unknown;
+        let Some(node) = nodes.get_mut(&peer) else { return };
+        let association = &mut self.associations[peer];
+        let proven: BTreeSet<IpAddr> = association.proven_addresses().collect();
+        for address in proven.into_iter().filter(|address| settings.concerns(*address)) {
+            let owner = self.by_prefix.find(address);
+            let public_key = node.public_key;
+            let full = owner.is_none() && node.addresses.len() >= ADDRESSES;
+            let pinned = pins.get(&address);
+            let theirs = owner.is_some_and(|owner| owner != peer)
+                || pinned.is_some_and(|pinned| *pinned != public_key);
+            if full || theirs {
+                continue;
+            }
+            if node.asked && pinned.is_none() && pins.len() < self.limits.pins {
+                pins.insert(address, public_key);
+                self.events.push_back(Event::Pinned { address, public_key });
+            }
+            if owner.is_none() {
+                self.by_prefix.insert(Prefix::host(address), peer);
+                association.config.allowed_prefixes.push(Prefix::host(address));
+                node.addresses.push(address);
+            }
+        }
+    }
+}
