@@ -1,6 +1,6 @@
 //! Events on the control socket.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,22 @@ pub enum EventKind {
         from: SocketAddr,
         /// Why.
         reason: String,
+    },
+    /// The key of a node that nobody configured was pinned to its address.
+    Pinned {
+        /// The node's address.
+        address: IpAddr,
+        /// Its key, in base64.
+        public_key: String,
+    },
+    /// A node named another key than the one pinned to its address, and was refused.
+    KeyChanged {
+        /// The node's address.
+        address: IpAddr,
+        /// The pinned key, in base64.
+        pinned: String,
+        /// The key that it named, in base64.
+        found: String,
     },
     /// An address of this host became usable for paths.
     AddressAdded {

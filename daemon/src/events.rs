@@ -71,7 +71,10 @@ impl Events {
             }
             self.refused = Some(unix_time);
         }
-        log::info!("{message}");
+        match kind {
+            EventKind::KeyChanged { .. } => log::error!("{message}"),
+            _ => log::info!("{message}"),
+        }
         if self.subscribers.is_empty() {
             return;
         }
@@ -98,6 +101,8 @@ fn name(kind: &EventKind) -> &'static str {
         EventKind::InnerMtu { .. } => "inner-mtu",
         EventKind::HandshakeTimeout { .. } => "handshake-timeout",
         EventKind::HandshakeRefused { .. } => "handshake-refused",
+        EventKind::Pinned { .. } => "pinned",
+        EventKind::KeyChanged { .. } => "key-changed",
         EventKind::AddressAdded { .. } => "address-added",
         EventKind::AddressRemoved { .. } => "address-removed",
         EventKind::Unknown => "unknown",
@@ -124,6 +129,12 @@ fn kind(event: &mpip_core::Event) -> EventKind {
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },
         Core::HandshakeTimeout { peer, attempts, retry_in } => {
             EventKind::HandshakeTimeout { peer, attempts, retry_in_ms: ms(retry_in) }
+        }
+        Core::Pinned { address, public_key } => {
+            EventKind::Pinned { address, public_key: public_key.to_string() }
+        }
+        Core::KeyChanged { address, pinned, found } => {
+            EventKind::KeyChanged { address, pinned: pinned.to_string(), found: found.to_string() }
         }
         Core::HandshakeRefused { from, reason } => EventKind::HandshakeRefused { from, reason },
     }
