@@ -203,14 +203,15 @@ impl Engine {
             let state = AvailabilityState::KeyChanged { public_key: found };
             unknown.table.refuse(now, address, state);
             self.events.push_back(Event::KeyChanged { address, pinned, found });
-        } else if !self.by_key.contains_key(&found) && self.by_prefix.find(address).is_none() {
-            if let Some(peer) = self.add_node(now, address, found, true) {
-                // The other node takes the address that calls for that of the inner packets.
-                let used = self.locals.iter().find(|local| local.address.ip() == source);
-                let asked = self.locals.iter().find(|local| local.id == from.local);
-                let first = used.or(asked).map(|local| local.address.ip());
-                self.associations[peer].first_from = first;
-            }
+        } else if !self.by_key.contains_key(&found)
+            && self.by_prefix.find(address).is_none()
+            && let Some(peer) = self.add_node(now, address, found, true)
+        {
+            // The other node takes the address that calls for that of the inner packets.
+            let used = self.locals.iter().find(|local| local.address.ip() == source);
+            let asked = self.locals.iter().find(|local| local.id == from.local);
+            let first = used.or(asked).map(|local| local.address.ip());
+            self.associations[peer].first_from = first;
         }
         Ok(())
     }
