@@ -1,9 +1,10 @@
-//! The host's links, addresses, routes and rules (rtnetlink), without waiting for anything but the
-//! kernel's immediate answer.
+//! The host's links, addresses, routes and rules (rtnetlink) and its connected sockets (sock_diag),
+//! without waiting for anything but the kernel's immediate answer.
 
 mod configure;
 mod inventory;
 mod monitor;
+mod sockets;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -18,6 +19,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 pub use configure::{ROUTE_PROTOCOL, Route, RoutingRule};
 pub use inventory::{HostAddress, Link};
 pub use monitor::{Changes, Monitor};
+pub use sockets::ConnectedSockets;
 
 /// Largest answer that is taken in one piece; the kernel sends at most 32 KiB.
 const BUFFER: usize = 64 << 10;

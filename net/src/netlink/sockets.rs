@@ -1,0 +1,243 @@
+//! To whom the host talks: its connected sockets (sock_diag(7)).
+//!
+//! The kernel filters by destination, so that sockets to other hosts cost a look at each and no
+//! copy. Nothing on the host changes: no module, no hook, no rule, and no packet is touched.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+
+use mpip_core::Prefix;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+
+use super::{BUFFER, NetlinkError, os_result};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const INET_DIAG_REQ_BYTECODE: u16 = 1;
+/// Operations of the filter (linux/inet_diag.h).
+const INET_DIAG_BC_JMP: u8 = 1;
+const INET_DIAG_BC_D_COND: u8 = 8;
+/// TCP_ESTABLISHED, which a connected UDP socket has too, and TCP_SYN_SENT.
+const STATES: u32 = 1 << 1 | 1 << 2;
+/// Bytes of `inet_diag_req_v2` and `inet_diag_msg`, of the headers of a netlink message and of an
+/// attribute.
+const REQUEST: usize = 56;
+const ANSWER: usize = 72;
+const HEADER: usize = 16;
+const ATTRIBUTE: usize = 4;
+/// A jump that leads out of the filter.
+const OUT: usize = 4;
+
+/// Lists the host's connected TCP and UDP sockets.
+#[derive(Debug)]
+pub struct ConnectedSockets {
+    socket: Socket,
+    filter: Vec<u8>,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl ConnectedSockets {
+    /// Sockets connected to addresses of `prefixes`, of which there are at most 1,024.
+    pub fn to(prefixes: &[Prefix]) -> Result<Self, NetlinkError> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        };
+        let socket =
+            open().map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
+        let filter = filter(prefixes);
+        Ok(Self { socket, filter, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+    }
+
+    /// Hands the two ends of each such socket to `take`: the host's address, then the other.
+    pub fn list(&mut self, mut take: impl FnMut(IpAddr, IpAddr)) -> Result<(), NetlinkError> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
+                self.dump(family as u8, protocol as u8, &mut take)
+                    .map_err(|error| NetlinkError::new("list the connected sockets", error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dump(
+        &mut self,
+        family: u8,
+        protocol: u8,
+        take: &mut impl FnMut(IpAddr, IpAddr),
+    ) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = self.request(family, protocol);
+        self.socket.send(&request, 0)?;
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            let mut rest = &self.buffer[..];
+            while let Some((kind, sequence, body, following)) = next_message(rest) {
+                rest = following;
+                if sequence != self.sequence {
+                    continue;
+                }
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_ERROR => {
+                        let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+                        return os_result(code);
+                    }
+                    _ => {
+                        if let Some((source, destination)) = ends(body) {
+                            take(source, destination);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(&self, family: u8, protocol: u8) -> Vec<u8> {
+        let attribute = ATTRIBUTE + self.filter.len();
+        let len = HEADER + REQUEST + attribute;
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend((len as u32).to_ne_bytes());
+        bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(self.sequence.to_ne_bytes());
+        bytes.extend(0_u32.to_ne_bytes());
+        bytes.extend([family, protocol, 0, 0]);
+        bytes.extend(STATES.to_ne_bytes());
+        bytes.resize(HEADER + REQUEST, 0);
+        bytes.extend((attribute as u16).to_ne_bytes());
+        bytes.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
+        bytes.extend(&self.filter);
+        bytes
+    }
+}
+
+/// The filter that lets sockets with a destination in one of `prefixes` pass: a condition each, and
+/// behind each but the last a jump to the end, which is where a match leads.
+fn filter(prefixes: &[Prefix]) -> Vec<u8> {
+    let len = |prefix: &Prefix| ATTRIBUTE + 8 + if prefix.address().is_ipv4() { 4 } else { 16 };
+    let mut left: usize = prefixes.iter().map(len).sum::<usize>();
+    left += OUT * prefixes.len().saturating_sub(1);
+    let mut filter = Vec::with_capacity(left);
+    for (index, prefix) in prefixes.iter().enumerate() {
+        let size = len(prefix);
+        let last = index + 1 == prefixes.len();
+        // Over the jump to the next condition, or out of the filter: no match.
+        let no = (size + OUT) as u16;
+        filter.extend([INET_DIAG_BC_D_COND, size as u8]);
+        filter.extend(no.to_ne_bytes());
+        let family = if prefix.address().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        filter.extend([family as u8, prefix.prefix_len(), 0, 0]);
+        filter.extend((-1_i32).to_ne_bytes());
+        match prefix.address() {
+            IpAddr::V4(address) => filter.extend(address.octets()),
+            IpAddr::V6(address) => filter.extend(address.octets()),
+        }
+        left -= size;
+        if !last {
+            filter.extend([INET_DIAG_BC_JMP, OUT as u8]);
+            filter.extend((left as u16).to_ne_bytes());
+            left -= OUT;
+        }
+    }
+    filter
+}
+
+/// Kind, sequence and body of the first message of `bytes`, and what follows it.
+fn next_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
+    let len = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+    let body = bytes.get(HEADER..len)?;
+    let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
+    let sequence = u32::from_ne_bytes(bytes[8..12].try_into().expect("4 of 16 bytes"));
+    Some((kind, sequence, body, bytes.get(len.next_multiple_of(4)..).unwrap_or(&[])))
+}
+
+/// Source and destination of a socket, from an `inet_diag_msg`.
+fn ends(body: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let body: &[u8; ANSWER] = body.first_chunk()?;
+    let address = |at: usize| {
+        let bytes: [u8; 16] = body[at..at + 16].try_into().expect("16 of 72 bytes");
+        if i32::from(body[0]) == libc::AF_INET {
+            let [a, b, c, d, ..] = bytes;
+            IpAddr::from(Ipv4Addr::new(a, b, c, d))
+        } else {
+            IpAddr::from(Ipv6Addr::from(bytes)).to_canonical()
+        }
+    };
+    Some((address(8), address(24)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use super::*;
+
+    fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+        texts.iter().map(|text| text.parse().expect("valid")).collect()
+    }
+
+    fn destinations(texts: &[&str]) -> Vec<(IpAddr, IpAddr)> {
+        let mut sockets = ConnectedSockets::to(&prefixes(texts)).expect("sock_diag");
+        let mut found = Vec::new();
+        sockets.list(|source, destination| found.push((source, destination))).expect("a list");
+        found.retain(|(_, destination)| destination.is_loopback());
+        found
+    }
+
+    #[test]
+    fn sockets_connected_to_the_prefixes_are_listed_and_no_others() {
+        // Loopback addresses of this test alone.
+        let listener = TcpListener::bind("127.77.1.1:0").expect("loopback");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
+        let udp = UdpSocket::bind("127.77.2.1:0").expect("loopback");
+        udp.connect("127.77.2.2:9").expect("UDP");
+        let (tcp, udp_to) = ("127.77.1.1", "127.77.2.2");
+        let found = |texts: &[&str]| -> Vec<String> {
+            let mut list: Vec<_> =
+                destinations(texts).iter().map(|(_, to)| to.to_string()).collect();
+            list.sort_unstable();
+            list.dedup();
+            list.retain(|to| [tcp, udp_to].contains(&to.as_str()));
+            list
+        };
+        assert_eq!(found(&["127.77.1.0/24"]), [tcp]);
+        assert_eq!(found(&["127.77.2.2/32"]), [udp_to]);
+        let no: [&str; 0] = [];
+        assert_eq!(found(&["198.18.0.0/15"]), no);
+        let three = ["198.18.0.0/15", "2001:db8::/32", "127.77.0.0/16"];
+        assert_eq!(found(&three), [tcp, udp_to]);
+        assert_eq!(found(&["127.77.2.0/24", "2001:db8::/32", "127.77.1.0/24"]), [tcp, udp_to]);
+        assert_eq!(found(&["0.0.0.0/0"]), [tcp, udp_to]);
+        assert_eq!(found(&["::/0"]), no);
+        let source: IpAddr = "127.77.2.1".parse().expect("valid");
+        assert!(destinations(&["127.77.2.0/24"]).iter().any(|(from, _)| *from == source));
+        drop(stream);
+    }
+
+    #[test]
+    fn as_many_prefixes_as_are_allowed_make_a_filter_that_the_kernel_takes() {
+        let many: Vec<Prefix> = (0..1_024_u32)
+            .map(|n| Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, n as u16, 0, 0, 0, 0, 0).into(), 48))
+            .map(|prefix| prefix.expect("valid"))
+            .collect();
+        let mut sockets = ConnectedSockets::to(&many).expect("sock_diag");
+        sockets.list(|_, _| {}).expect("a list");
+    }
+
+    #[test]
+    fn an_answer_that_ends_early_is_none() {
+        assert!(next_message(&[]).is_none());
+        assert!(next_message(&[200, 0, 0, 0, 0, 0]).is_none());
+        assert!(next_message(&[4; 16]).is_none());
+        assert!(ends(&[0; ANSWER - 1]).is_none());
+    }
+}
