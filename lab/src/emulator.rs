@@ -77,6 +77,9 @@ pub(crate) struct DirectionRecord {
 pub(crate) struct Record {
     /// Every direction of every link.
     pub(crate) directions: Vec<DirectionRecord>,
+    /// Milliseconds between samples.
+    #[serde(default = "hundred")]
+    pub(crate) sample_ms: f64,
     /// Frames that left the emulator.
     pub(crate) frames: u64,
     /// Of these, how many left later than 1 ms after they were due.
@@ -85,6 +88,10 @@ pub(crate) struct Record {
     pub(crate) lateness_us: [u64; 3],
     /// Frames that the kernel refused at an interface (it was down).
     pub(crate) refused: u64,
+}
+
+fn hundred() -> f64 {
+    SAMPLE.as_secs_f64() * 1e3
 }
 
 impl Record {
@@ -233,7 +240,7 @@ impl Emulator {
     fn start(&mut self, now: Duration) {
         self.started = Some(now);
         self.next_sample = now + SAMPLE;
-        self.record = Record::default();
+        self.record = Record { sample_ms: hundred(), ..Record::default() };
         self.lateness = Histogram::default();
         for direction in &mut self.directions {
             direction.at_start = *direction.link.counters();

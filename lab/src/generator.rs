@@ -77,7 +77,8 @@ fn collect_round_trips(socket: &UdpSocket, count: u32, until: Duration) -> Vec<f
     round_trips
 }
 
-fn mean_difference(values: &[f64]) -> f64 {
+/// The mean difference of neighbouring values.
+pub(crate) fn mean_difference(values: &[f64]) -> f64 {
     let pairs = values.windows(2);
     let count = pairs.len().max(1) as f64;
     pairs.map(|pair| (pair[1] - pair[0]).abs()).sum::<f64>() / count

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 mod calibrate;
 mod clock;
@@ -22,6 +22,7 @@ mod report;
 mod results;
 mod run;
 mod scenarios;
+mod simulated;
 mod stream;
 mod systems;
 mod testbed;
@@ -34,6 +35,15 @@ mod worker;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+}
+
+/// Where scenarios run.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Place {
+    /// Network namespaces of this kernel.
+    Kernel,
+    /// The simulator.
+    Sim,
 }
 
 #[derive(Subcommand)]
@@ -56,6 +66,12 @@ enum Command {
         /// Repetitions, instead of the scenario's own.
         #[arg(long)]
         repetitions: Option<u32>,
+        /// Ends transfers without a schedule after so many seconds.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// Where: `kernel`, or `sim`, the simulator, in virtual time.
+        #[arg(long = "in", default_value = "kernel")]
+        place: Place,
         /// Directory of the results; runs that have one there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
@@ -198,11 +214,20 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
         Command::DemoPart(part) => demo::part(part)?,
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),
         Command::List => list()?,
-        Command::Run { scenarios, systems, repetitions, out, json, pcap, again, allow_busy } => {
-            let scenarios = scenarios
-                .iter()
-                .map(|name| scenarios::find(name))
-                .collect::<Result<Vec<_>, _>>()?;
+        Command::Run {
+            scenarios,
+            systems,
+            repetitions,
+            seconds,
+            place,
+            out,
+            json,
+            pcap,
+            again,
+            allow_busy,
+        } => {
+            let scenarios: Vec<_> =
+                scenarios.iter().map(|name| scenarios::find(name)).collect::<Result<_, _>>()?;
             let options = run::Options {
                 systems,
                 repetitions,
@@ -210,9 +235,11 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 pcap,
                 again,
                 allow_busy,
+                longest: seconds.map(Duration::from_secs),
+                simulated: place == Place::Sim,
                 ..run::Options::default()
             };
-            run_scenarios(&scenarios, &options, json.as_deref())?;
+            run_scenarios(&options.adapt(scenarios), &options, json.as_deref())?;
         }
         Command::Reproduce { quick, set, systems, out, allow_busy } => {
             let set = set.unwrap_or_else(|| if quick { "quick" } else { "full" }.to_owned());

@@ -17,8 +17,6 @@ use plot::{Row, Series, escape};
 
 const STYLE: &str = include_str!("report/style.css");
 const PUBLISHED: &str = include_str!("../data/published.csv");
-/// Seconds between the emulator's samples.
-const SAMPLE: f64 = 0.1;
 
 /// A figure that a seed published.
 #[derive(Debug, Clone, PartialEq)]
@@ -396,6 +394,7 @@ fn main_directions(run: &RunResult) -> Vec<&DirectionRecord> {
 }
 
 fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
+    let sample = run.emulator.sample_ms / 1e3;
     let series: Vec<Series> = main_directions(run)
         .into_iter()
         .map(|direction| Series {
@@ -403,17 +402,18 @@ fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
             values: direction
                 .delivered
                 .iter()
-                .map(|bytes| *bytes as f64 * 8.0 / SAMPLE / 1e6)
+                .map(|bytes| *bytes as f64 * 8.0 / sample / 1e6)
                 .collect(),
         })
         .filter(|series| series.values.iter().any(|value| *value > 0.0))
         .collect();
     let title = format!("{}: IP packets delivered by each link", run.system);
-    (!series.is_empty()).then(|| plot::over_time(&title, "Mbit/s", SAMPLE, &series, &marks(loaded)))
+    (!series.is_empty()).then(|| plot::over_time(&title, "Mbit/s", sample, &series, &marks(loaded)))
 }
 
 /// Queueing delay: what waits, at the rate of the link.
 fn queue_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
+    let sample = run.emulator.sample_ms / 1e3;
     let scenario = &loaded?.scenario;
     let series: Vec<Series> = main_directions(run)
         .into_iter()
@@ -429,7 +429,7 @@ fn queue_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
         })
         .collect();
     let title = format!("{}: queueing delay in front of each link", run.system);
-    (!series.is_empty()).then(|| plot::over_time(&title, "ms", SAMPLE, &series, &marks(loaded)))
+    (!series.is_empty()).then(|| plot::over_time(&title, "ms", sample, &series, &marks(loaded)))
 }
 
 /// The aggregation benefit of the loss-aware scenarios, from the limits of each path alone.

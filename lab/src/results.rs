@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emulator::Record;
 use crate::probe::Statistics;
+use crate::simulated::Estimate;
 use crate::traffic::FlowResult;
 
 /// A share of late frames above which a run does not count.
@@ -70,6 +71,9 @@ pub(crate) struct RunResult {
     pub(crate) overrun: u64,
     /// Share of the processors' time that was idle during the run.
     pub(crate) cpu_idle: f64,
+    /// What the sender holds of its paths' delays, in runs of the simulator.
+    #[serde(default)]
+    pub(crate) estimates: Vec<Estimate>,
     /// What the system says of itself.
     pub(crate) status: serde_json::Value,
     /// Why the run does not count; empty if it does.
@@ -305,6 +309,7 @@ pub(crate) mod tests {
             emulator: Record::default(),
             overrun: 0,
             cpu_idle: 0.5,
+            estimates: Vec::new(),
             status: serde_json::Value::Null,
             invalid: Vec::new(),
         }

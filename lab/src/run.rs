@@ -14,6 +14,7 @@ use crate::emulator::Setup;
 use crate::netns;
 use crate::results::{self, Environment, LATE_BOUND, RunResult, Store};
 use crate::scenarios::Loaded;
+use crate::simulated;
 use crate::systems::{self, Subject};
 use crate::testbed::Testbed;
 use crate::traffic::{Flow, ports};
@@ -26,6 +27,9 @@ const OVERRUN_BOUND: f64 = 0.001;
 const SETTLE: Duration = Duration::from_millis(300);
 /// What building, starting and ending a run takes beside the traffic; for estimates.
 const OVERHEAD: Duration = Duration::from_secs(2);
+
+/// How much faster than time the simulator is with little traffic; for estimates.
+const VIRTUAL_SPEED: u32 = 2_500;
 
 /// What to run.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) allow_busy: bool,
     /// Of the hosts' TCP, instead of the scenario's.
     pub(crate) congestion_control: Option<String>,
+    /// In the simulator instead of kernels.
+    pub(crate) simulated: bool,
     /// Another directory, whose results of systems other than mpip serve as well.
     pub(crate) baseline: Option<PathBuf>,
 }
@@ -57,18 +63,24 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn expected(&self) -> Duration {
-        self.loaded.scenario.duration + OVERHEAD
+    fn expected(&self, options: &Options) -> Duration {
+        let duration = self.loaded.scenario.duration;
+        if options.simulated { duration / VIRTUAL_SPEED + OVERHEAD } else { duration + OVERHEAD }
     }
 }
 
 fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
     for loaded in scenarios {
-        for subject in systems::subjects(&loaded.scenario) {
+        for mut subject in systems::subjects(&loaded.scenario) {
             let wanted = options.systems.as_ref().is_none_or(|names| {
                 names.iter().any(|name| [&subject.name, &subject.system.name].contains(&name))
             });
+            let wanted = wanted && (!options.simulated || simulated::has(&subject));
+            if options.simulated {
+                // Beside what kernels gave it is another system.
+                subject.name += " (sim)";
+            }
             let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
             for repetition in (0..repetitions).filter(|_| wanted) {
                 jobs.push(Job { loaded, subject: subject.clone(), repetition });
@@ -121,7 +133,8 @@ fn left(scenarios: &[Loaded], options: &Options) -> io::Result<(usize, Duration)
     let stores = Stores::open(options)?;
     let jobs = jobs(scenarios, options);
     let left = jobs.iter().filter(|job| stores.find(job, options).is_none());
-    Ok(left.fold((0, Duration::ZERO), |(count, time), job| (count + 1, time + job.expected())))
+    Ok(left
+        .fold((0, Duration::ZERO), |(count, time), job| (count + 1, time + job.expected(options))))
 }
 
 /// The results of runs that were made already.
@@ -145,6 +158,9 @@ pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()
 /// As [`run_all`], with what earlier runs left behind removed first, and what this one leaves
 /// however it ends.
 pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+    if options.simulated {
+        return run_all(scenarios, options);
+    }
     netns::clean_stale()?;
     let _guard = netns::Guard::start()?;
     run_all(scenarios, options)
@@ -180,12 +196,12 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>
     let mut stores = Stores::open(options)?;
     let environment = Environment::here();
     let jobs = jobs(scenarios, options);
-    let mut left: Duration = jobs.iter().map(Job::expected).sum();
+    let mut left: Duration = jobs.iter().map(|job| job.expected(options)).sum();
     let mut collected = Vec::new();
     for (number, job) in jobs.iter().enumerate() {
         if let Some(result) = stores.find(job, options) {
             collected.push(result.clone());
-            left = left.saturating_sub(job.expected());
+            left = left.saturating_sub(job.expected(options));
             continue;
         }
         eprint!(
@@ -197,8 +213,13 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>
             job.subject.name,
             job.repetition + 1
         );
-        left = left.saturating_sub(job.expected());
-        match run_one(job, &environment, options) {
+        left = left.saturating_sub(job.expected(options));
+        let result = if options.simulated {
+            run_simulated(job, &environment)
+        } else {
+            run_one(job, &environment, options)
+        };
+        match result {
             Ok(result) => {
                 eprintln!("{}", one_line(&result));
                 stores.own.add(result.clone())?;
@@ -289,6 +310,37 @@ fn actions(scenario: &Scenario) -> VecDeque<(Duration, Action)> {
     actions.into()
 }
 
+/// A run in virtual time.
+fn run_simulated(job: &Job<'_>, environment: &Environment) -> io::Result<RunResult> {
+    let scenario = &job.loaded.scenario;
+    let outcome =
+        simulated::run(scenario, &job.subject, job.repetition).map_err(io::Error::other)?;
+    let flows = outcome.flows;
+    Ok(RunResult {
+        scenario: job.loaded.name.clone(),
+        scenario_hash: results::hash(&job.loaded.text),
+        system: job.subject.name.clone(),
+        kind: job.subject.system.kind.clone(),
+        repetition: job.repetition,
+        seed: scenario.seed,
+        time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        environment: environment.clone(),
+        goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
+        limit_bps: limit_of(scenario, &job.subject),
+        longest_stall_ms: flows
+            .iter()
+            .map(crate::traffic::FlowResult::longest_stall_ms)
+            .fold(0.0, f64::max),
+        flows,
+        emulator: outcome.record,
+        overrun: 0,
+        cpu_idle: 1.0,
+        estimates: outcome.estimates,
+        status: serde_json::Value::Null,
+        invalid: outcome.violations,
+    })
+}
+
 fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::Result<RunResult> {
     let scenario = &job.loaded.scenario;
     let directory = WorkDirectory::create()?;
@@ -376,6 +428,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
         emulator: record,
         overrun,
         cpu_idle,
+        estimates: Vec::new(),
         status,
         invalid,
     })

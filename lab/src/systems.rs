@@ -110,7 +110,7 @@ impl Running for PlainTcp {
         match path {
             Some((from, to)) => Ok(Endpoint {
                 local: Some(interfaces[from].address),
-                remote: interfaces[to].address,
+                remote: interfaces[to].reached_at(),
                 wrapper: Vec::new(),
             }),
             None => plain(testbed, traffic, None),
@@ -132,17 +132,17 @@ pub(crate) fn plain(
         .ok_or_else(|| io::Error::other(format!("no path for traffic {:?}", traffic.name)))?;
     Ok(Endpoint {
         local: Some(scenario.interfaces[path.from].address),
-        remote: scenario.interfaces[path.to].address,
+        remote: scenario.interfaces[path.to].reached_at(),
         wrapper: Vec::new(),
     })
 }
 
-/// The first address of a host.
+/// The first address of a host, as others reach it.
 pub(crate) fn first_address(scenario: &Scenario, host: &str) -> io::Result<IpAddr> {
     scenario
         .interfaces_of(host)
         .next()
-        .map(|index| scenario.interfaces[index].address)
+        .map(|index| scenario.interfaces[index].reached_at())
         .ok_or_else(|| io::Error::other(format!("host {host:?} has no interface")))
 }
 

@@ -120,9 +120,16 @@ pub struct Interface {
     pub mtu: u32,
     /// No host beyond a router has a route to it, as to an address behind a NAT.
     pub private: bool,
+    /// The address, of a router that translates, at which others reach it.
+    pub public: Option<core::net::IpAddr>,
 }
 
 impl Interface {
+    /// The address that others are given.
+    pub fn reached_at(&self) -> core::net::IpAddr {
+        self.public.unwrap_or(self.address)
+    }
+
     /// `host.name`, as links refer to it.
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.host, self.name)

@@ -205,6 +205,11 @@ impl Network {
         self.links[link].counters()
     }
 
+    /// Bytes that wait in front of a link, its overhead included.
+    pub fn queued_bytes(&self, link: usize) -> u64 {
+        self.links[link].queued_bytes()
+    }
+
     /// Changes a link.
     pub fn change_link(&mut self, now: Nanos, link: usize, change: &Change) {
         self.links[link].apply(Duration::from_nanos(now), change);

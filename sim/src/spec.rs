@@ -76,6 +76,33 @@ impl Default for EngineSpec {
     }
 }
 
+impl EngineSpec {
+    /// Sets the scheduler by its name in the configuration.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn set_scheduler(&mut self, name: &str) -> Result<(), String> {
+        self.scheduler = SchedulerKind::from_name(name).ok_or_else(|| {
+            let names = SchedulerKind::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            format!("expected one of the schedulers {names:?}, found {name:?}")
+        })?;
+        Ok(())
+    }
+
+    /// Sets the congestion control by its name in the configuration.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn set_congestion_control(&mut self, name: &str) -> Result<(), String> {
+        self.congestion_control = CongestionControlKind::from_name(name).ok_or_else(|| {
+            let names =
+                CongestionControlKind::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            format!("expected one of the congestion controls {names:?}, found {name:?}")
+        })?;
+        Ok(())
+    }
+}
+
 /// What a flow sends.
 #[derive(Clone, Debug)]
 pub enum Traffic {

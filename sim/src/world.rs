@@ -201,6 +201,18 @@ impl World {
         report
     }
 
+    /// Bytes that a flow delivered so far, as in its report.
+    pub fn flow_bytes(&self, number: usize) -> u64 {
+        let flow = &self.flows[number];
+        match flow.spec.traffic {
+            Traffic::Tcp { .. } => {
+                let received = self.hosts[flow.spec.to].stack.received(number as u64);
+                received.map_or(0, |received| received.bytes)
+            }
+            Traffic::Packets { .. } => flow.report.bytes,
+        }
+    }
+
     /// Inner packets given to the nodes and delivered by them, when packets are observed.
     pub fn packets(&self) -> (u64, u64) {
         (self.ledger.sent, self.ledger.delivered)

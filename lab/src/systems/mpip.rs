@@ -1,7 +1,7 @@
 //! mpip between the two hosts, by the daemon and the front end of this workspace.
 //!
 //! Settings of a `[system]` table: `host_mode` (the hosts' own addresses instead of tunnel
-//! addresses, false by default), `rules` (an array of tables, as in the daemon's
+//! addresses, false by default), `clock` (see [`ClockSetting`]), `rules` (an array of tables, as in the daemon's
 //! configuration), `node`, `interface` (tables merged into those of the daemon's configuration);
 //! every other key goes into the daemon's `[[peer]]` table, for instance `scheduler` and
 //! `congestion_control`.
@@ -15,6 +15,7 @@ use mpip_link::scenario::{System, Traffic};
 
 use super::{Running, ends, first_address, mptcp};
 use crate::command;
+use crate::simulated::ClockSetting;
 use crate::testbed::Testbed;
 use crate::traffic::{Endpoint, FlowResult};
 
@@ -79,8 +80,9 @@ impl Mpip {
             let file = directory.join(format!("{name}.toml"));
             std::fs::write(&file, config)?;
             let log = directory.join(format!("{name}.log"));
+            let clock = clock(system, name)?;
             let script = format!(
-                "exec '{}' --config '{}' 2>'{}'",
+                "exec {clock}'{}' --config '{}' 2>'{}'",
                 program("mpipd"),
                 file.display(),
                 log.display()
@@ -146,6 +148,18 @@ impl Mpip {
     }
 }
 
+/// What gives the daemon of a host its clock: a time namespace. It has an offset and no drift.
+fn clock(system: &System, host: &str) -> io::Result<String> {
+    let setting = ClockSetting::of(system).map_err(io::Error::other)?;
+    let Some(clock) = setting.filter(|clock| clock.host == host) else { return Ok(String::new()) };
+    if clock.drift_ppb != 0 {
+        let message = format!("{}: a clock that drifts needs --in sim", system.name);
+        return Err(io::Error::other(message));
+    }
+    let seconds = clock.offset().map_err(io::Error::other)?.as_secs();
+    Ok(format!("unshare --time --fork --kill-child --monotonic {seconds} --boottime {seconds} "))
+}
+
 /// Makes a key pair; returns the public key.
 fn keys_of(directory: &Path, host: &str) -> io::Result<String> {
     let mpip = program("mpip");
@@ -192,8 +206,10 @@ fn config(
     let endpoints = scenario
         .interfaces_of(peer_name)
         .map(|index| &scenario.interfaces[index])
-        .filter(|interface| !interface.private)
-        .map(|interface| std::net::SocketAddr::new(interface.address, LISTEN_PORT).to_string());
+        .filter(|interface| !interface.private || interface.public.is_some())
+        .map(|interface| {
+            std::net::SocketAddr::new(interface.reached_at(), LISTEN_PORT).to_string()
+        });
     let mut peer = table([
         ("name", peer_name.into()),
         ("public_key", peer_key.into()),
@@ -205,7 +221,7 @@ fn config(
     let mut root = toml::Table::new();
     for (key, value) in &system.settings {
         match (key.as_str(), value) {
-            ("host_mode", _) => {}
+            ("host_mode" | "clock", _) => {}
             ("rules", rules) => drop(root.insert("rule".to_owned(), rules.clone())),
             ("node", toml::Value::Table(more)) => node.extend(more.clone()),
             ("interface", toml::Value::Table(more)) => interface.extend(more.clone()),

@@ -179,6 +179,7 @@ struct RawInterface {
     mtu: Option<u32>,
     #[serde(default)]
     private: bool,
+    public: Option<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -375,7 +376,8 @@ fn interfaces(raw: &RawScenario, context: &Context<'_>) -> Result<Vec<Interface>
             name: entry.name.get_ref().clone(),
             address: *entry.address.get_ref(),
             mtu: entry.mtu.unwrap_or(1500),
-            private: entry.private,
+            private: entry.private || entry.public.is_some(),
+            public: entry.public,
         };
         if interfaces.iter().any(|other| other.full_name() == interface.full_name()) {
             let message = format!("a second interface {}", interface.full_name());

@@ -1,0 +1,450 @@
+//! Scenarios in the simulator: the same files, links and schedules in virtual time, with mpip's engine
+//! and `smoltcp` in place of kernels. What only kernels have (MPTCP, other programs, packet filters,
+//! commands) cannot be run here.
+
+use std::time::Duration;
+
+use mpip_link::LinkConfig;
+use mpip_link::scenario::{Scenario, System, Traffic, TrafficKind};
+use mpip_sim::clock::{HostClock, Nanos, SECOND};
+use mpip_sim::measure;
+use mpip_sim::network::InterfaceSpec;
+use mpip_sim::packet::protocol;
+use mpip_sim::spec::{self, Action, EngineSpec, FlowSpec, WorldSpec};
+use mpip_sim::world::{Observe, World};
+use serde::{Deserialize, Serialize};
+
+use crate::emulator::{DirectionRecord, Record};
+use crate::probe::Statistics;
+use crate::systems::{Subject, ends};
+use crate::traffic::FlowResult;
+
+/// Association, challenges and first round trips are done with before data starts.
+const WARM_UP: Nanos = 2 * SECOND;
+/// Samples of a run at most, beside those of 100 ms in shorter ones.
+const SAMPLES: u64 = 1_500;
+/// IPv4 and UDP headers, which a scenario's lengths do not count and the simulator's do.
+const UDP_HEADERS: u32 = 28;
+/// Interval of samples in runs that are not long.
+const SHORTEST_SAMPLE: Nanos = SECOND / 10;
+
+/// What a run in virtual time gave.
+pub(crate) struct Outcome {
+    pub(crate) flows: Vec<FlowResult>,
+    pub(crate) record: Record,
+    pub(crate) estimates: Vec<Estimate>,
+    /// What was wrong; empty in a valid run.
+    pub(crate) violations: Vec<String>,
+}
+
+/// What a sender holds of a path's delays, sampled as links are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Estimate {
+    /// Its interface.
+    pub(crate) path: String,
+    /// What the peer's clock gained on the sender's during the run, ms.
+    pub(crate) clock_gained_ms: f64,
+    /// One-way delay above its windowed minimum, ms.
+    pub(crate) queuing_ms: Vec<f64>,
+    /// One-way delay more than the fastest path's, ms.
+    pub(crate) relative_ms: Vec<f64>,
+}
+
+/// The clock of a host, as a system's setting `clock` has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClockSetting {
+    /// Whose clock.
+    pub(crate) host: String,
+    /// What it shows more than the others at the start.
+    #[serde(default)]
+    offset: String,
+    /// Nanoseconds that it gains in a second.
+    #[serde(default)]
+    pub(crate) drift_ppb: i64,
+}
+
+impl ClockSetting {
+    /// Of a system; `None` where all clocks are alike.
+    pub(crate) fn of(system: &System) -> Result<Option<Self>, String> {
+        let Some(value) = system.settings.get("clock") else { return Ok(None) };
+        let clock: Self = value.clone().try_into().map_err(|error: toml::de::Error| {
+            format!("clock of system {:?}: {}", system.name, error.message())
+        })?;
+        clock.offset()?;
+        Ok(Some(clock))
+    }
+
+    pub(crate) fn offset(&self) -> Result<Duration, String> {
+        if self.offset.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        mpip_link::units::parse_duration(&self.offset).map_err(|error| error.to_string())
+    }
+}
+
+/// Whether the simulator has the system.
+pub(crate) fn has(subject: &Subject) -> bool {
+    ["tcp", "mpip"].contains(&subject.system.kind.as_str())
+}
+
+/// The scenario as a world of the simulator.
+fn world(
+    scenario: &Scenario,
+    subject: &Subject,
+    repetition: u32,
+) -> Result<(WorldSpec, Vec<usize>), String> {
+    if !scenario.routers.is_empty() {
+        return Err("routers and their packet filters run on kernels only".to_owned());
+    }
+    if !scenario.commands.is_empty() {
+        return Err("commands run on kernels only".to_owned());
+    }
+    let (client, server) = ends(scenario).map_err(|error| error.to_string())?;
+    let names = [client, server];
+    if scenario.hosts().len() != 2 {
+        return Err(format!("expected two hosts, found {:?}", scenario.hosts()));
+    }
+    let seed = scenario.link_seed(0, true, repetition);
+    let duration = WARM_UP + nanos(scenario.duration);
+    let mut world = WorldSpec::two_hosts(seed, 0).lasting(duration);
+    for interface in &scenario.interfaces {
+        world.interfaces.push(InterfaceSpec {
+            host: usize::from(interface.host == names[1]),
+            name: interface.name.clone(),
+            addresses: vec![interface.address],
+            mtu: u16::try_from(interface.mtu).unwrap_or(u16::MAX),
+            nat: None,
+        });
+    }
+    for link in &scenario.links {
+        world.add_link(link.forward.clone());
+        world.add_link(link.reverse.clone());
+    }
+    for from in 0..scenario.interfaces.len() {
+        for to in 0..scenario.interfaces.len() {
+            let between = world.interfaces[from].host != world.interfaces[to].host;
+            if let Some(path) = scenario.path(from, to).filter(|_| between) {
+                let links = path.hops.iter().map(|hop| hop.link * 2 + usize::from(!hop.forward));
+                world.routes.insert((from, to), links.collect());
+            }
+        }
+    }
+    for event in &scenario.events {
+        script(&mut world, scenario, event);
+    }
+    systems(&mut world, scenario, subject, names)?;
+    let windows = window(scenario, subject, names);
+    let mut numbers = Vec::new();
+    for traffic in &scenario.traffic {
+        numbers.push(world.flows.len());
+        let from = usize::from(traffic.from == names[1]);
+        flows(&mut world, traffic, from, windows)?;
+    }
+    Ok((world, numbers))
+}
+
+fn nanos(time: Duration) -> Nanos {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn script(world: &mut WorldSpec, scenario: &Scenario, event: &mpip_link::scenario::Event) {
+    let at = WARM_UP + nanos(event.at);
+    for (direction, selected) in [(0, event.forward), (1, event.reverse)] {
+        if selected {
+            let link = event.link * 2 + direction;
+            world.script.push((at, Action::Link { link, change: event.change.clone() }));
+        }
+    }
+    let Some(up) = event.change.up.filter(|_| event.announced) else { return };
+    for (index, interface) in scenario.interfaces.iter().enumerate() {
+        if scenario.links[event.link].ends.contains(&interface.full_name()) {
+            let address = interface.address;
+            world.script.push((
+                at,
+                if up {
+                    Action::AddAddress { interface: index, address }
+                } else {
+                    Action::RemoveAddress { interface: index, address }
+                },
+            ));
+        }
+    }
+}
+
+/// What moves the hosts' packets, and their clocks.
+fn systems(
+    world: &mut WorldSpec,
+    scenario: &Scenario,
+    subject: &Subject,
+    names: [&str; 2],
+) -> Result<(), String> {
+    if let Some((from, to)) = subject.path {
+        world.hosts[0].system = spec::System::Plain { local: from, remote: to };
+        world.hosts[1].system = spec::System::Plain { local: to, remote: from };
+        return Ok(());
+    }
+    for (index, host) in world.hosts.iter_mut().enumerate() {
+        let engine = engine(&subject.system, index == 0)?;
+        host.system = spec::System::Mpip(Box::new(engine));
+    }
+    if let Some(clock) = ClockSetting::of(&subject.system)? {
+        let index = names.iter().position(|name| *name == clock.host).ok_or_else(|| {
+            format!("expected a clock of one of {:?}, found {:?}", scenario.hosts(), clock.host)
+        })?;
+        let offset = world.hosts[index].clock.offset + clock.offset()?;
+        world.hosts[index].clock = HostClock { offset, drift: clock.drift_ppb };
+    }
+    Ok(())
+}
+
+fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
+    // A client and its gateway: one side calls.
+    let mut engine = EngineSpec { knows_peer, ..EngineSpec::default() };
+    for (key, value) in &system.settings {
+        match (key.as_str(), value.as_str(), value.as_bool()) {
+            ("scheduler", Some(name), _) => engine.set_scheduler(name)?,
+            ("congestion_control", Some(name), _) => engine.set_congestion_control(name)?,
+            ("resequencing", _, Some(on)) => engine.resequencing = on,
+            // Whose addresses are inside makes no difference here.
+            ("host_mode", ..) | ("clock", ..) => {}
+            _ => {
+                return Err(format!(
+                    "the simulator has no setting {key:?} of system {:?}",
+                    system.name
+                ));
+            }
+        }
+    }
+    Ok(engine)
+}
+
+/// A path's links as one: the lowest rate with its queue, the sum of delays.
+fn joined(scenario: &Scenario, hops: &[mpip_link::scenario::Hop]) -> LinkConfig {
+    let config = |hop: &mpip_link::scenario::Hop| scenario.links[hop.link].direction(hop.forward);
+    let slowest = hops.iter().map(config).min_by(|a, b| {
+        let rate = |link: &LinkConfig| link.mean_rate().unwrap_or(f64::INFINITY);
+        rate(a).total_cmp(&rate(b))
+    });
+    LinkConfig {
+        delay: hops.iter().map(|hop| config(hop).delay).sum(),
+        jitter: hops.iter().map(|hop| config(hop).jitter).sum(),
+        ..slowest.cloned().unwrap_or_default()
+    }
+}
+
+/// The window of TCP that never limits.
+fn window(scenario: &Scenario, subject: &Subject, names: [&str; 2]) -> usize {
+    let both = |path: &mpip_link::scenario::Path| {
+        let back = scenario.path(path.to, path.from).map(|path| path.hops).unwrap_or_default();
+        (joined(scenario, &path.hops), joined(scenario, &back))
+    };
+    match subject.path.and_then(|(from, to)| scenario.path(from, to)) {
+        Some(path) => measure::plain_window(&both(&path)),
+        None => {
+            let paths = scenario.paths(names[0], names[1]);
+            measure::window(&paths.iter().map(both).collect::<Vec<_>>())
+        }
+    }
+}
+
+fn flows(
+    world: &mut WorldSpec,
+    traffic: &Traffic,
+    from: usize,
+    window: usize,
+) -> Result<(), String> {
+    if traffic.plain.is_some() {
+        return Err("plain traffic beside a system runs on kernels only".to_owned());
+    }
+    let start = WARM_UP + nanos(traffic.start);
+    let stop = start + nanos(traffic.duration);
+    let packets = |protocol: u8, length: u32, interval: Nanos| {
+        let size = (length + UDP_HEADERS) as usize;
+        spec::Traffic::Packets { protocol, size: (size, size), interval, ecn: 0, segments: 1 }
+    };
+    let (count, backwards, kind) = match &traffic.kind {
+        TrafficKind::Tcp { streams, download } => {
+            (*streams, *download, spec::Traffic::Tcp { bytes: None, window })
+        }
+        TrafficKind::Stream => (1, false, spec::Traffic::Tcp { bytes: None, window }),
+        TrafficKind::File { size } => (1, false, spec::Traffic::Tcp { bytes: Some(*size), window }),
+        TrafficKind::Http { size } => (1, true, spec::Traffic::Tcp { bytes: Some(*size), window }),
+        TrafficKind::Udp { rate, length } => {
+            let interval = u64::from(*length) * 8 * SECOND / (*rate).max(1);
+            (1, false, packets(protocol::UDP, *length, interval))
+        }
+        // Echo requests have round trips as datagrams that are sent back.
+        TrafficKind::Voip { interval, length } => {
+            (1, false, packets(protocol::ICMP, *length, nanos(*interval)))
+        }
+        TrafficKind::RequestResponse { .. } => {
+            return Err("traffic of kind \"request-response\" runs on kernels only".to_owned());
+        }
+    };
+    let from = if backwards { 1 - from } else { from };
+    for _ in 0..count {
+        let traffic = kind.clone();
+        world.add_flow(FlowSpec { from, to: 1 - from, start, stop, v6: false, traffic });
+    }
+    Ok(())
+}
+
+/// Runs a scenario in virtual time.
+///
+/// # Errors
+/// What the simulator does not have.
+pub(crate) fn run(
+    scenario: &Scenario,
+    subject: &Subject,
+    repetition: u32,
+) -> Result<Outcome, String> {
+    let (spec, numbers) = world(scenario, subject, repetition)?;
+    let drift = spec.hosts[1].clock.drift - spec.hosts[0].clock.drift;
+    let clock_gained_ms = drift as f64 * scenario.duration.as_secs_f64() / 1e6;
+    let duration = spec.duration - WARM_UP;
+    let sample = (duration / SAMPLES).max(SHORTEST_SAMPLE);
+    let mut samples = Samples::new(scenario, spec.flows.len(), sample);
+    let mut world = World::new(spec, Observe::default());
+    world.run_until(WARM_UP);
+    samples.begin(&world);
+    for end in (1..=duration / sample).map(|number| WARM_UP + number * sample) {
+        world.run_until(end);
+        samples.take(&world);
+    }
+    world.run_until(WARM_UP + duration);
+    let violations = world.violations().iter().map(ToString::to_string).collect();
+    for estimate in &mut samples.estimates {
+        estimate.clock_gained_ms = clock_gained_ms;
+    }
+    let mut flows = Vec::new();
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        let next = numbers.get(index + 1).copied().unwrap_or(samples.flows.len());
+        for number in numbers[index]..next {
+            flows.push(flow_result(&world, traffic, number, &samples));
+        }
+    }
+    Ok(Outcome { flows, record: samples.record, estimates: samples.estimates, violations })
+}
+
+/// What is looked at again and again during a run.
+struct Samples {
+    interval: Nanos,
+    record: Record,
+    estimates: Vec<Estimate>,
+    /// The paths that the estimates are of.
+    paths: Vec<u16>,
+    before: Vec<mpip_link::Counters>,
+    /// Bytes of each flow in each interval.
+    flows: Vec<Vec<u64>>,
+    seen: Vec<u64>,
+}
+
+impl Samples {
+    fn new(scenario: &Scenario, flows: usize, interval: Nanos) -> Self {
+        let directions = scenario.links.iter().flat_map(|link| {
+            [true, false].map(|forward| DirectionRecord {
+                link: link.name.clone(),
+                forward,
+                ..DirectionRecord::default()
+            })
+        });
+        let record = Record {
+            directions: directions.collect(),
+            sample_ms: interval as f64 / 1e6,
+            ..Record::default()
+        };
+        Self {
+            interval,
+            record,
+            estimates: Vec::new(),
+            paths: Vec::new(),
+            before: Vec::new(),
+            flows: vec![Vec::new(); flows],
+            seen: vec![0; flows],
+        }
+    }
+
+    fn begin(&mut self, world: &World) {
+        let network = world.network();
+        self.before = (0..network.links()).map(|link| *network.link_counters(link)).collect();
+        let status = world.status(0);
+        let peer = status.as_ref().and_then(|status| status.peers.first());
+        // Pairs of addresses that no link joins have no round trips.
+        let paths = peer.iter().flat_map(|peer| &peer.paths).filter(|path| path.rtt.is_some());
+        for path in paths {
+            self.paths.push(path.id);
+            self.estimates.push(Estimate { path: path.interface.clone(), ..Estimate::default() });
+        }
+    }
+
+    fn take(&mut self, world: &World) {
+        for (link, direction) in self.record.directions.iter_mut().enumerate() {
+            let (now, before) = (*world.network().link_counters(link), &mut self.before[link]);
+            direction.delivered.push(now.delivered_bytes - before.delivered_bytes);
+            direction.queued.push(world.network().queued_bytes(link));
+            direction.dropped.push(now.dropped() - before.dropped());
+            let so_far = &mut direction.counters;
+            so_far.delivered_bytes += now.delivered_bytes - before.delivered_bytes;
+            so_far.delivered_packets += now.delivered_packets - before.delivered_packets;
+            so_far.dropped_queue += now.dropped_queue - before.dropped_queue;
+            so_far.dropped_codel += now.dropped_codel - before.dropped_codel;
+            so_far.dropped_loss += now.dropped_loss - before.dropped_loss;
+            so_far.dropped_down += now.dropped_down - before.dropped_down;
+            so_far.dropped_blackhole += now.dropped_blackhole - before.dropped_blackhole;
+            so_far.dropped_too_big += now.dropped_too_big - before.dropped_too_big;
+            *before = now;
+        }
+        for (number, intervals) in self.flows.iter_mut().enumerate() {
+            let bytes = world.flow_bytes(number);
+            intervals.push(bytes - self.seen[number]);
+            self.seen[number] = bytes;
+        }
+        let status = world.status(0);
+        let peer = status.as_ref().and_then(|status| status.peers.first());
+        for path in peer.iter().flat_map(|peer| &peer.paths) {
+            let Some(index) = self.paths.iter().position(|id| *id == path.id) else { continue };
+            let estimate = &mut self.estimates[index];
+            estimate.queuing_ms.push(path.queuing_delay.as_secs_f64() * 1e3);
+            let relative = path.relative_delay.unwrap_or_default();
+            estimate.relative_ms.push(relative.as_secs_f64() * 1e3);
+        }
+    }
+}
+
+fn flow_result(world: &World, traffic: &Traffic, number: usize, samples: &Samples) -> FlowResult {
+    let report = world.flow(number);
+    let seconds = traffic.duration.as_secs_f64();
+    let mut result = FlowResult { name: traffic.name.clone(), ..FlowResult::default() };
+    let in_ms = |delays: &[Nanos]| delays.iter().map(|delay| *delay as f64 / 1e6).collect();
+    let delays: Vec<f64> = in_ms(&report.delays);
+    let lost = || Some(1.0 - report.delivered as f64 / report.sent.max(1) as f64);
+    match &traffic.kind {
+        TrafficKind::Voip { .. } => {
+            result.jitter_ms = Some(crate::generator::mean_difference(&delays));
+            result.rtt_ms = Some(Statistics::of(&mut delays.clone()));
+            result.loss = lost();
+        }
+        TrafficKind::Udp { .. } => {
+            let headers = report.delivered * u64::from(UDP_HEADERS);
+            result.goodput_bps = (report.bytes - headers) as f64 * 8.0 / seconds;
+            result.jitter_ms = Some(crate::generator::mean_difference(&delays));
+            result.loss = lost();
+        }
+        _ => {
+            result.goodput_bps = report.bytes as f64 * 8.0 / seconds;
+            result.longest_pause_ms = Some(report.longest_pause as f64 / 1e6);
+        }
+    }
+    // Other intervals would be taken for those of a kernel's receiver.
+    if samples.interval == SHORTEST_SAMPLE {
+        let (from, length) =
+            (nanos(traffic.start) / SHORTEST_SAMPLE, nanos(traffic.duration) / SHORTEST_SAMPLE);
+        let own = samples.flows[number].iter().skip(from as usize).take(length as usize);
+        result.intervals_bps = own.map(|bytes| *bytes as f64 * 80.0).collect();
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests;
