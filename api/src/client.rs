@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::message::{MAX_RESPONSE, Request, Response, ResponseError};
-use crate::status::Status;
+use crate::status::{DestinationStatus, Status};
 
 /// How long a daemon that works may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -178,6 +178,17 @@ pub fn status(path: &Path, sessions: bool) -> Result<Status, ClientError> {
         Response::Status { status } => Ok(*status),
         other => Err(ClientError::Response(ResponseError::Malformed(format!(
             "expected a status, found {}",
+            other.to_line().trim_end()
+        )))),
+    }
+}
+
+/// What the daemon that listens on `path` knows of the destinations that its host talks to.
+pub fn availability(path: &Path) -> Result<Vec<DestinationStatus>, ClientError> {
+    match request(path, &Request::Availability)? {
+        Response::Availability { destinations } => Ok(destinations),
+        other => Err(ClientError::Response(ResponseError::Malformed(format!(
+            "expected a list of destinations, found {}",
             other.to_line().trim_end()
         )))),
     }

@@ -26,13 +26,14 @@ mod message;
 mod status;
 mod time;
 
-pub use client::{Client, ClientError, EventStream, request, status};
+pub use client::{Client, ClientError, EventStream, availability, request, status};
 pub use event::{Event, EventKind};
 pub use message::{
     MAX_REQUEST, MAX_RESPONSE, Request, RequestError, Response, ResponseError, VERSION,
 };
 pub use status::{
-    Counter, InterfaceStatus, LocalAddressStatus, PathStatus, PeerStatus, SessionStatus, Status,
+    Counter, DestinationStatus, InterfaceStatus, LocalAddressStatus, PathStatus, PeerStatus,
+    SessionStatus, Status,
 };
 pub use time::rfc3339;
 

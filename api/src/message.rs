@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::Event;
-use crate::status::Status;
+use crate::status::{DestinationStatus, Status};
 
 /// The version of the control protocol.
 pub const VERSION: u64 = 1;
@@ -33,10 +33,13 @@ pub enum Request {
     /// Every event from now on; answered by [`Response::Done`] and then a [`Response::Event`]
     /// each.
     Events,
+    /// What is known of the destinations that the host talks to; answered by
+    /// [`Response::Availability`].
+    Availability,
 }
 
 /// The names of all requests.
-const REQUESTS: [&str; 3] = ["status", "down", "events"];
+const REQUESTS: [&str; 4] = ["status", "down", "events", "availability"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +49,11 @@ pub enum Response {
     Status {
         /// The statistics.
         status: Box<Status>,
+    },
+    /// Destinations that the host talks to and that no peer has.
+    Availability {
+        /// Those with a node first.
+        destinations: Vec<DestinationStatus>,
     },
     /// What was asked for has happened.
     Done,
@@ -216,6 +224,7 @@ mod tests {
             Request::Status { sessions: true },
             Request::Down,
             Request::Events,
+            Request::Availability,
         ] {
             let line = request.to_line();
             assert_eq!(line.matches('\n').count(), 1);
@@ -242,7 +251,8 @@ mod tests {
             (r#"{"version":1}"#, "no \"request\" given, expected one of `status`"),
             (
                 r#"{"version":1,"request":"reboot"}"#,
-                "unknown request `reboot`, expected one of `status`, `down`, `events`",
+                "unknown request `reboot`, expected one of `status`, `down`, `events`, \
+                 `availability`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,

@@ -184,3 +184,18 @@ pub struct SessionStatus {
     /// Time since the last packet.
     pub idle_ms: f64,
 }
+
+/// A destination that the host talks to and that no peer has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DestinationStatus {
+    /// The destination.
+    pub address: IpAddr,
+    /// `queried`, `enabled`, `not-enabled` or `key-changed`.
+    pub state: String,
+    /// Queries sent so far.
+    pub queries: u32,
+    /// The key that the node there named, in base64.
+    pub public_key: Option<String>,
+    /// Time until it may be asked again.
+    pub expires_in_ms: f64,
+}

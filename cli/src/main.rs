@@ -1,5 +1,6 @@
 //! `mpip`: keys, starting and stopping a daemon, and what it reports.
 
+mod availability;
 mod daemon;
 mod events;
 mod keys;
@@ -83,6 +84,16 @@ enum Command {
         #[arg(long)]
         sessions: bool,
     },
+    /// Show which destinations of the host speak mpip
+    ///
+    /// Those that the host talks to, within the prefixes of [opportunistic]: whether they were asked
+    /// (queried), a node answered (enabled), nothing came of it (not-enabled), or a node named
+    /// another key than the one pinned to its address (key-changed).
+    Availability {
+        /// As a JSON list
+        #[arg(long)]
+        json: bool,
+    },
     /// Print events as they happen, until interrupted
     Events {
         /// One JSON object per line
@@ -133,6 +144,7 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Down { file: Some(file) } => daemon::down(&daemon::socket_of(file)?)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
         Command::Status { json, sessions } => show::status(&socket()?, *json, *sessions)?,
+        Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
         Command::Check { file } => return daemon::check(file),
     }

@@ -203,7 +203,7 @@ fn protocol(number: u8) -> String {
 }
 
 /// Milliseconds, with a unit that suits them.
-fn duration(ms: Option<f64>) -> String {
+pub(crate) fn duration(ms: Option<f64>) -> String {
     let Some(ms) = ms else { return "-".to_owned() };
     let seconds = ms / 1e3;
     match ms {

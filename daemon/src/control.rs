@@ -8,6 +8,7 @@ mod socket;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use mpip_api::{Event, Response};
+use mpip_core::AvailabilityStatus;
 
 use crate::snapshot::Snapshot;
 
@@ -57,6 +59,16 @@ pub enum Ask {
         /// Where events go.
         subscriber: SyncSender<Arc<Event>>,
     },
+    /// What is known of the destinations that the host talks to.
+    Availability {
+        /// Where the answer goes.
+        reply: SyncSender<Vec<AvailabilityStatus>>,
+    },
+    /// No question: the host talks from the first to the second of each pair.
+    Destinations {
+        /// The host's addresses and those of the other hosts.
+        list: Vec<(IpAddr, IpAddr)>,
+    },
 }
 
 /// How connections reach the thread that owns the engine.
@@ -73,7 +85,7 @@ impl Asker {
     }
 
     /// Whether somebody will answer.
-    fn ask(&self, ask: Ask) -> bool {
+    pub(crate) fn ask(&self, ask: Ask) -> bool {
         let sent = self.asks.send(ask).is_ok();
         (self.wake)();
         sent

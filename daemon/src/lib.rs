@@ -9,11 +9,13 @@
 
 pub mod config;
 pub mod control;
+mod destinations;
 mod error;
 mod events;
 mod host;
 mod local;
 mod node;
+mod pins;
 mod run;
 mod snapshot;
 

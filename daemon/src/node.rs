@@ -1,13 +1,15 @@
 //! One node: the engine, the TUN device and the sockets, one batch at a time.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use mpip_api as api;
 use mpip_core::{
-    Command, Config, Engine, Event, Instant, Limits, LocalId, PacketPool, PathAddress,
+    AvailabilityStatus, Command, Config, Engine, Event, Instant, Limits, LocalId, PacketPool,
+    PathAddress,
 };
 use mpip_net::netlink::{self, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -19,6 +21,7 @@ use crate::error::{Error, system};
 use crate::events::Events;
 use crate::host::Host;
 use crate::local::{Changes, LocalAddresses};
+use crate::pins::Pins;
 use crate::snapshot::{Snapshot, ms};
 
 /// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
@@ -106,6 +109,8 @@ pub(crate) struct Node {
     inner_mtu: BTreeMap<String, u16>,
     broken_frames: u64,
     events: Events,
+    /// Where keys of nodes that nobody configured are pinned.
+    pins: Option<Pins>,
     started: Instant,
 }
 
@@ -157,13 +162,15 @@ impl Node {
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
         let port_place = settings.listen_port_place.clone();
+        let pins = settings.opportunistic.as_ref();
+        let pins = pins.map(|settings| Pins::new(settings.pins_file.clone()));
         let config = Config {
             private_key: settings.private_key,
             aes_in_hardware: mpip_crypto::cpu_has_aes(),
             peers: settings.peers,
             rules: settings.rules,
             limits: Limits::default(),
-            opportunistic: None,
+            opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
         };
         let mut node = Self {
             host,
@@ -182,6 +189,7 @@ impl Node {
             inner_mtu: BTreeMap::new(),
             broken_frames: 0,
             events: Events::default(),
+            pins,
             started: now,
         };
         log::info!(
@@ -320,6 +328,11 @@ impl Node {
     fn drain_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             self.events.engine(clock::unix_time(), &event);
+            if let (Event::Pinned { address, public_key }, Some(pins)) = (&event, &self.pins)
+                && let Err(error) = pins.add(*address, public_key)
+            {
+                log::error!("{error}");
+            }
             if let Event::InnerMtu { peer, mtu } = event {
                 self.inner_mtu.insert(peer, mtu);
                 let smallest = self.inner_mtu.values().min().copied().unwrap_or(MIN_MTU);
@@ -365,6 +378,18 @@ impl Node {
     /// Whoever listens gets every event from now on.
     pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<api::Event>>) {
         self.events.subscribe(subscriber);
+    }
+
+    /// The host talks from the first to the second of each pair.
+    pub(crate) fn destinations_in_use(&mut self, now: Instant, list: &[(IpAddr, IpAddr)]) {
+        for (source, destination) in list {
+            self.engine.handle_destination(now, *source, *destination);
+        }
+    }
+
+    /// What is known of the destinations that the host talks to.
+    pub(crate) fn availability(&self, now: Instant) -> Vec<AvailabilityStatus> {
+        self.engine.availability(now)
     }
 
     /// The state of everything.

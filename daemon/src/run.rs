@@ -48,9 +48,15 @@ pub fn run(settings: Settings) -> Result<(), Error> {
     poller.add(&monitor, Token::Network.into(), Interest::Readable).map_err(&add)?;
     poller.add(&*waker, Token::Control.into(), Interest::Readable).map_err(&add)?;
 
+    let opportunistic = settings.opportunistic.as_ref();
+    let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
     let mut node = Node::start(settings, &poller)?;
     let wake = Arc::clone(&waker);
-    crate::control::serve(&control, Asker::new(asking, move || wake.wake()))
+    let asker = Asker::new(asking, move || wake.wake());
+    if let Some(prefixes) = noticed {
+        crate::destinations::watch(&prefixes, asker.clone())?;
+    }
+    crate::control::serve(&control, asker)
         .map_err(system("start the thread of the control socket"))?;
     let mut sources = Sources { poller, signals, monitor, waker, asks };
     let ended = serve(&mut node, &mut sources);
@@ -131,6 +137,10 @@ fn answer(node: &mut Node, now: mpip_core::Instant, asks: &Receiver<Ask>) -> Opt
                 waiting.get_or_insert_with(Vec::new).push((done, answered));
             }
             Ask::Events { subscriber } => node.subscribe(subscriber),
+            Ask::Availability { reply } => {
+                let _ = reply.try_send(node.availability(now));
+            }
+            Ask::Destinations { list } => node.destinations_in_use(now, &list),
         }
     }
     waiting

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mpip_api as api;
-use mpip_core::{PathStatus, PeerStatus, SessionStatus, Status};
+use mpip_core::{
+    AvailabilityState, AvailabilityStatus, PathStatus, PeerStatus, SessionStatus, Status,
+};
 
 /// Sessions that one answer lists per peer, the most recently used first.
 const SESSIONS_LISTED: usize = 10_000;
@@ -38,6 +40,30 @@ impl Snapshot {
             .extend(drops.map(|(name, count)| api::Counter { name: name.to_owned(), count }));
         status
     }
+}
+
+/// Destinations as the control socket shows them, those with a node first.
+pub(crate) fn destinations(mut list: Vec<AvailabilityStatus>) -> Vec<api::DestinationStatus> {
+    let rank = |state: &AvailabilityState| match state {
+        AvailabilityState::KeyChanged { .. } => 0,
+        AvailabilityState::Enabled { .. } => 1,
+        AvailabilityState::Queried(_) => 2,
+        AvailabilityState::NotEnabled => 3,
+    };
+    list.sort_by_key(|entry| (rank(&entry.state), entry.address));
+    let key = |state| match state {
+        AvailabilityState::Enabled { public_key }
+        | AvailabilityState::KeyChanged { public_key } => Some(public_key.to_string()),
+        AvailabilityState::Queried(_) | AvailabilityState::NotEnabled => None,
+    };
+    let shown = |entry: AvailabilityStatus| api::DestinationStatus {
+        address: entry.address,
+        state: entry.state.name().to_owned(),
+        queries: entry.queries,
+        public_key: key(entry.state),
+        expires_in_ms: ms(entry.expires_in),
+    };
+    list.into_iter().map(shown).collect()
 }
 
 /// Milliseconds, with fractions.

@@ -20,6 +20,16 @@ pub(super) struct Config {
     pub(super) peer: Vec<Spanned<Peer>>,
     #[serde(default)]
     pub(super) rule: Vec<Spanned<Rule>>,
+    pub(super) opportunistic: Option<Spanned<Opportunistic>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Opportunistic {
+    #[serde(default)]
+    pub(super) prefixes: Vec<Spanned<String>>,
+    pub(super) pins: Option<Spanned<String>>,
+    pub(super) port: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Deserialize)]

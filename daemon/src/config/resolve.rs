@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use super::error::Problem;
 use super::settings::{InterfaceAddress, Place, Settings};
-use super::{keys, raw, rule};
+use super::{keys, opportunistic, raw, rule};
 
 /// Longest name of a Linux interface: `IFNAMSIZ` less the final zero.
 const INTERFACE_NAME_MAX: usize = 15;
@@ -122,6 +122,9 @@ pub(super) fn resolve(
     };
     let peers = raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
     let rules = raw.rule.iter().filter_map(|raw| rule::resolve(raw, &mut problems)).collect();
+    let opportunistic = raw.opportunistic.as_ref();
+    let opportunistic =
+        opportunistic.and_then(|raw| opportunistic::resolve(raw, directory, &mut problems));
     if !problems.list.is_empty() {
         problems.list.sort_by_key(|problem| problem.line);
         return Err(problems.list);
@@ -144,6 +147,7 @@ pub(super) fn resolve(
         path_interfaces,
         peers,
         rules,
+        opportunistic,
     })
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use mpip_core::{PeerConfig, Prefix, Rule};
+use mpip_core::{Opportunistic, PeerConfig, Prefix, Rule};
 use mpip_crypto::PrivateKey;
 
 /// The settings of one daemon.
@@ -34,6 +34,17 @@ pub struct Settings {
     pub peers: Vec<PeerConfig>,
     /// First match decides.
     pub rules: Vec<Rule>,
+    /// How to deal with nodes that `peers` does not name; `None` leaves them alone.
+    pub opportunistic: Option<OpportunisticSettings>,
+}
+
+/// How to deal with nodes that the configuration does not name.
+#[derive(Clone, Debug)]
+pub struct OpportunisticSettings {
+    /// What the engine is told, the pinned keys with it.
+    pub engine: Opportunistic,
+    /// Where keys are pinned.
+    pub pins_file: PathBuf,
 }
 
 /// Where a value comes from.

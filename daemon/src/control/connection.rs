@@ -79,6 +79,17 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let _ = has_answer.send(());
             sent
         }
+        Request::Availability => {
+            let (reply, replies) = sync_channel(1);
+            if !asker.ask(Ask::Availability { reply }) {
+                return ending(stream);
+            }
+            let Ok(list) = replies.recv() else {
+                return ending(stream);
+            };
+            let destinations = crate::snapshot::destinations(list);
+            answer(stream, &Response::Availability { destinations })
+        }
         Request::Events => {
             let (subscriber, events) = sync_channel(EVENTS_WAITING);
             if !asker.ask(Ask::Events { subscriber }) {

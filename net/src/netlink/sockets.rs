@@ -233,6 +233,20 @@ mod tests {
         sockets.list(|_, _| {}).expect("a list");
     }
 
+    /// To be run where there are many: see "To whom the host talks" in docs/architecture.md.
+    #[test]
+    #[ignore = "a measurement"]
+    fn how_long_a_look_takes() {
+        for texts in [&["198.18.0.0/15"][..], &["127.0.0.0/8"]] {
+            let mut sockets = ConnectedSockets::to(&prefixes(texts)).expect("sock_diag");
+            let (start, mut found) = (std::time::Instant::now(), 0);
+            for _ in 0..10 {
+                sockets.list(|_, _| found += 1).expect("a list");
+            }
+            println!("{texts:?}: {} found, {:?} each", found / 10, start.elapsed() / 10);
+        }
+    }
+
     #[test]
     fn an_answer_that_ends_early_is_none() {
         assert!(next_message(&[]).is_none());

@@ -1,0 +1,58 @@
+//! `[opportunistic]`: nodes that the configuration does not name.
+
+use std::path::{Path, PathBuf};
+
+use mpip_core::{DEFAULT_PORT, Opportunistic, Prefix};
+use toml::Spanned;
+
+use super::raw;
+use super::resolve::{Problems, integer};
+use super::settings::OpportunisticSettings;
+
+/// Where keys are pinned unless the configuration says otherwise.
+const DEFAULT_PINS: &str = "/var/lib/mpip/known_nodes";
+
+/// Most prefixes: what the kernel's filter takes.
+const PREFIXES_MAX: usize = 1_024;
+
+/// The settings, or `None` after everything that is wrong was added to `problems`.
+pub(super) fn resolve(
+    raw: &Spanned<raw::Opportunistic>,
+    directory: &Path,
+    problems: &mut Problems<'_>,
+) -> Option<OpportunisticSettings> {
+    let before = problems.count();
+    let (span, raw) = (raw.span(), raw.get_ref());
+    if raw.prefixes.is_empty() || raw.prefixes.len() > PREFIXES_MAX {
+        let found = raw.prefixes.len();
+        let message = format!("prefixes: expected 1 to {PREFIXES_MAX} prefixes, found {found}");
+        problems.add(&span, message);
+    }
+    let mut prefixes = Vec::new();
+    for text in &raw.prefixes {
+        match text.get_ref().parse::<Prefix>() {
+            Ok(prefix) => prefixes.push(prefix),
+            Err(error) => problems.add(&text.span(), format!("prefixes: {error}")),
+        }
+    }
+    let port = match &raw.port {
+        Some(port) => integer(port, "port", 1..=65_535, problems),
+        None => Some(DEFAULT_PORT),
+    };
+    let pins_file = match &raw.pins {
+        Some(file) => directory.join(file.get_ref()),
+        None => PathBuf::from(DEFAULT_PINS),
+    };
+    let pins = match crate::pins::load(&pins_file) {
+        Ok(pins) => pins,
+        Err(message) => {
+            let span = raw.pins.as_ref().map_or(span, Spanned::span);
+            return problems.none(&span, format!("pins: {message}"));
+        }
+    };
+    if problems.count() > before {
+        return None;
+    }
+    let engine = Opportunistic { prefixes, port: port?, pins, ..Opportunistic::default() };
+    Some(OpportunisticSettings { engine, pins_file })
+}

@@ -1,0 +1,124 @@
+//! Nodes that nobody configured find each other because their hosts talk.
+//!
+//! ```text
+//!   host a                        host b
+//!   eth0 198.18.0.1/24 ---------- eth0 198.18.0.2/24     veth
+//!   eth1 198.18.1.1/24 ---------- eth1 198.18.1.2/24     veth
+//! ```
+
+mod common;
+
+use std::fs;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use common::{
+    Configuration, Daemon, Directory, Family, Host, alone, key, privileged, two_hosts, wait_for,
+};
+use mpip_api::{DestinationStatus, PeerStatus};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn configuration(number: u8, keys: (u8, u8), lines: &str) -> Configuration<'_> {
+    Configuration { number, keys, endpoints: &[], peer: lines }
+}
+
+/// A TCP connection from `from` to `address` on `to`, which lives as long as this.
+fn connection(from: &Host, to: &Host, address: &str) -> (TcpStream, TcpStream) {
+    let address: IpAddr = address.parse().expect("valid");
+    let listen = move || TcpListener::bind((address, 0)).expect("the host has the address");
+    let listener = to.spawn(listen).join().expect("no panic");
+    let address = listener.local_addr().expect("bound");
+    let connect = move || TcpStream::connect(address).expect("plain IP works");
+    let stream = from.spawn(connect).join().expect("no panic");
+    (stream, listener.accept().expect("connected").0)
+}
+
+fn destination(daemon: &Daemon, address: &str) -> Option<DestinationStatus> {
+    let list = mpip_api::availability(&daemon.socket).expect("the daemon answers");
+    list.into_iter().find(|entry| entry.address.to_string() == address)
+}
+
+/// The peer that nobody configured, once there are keys with it.
+fn found(daemon: &Daemon) -> Option<PeerStatus> {
+    daemon.status().peers.into_iter().skip(1).find(|peer| peer.established)
+}
+
+fn count(daemon: &Daemon, event: &str) -> u64 {
+    let events = daemon.status().events;
+    events.iter().find(|counter| counter.name == event).map_or(0, |counter| counter.count)
+}
+
+#[test]
+fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (host_a, host_b) = two_hosts("find", 2, &[Family::V4]);
+    let directory = Directory::new("find");
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'deeper/known'";
+    let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/16']\npins = 'other'";
+    let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), lines));
+    assert!(destination(&daemon_a, "198.18.0.2").is_none(), "nobody talks yet");
+
+    let open = connection(&host_a, &host_b, "198.18.0.2");
+    wait_for("an association", LIMIT, || {
+        found(&daemon_a).is_some_and(|peer| peer.paths.len() >= 2) && found(&daemon_b).is_some()
+    });
+    let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
+    assert_eq!((known.state.as_str(), known.queries), ("enabled", 5), "{known:?}");
+    assert_eq!(known.public_key, Some(key(2).public_key().to_string()));
+    let line = format!("198.18.0.2 {}\n", key(2).public_key());
+    let file = directory.0.join("deeper/known");
+    wait_for("the pin", LIMIT, || fs::read_to_string(&file).is_ok_and(|text| text.contains(&line)));
+    assert!(!directory.0.join("other").exists(), "who was asked pins nothing");
+    drop(open);
+}
+
+#[test]
+fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (host_a, host_b) = two_hosts("changed", 1, &[Family::V4]);
+    let directory = Directory::new("changed");
+    fs::write(directory.0.join("known"), format!("198.18.0.2 {}\n", key(7).public_key()))
+        .expect("writable");
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'known'";
+    let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/16']\npins = 'other'";
+    let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), lines));
+    let open = connection(&host_a, &host_b, "198.18.0.2");
+    wait_for("the refusal", LIMIT, || count(&daemon_a, "key-changed") == 1);
+    let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
+    assert_eq!(known.state, "key-changed");
+    assert!(daemon_a.log().contains("ERROR") && daemon_a.log().contains("ITS KEY HAS CHANGED"));
+    assert!(found(&daemon_a).is_none() && found(&daemon_b).is_none());
+    assert!(host_a.ping("198.18.0.2", 3));
+    drop(open);
+}
+
+#[test]
+fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (host_a, host_b) = two_hosts("silent", 1, &[Family::V4]);
+    let directory = Directory::new("silent");
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'known'";
+    let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
+    let open = connection(&host_a, &host_b, "198.18.0.2");
+    let not_enabled =
+        || destination(&daemon_a, "198.18.0.2").is_some_and(|it| it.state == "not-enabled");
+    wait_for("the last answer to stay away", Duration::from_secs(45), not_enabled);
+    let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
+    assert_eq!(known.queries, 5, "{known:?}");
+    assert!(known.expires_in_ms > 500_000.0, "{known:?}");
+    assert!(!directory.0.join("known").exists());
+    assert!(host_a.ping("198.18.0.2", 3));
+    drop(open);
+}
