@@ -140,6 +140,8 @@ pub struct PathStatus {
     pub in_flight_bytes: u64,
     /// State of the congestion control, in its own words.
     pub congestion_state: String,
+    /// The lowest number of the paths that share its bottleneck; its own if none is known to.
+    pub bottleneck: u16,
     /// Weight of the `weighted` scheduler, 1 to 1000.
     pub weight: u16,
     /// Share of the association's inner data sent on this path, 0 to 1.

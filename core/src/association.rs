@@ -103,6 +103,7 @@ pub(crate) struct Association {
     addresses_owed: bool,
     delay_reference: Option<u32>,
     period_at: Instant,
+    periods: u32,
     inner_mtu: u16,
 
     scheduler: Box<dyn Scheduler>,
@@ -168,6 +169,7 @@ impl Association {
             addresses_owed: true,
             delay_reference: None,
             period_at: now,
+            periods: 0,
             inner_mtu: 0,
             scheduler: scheduler::new(&config),
             candidates: Vec::new(),
@@ -302,14 +304,19 @@ impl Association {
         self.paths.iter().position(|path| path.id == id)
     }
 
-    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it.
+    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
+    /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
     fn gather_subflows(&mut self, own: usize) -> usize {
         self.subflows.clear();
+        let couples_all = self.config.congestion_control.couples_all();
+        let bottleneck = self.paths[own].bottleneck;
         let mut position = 0;
         for (index, path) in self.paths.iter().enumerate() {
             if index == own {
                 position = self.subflows.len();
-            } else if path.state() != PathState::Active {
+            } else if path.state() != PathState::Active
+                || !couples_all && path.bottleneck != bottleneck
+            {
                 continue;
             }
             self.subflows.push(path.subflow());

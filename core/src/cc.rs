@@ -72,6 +72,10 @@ pub struct Subflow {
     pub rtt: Duration,
     /// Bytes acknowledged between the last two losses, and since the last one (OLIA).
     pub between_losses: u64,
+    /// When what others filled last reduced its window (BBR beside a rival).
+    pub reduced: Option<Instant>,
+    /// It keeps little in flight, to see the path empty (BBR's ProbeRTT).
+    pub drains: bool,
 }
 
 /// The rules of one congestion control.
@@ -99,6 +103,16 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// Bytes acknowledged between losses, for [`Subflow::between_losses`].
     fn between_losses(&self) -> u64 {
         0
+    }
+
+    /// For [`Subflow::reduced`].
+    fn reduced(&self) -> Option<Instant> {
+        None
+    }
+
+    /// For [`Subflow::drains`].
+    fn drains(&self) -> bool {
+        false
     }
 
     /// One word for the state, as in the controller's specification.

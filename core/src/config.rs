@@ -246,6 +246,13 @@ pub enum CongestionControlKind {
     None,
 }
 
+impl CongestionControlKind {
+    /// Whether all paths of an association count as one flow, wherever they lead.
+    pub(crate) fn couples_all(self) -> bool {
+        matches!(self, Self::Lia | Self::Olia | Self::Balia)
+    }
+}
+
 macro_rules! named {
     ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
         impl $kind {

@@ -28,6 +28,7 @@
 
 mod association;
 mod availability;
+mod bottleneck;
 mod buffer;
 pub mod cc;
 mod config;

@@ -21,6 +21,7 @@ use self::arrivals::Arrivals;
 use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};
 use self::pacer::{Pacer, time_for};
+use crate::bottleneck::DelaySeries;
 use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
 use crate::config::{CongestionControlKind, LocalAddress};
 use crate::scheduler::Candidate;
@@ -156,6 +157,9 @@ pub(crate) struct Path {
     pub(crate) arrivals: Arrivals,
     pub(crate) replay: ReplayWindow,
     pub(crate) delay: DelayEstimator,
+    /// Its delays of late, and the number of the first path that shares its bottleneck.
+    pub(crate) delays: DelaySeries,
+    pub(crate) bottleneck: u16,
     pub(crate) cc: Box<dyn CongestionControl>,
     pacer: Pacer,
     /// Our challenge on the way, if any; for a path in use, to an address it may move to.
@@ -220,6 +224,8 @@ impl Path {
             arrivals: Arrivals::new(),
             replay: ReplayWindow::new(),
             delay: DelayEstimator::default(),
+            delays: DelaySeries::default(),
+            bottleneck: id.0,
             cc: cc::new(kind, now, u64::from(local.mtu)),
             pacer: Pacer::default(),
             challenge: None,
@@ -478,6 +484,8 @@ impl Path {
             window: self.cc.window(),
             rtt: self.flight.rtt().smoothed(),
             between_losses: self.cc.between_losses(),
+            reduced: self.cc.reduced(),
+            drains: self.cc.drains(),
         }
     }
 
@@ -509,6 +517,7 @@ impl Path {
             window: self.cc.window(),
             in_flight: self.flight.in_flight(),
             congestion_state: self.cc.state(),
+            bottleneck: self.bottleneck,
             weight,
             bytes_sent: self.counters.bytes_sent,
             bytes_received: self.counters.bytes_received,

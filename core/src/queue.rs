@@ -237,6 +237,8 @@ pub struct SendQueue<T> {
     limit: usize,
     flows: u32,
     codel: CodelParameters,
+    /// CoDel signals nothing before.
+    pardoned_until: Instant,
     counters: QueueCounters,
 }
 
@@ -262,6 +264,7 @@ impl<T: Burst> SendQueue<T> {
             limit,
             flows: u32::try_from(flows).unwrap_or(NONE).min(NONE - 1),
             codel: CodelParameters::default(),
+            pardoned_until: Instant::ZERO,
             counters: QueueCounters::default(),
         }
     }
@@ -329,6 +332,11 @@ impl<T: Burst> SendQueue<T> {
                 break;
             }
         }
+    }
+
+    /// Until then what waits does so because its sender was asked to wait: no signal.
+    pub fn pardon(&mut self, until: Instant) {
+        self.pardoned_until = until;
     }
 
     /// The segment that is to go next. It stays in the queue until it is [taken](Self::take), and
@@ -424,7 +432,7 @@ impl<T: Burst> SendQueue<T> {
     /// Lets CoDel judge the session's head until a segment may go; `false` if none is left.
     fn judge(&mut self, band: usize, flow: u32, now: Instant) -> bool {
         loop {
-            let short = self.bytes() <= QUANTUM;
+            let short = self.bytes() <= QUANTUM || now < self.pardoned_until;
             let entry = &mut self.bands[band].flows[flow as usize];
             let Some(node) = self.nodes.get(entry.head as usize) else { return false };
             if entry.verdict.is_some() {

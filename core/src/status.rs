@@ -90,6 +90,8 @@ pub struct PathStatus {
     pub in_flight: u64,
     /// State of the congestion control, in its own words.
     pub congestion_state: &'static str,
+    /// The lowest number of the paths that share its bottleneck; its own if none is known to.
+    pub bottleneck: u16,
     /// Weight of the `weighted` scheduler, 1 to 1000.
     pub weight: u16,
     /// Outer bytes sent.

@@ -120,6 +120,7 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         window_bytes: path.window,
         in_flight_bytes: path.in_flight,
         congestion_state: path.congestion_state.to_owned(),
+        bottleneck: path.bottleneck,
         weight: path.weight,
         share: path.share,
         sent_bytes: path.bytes_sent,

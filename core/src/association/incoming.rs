@@ -32,6 +32,10 @@ const REFUSED: usize = 16;
 const UNKNOWN: usize = 16;
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
+/// While a path is drained to see it empty, and so long after, what waits in the queue waits for
+/// that: a signal would cost the inner TCP a third of its window for seconds.
+const DRAIN_PARDON: Duration = Duration::from_millis(150);
+
 impl Association {
     /// Takes in a transport datagram with its clear header, which was checked, and the header's
     /// length; it is opened in place.
@@ -209,11 +213,16 @@ impl Association {
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
-            path.delay.on_sample(now, clock_difference(sent, received, reference));
+            let delay = clock_difference(sent, received, reference);
+            path.delay.on_sample(now, delay);
+            path.delays.add(delay);
         }
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
         paths[index].on_progress(now, &progress, losses, subflows, own);
+        if paths[index].cc.drains() {
+            self.queue.pardon(now + DRAIN_PARDON);
+        }
         if progress.acked > 0 && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }

@@ -7,6 +7,7 @@ use mpip_wire::{PathId, PathStatus};
 
 use super::outgoing::Loss;
 use super::{Association, Context};
+use crate::bottleneck::regroup;
 use crate::config::LocalAddress;
 use crate::event::Event;
 use crate::path::{Challenge, Path, PathState, Silence, outer_headers};
@@ -31,6 +32,8 @@ pub(super) const MIN_INNER_MTU: u16 = 1_280;
 const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// So much the delay of a path varies by what is sent on it.
 const OWN_JITTER: Duration = Duration::from_millis(2);
+/// Bottlenecks are looked for once in so many periods.
+const REGROUP_PERIODS: u32 = 10;
 /// A path takes another's place among the fastest only if it is faster by this much.
 const STANDBY_MARGIN: i64 = 2_000;
 
@@ -330,6 +333,7 @@ impl Association {
             .collect();
         self.scheduler.adjust(&candidates);
         self.tune_queue(&candidates);
+        self.find_bottlenecks();
         self.compute_wait();
         self.expire_sessions(now);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
@@ -337,6 +341,22 @@ impl Association {
             && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
         {
             self.drop_queued(cx);
+        }
+    }
+
+    /// Finds which paths share a bottleneck (seed 002 and RFC 8382 say what for).
+    fn find_bottlenecks(&mut self) {
+        self.paths.iter_mut().for_each(|path| path.delays.close_interval());
+        self.periods = self.periods.wrapping_add(1);
+        if !self.periods.is_multiple_of(REGROUP_PERIODS) {
+            return;
+        }
+        let mut groups: Vec<u16> = self.paths.iter().map(|path| path.bottleneck).collect();
+        let paths = &self.paths;
+        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays);
+        regroup(&mut groups, |path| paths[path].id.0, compare);
+        for (path, group) in self.paths.iter_mut().zip(groups) {
+            path.bottleneck = group;
         }
     }
 
@@ -381,8 +401,11 @@ impl Association {
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
         let rtt = rtt.min(WAIT_BOUNDS.1);
         let late = (jitter.saturating_sub(OWN_JITTER) * 4).min(WAIT_BOUNDS.1);
+        // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
+        let rival = in_use().any(|path| path.cc.reduced().is_some());
+        let rival = if rival { rtt / 2 } else { Duration::ZERO };
         self.queue.set_codel(CodelParameters {
-            target: base.target.max(rtt / 20).max(spread.min(WAIT_BOUNDS.1)).max(late),
+            target: base.target.max(rival).max(rtt / 20).max(spread.min(WAIT_BOUNDS.1)).max(late),
             interval: base.interval.max((rtt + late * 2) * 2),
         });
     }

@@ -14,11 +14,13 @@
 //!   a radio link's rate changes faster than that.
 
 mod model;
+mod rival;
 mod round;
 
 use core::time::Duration;
 
 use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
+use self::rival::Rival;
 use self::round::Round;
 use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
 use crate::time::Instant;
@@ -69,6 +71,15 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 /// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
 /// not go away, or another route.
 const PROBE_RTT_INTERVAL_INFLATED: Duration = Duration::from_secs(2);
+/// Times the lowest RTT from which on a packet is so late; more where no rival is looked for.
+const INFLATED: f64 = 1.25;
+const INFLATED_LOSSY: f64 = 1.5;
+/// A loss-based flow's window is 1.2 / sqrt(loss) packets (RFC 8312, section 5.2): 20 packets here.
+const RIVAL_MAX_LOSS: f64 = 0.004;
+/// A flow that delivers less than this share of what it once did has lost it to a rival.
+const DISPLACED: f64 = 0.7;
+/// A path does not follow others into ProbeRTT so soon after its own.
+const PROBE_RTT_JOIN: Duration = Duration::from_secs(1);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,6 +93,8 @@ enum State {
     Up,
     /// Sends little, to see the RTT of the empty path; until when, once the flight is small.
     ProbeRtt(Option<Instant>),
+    /// Another flow fills the queue: the window follows its rule, see [`Rival`].
+    Compete,
 }
 
 #[derive(Debug)]
@@ -96,10 +109,15 @@ pub(super) struct Bbr {
     excess: FlightExcess,
     random_loss: RandomLoss,
     aggregation: Aggregation,
+    rival: Rival,
+    /// The most that was in flight before ProbeRTT.
+    flight_before: u64,
     min_rtt: Option<Duration>,
     /// When a packet last was about as fast as `min_rtt`, and when a round was not much slower.
     min_rtt_at: Instant,
     not_inflated_at: Instant,
+    /// When ProbeRTT last ended.
+    drained_at: Instant,
     /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
     last_used: bool,
     last_feedback: Instant,
@@ -135,9 +153,12 @@ impl Bbr {
             excess: FlightExcess::default(),
             random_loss: RandomLoss::default(),
             aggregation: Aggregation::default(),
+            rival: Rival::default(),
+            flight_before: 0,
             min_rtt: None,
             min_rtt_at: now,
             not_inflated_at: now,
+            drained_at: now,
             last_used: true,
             last_feedback: now,
             filled: false,
@@ -218,12 +239,14 @@ impl Bbr {
                 self.volume_high = None;
                 self.rate_low = None;
             }
-            State::Drain | State::Down | State::ProbeRtt(_) => {}
+            State::ProbeRtt(_) => self.flight_before = self.round.peak_flight,
+            State::Drain | State::Down | State::Compete => {}
         }
     }
 
     fn update_min_rtt(&mut self, sample: &RateSample) {
         let Some(rtt) = sample.rtt else { return };
+        self.rival.on_rtt(rtt);
         match self.min_rtt {
             Some(min) if rtt > min + min / 16 => {}
             Some(min) => {
@@ -273,12 +296,11 @@ impl Bbr {
         let excess = self.excess.seconds();
         let loss = self.random_loss.ratio();
         let late = self.late(self.round.fastest);
+        let inflated = if self.is_lossy() { INFLATED_LOSSY } else { INFLATED };
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
-        if self
-            .round
-            .fastest
-            .is_some_and(|fastest| fastest.as_secs_f64() <= 1.5 * min_rtt.as_secs_f64() + excess)
-        {
+        if self.round.fastest.is_some_and(|fastest| {
+            fastest.as_secs_f64() <= inflated * min_rtt.as_secs_f64() + excess
+        }) {
             self.not_inflated_at = now;
         }
         self.excess.update(now, self.max_datagram);
@@ -308,8 +330,12 @@ impl Bbr {
             State::Startup => {
                 self.end_startup_round(measured.is_some() && used, late, overflowed);
             }
-            State::Drain | State::ProbeRtt(_) => {}
-            State::Down => {}
+            State::Drain | State::ProbeRtt(_) | State::Down => {}
+            State::Compete => {
+                if self.round.lost_more(loss, self.max_datagram) {
+                    self.rival.on_overflow(now);
+                }
+            }
             State::Cruise => {
                 // The first one still sees what the probe lost.
                 if self.rounds > 1 && !late {
@@ -326,7 +352,8 @@ impl Bbr {
                 }
             }
         }
-        if overflowed && !matches!(self.state, State::ProbeRtt(_) | State::Startup) {
+        let bound = matches!(self.state, State::ProbeRtt(_) | State::Startup | State::Compete);
+        if overflowed && !bound {
             self.reduce(measured.unwrap_or(before));
         }
         self.round = Round::new(now, sample.delivered, sample.in_flight);
@@ -387,7 +414,7 @@ impl Bbr {
     }
 
     /// State changes that do not wait for the end of a round.
-    fn update_state(&mut self, sample: &RateSample) {
+    fn update_state(&mut self, sample: &RateSample, others_drain: bool) {
         let now = sample.now;
         let in_flight = sample.in_flight as f64;
         if matches!(self.state, State::ProbeRtt(_)) {
@@ -410,22 +437,52 @@ impl Bbr {
                 }
             }
             State::ProbeRtt(None) if in_flight <= self.probe_rtt_window() => {
-                let hold = PROBE_RTT_TIME.max(Duration::from_secs_f64(self.flight_time()));
+                // Beside a rival one round trip shows what there is to see.
+                let hold = match self.rival.window() {
+                    Some(_) => sample.smoothed_rtt * 5 / 4,
+                    None => PROBE_RTT_TIME.max(Duration::from_secs_f64(self.flight_time())),
+                };
                 self.min_rtt = self.round.fastest.or(sample.rtt);
                 self.state = State::ProbeRtt(Some(now + hold));
             }
-            State::ProbeRtt(Some(end)) if now >= end => {
-                self.min_rtt_at = now;
-                self.not_inflated_at = now;
-                self.enter(if self.filled { State::Cruise } else { State::Startup });
-            }
+            State::ProbeRtt(Some(end)) if now >= end => self.end_probe_rtt(now),
             _ => {}
         }
-        let due = now.since(self.min_rtt_at) >= PROBE_RTT_INTERVAL
-            || now.since(self.not_inflated_at) >= PROBE_RTT_INTERVAL_INFLATED;
-        if due && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
+        let due = match self.state {
+            State::Compete => self.rival.test_due(now),
+            _ => {
+                now.since(self.min_rtt_at) >= PROBE_RTT_INTERVAL
+                    || now.since(self.not_inflated_at) >= PROBE_RTT_INTERVAL_INFLATED
+            }
+        };
+        // Paths of one bottleneck drain it together, or none sees it empty.
+        let joins = others_drain && now.since(self.drained_at) >= PROBE_RTT_JOIN;
+        if (due || joins) && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
             self.enter(State::ProbeRtt(None));
         }
+    }
+
+    /// The path loses so much by itself that no loss-based flow fills its queue.
+    fn is_lossy(&self) -> bool {
+        self.random_loss.ratio() > RIVAL_MAX_LOSS
+    }
+
+    /// The path has been drained.
+    fn end_probe_rtt(&mut self, now: Instant) {
+        self.min_rtt_at = now;
+        self.not_inflated_at = now;
+        self.drained_at = now;
+        if let Some(rtt) = self.min_rtt.filter(|_| !self.is_lossy()) {
+            let displaced = self.rate.max() < DISPLACED * self.full_rate;
+            let flight = (self.flight_before, displaced);
+            let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);
+            self.min_rtt = Some(base);
+        }
+        self.enter(match (self.filled, self.rival.window()) {
+            (false, _) => State::Startup,
+            (true, None) => State::Cruise,
+            (true, Some(_)) => State::Compete,
+        });
     }
 
     fn probe_rtt_window(&self) -> f64 {
@@ -439,6 +496,11 @@ impl Bbr {
             State::Drain | State::Down | State::Cruise => WINDOW_GAIN,
             State::ProbeRtt(_) => {
                 self.window = self.window.min(self.probe_rtt_window());
+                return;
+            }
+            State::Compete => {
+                let (window, _) = self.rival.window().expect("it competes with a window");
+                self.window = window.max(self.min_window());
                 return;
             }
         };
@@ -466,6 +528,10 @@ impl Bbr {
             State::Down => DRAINED_GAIN,
             State::Cruise | State::ProbeRtt(_) => 1.0,
             State::Up => UP_GAIN,
+            State::Compete => {
+                self.pacing = self.rival.window().and_then(|(_, pacing)| pacing).or(self.pacing);
+                return;
+            }
         };
         let rate = gain * PACING_MARGIN * self.send_rate();
         let rtt = sample.smoothed_rtt.as_secs_f64();
@@ -485,13 +551,16 @@ impl Bbr {
 impl CongestionControl for Bbr {
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.excess.on_sent(now, bytes, in_flight);
+        self.rival.on_sent(now, bytes, in_flight);
         let round = &mut self.round;
         round.sent += bytes;
         round.peak_flight = round.peak_flight.max(in_flight + bytes);
         round.window_full |= (in_flight + bytes + self.max_datagram) as f64 > self.window;
     }
 
-    fn on_feedback(&mut self, sample: &RateSample, _subflows: &[Subflow], _own: usize) {
+    fn on_feedback(&mut self, sample: &RateSample, subflows: &[Subflow], own: usize) {
+        let mut others = subflows.iter().enumerate().filter(|(index, _)| *index != own);
+        let others_drain = others.any(|(_, flow)| flow.drains);
         self.excess.on_feedback(sample);
         self.update_min_rtt(sample);
         self.update_round(sample);
@@ -507,7 +576,10 @@ impl CongestionControl for Bbr {
         {
             self.end_round(sample);
         }
-        self.update_state(sample);
+        if self.state == State::Compete {
+            self.rival.on_feedback(sample, subflows, own);
+        }
+        self.update_state(sample, others_drain);
         self.update_window(sample);
         self.update_pacing(sample);
     }
@@ -520,7 +592,8 @@ impl CongestionControl for Bbr {
         self.round.ecn |= event.ecn;
     }
 
-    fn on_spurious(&mut self, _now: Instant) {
+    fn on_spurious(&mut self, now: Instant) {
+        self.rival.on_spurious(now);
         if let Some((high, low)) = self.prior.take() {
             self.volume_high = high;
             self.rate_low = low;
@@ -543,6 +616,15 @@ impl CongestionControl for Bbr {
             State::Cruise => "probe-bw-cruise",
             State::Up => "probe-bw-up",
             State::ProbeRtt(_) => "probe-rtt",
+            State::Compete => "compete",
         }
+    }
+
+    fn reduced(&self) -> Option<Instant> {
+        self.rival.reduced()
+    }
+
+    fn drains(&self) -> bool {
+        matches!(self.state, State::ProbeRtt(_))
     }
 }

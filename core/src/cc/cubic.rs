@@ -1,7 +1,7 @@
 //! CUBIC: the window as a cubic function of the time since the last loss (RFC 9438), with HyStart++
 //! (RFC 9406).
 
-use super::hystart::{HyStart, Verdict};
+use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Verdict};
 use super::window::{Growth, LossWindow};
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
 use crate::time::Instant;
@@ -21,6 +21,10 @@ pub(super) struct Cubic {
     last_feedback: Option<Instant>,
     /// The curve before the last reduction.
     prior: Option<Curve>,
+    /// Flows that grow as one together.
+    flows: f64,
+    /// Whether slow start ends when a queue builds up (HyStart++).
+    minds_queue: bool,
 }
 
 /// The curve of one congestion avoidance stage; windows in packets.
@@ -50,7 +54,7 @@ impl Curve {
         self.stage = None;
     }
 
-    fn stage(&mut self, now: Instant, window: f64) -> &mut Stage {
+    fn stage(&mut self, now: Instant, window: f64, c: f64) -> &mut Stage {
         if self.stage.is_none() && self.w_max < window {
             // Not after a loss, or what was lost has been regained: the curve starts at its plateau.
             self.w_max = window;
@@ -58,15 +62,15 @@ impl Curve {
         let w_max = self.w_max;
         self.stage.get_or_insert_with(|| Stage {
             start: now,
-            k: ((w_max - window) / C).cbrt(),
+            k: ((w_max - window) / c).cbrt(),
             w_est: window,
         })
     }
 }
 
 /// W_cubic at `t` seconds into the stage (RFC 9438, figure 1).
-fn w_cubic(t: f64, k: f64, w_max: f64) -> f64 {
-    C * (t - k).powi(3) + w_max
+fn w_cubic(t: f64, k: f64, w_max: f64, c: f64) -> f64 {
+    c * (t - k).powi(3) + w_max
 }
 
 impl Cubic {
@@ -77,6 +81,27 @@ impl Cubic {
             curve: Curve::default(),
             last_feedback: None,
             prior: None,
+            flows: 1.0,
+            minds_queue: true,
+        }
+    }
+
+    /// A window of `window` bytes. It is one that has had its slow start, or one in a slow start
+    /// that is careful and yet does not end because a queue stands: others made it.
+    pub(super) fn beside_a_rival(max_datagram: u64, window: u64, slow_start: bool) -> Self {
+        let mut cubic = Self::new(max_datagram);
+        cubic.base.set(window, slow_start);
+        cubic.minds_queue = false;
+        cubic
+    }
+
+    /// This window is one of `flows` that grow as one together: the sum of their curves is the
+    /// curve of the sum of their windows.
+    pub(super) fn set_flows(&mut self, flows: usize) {
+        let flows = flows.max(1) as f64;
+        if flows != self.flows {
+            self.flows = flows;
+            self.curve.stage = None;
         }
     }
 
@@ -85,16 +110,17 @@ impl Cubic {
         let window = self.base.window() / packet;
         let acked = acked / packet;
         let prior_window = self.curve.prior_window;
-        let stage = self.curve.stage(sample.now, window);
+        let c = C / self.flows;
+        let stage = self.curve.stage(sample.now, window, c);
         let t = sample.now.since(stage.start).as_secs_f64();
         let alpha = if stage.w_est >= prior_window { 1.0 } else { ALPHA };
-        stage.w_est += alpha * acked / window;
+        stage.w_est += alpha / self.flows * acked / window;
         let Stage { k, w_est, .. } = *stage;
         let w_max = self.curve.w_max;
-        let growth = if w_cubic(t, k, w_max) < w_est {
+        let growth = if w_cubic(t, k, w_max, c) < w_est {
             w_est - window
         } else {
-            let target = w_cubic(t + sample.smoothed_rtt.as_secs_f64(), k, w_max)
+            let target = w_cubic(t + sample.smoothed_rtt.as_secs_f64(), k, w_max, c)
                 .clamp(window, 1.5 * window);
             (target - window) / window * acked
         };
@@ -109,7 +135,9 @@ impl CongestionControl for Cubic {
 
     fn on_feedback(&mut self, sample: &RateSample, _subflows: &[Subflow], _own: usize) {
         let mut divisor = 1.0;
-        if self.base.in_slow_start() {
+        if !self.minds_queue {
+            divisor = CSS_GROWTH_DIVISOR;
+        } else if self.base.in_slow_start() {
             match self.hystart.on_feedback(sample) {
                 Verdict::Grow { divisor: slower } => divisor = slower,
                 Verdict::Leave => self.base.end_slow_start(),
@@ -170,12 +198,12 @@ mod tests {
         // After a reduction from 100 packets to 70: K = cbrt(30 / 0.4) = 4.217 s.
         let mut curve = Curve::default();
         curve.reduced(100.0);
-        let k = curve.stage(Instant::ZERO, 70.0).k;
+        let k = curve.stage(Instant::ZERO, 70.0, C).k;
         assert!((k - 4.217_163_3).abs() < 1e-6, "{k}");
-        assert!((w_cubic(0.0, k, 100.0) - 70.0).abs() < 1e-9);
-        assert!((w_cubic(k, k, 100.0) - 100.0).abs() < 1e-9);
-        assert!((w_cubic(k + 1.0, k, 100.0) - 100.4).abs() < 1e-9);
-        assert!((w_cubic(k + 5.0, k, 100.0) - 150.0).abs() < 1e-9);
+        assert!((w_cubic(0.0, k, 100.0, C) - 70.0).abs() < 1e-9);
+        assert!((w_cubic(k, k, 100.0, C) - 100.0).abs() < 1e-9);
+        assert!((w_cubic(k + 1.0, k, 100.0, C) - 100.4).abs() < 1e-9);
+        assert!((w_cubic(k + 5.0, k, 100.0, C) - 150.0).abs() < 1e-9);
     }
 
     #[test]

@@ -9,7 +9,7 @@ const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
 const RTT_SAMPLES: u32 = 8;
-const CSS_GROWTH_DIVISOR: f64 = 4.0;
+pub(super) const CSS_GROWTH_DIVISOR: f64 = 4.0;
 const CSS_ROUNDS: u32 = 5;
 
 /// What slow start has to do.

@@ -74,7 +74,13 @@ mod tests {
     use super::*;
 
     fn flow(window: u64, millis: u64) -> Subflow {
-        Subflow { window, rtt: Duration::from_millis(millis), between_losses: 0 }
+        Subflow {
+            window,
+            rtt: Duration::from_millis(millis),
+            between_losses: 0,
+            reduced: None,
+            drains: false,
+        }
     }
 
     #[test]

@@ -107,7 +107,13 @@ mod tests {
     use super::*;
 
     fn flow(window: u64, millis: u64, between_losses: u64) -> Subflow {
-        Subflow { window, rtt: Duration::from_millis(millis), between_losses }
+        Subflow {
+            window,
+            rtt: Duration::from_millis(millis),
+            between_losses,
+            reduced: None,
+            drains: false,
+        }
     }
 
     #[test]

@@ -169,6 +169,58 @@ fn bbr_and_loss_based_flows_leave_each_other_room() {
     }
 }
 
+/// What `count` flows of BBR that share a bottleneck take of it beside `rivals` of Cubic.
+fn bbr_beside_cubic(link: Link, count: usize, rivals: usize) -> f64 {
+    let mut world = World::new(link, &[]);
+    for index in 0..rivals {
+        world.add(Cubic, index, Instant::from_millis(1_000 + 130 * index as u64));
+    }
+    for index in 0..count {
+        world.add(Bbr, 100, Instant::from_millis(170 * index as u64));
+    }
+    let measured = world.measure_after(ms(20_000), ms(60_000));
+    assert_fills(&measured, &link, 0.98);
+    measured.rates[rivals..].iter().sum::<f64>() / measured.total()
+}
+
+#[test]
+fn bbr_paths_of_one_bottleneck_take_the_share_of_one_loss_based_flow() {
+    for (mbps, rtt, buffer) in [(100.0, 14, 3.6), (20.0, 40, 2.0), (50.0, 20, 8.0)] {
+        let link = Link::new(mbps, ms(rtt), buffer);
+        for count in [1, 2, 4] {
+            for rivals in [1, 3] {
+                let times_fair = bbr_beside_cubic(link, count, rivals) * (rivals + 1) as f64;
+                let case = format!("{count} beside {rivals} at {mbps} Mbit/s: {times_fair:.2}");
+                assert!((0.5..=1.4).contains(&times_fair), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bbr_takes_the_link_back_when_its_rival_has_gone() {
+    let link = Link::new(20.0, ms(40), 3.0);
+    let mut world = World::new(link, &[Bbr, Cubic]);
+    world.run_until(Instant::from_millis(20_000));
+    assert_eq!(world.state(0), "compete");
+    world.offer(1, 1_000.0, true);
+    let alone = world.measure_after(ms(20_000), ms(5_000));
+    assert_fills(&alone, &link, 0.95);
+    assert_short_queue(&alone, &link, 0.5);
+}
+
+#[test]
+fn bbr_does_not_take_a_longer_path_for_a_rival() {
+    let link = Link::new(20.0, ms(20), 10.0);
+    let mut world = World::new(link, &[Bbr]);
+    world.run_until(Instant::from_millis(10_000));
+    world.set_rtt(ms(80));
+    let longer = Link { rtt: ms(80), ..link };
+    let measured = world.measure_after(ms(45_000), ms(10_000));
+    assert_fills(&measured, &longer, 0.95);
+    assert_short_queue(&measured, &longer, 0.3);
+}
+
 #[test]
 fn loss_based_flows_share_a_link() {
     for kind in [Reno, Cubic] {

@@ -125,6 +125,12 @@ impl LossWindow {
         self.window = (self.window + bytes).max(self.min_window());
     }
 
+    /// Begins at `bytes`, in slow start or beyond it.
+    pub(super) fn set(&mut self, bytes: u64, slow_start: bool) {
+        self.window = (bytes as f64).max(self.min_window());
+        self.threshold = if slow_start { f64::INFINITY } else { self.window };
+    }
+
     /// Slow start ends here.
     pub(super) fn end_slow_start(&mut self) {
         self.threshold = self.threshold.min(self.window);
@@ -144,7 +150,13 @@ impl LossWindow {
 
     /// The path's rate and RTT as a coupled controller counts them, `flow` being this path.
     pub(super) fn subflow(&self, between_losses: u64) -> Subflow {
-        Subflow { window: self.window as u64, rtt: self.smoothed_rtt, between_losses }
+        Subflow {
+            window: self.window as u64,
+            rtt: self.smoothed_rtt,
+            between_losses,
+            reduced: None,
+            drains: false,
+        }
     }
 
     pub(super) fn pacing_rate(&self) -> Option<u64> {

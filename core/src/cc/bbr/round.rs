@@ -78,8 +78,17 @@ impl Round {
     /// fastest packet was clearly late and more was lost than is lost anyway (two standard
     /// deviations more, as a round has few packets).
     pub(super) fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
+        self.ecn || (late && self.exceeds(random_loss, LOSS_THRESHOLD, packet))
+    }
+
+    /// Whether more was lost than is lost anyway, or a queue said that it is about to overflow.
+    pub(super) fn lost_more(&self, random_loss: f64, packet: u64) -> bool {
+        self.ecn || self.exceeds(random_loss, 0.0, packet)
+    }
+
+    fn exceeds(&self, random_loss: f64, threshold: f64, packet: u64) -> bool {
         let total = (self.acked + self.lost) as f64;
         let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
-        self.ecn || (late && self.lost as f64 > total * (random_loss + LOSS_THRESHOLD + noise))
+        self.lost as f64 > total * (random_loss + threshold + noise)
     }
 }

@@ -203,6 +203,15 @@ impl World {
         self.schedule(at, Event::SetRate(mbps));
     }
 
+    /// Packets that leave the queue from now on take this time.
+    pub(super) fn set_rtt(&mut self, rtt: Duration) {
+        self.link.rtt = rtt;
+    }
+
+    pub(super) fn state(&self, flow: usize) -> &'static str {
+        self.flows[flow].control.state()
+    }
+
     pub(super) fn window(&self, flow: usize) -> u64 {
         self.flows[flow].control.window()
     }
@@ -424,6 +433,8 @@ impl World {
                 window: self.flows[i].control.window(),
                 rtt: self.flows[i].srtt.unwrap_or_default(),
                 between_losses: self.flows[i].control.between_losses(),
+                reduced: self.flows[i].control.reduced(),
+                drains: self.flows[i].control.drains(),
             })
             .collect();
         (list, own)
