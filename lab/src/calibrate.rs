@@ -171,7 +171,8 @@ fn measure(
 ) -> io::Result<(Vec<Reception>, Record, u64)> {
     let text = scenario(settings);
     let parsed = scenarios::parse("calibration", &text)?;
-    let setup = Setup { file: "calibration".to_owned(), text, repetition: 0, pcap: None };
+    let setup =
+        Setup { file: "calibration".to_owned(), text, repetition: 0, pcap: None, netem: false };
     let mut testbed = Testbed::build(&parsed, &setup)?;
     let program = command::own_program();
     let seconds = length.as_secs_f64();

@@ -50,6 +50,8 @@ pub(crate) struct Setup {
     pub(crate) repetition: u32,
     /// Directory for packet traces of every link; none are written without it.
     pub(crate) pcap: Option<String>,
+    /// The kernel's links instead of the emulator's.
+    pub(crate) netem: bool,
 }
 
 /// One direction of a link over time.

@@ -200,8 +200,10 @@ pub(crate) fn run(wanted: &Wanted, options: &Options) -> io::Result<()> {
     let runs = if wanted.show {
         run::stored(&scenarios, options)?
     } else {
-        run::announce(&scenarios, options)?;
-        let runs = run::in_namespaces(&scenarios, options)?;
+        if !scenarios.is_empty() {
+            run::announce(&scenarios, options)?;
+        }
+        let runs = run::in_namespaces(&scenarios, options)?.results;
         if with_factorial {
             let sample = factorial::sample(wanted.cells);
             factorial::run_numbers(&options.directory, &sample, factorial::SECONDS)?;

@@ -15,9 +15,11 @@ mod emulator;
 mod factorial;
 mod figures;
 mod generator;
+mod netem;
 mod netns;
 mod pcap;
 mod probe;
+mod progress;
 mod report;
 mod results;
 mod run;
@@ -46,6 +48,15 @@ enum Place {
     Sim,
 }
 
+/// What makes the links of a run on this kernel.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Links {
+    /// The lab's own, which every kernel has.
+    Emulator,
+    /// The kernel's netem and tbf.
+    Netem,
+}
+
 #[derive(Subcommand)]
 enum Command {
     /// Shows what mpip does: TCP, MPTCP and mpip on two links, and a link that is pulled.
@@ -72,6 +83,9 @@ enum Command {
         /// Where: `kernel`, or `sim`, the simulator, in virtual time.
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
+        /// What makes the links: `emulator`, or the kernel's `netem`.
+        #[arg(long, default_value = "emulator")]
+        links: Links,
         /// Directory of the results; runs that have one there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
@@ -100,6 +114,9 @@ enum Command {
         /// Only these systems, separated by commas.
         #[arg(long, value_delimiter = ',')]
         systems: Option<Vec<String>>,
+        /// What makes the links: `emulator`, or the kernel's `netem`.
+        #[arg(long, default_value = "emulator")]
+        links: Links,
         /// Directory of the results.
         #[arg(long, default_value = "results")]
         out: PathBuf,
@@ -220,6 +237,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             repetitions,
             seconds,
             place,
+            links,
             out,
             json,
             pcap,
@@ -237,11 +255,12 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 allow_busy,
                 longest: seconds.map(Duration::from_secs),
                 simulated: place == Place::Sim,
+                netem: links == Links::Netem,
                 ..run::Options::default()
             };
-            run_scenarios(&options.adapt(scenarios), &options, json.as_deref())?;
+            return run_scenarios(&options.adapt(scenarios), &options, json.as_deref());
         }
-        Command::Reproduce { quick, set, systems, out, allow_busy } => {
+        Command::Reproduce { quick, set, systems, links, out, allow_busy } => {
             let set = set.unwrap_or_else(|| if quick { "quick" } else { "full" }.to_owned());
             let options = run::Options {
                 systems,
@@ -249,6 +268,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 longest: quick.then_some(Duration::from_secs(8)),
                 directory: out,
                 allow_busy,
+                netem: links == Links::Netem,
                 ..run::Options::default()
             };
             reproduce(&set, &options)?;
@@ -324,13 +344,14 @@ fn run_scenarios(
     scenarios: &[scenarios::Loaded],
     options: &run::Options,
     json: Option<&Path>,
-) -> std::io::Result<()> {
-    let summaries = results::summarise(&run::in_namespaces(scenarios, options)?);
+) -> std::io::Result<ExitCode> {
+    let done = run::in_namespaces(scenarios, options)?;
+    let summaries = results::summarise(&done.results);
     print_table(&summaries)?;
-    match json {
-        Some(file) => std::fs::write(file, serde_json::to_string_pretty(&summaries)?),
-        None => Ok(()),
+    if let Some(file) = json {
+        std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
     }
+    Ok(if done.missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
@@ -350,7 +371,7 @@ fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
         eprintln!("{calibration}");
         std::fs::write(&calibration_file, serde_json::to_string_pretty(&calibration)?)?;
     }
-    let summaries = results::summarise(&run::in_namespaces(&scenarios, options)?);
+    let summaries = results::summarise(&run::in_namespaces(&scenarios, options)?.results);
     print_table(&summaries)?;
     let summary_file = options.directory.join("summary.json");
     std::fs::write(summary_file, serde_json::to_string_pretty(&summaries)?)?;

@@ -12,6 +12,7 @@ use mpip_link::scenario::{Scenario, TrafficKind};
 
 use crate::emulator::Setup;
 use crate::netns;
+use crate::progress::Progress;
 use crate::results::{self, Environment, LATE_BOUND, RunResult, Store};
 use crate::scenarios::Loaded;
 use crate::simulated;
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) congestion_control: Option<String>,
     /// In the simulator instead of kernels.
     pub(crate) simulated: bool,
+    /// Links by the kernel instead of the emulator.
+    pub(crate) netem: bool,
     /// Another directory, whose results of systems other than mpip serve as well.
     pub(crate) baseline: Option<PathBuf>,
 }
@@ -77,9 +80,11 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
                 names.iter().any(|name| [&subject.name, &subject.system.name].contains(&name))
             });
             let wanted = wanted && (!options.simulated || simulated::has(&subject));
+            // Beside what the emulator's links gave it is another system.
             if options.simulated {
-                // Beside what kernels gave it is another system.
                 subject.name += " (sim)";
+            } else if options.netem {
+                subject.name += " (netem)";
             }
             let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
             for repetition in (0..repetitions).filter(|_| wanted) {
@@ -157,13 +162,22 @@ pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()
 
 /// As [`run_all`], with what earlier runs left behind removed first, and what this one leaves
 /// however it ends.
-pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     if options.simulated {
         return run_all(scenarios, options);
     }
     netns::clean_stale()?;
     let _guard = netns::Guard::start()?;
     run_all(scenarios, options)
+}
+
+/// What there is when all was run.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// Of this series and of earlier ones.
+    pub(crate) results: Vec<RunResult>,
+    /// Runs that gave none.
+    pub(crate) missing: usize,
 }
 
 /// Where results are kept, and where others may be taken from.
@@ -191,29 +205,24 @@ impl Stores {
     }
 }
 
-/// Runs what has no result yet, and returns the results of all.
-fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
+/// Runs what has no result yet.
+fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     let mut stores = Stores::open(options)?;
     let environment = Environment::here();
     let jobs = jobs(scenarios, options);
-    let mut left: Duration = jobs.iter().map(|job| job.expected(options)).sum();
-    let mut collected = Vec::new();
-    for (number, job) in jobs.iter().enumerate() {
+    let planned = jobs.iter().map(|job| job.expected(options)).sum();
+    let mut progress = Progress::new(jobs.len(), planned);
+    let mut done = Done::default();
+    for job in &jobs {
+        let planned = job.expected(options);
         if let Some(result) = stores.find(job, options) {
-            collected.push(result.clone());
-            left = left.saturating_sub(job.expected(options));
+            done.results.push(result.clone());
+            progress.skip(planned);
             continue;
         }
-        eprint!(
-            "[{}/{}, {} left] {}, {}, repetition {}: ",
-            number + 1,
-            jobs.len(),
-            minutes(left),
-            job.loaded.name,
-            job.subject.name,
-            job.repetition + 1
-        );
-        left = left.saturating_sub(job.expected(options));
+        let name =
+            format!("{}, {}, repetition {}", job.loaded.name, job.subject.name, job.repetition + 1);
+        progress.begin(&name);
         let result = if options.simulated {
             run_simulated(job, &environment)
         } else {
@@ -221,25 +230,26 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>
         };
         match result {
             Ok(result) => {
-                eprintln!("{}", one_line(&result));
+                progress.end(planned, &one_line(&result));
                 stores.own.add(result.clone())?;
-                collected.push(result);
+                done.results.push(result);
             }
             // One system that cannot be started does not keep others from being measured.
-            Err(error) => eprintln!("no result: {error}"),
+            Err(error) => {
+                progress.end(planned, &format!("no result: {error}"));
+                done.missing += 1;
+            }
         }
     }
-    Ok(collected)
+    if done.missing > 0 {
+        eprintln!("{} of {} runs gave no result", done.missing, jobs.len());
+    }
+    Ok(done)
 }
 
 /// A run that failed or did not count is worth another attempt.
 fn usable(result: &RunResult) -> bool {
     result.counts()
-}
-
-fn minutes(time: Duration) -> String {
-    let seconds = time.as_secs();
-    format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
 fn one_line(result: &RunResult) -> String {
@@ -345,6 +355,9 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
     let scenario = &job.loaded.scenario;
     let directory = WorkDirectory::create()?;
     let pcap = match &options.pcap {
+        Some(_) if options.netem => {
+            return Err(io::Error::other("packet traces need --links emulator"));
+        }
         Some(base) => {
             let run = format!("{}-{}-{}", job.loaded.name, job.subject.name, job.repetition + 1);
             let directory = Path::new(base).join(run.replace(' ', "-"));
@@ -358,6 +371,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
         text: job.loaded.text.clone(),
         repetition: job.repetition,
         pcap,
+        netem: options.netem,
     };
     let mut testbed = Testbed::build(scenario, &setup)?;
     let mut system = systems::start(&job.subject, &testbed, &directory.path)?;
@@ -442,8 +456,13 @@ pub(crate) fn shell(
     exec: Option<&str>,
 ) -> io::Result<ExitCode> {
     let directory = WorkDirectory::create()?;
-    let setup =
-        Setup { file: loaded.file.clone(), text: loaded.text.clone(), repetition: 0, pcap: None };
+    let setup = Setup {
+        file: loaded.file.clone(),
+        text: loaded.text.clone(),
+        repetition: 0,
+        pcap: None,
+        netem: false,
+    };
     let mut testbed = Testbed::build(&loaded.scenario, &setup)?;
     let subjects = systems::subjects(&loaded.scenario);
     let subject = match system {

@@ -32,11 +32,12 @@ struct Emulator {
 impl Emulator {
     fn start(namespace: &Namespace, setup: &Setup) -> io::Result<Self> {
         let program = command::own_program();
+        let worker = if setup.netem { "netem" } else { "emulate" };
         // Real-time priority where it is permitted; accuracy is recorded either way.
         let script = format!(
             "if chrt -f {EMULATOR_PRIORITY} true 2>/dev/null; \
-             then exec chrt -f {EMULATOR_PRIORITY} '{program}' emulate; \
-             else exec '{program}' emulate; fi"
+             then exec chrt -f {EMULATOR_PRIORITY} '{program}' {worker}; \
+             else exec '{program}' {worker}; fi"
         );
         let line = namespace.inside(&["sh", "-c", &script]);
         let mut child = Command::new(&line[0])
@@ -52,7 +53,11 @@ impl Emulator {
         writeln!(emulator.stdin, "{}", serde_json::to_string(setup)?)?;
         let answer = emulator.line()?;
         if answer.trim() != "ready" {
-            return Err(io::Error::other(format!("the emulator did not start: {answer:?}")));
+            let reason = answer.trim();
+            return Err(io::Error::other(match setup.netem {
+                true => format!("no links: {reason}"),
+                false => format!("the emulator did not start: {reason:?}"),
+            }));
         }
         Ok(emulator)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::{emulator, generator, netns, probe, stream};
+use crate::{emulator, generator, netem, netns, probe, stream};
 
 /// Subcommands that no person needs.
 #[derive(Clone, Subcommand)]
@@ -14,6 +14,9 @@ pub(crate) enum Worker {
     /// The emulator process of a run.
     #[command(hide = true)]
     Emulate,
+    /// The process of a run that sets and counts the kernel's links.
+    #[command(hide = true)]
+    Netem,
     /// Cleans up after the process given.
     #[command(hide = true)]
     Guard {
@@ -120,6 +123,7 @@ pub(crate) enum Worker {
 pub(crate) fn run(worker: Worker) -> io::Result<()> {
     match worker {
         Worker::Emulate => emulator::main(),
+        Worker::Netem => netem::main(),
         Worker::Guard { owner } => netns::guard(owner),
         Worker::Echo { at } => generator::echo(at),
         Worker::Voip { from, to, length, interval, duration } => {

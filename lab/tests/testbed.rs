@@ -140,3 +140,29 @@ fn plain_tcp_fills_a_link_and_the_result_says_so() {
     assert!(carried > 0.5 * limit * 3.0 / 8.0, "{summary:#}");
     assert_eq!(summary[0]["per_path_bytes"]["b forward"].as_f64(), Some(0.0));
 }
+
+#[test]
+fn the_kernels_own_links_carry_tcp_or_say_what_is_missing() {
+    let _alone = alone();
+    if !can_make_namespaces() || Command::new("iperf3").arg("-v").output().is_err() {
+        return;
+    }
+    let out = temporary("netem");
+    let run = |scenario: &str| {
+        let output = Command::new(LAB)
+            .args(["run", "--links", "netem", "--systems", "tcp a", "--seconds", "2"])
+            .args(["--repetitions", "1", "--allow-busy", "--out"])
+            .arg(&out)
+            .arg(scenario)
+            .output()
+            .expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // Rates and queues need the token bucket only, which the lab's kernels have.
+    let (whole, text) = run("two-100");
+    assert!(whole && text.contains("Mbit/s (0.9"), "{text}");
+    let (whole, text) = run("mhip-02");
+    let _ = std::fs::remove_dir_all(&out);
+    let said = text.contains("this kernel has no netem (sch_netem), which link \"a\" needs");
+    assert!(whole != said, "{text}");
+}
