@@ -1,7 +1,8 @@
 //! An association: everything between this node and one peer.
 //!
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
-//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else. Nonces are
+//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else, [`too_big`] to the
+//! senders of packets that do not fit. Nonces are
 //! assigned in sequence, in [`departure`] alone.
 
 mod control;
@@ -13,6 +14,7 @@ pub(crate) mod inspect;
 mod keys;
 mod outgoing;
 mod paths;
+mod too_big;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -24,9 +26,10 @@ use rand_chacha::ChaCha8Rng;
 
 use self::handshake::Pending;
 use self::keys::KeyRing;
+use self::too_big::Allowance;
 use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig};
-use crate::engine::{DropReason, Drops, PrefixTable};
+use crate::engine::{DropReason, Drops, PrefixTable, Returns};
 use crate::event::Event;
 use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
@@ -64,6 +67,8 @@ pub(crate) struct Context<'a> {
     pub(crate) drops: &'a mut Drops,
     /// Handshake datagrams that wait for the next flush.
     pub(crate) replies: &'a mut VecDeque<(PathAddress, Vec<u8>)>,
+    /// Packets of our own for the host.
+    pub(crate) returns: &'a mut Returns,
 }
 
 /// Everything between this node and one peer.
@@ -105,6 +110,8 @@ pub(crate) struct Association {
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
+    /// How many senders may be told of the inner MTU.
+    allowance: Allowance,
 
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
@@ -171,6 +178,7 @@ impl Association {
             period_at: now,
             periods: 0,
             inner_mtu: 0,
+            allowance: Allowance::new(now),
             scheduler: scheduler::new(&config),
             candidates: Vec::new(),
             candidate_paths: Vec::new(),
@@ -204,7 +212,7 @@ impl Association {
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
         self.addresses_owed = true;
-        self.drop_lost_addresses(now, cx);
+        self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
         } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {

@@ -15,7 +15,7 @@ use crate::config::{Config, Limits, LocalAddress, Prefix};
 use crate::event::Event;
 use crate::packet::{Header, Segments};
 use crate::rules::RuleTable;
-use crate::sink::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
+use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
 use crate::time::Instant;
 
@@ -27,6 +27,8 @@ use self::unknown::Unknown;
 const EVENTS: usize = 1_024;
 /// Handshake datagrams that wait for the next flush; beyond it the newest go.
 const REPLIES: usize = 64;
+/// Packets of our own for the host that wait for the next time-out; beyond it the newest go.
+const RETURNS: usize = 64;
 /// Handshake initiations in a second from which on their senders have to show a cookie.
 const UNDER_LOAD: u32 = 50;
 
@@ -108,6 +110,34 @@ impl Drops {
     }
 }
 
+/// Packets of the engine's own that wait to be handed to the host, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    packets: VecDeque<Vec<u8>>,
+    since: Instant,
+}
+
+impl Returns {
+    pub(crate) fn push(&mut self, now: Instant, packet: Vec<u8>) {
+        if self.packets.is_empty() {
+            self.since = now;
+        }
+        if self.packets.len() < RETURNS {
+            self.packets.push_back(packet);
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        (!self.packets.is_empty()).then_some(self.since)
+    }
+
+    fn deliver(&mut self, sink: &mut impl PacketSink) {
+        while let Some(packet) = self.packets.pop_front() {
+            sink.packet(InnerPacket { head: &packet, tail: &[], checksum: Checksum::Complete });
+        }
+    }
+}
+
 /// What the host tells the engine.
 #[derive(Clone, Debug)]
 pub enum Command {
@@ -183,6 +213,7 @@ pub struct Engine {
     schedule: BTreeSet<(Instant, usize)>,
     events: VecDeque<Event>,
     replies: VecDeque<(PathAddress, Vec<u8>)>,
+    returns: Returns,
     drops: Drops,
     cookies: CookieJar,
     initiations: u32,
@@ -228,6 +259,7 @@ impl Engine {
             touched: BTreeSet::new(),
             events: VecDeque::new(),
             replies: VecDeque::new(),
+            returns: Returns::default(),
             drops: Drops::default(),
             cookies: CookieJar::new(&mut rng, &public_key),
             initiations: 0,
@@ -240,6 +272,8 @@ impl Engine {
     }
 
     /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.
+    /// What its sender is to be told goes to the host at the next
+    /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     ///
     /// # Errors
     ///
@@ -320,6 +354,7 @@ impl Engine {
         }
         self.run_unknown(now);
         self.flush(now, datagrams);
+        self.returns.deliver(packets);
     }
 
     /// `local` can take datagrams again after a reservation on it was refused.
@@ -370,7 +405,8 @@ impl Engine {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next, whatever else happens.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
-        [self.schedule.first().map(|(at, _)| *at), unknown].into_iter().flatten().min()
+        let first = self.schedule.first().map(|(at, _)| *at);
+        [first, unknown, self.returns.due()].into_iter().flatten().min()
     }
 
     /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
@@ -419,6 +455,7 @@ impl Engine {
             events: &mut self.events,
             drops: &mut self.drops,
             replies: &mut self.replies,
+            returns: &mut self.returns,
         };
         (&mut self.associations[peer], cx)
     }

@@ -6,9 +6,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::sink::Ecn;
 
 mod checksum;
+mod icmp;
 mod segments;
 
 pub use checksum::{fold, sum};
+pub(crate) use icmp::{MIN_MTU_V6, too_big};
 pub use segments::{HEAD_ROOM, SegmentError, Segments};
 
 /// IP protocol numbers that the engine tells apart (IANA "Protocol Numbers").

@@ -6,6 +6,7 @@
 pub(crate) mod arrivals;
 pub(crate) mod delay;
 pub(crate) mod flight;
+mod mtu;
 mod pacer;
 mod rate;
 pub(crate) mod rtt;
@@ -15,11 +16,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use mpip_crypto::ReplayWindow;
-use mpip_wire::PathId;
+use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId};
 
 use self::arrivals::Arrivals;
 use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};
+use self::mtu::Search;
 use self::pacer::{Pacer, time_for};
 use crate::bottleneck::DelaySeries;
 use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
@@ -150,7 +152,7 @@ pub(crate) struct Path {
     pub(crate) address: PathAddress,
     pub(crate) interface: String,
     pub(crate) local: SocketAddr,
-    pub(crate) mtu: u16,
+    mtu: Search,
     pub(crate) fixed_weight: Option<u16>,
     state: PathState,
     pub(crate) flight: Flight,
@@ -217,7 +219,7 @@ impl Path {
             address,
             interface: local.interface.clone(),
             local: local.address,
-            mtu: local.mtu,
+            mtu: Search::new(base_mtu(address.remote), local.mtu),
             fixed_weight: None,
             state: PathState::Validating,
             flight: Flight::new(now),
@@ -261,6 +263,9 @@ impl Path {
         self.changed = now;
         self.probes = 0;
         self.probe_at = None;
+        if former == PathState::Failed {
+            self.mtu.on_path_change();
+        }
         Some(former)
     }
 
@@ -274,9 +279,57 @@ impl Path {
         matches!(self.state, PathState::Active | PathState::Standby | PathState::Failed)
     }
 
-    /// Largest datagram payload that the path carries, bytes.
+    /// Largest datagram payload that the path is known to carry, bytes.
     pub(crate) fn max_datagram(&self) -> usize {
-        usize::from(self.mtu) - outer_headers(self.address.remote)
+        self.payload_of(self.mtu.confirmed())
+    }
+
+    /// Largest datagram payload that the path may be hoped to carry, bytes; more than
+    /// [`max_datagram`](Self::max_datagram) only while it is new.
+    pub(crate) fn hoped_datagram(&self) -> usize {
+        self.payload_of(self.mtu.hoped())
+    }
+
+    /// Largest datagram payload that the path carries for longer, bytes; `None` while that is
+    /// being found out.
+    pub(crate) fn lasting_datagram(&self) -> Option<usize> {
+        self.mtu.lasting().map(|size| self.payload_of(size))
+    }
+
+    /// Bytes of a datagram with a path challenge: what the smallest path carries that is used.
+    pub(crate) fn challenge_len(&self) -> usize {
+        CHALLENGE_DATAGRAM_LEN.min(self.payload_of(self.mtu.limit()))
+    }
+
+    fn payload_of(&self, size: u16) -> usize {
+        usize::from(size).saturating_sub(outer_headers(self.address.remote))
+    }
+
+    fn size_of(&self, payload: u16) -> u16 {
+        payload.saturating_add(outer_headers(self.address.remote) as u16)
+    }
+
+    /// The interface's MTU is `mtu` now.
+    pub(crate) fn on_interface_mtu(&mut self, mtu: u16) {
+        self.mtu.on_limit(mtu);
+    }
+
+    /// Bytes of the datagram that is to probe the path's MTU now, if it can say anything.
+    pub(crate) fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
+        let works = matches!(self.state, PathState::Active | PathState::Standby);
+        let size = (works && self.probes == 0).then(|| self.mtu.poll(now)).flatten()?;
+        Some(self.payload_of(size))
+    }
+
+    /// The probe has left. A sign of life that follows it tells whether the path works at all.
+    pub(crate) fn on_mtu_probe_sent(&mut self) {
+        self.mtu.on_probe_sent();
+        self.ping = true;
+    }
+
+    /// It leads elsewhere: its MTU may be another.
+    pub(crate) fn on_moved(&mut self) {
+        self.mtu.on_path_change();
     }
 
     /// When `len` more bytes may leave.
@@ -356,6 +409,9 @@ impl Path {
             self.cc.on_spurious(now);
         }
         self.on_losses(now, losses, subflows, own);
+        if progress.longest > 0 {
+            self.mtu.on_arrived(now, self.size_of(progress.longest));
+        }
         if let Some(mut sample) = progress.sample {
             sample.lost = core::mem::take(&mut self.unreported_loss);
             self.probes = 0;
@@ -375,6 +431,10 @@ impl Path {
         subflows: &[Subflow],
         own: usize,
     ) {
+        if losses.probe > 0 {
+            self.mtu.on_probe_lost(now, self.size_of(losses.probe));
+        }
+        self.mtu.on_lost(losses.large, self.size_of(losses.smallest_large));
         if losses.packets == 0 {
             return;
         }
@@ -447,6 +507,7 @@ impl Path {
     pub(crate) fn on_dead(&mut self, now: Instant) {
         self.probes = 1;
         self.probe_at = Some(now + HEARTBEAT);
+        self.mtu.on_interruption();
         self.congested(now, now, 0, false, true, &[], 0);
     }
 
@@ -472,6 +533,7 @@ impl Path {
             self.flight.loss_timer(),
             self.silence_deadline(),
             self.heartbeat_at(),
+            self.mtu.next_timeout().filter(|_| self.heartbeat_at().is_some()),
         ]
         .into_iter()
         .flatten()
@@ -526,12 +588,17 @@ impl Path {
             packets_lost: self.counters.packets_lost,
             spurious_losses: self.counters.spurious,
             share,
-            mtu: self.mtu,
+            mtu: self.mtu.hoped(),
         }
     }
 }
 
+/// The MTU of a path toward `remote` that carries datagrams with path challenges.
+fn base_mtu(remote: SocketAddr) -> u16 {
+    (CHALLENGE_DATAGRAM_LEN + outer_headers(remote)) as u16
+}
+
 /// Bytes of the outer IP and UDP headers toward `remote`.
-pub(crate) fn outer_headers(remote: SocketAddr) -> usize {
+fn outer_headers(remote: SocketAddr) -> usize {
     8 + if remote.is_ipv4() { 20 } else { 40 }
 }

@@ -1,5 +1,6 @@
 //! What the daemon changes on the host: the TUN device, its addresses, MTU and routes.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use mpip_core::Prefix;
@@ -24,14 +25,24 @@ const MIN_MTU: u32 = 1280;
 /// What an Ethernet carries, assumed when there is no interface yet.
 const ETHERNET_MTU: u32 = 1500;
 
+/// A route to one of a peer's prefixes.
+#[derive(Debug)]
+struct PeerRoute {
+    peer: String,
+    route: Route,
+}
+
 /// The TUN device's side of the host, set up for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Host {
     netlink: Netlink,
     link: Link,
-    routes: Vec<Route>,
+    routes: Vec<PeerRoute>,
     addresses: Vec<InterfaceAddress>,
+    /// The device's MTU.
     mtu: u32,
+    /// The inner MTU toward each peer, as far as it is known.
+    inner_mtu: BTreeMap<String, u16>,
     up: bool,
 }
 
@@ -43,10 +54,15 @@ impl Host {
         remove_leftovers(&mut netlink, link.index)?;
         let mtu = initial_mtu(&mut netlink, link.index)?;
         let addresses = settings.addresses.clone();
-        let prefixes = settings.peers.iter().flat_map(|peer| &peer.allowed_prefixes);
         let route = |prefix| Route { prefix, link: link.index, table: MAIN_TABLE, metric: METRIC };
-        let routes = prefixes.flat_map(|prefix| routed(*prefix)).map(route).collect();
-        let mut host = Self { netlink, link, routes, addresses, mtu: 0, up: true };
+        let mut routes = Vec::new();
+        for peer in &settings.peers {
+            let prefixes = peer.allowed_prefixes.iter().flat_map(|prefix| routed(*prefix));
+            let of_peer = |prefix| PeerRoute { peer: peer.name.clone(), route: route(prefix) };
+            routes.extend(prefixes.map(of_peer));
+        }
+        let inner_mtu = BTreeMap::new();
+        let mut host = Self { netlink, link, routes, addresses, mtu: 0, inner_mtu, up: true };
         host.set_mtu(mtu)?;
         if let Err(error) = host.netlink.without_link_local(&host.link) {
             // Where IPv6 is off there is nothing to switch off.
@@ -62,10 +78,30 @@ impl Host {
         for InterfaceAddress { address, prefix_len } in &self.addresses {
             self.netlink.add_address(&self.link, *address, *prefix_len)?;
         }
-        for route in &self.routes {
-            self.netlink.replace_route(route)?;
+        for PeerRoute { peer, route } in &self.routes {
+            match self.inner_mtu.get(peer) {
+                Some(mtu) => self.netlink.replace_route_with_mtu(route, route_mtu(route, *mtu))?,
+                None => self.netlink.replace_route(route)?,
+            }
         }
         Ok(())
+    }
+
+    /// Packets to `peer` have `mtu` bytes at most: its routes say so. The device, which all peers
+    /// share, carries the largest of them.
+    pub(crate) fn set_inner_mtu(&mut self, peer: &str, mtu: u16) -> Result<(), NetlinkError> {
+        self.inner_mtu.insert(peer.to_owned(), mtu);
+        let largest = self.inner_mtu.values().max().copied().unwrap_or(0);
+        let device = u32::from(largest).max(MIN_MTU);
+        if device > self.mtu {
+            self.set_mtu(device)?;
+        }
+        if self.up {
+            for PeerRoute { route, .. } in self.routes.iter().filter(|route| route.peer == peer) {
+                self.netlink.replace_route_with_mtu(route, route_mtu(route, mtu))?;
+            }
+        }
+        self.set_mtu(device)
     }
 
     /// Follows what others do to the device: while it is down the kernel forgets its routes and
@@ -97,7 +133,7 @@ impl Host {
     }
 
     /// Changes the device's MTU.
-    pub(crate) fn set_mtu(&mut self, mtu: u32) -> Result<(), NetlinkError> {
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), NetlinkError> {
         if mtu != self.mtu {
             self.netlink.set_mtu(&self.link, mtu)?;
             self.mtu = mtu;
@@ -135,7 +171,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         // They would vanish with the device, but an operator may have made it persistent.
-        for route in &self.routes {
+        for PeerRoute { route, .. } in &self.routes {
             if let Err(error) = self.netlink.delete_route(route) {
                 log::debug!("{error}");
             }
@@ -159,6 +195,12 @@ fn remove_leftovers(netlink: &mut Netlink, index: u32) -> Result<(), NetlinkErro
         }
     }
     Ok(())
+}
+
+/// The MTU of a route to a peer. IPv6 does not work with less than every link of its carries.
+fn route_mtu(route: &Route, inner_mtu: u16) -> u32 {
+    let least = if route.prefix.address().is_ipv4() { 0 } else { MIN_MTU };
+    u32::from(inner_mtu).max(least)
 }
 
 fn initial_mtu(netlink: &mut Netlink, index: u32) -> Result<u32, NetlinkError> {

@@ -1,6 +1,5 @@
 //! One node: the engine, the TUN device and the sockets, one batch at a time.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -43,9 +42,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// again.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Smallest MTU that the device gets: every IPv6 link carries so much (RFC 8200 section 5).
-const MIN_MTU: u16 = 1280;
 
 /// A source of the loop, as its number in the poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +101,6 @@ pub(crate) struct Node {
     waiting: Vec<LocalId>,
     local: LocalAddresses,
     refresh: Refresh,
-    /// The inner MTU toward each peer, as far as it is known.
-    inner_mtu: BTreeMap<String, u16>,
     broken_frames: u64,
     events: Events,
     /// Where keys of nodes that nobody configured are pinned.
@@ -186,7 +180,6 @@ impl Node {
             waiting: Vec::new(),
             local,
             refresh: Refresh { last: now, due: None },
-            inner_mtu: BTreeMap::new(),
             broken_frames: 0,
             events: Events::default(),
             pins,
@@ -333,12 +326,10 @@ impl Node {
             {
                 log::error!("{error}");
             }
-            if let Event::InnerMtu { peer, mtu } = event {
-                self.inner_mtu.insert(peer, mtu);
-                let smallest = self.inner_mtu.values().min().copied().unwrap_or(MIN_MTU);
-                if let Err(error) = self.host.set_mtu(smallest.max(MIN_MTU).into()) {
-                    log::warn!("{error}");
-                }
+            if let Event::InnerMtu { peer, mtu } = event
+                && let Err(error) = self.host.set_inner_mtu(&peer, mtu)
+            {
+                log::warn!("{error}");
             }
         }
     }

@@ -146,6 +146,7 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     ];
     for route in &routes {
         netlink.replace_route(route).expect("added");
+        netlink.replace_route_with_mtu(route, 1_380).expect("replaced");
         netlink.replace_route(route).expect("replaced");
     }
     let ours = netlink.own_routes().expect("routes");

@@ -312,6 +312,21 @@ pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
+/// Whether the packet is a valid ICMP message that another one was too big.
+pub fn is_too_big(packet: &[u8]) -> bool {
+    let Some(Tuple { protocol, source, .. }) = tuple(packet) else { return false };
+    let kind = packet.get(ip_header_len(source.ip())..).and_then(|message| message.first_chunk());
+    let too_big = matches!(
+        (protocol, kind),
+        (protocol::ICMP, Some([3, 4])) | (protocol::ICMPV6, Some([2, 0]))
+    );
+    let mut summed = packet.to_vec();
+    too_big && {
+        write_checksums(&mut summed);
+        summed == packet
+    }
+}
+
 /// Cuts a super-packet of TCP or UDP into segments of `size` payload bytes, as a network card
 /// does: identification and sequence number count on, FIN and PSH stay with the last segment, CWR
 /// with the first.

@@ -51,6 +51,8 @@ pub struct Stack {
     sockets: SocketSet<'static>,
     device: Queues,
     transfers: Vec<Transfer>,
+    addresses: Vec<IpAddr>,
+    seed: u64,
 }
 
 fn time(now: Nanos) -> Instant {
@@ -61,9 +63,20 @@ impl Stack {
     /// A stack with `addresses`. `seed` decides the initial sequence numbers.
     pub fn new(addresses: &[IpAddr], mtu: usize, seed: u64) -> Self {
         let mut device = Queues { incoming: VecDeque::new(), outgoing: Vec::new(), mtu };
+        Self {
+            interface: Self::interface(addresses, &mut device, seed),
+            sockets: SocketSet::new(Vec::new()),
+            device,
+            transfers: Vec::new(),
+            addresses: addresses.to_vec(),
+            seed,
+        }
+    }
+
+    fn interface(addresses: &[IpAddr], device: &mut Queues, seed: u64) -> Interface {
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
-        let mut interface = Interface::new(config, &mut device, Instant::ZERO);
+        let mut interface = Interface::new(config, device, Instant::ZERO);
         interface.update_ip_addrs(|list| {
             for address in addresses {
                 // All inner addresses of a world are on one link. The table has room for two.
@@ -71,12 +84,18 @@ impl Stack {
                 let _ = list.push(IpCidr::new((*address).into(), prefix));
             }
         });
-        Self { interface, sockets: SocketSet::new(Vec::new()), device, transfers: Vec::new() }
+        interface
     }
 
-    /// Connections made from now on have segments that fit `mtu`; old ones keep theirs.
+    /// From now on segments fit `mtu`, also those of connections that exist. One that is larger than
+    /// the MTU so far changes nothing.
     pub fn set_mtu(&mut self, mtu: usize) {
-        self.device.mtu = mtu;
+        if mtu < self.device.mtu {
+            // An interface of `smoltcp` reads its MTU once.
+            self.device.mtu = mtu;
+            self.seed = self.seed.wrapping_add(1);
+            self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
+        }
     }
 
     fn socket(window: usize) -> Socket<'static> {

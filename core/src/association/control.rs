@@ -1,18 +1,17 @@
 //! What leaves beside packets: challenges, answers, feedback, heartbeats, and what concerns the
 //! whole association.
 
-use mpip_wire::{AddressList, Frame, FrameWriter, Frames};
+use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames};
 
-use super::departure::{Manifest, datagram_overhead};
-use super::paths::challenge_len;
+use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
 use super::{Association, Context, range_room};
 use crate::path::PathState;
 use crate::path::flight::Control;
 use crate::sink::{DatagramSink, PathAddress};
 use crate::time::Instant;
 
-/// Frames of one control datagram.
-pub(super) const CONTROL_ROOM: usize = 1_200;
+/// Frames of one control datagram, which every path carries.
+pub(super) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;
 
 impl Association {
     /// Sends what is not a packet: challenges, answers, feedback, heartbeats, and what concerns the
@@ -29,14 +28,35 @@ impl Association {
         }
         self.send_shared(now, cx, out);
         for index in 0..self.paths.len() {
+            self.send_mtu_probe(now, index, out);
             self.send_signs_of_life(now, index, out);
+        }
+    }
+
+    /// Asks whether a larger datagram arrives; nothing is missed when it does not.
+    fn send_mtu_probe(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let path = &mut self.paths[index];
+        if path.blocked {
+            return;
+        }
+        let Some(len) = path.poll_mtu_probe(now) else { return };
+        let (to, plain_len) = (path.address, len - datagram_overhead(path.id));
+        let control = Control { mtu_probe: true, ..Control::default() };
+        let manifest = Manifest { asks: true, paced: false, control, cargo: None };
+        let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
+            let mut frames = FrameWriter::new(plain);
+            frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
+            frames.pad_to(plain_len).expect("its room is that long");
+        });
+        if sent.is_some() {
+            self.paths[index].on_mtu_probe_sent();
         }
     }
 
     fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         let opener = self.opener;
-        let full = challenge_len(path);
+        let full = path.challenge_len();
         let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
         else {
             return;
@@ -47,7 +67,7 @@ impl Association {
         // called sends no more than came.
         let unknown = to != path.address || !opener;
         let limit = if unknown { full.min(path.credit) } else { full };
-        let mut room = [0; CONTROL_ROOM];
+        let mut room = [0; CHALLENGE_DATAGRAM_LEN];
         let mut frames = FrameWriter::new(&mut room);
         let owed = path.response_owed.filter(|(_, from)| *from == to);
         if let Some((owed, _)) = owed {
@@ -59,7 +79,7 @@ impl Association {
             return;
         }
         path.response_owed.take_if(|_| owed.is_some());
-        frames.pad_to(limit.min(CONTROL_ROOM) - overhead).expect("padding fits the limit");
+        frames.pad_to(limit - overhead).expect("padding fits the limit");
         let len = frames.len();
         if unknown {
             path.credit -= len + overhead;

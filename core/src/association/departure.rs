@@ -66,6 +66,8 @@ impl Association {
 
 /// Bytes of a datagram around its frames.
 pub(super) fn datagram_overhead(path: PathId) -> usize {
-    let long_path = if path.0 < 31 { 0 } else { 2 };
-    1 + long_path + 4 + NUMBER_LEN + TAG_LEN
+    if path.0 < 31 { MAX_OVERHEAD - 2 } else { MAX_OVERHEAD }
 }
+
+/// The same with a long path identifier.
+pub(super) const MAX_OVERHEAD: usize = 1 + 2 + 4 + NUMBER_LEN + TAG_LEN;

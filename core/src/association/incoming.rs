@@ -227,6 +227,7 @@ impl Association {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
         self.repair_losses(Loss::Congestion);
+        self.update_inner_mtu(cx);
     }
 
     fn on_packet(

@@ -139,6 +139,7 @@ impl Association {
         if self.keys.current().is_none() {
             return Err(refuse(cx, DropReason::NotEstablished));
         }
+        self.check_length(now, header, &segments, cx)?;
         let key = header.session();
         let slot = match self.outgoing.find(&key) {
             Some(slot) => slot,
@@ -210,7 +211,10 @@ impl Association {
             self.gather_candidates(now, len);
             if self.candidates.is_empty() {
                 if self.paths.iter().any(|path| path.state() == PathState::Active) {
-                    // No path takes a packet of this length, and none will.
+                    // No path takes a packet of this length any more.
+                    if let Ok(header) = Header::parse(load.segments.packet().bytes()) {
+                        self.tell_too_big(now, &header, &load.segments, cx);
+                    }
                     self.drop_load(&load);
                     cx.drops.count(DropReason::TooBig);
                     continue;
@@ -287,9 +291,10 @@ impl Association {
         }
     }
 
-    /// The paths that can take `len` bytes: those that answer, or if none does, those that did.
+    /// The paths that can take `len` bytes: those that answer, or if none does, those that did; and
+    /// those that are known to carry so much, or if none is, new ones that may.
     fn gather_candidates(&mut self, now: Instant, len: usize) {
-        for answering in [true, false] {
+        for (answering, known) in [(true, true), (true, false), (false, true), (false, false)] {
             self.candidates.clear();
             self.candidate_paths.clear();
             for (index, path) in self.paths.iter().enumerate() {
@@ -297,7 +302,8 @@ impl Association {
                     true => path.is_usable(),
                     false => path.state() == PathState::Active,
                 };
-                if usable && len + INNER_OVERHEAD <= path.max_datagram() {
+                let most = if known { path.max_datagram() } else { path.hoped_datagram() };
+                if usable && len + INNER_OVERHEAD <= most {
                     self.candidates.push(path.candidate(now, len + INNER_OVERHEAD));
                     self.candidate_paths.push(index);
                 }

@@ -10,7 +10,7 @@ use super::{Association, Context};
 use crate::bottleneck::regroup;
 use crate::config::LocalAddress;
 use crate::event::Event;
-use crate::path::{Challenge, Path, PathState, Silence, outer_headers};
+use crate::path::{Challenge, Path, PathState, Silence};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
 use crate::sink::PathAddress;
@@ -25,8 +25,6 @@ const LINGER: Duration = Duration::from_secs(3);
 const STALE: Duration = Duration::from_secs(3);
 /// When no path works, a new handshake is tried after this.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// The smallest inner MTU: what IPv6 requires of a link (RFC 8200, section 5).
-pub(super) const MIN_INNER_MTU: u16 = 1_280;
 /// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
 /// path; a wait is seen by nobody unless something is missing.
 const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -71,12 +69,13 @@ impl Association {
         self.update_inner_mtu(cx);
     }
 
-    /// Follows the smallest of the paths in use.
-    fn update_inner_mtu(&mut self, cx: &mut Context<'_>) {
+    /// Follows the smallest of the paths that work or may work again: larger packets would leave
+    /// it unused, and the headers of smaller ones cost less than that. A path whose MTU is being
+    /// found out does not count yet.
+    pub(super) fn update_inner_mtu(&mut self, cx: &mut Context<'_>) {
         let usable = self.paths.iter().filter(|path| path.is_validated());
-        let inner = |path: &Path| path.max_datagram().saturating_sub(INNER_OVERHEAD) as u16;
-        let Some(mtu) = usable.map(inner).min() else { return };
-        let mtu = mtu.max(MIN_INNER_MTU);
+        let Some(datagram) = usable.filter_map(Path::lasting_datagram).min() else { return };
+        let mtu = datagram.saturating_sub(INNER_OVERHEAD) as u16;
         if mtu != self.inner_mtu {
             self.inner_mtu = mtu;
             cx.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
@@ -184,14 +183,16 @@ impl Association {
         }
     }
 
-    /// Gives up the paths whose local address is gone.
-    pub(super) fn drop_lost_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
+    /// Gives up the paths whose local address is gone; the others follow their interface's MTU.
+    pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         for index in 0..self.paths.len() {
             let id = self.paths[index].address.local;
-            if !cx.locals.iter().any(|local| local.id == id) {
-                self.abandon_path(now, cx, index, "its local address is gone");
+            match cx.locals.iter().find(|local| local.id == id) {
+                Some(local) => self.paths[index].on_interface_mtu(local.mtu),
+                None => self.abandon_path(now, cx, index, "its local address is gone"),
             }
         }
+        self.update_inner_mtu(cx);
     }
 
     /// Gives a path up and lets the peer know.
@@ -265,6 +266,7 @@ impl Association {
                 let losses = &mut self.losses;
                 self.paths[index].flight.on_loss_timer(now, losses);
                 self.apply_losses(now, index);
+                self.update_inner_mtu(cx);
             }
             self.losses.clear();
             match self.paths[index].check_silence(now, &mut self.losses) {
@@ -473,6 +475,7 @@ impl Association {
         let former = core::mem::replace(&mut path.address, challenge.to);
         if former != challenge.to {
             self.path_changes += 1;
+            path.on_moved();
             cx.events.push_back(Event::Rebound {
                 peer: self.config.name.clone(),
                 path: path.id.0,
@@ -501,10 +504,4 @@ fn is_sensible(remote: SocketAddr, locals: &[LocalAddress]) -> bool {
         && !ip.is_loopback()
         && remote.port() != 0
         && !locals.iter().any(|local| local.address.ip() == ip)
-}
-
-/// Bytes of a datagram with a path challenge that fill the smallest path MTU that is used.
-pub(super) fn challenge_len(path: &Path) -> usize {
-    mpip_wire::CHALLENGE_DATAGRAM_LEN
-        .min(usize::from(path.mtu).saturating_sub(outer_headers(path.address.remote)))
 }

@@ -293,14 +293,19 @@ impl Pair {
     }
 
     pub(crate) fn send(&mut self, host: usize, packet: &[u8], offload: Offload) {
+        let packet = self.pool_packet(packet, offload);
+        let sent = self.engines[host].handle_tun(self.now, packet, &mut self.out[host]);
+        sent.expect("a packet for the peer");
+        self.collect(host);
+    }
+
+    /// A packet in a buffer of the pool.
+    pub(crate) fn pool_packet(&mut self, packet: &[u8], offload: Offload) -> PacketBuf {
         let filled = self.pool.fill(|room| {
             room[..packet.len()].copy_from_slice(packet);
             Ok::<_, ()>((packet.len(), offload))
         });
-        let packet = filled.expect("a free buffer").expect("filled");
-        let sent = self.engines[host].handle_tun(self.now, packet, &mut self.out[host]);
-        sent.expect("a packet for the peer");
-        self.collect(host);
+        filled.expect("a free buffer").expect("filled")
     }
 
     pub(crate) fn states(&self, host: usize) -> Vec<PathState> {

@@ -4,5 +4,6 @@ mod availability;
 mod feedback;
 mod handshake;
 mod memory;
+mod mtu;
 mod paths;
 mod sessions;

@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_wire::{Feedback, SessionId};
+use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, SessionId};
 
 use super::rate::DeliveryHistory;
 use super::rtt::RttEstimator;
@@ -58,6 +58,8 @@ pub(crate) struct Control {
     pub(crate) path_status: bool,
     /// The header fields of a session, by slot and number.
     pub(crate) open: Option<(u32, SessionId)>,
+    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
+    pub(crate) mtu_probe: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,13 @@ struct Sent {
     cargo: Option<Cargo>,
 }
 
+impl Sent {
+    /// Whether the path owes an answer to it.
+    fn is_awaited(&self) -> bool {
+        self.fate == Fate::InFlight && !self.control.mtu_probe
+    }
+}
+
 /// Memory of one packet in flight, without the buffer of its super-packet.
 #[cfg(test)]
 pub(crate) const BYTES_PER_PACKET: usize = size_of::<Sent>();
@@ -103,6 +112,11 @@ pub(crate) struct Losses {
     pub(crate) packets: u64,
     /// When the newest of them had left.
     pub(crate) newest: Instant,
+    /// How many of them were longer than what every path carries, and the shortest of those.
+    pub(crate) large: u32,
+    pub(crate) smallest_large: u16,
+    /// Length of an MTU probe, which is in none of the other counts; 0 without one.
+    pub(crate) probe: u16,
 }
 
 impl Losses {
@@ -114,10 +128,22 @@ impl Losses {
         self.bytes = 0;
         self.packets = 0;
         self.newest = Instant::ZERO;
+        self.large = 0;
+        self.smallest_large = 0;
+        self.probe = 0;
     }
 
     fn add(&mut self, sent: &mut Sent) {
         sent.fate = Fate::Lost;
+        if sent.control.mtu_probe {
+            self.probe = sent.size;
+            return;
+        }
+        if usize::from(sent.size) > CHALLENGE_DATAGRAM_LEN {
+            let smallest = if self.large == 0 { u16::MAX } else { self.smallest_large };
+            self.smallest_large = smallest.min(sent.size);
+            self.large += 1;
+        }
         self.bytes += u64::from(sent.size);
         self.packets += 1;
         self.newest = self.newest.max(sent.at);
@@ -140,6 +166,8 @@ pub(crate) struct Progress {
     pub(crate) spurious: u64,
     /// Bytes acknowledged for the first time.
     pub(crate) acked: u64,
+    /// The longest datagram among them, MTU probes included; 0 when there is none.
+    pub(crate) longest: u16,
 }
 
 /// Why a feedback frame cannot be true.
@@ -238,8 +266,10 @@ impl Flight {
                 self.first_sent_at = now;
                 self.delivered_at = now;
             }
-            self.in_flight += u64::from(size);
-            self.in_flight_packets += 1;
+            if !control.mtu_probe {
+                self.in_flight += u64::from(size);
+                self.in_flight_packets += 1;
+            }
         }
         let fate = if asks { Fate::InFlight } else { Fate::Untracked };
         self.sent.push_back(Sent {
@@ -276,6 +306,7 @@ impl Flight {
         let prior_in_flight = self.in_flight;
         let mut acked = 0;
         let mut spurious = 0;
+        let mut longest = 0;
         let mut newest: Option<(u64, Instant)> = None;
         let mut sampled: Option<(u64, Instant, Instant, Instant, bool)> = None;
         let former_largest = self.largest_acked;
@@ -285,6 +316,7 @@ impl Flight {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
                 match sent.fate {
                     Fate::Acked | Fate::Untracked => continue,
+                    _ if sent.control.mtu_probe => {}
                     Fate::Lost => spurious += 1,
                     Fate::InFlight => {
                         self.in_flight -= u64::from(sent.size);
@@ -292,6 +324,7 @@ impl Flight {
                     }
                 }
                 acked += u64::from(sent.size);
+                longest = longest.max(sent.size);
                 sent.fate = Fate::Acked;
                 sent.cargo = None;
                 losses.opened.extend(sent.control.open);
@@ -366,7 +399,7 @@ impl Flight {
             }
         });
         self.trim(now);
-        Ok(Progress { sample, delay, spurious, acked })
+        Ok(Progress { sample, delay, spurious, acked, longest })
     }
 
     /// How far behind its followers a packet may be before it counts as lost.
@@ -395,8 +428,10 @@ impl Flight {
             }
             let overdue_at = sent.at + patience;
             if now >= overdue_at || largest - (self.base + index as u64) >= by_count {
-                self.in_flight -= u64::from(sent.size);
-                self.in_flight_packets -= 1;
+                if !sent.control.mtu_probe {
+                    self.in_flight -= u64::from(sent.size);
+                    self.in_flight_packets -= 1;
+                }
                 losses.add(sent);
             } else {
                 self.loss_timer = Some(overdue_at);
@@ -422,13 +457,13 @@ impl Flight {
         if self.in_flight_packets == 0 {
             return None;
         }
-        let oldest = self.sent.iter().find(|sent| sent.fate == Fate::InFlight)?;
+        let oldest = self.sent.iter().find(|sent| sent.is_awaited())?;
         Some(oldest.at.max(self.last_progress))
     }
 
     /// The newest packet in flight, to be sent again in doubt.
     pub(crate) fn newest_cargo(&self) -> Option<Cargo> {
-        let sent = self.sent.iter().rev().find(|sent| sent.fate == Fate::InFlight)?;
+        let sent = self.sent.iter().rev().find(|sent| sent.is_awaited())?;
         sent.cargo.clone()
     }
 

@@ -82,6 +82,40 @@ impl Host {
         run("ip", &[&["-n", self.name.as_str()], arguments].concat())
     }
 
+    /// Sets a kernel parameter of this host, named by its path below /proc/sys.
+    pub fn sysctl(&self, name: &str, value: &str) {
+        let (file, value) = (format!("/proc/sys/{name}"), value.to_owned());
+        self.spawn(move || fs::write(file, value)).join().expect("no panic").expect("a parameter");
+    }
+
+    /// Adds a ruleset for nft on this host.
+    pub fn nft(&self, ruleset: &str) {
+        let arguments = ["netns", "exec", &self.name, "nft", "-f", "-"];
+        let mut child = Command::new("ip").args(arguments).stdin(Stdio::piped()).spawn();
+        let child = child.as_mut().expect("ip");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(ruleset.as_bytes()).expect("nft reads it");
+        drop(stdin);
+        assert!(child.wait().expect("our child").success(), "nft refuses {ruleset}");
+    }
+
+    /// What `nft` with these arguments prints on this host.
+    pub fn nft_output(&self, arguments: &[&str]) -> String {
+        run("ip", &[&["netns", "exec", &self.name, "nft"], arguments].concat())
+    }
+
+    /// A counter of /proc/net/snmp on this host.
+    pub fn snmp(&self, group: &str, name: &str) -> u64 {
+        let read = || fs::read_to_string("/proc/thread-self/net/snmp");
+        let text = self.spawn(read).join().expect("no panic").expect("counters");
+        let prefix = format!("{group}: ");
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(&prefix));
+        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+        let mut both = names.split(' ').zip(values.split(' '));
+        let found = both.find(|(found, _)| *found == name).expect("such a counter");
+        found.1.parse().expect("a number")
+    }
+
     /// Runs `f` in a thread on this host.
     pub fn spawn<T: Send + 'static>(
         &self,

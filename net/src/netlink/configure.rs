@@ -11,7 +11,7 @@ use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
 };
 use netlink_packet_route::route::{
-    RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
@@ -145,6 +145,17 @@ impl Netlink {
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let operation = format!("add the route to {route}");
         let message = RouteNetlinkMessage::NewRoute(route_message(route));
+        self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// As [`replace_route`](Self::replace_route); packets by this route have at most `mtu` bytes,
+    /// whatever the interface carries. TCP keeps to it in its segment size, and what the kernel has
+    /// learnt of the path MTU of its destinations is forgotten.
+    pub fn replace_route_with_mtu(&mut self, route: &Route, mtu: u32) -> Result<(), NetlinkError> {
+        let operation = format!("add the route to {route} with MTU {mtu}");
+        let mut message = route_message(route);
+        message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
+        let message = RouteNetlinkMessage::NewRoute(message);
         self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 

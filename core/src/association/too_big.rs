@@ -1,0 +1,106 @@
+//! Inner packets that no path carries, or not every one: what their senders are told.
+
+use core::time::Duration;
+
+use super::{Association, Context, refuse};
+use crate::engine::DropReason;
+use crate::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
+use crate::path::{Path, PathState};
+use crate::time::Instant;
+
+use super::paths::INNER_OVERHEAD;
+
+/// Messages at a time, and the pause after which there may be another (RFC 1812,
+/// section 4.3.2.8): a sender that lost one soon gives cause for the next.
+const BURST: u32 = 32;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What may still be told.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { left: BURST, since: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let gained = now.since(self.since).as_nanos() / PAUSE.as_nanos();
+        if gained > 0 {
+            self.left = BURST.min(self.left.saturating_add(u32::try_from(gained).unwrap_or(BURST)));
+            self.since = now;
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => return false,
+        }
+        true
+    }
+}
+
+impl Association {
+    /// Refuses what no path carries, and tells the sender; one of a packet that only some paths
+    /// carry is told too, so that its next ones fit them all.
+    pub(super) fn check_length(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        segments: &Segments,
+        cx: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        let len = segments.segment_len(0);
+        if len <= self.advised(header) {
+            return Ok(());
+        }
+        let largest = self.largest_inner();
+        self.tell_too_big(now, header, segments, cx);
+        match largest {
+            Some(largest) if len > largest => Err(refuse(cx, DropReason::TooBig)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the sender of `segments` which length fits.
+    pub(super) fn tell_too_big(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        segments: &Segments,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(largest) = self.largest_inner() else { return };
+        let mtu = usize::from(self.inner_mtu).min(largest) as u16;
+        let mtu = if header.version == Version::V6 { mtu.max(MIN_MTU_V6) } else { mtu };
+        if segments.segment_len(0) <= usize::from(mtu) || !self.allowance.take(now) {
+            return;
+        }
+        // A super-packet is told of as the first of its segments.
+        let mut head = [0; HEAD_ROOM];
+        let (len, rest) = segments.write_head(0, &mut head);
+        let mut quoted = head[..len].to_vec();
+        quoted.extend(&rest[..rest.len().min(usize::from(MIN_MTU_V6))]);
+        let complete = quoted.len() >= header.header_len;
+        if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {
+            cx.returns.push(now, message);
+        }
+    }
+
+    /// The longest packet that is worth no message.
+    fn advised(&self, header: &Header) -> usize {
+        usize::from(match header.version {
+            _ if self.inner_mtu == 0 => u16::MAX,
+            Version::V4 => self.inner_mtu,
+            Version::V6 => self.inner_mtu.max(MIN_MTU_V6),
+        })
+    }
+
+    /// The longest inner packet that a path carries now, or may be hoped to; `None` without one.
+    fn largest_inner(&self) -> Option<usize> {
+        let active = self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let most = active.map(Path::hoped_datagram).max()?;
+        Some(most.saturating_sub(INNER_OVERHEAD))
+    }
+}
