@@ -158,6 +158,10 @@ pub struct PathStatus {
     pub lost_packets: u64,
     /// Datagrams declared lost that arrived after all.
     pub spurious_losses: u64,
+    /// How far behind its followers a datagram may be before it counts as lost.
+    pub reordering_window_ms: f64,
+    /// The most datagrams by which one was overtaken, of the last seconds.
+    pub reordering_extent_packets: u64,
     /// Largest IP packet sent on the path.
     pub mtu_bytes: u16,
 }
@@ -183,6 +187,9 @@ pub struct SessionStatus {
     pub repaired_packets: u64,
     /// Longest that a packet has waited for what was missing.
     pub longest_wait_ms: f64,
+    /// How many packets waited for what was missing, and for how long: entry 0 below 1 µs, entry n
+    /// from 2^(n - 1) to 2^n µs, the last one without an end. Packets in order do not wait.
+    pub waits: Vec<u32>,
     /// Time since the last packet.
     pub idle_ms: f64,
 }

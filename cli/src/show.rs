@@ -87,6 +87,7 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
         let _ = writeln!(out, "  no paths");
     } else {
         out.push_str(&paths(&peer.paths).render("  ", colours));
+        out.push_str(&control_table(&peer.paths).render("  ", colours));
     }
     if sessions {
         let count = peer.session_count.unwrap_or(0);
@@ -147,6 +148,58 @@ fn paths(paths: &[PathStatus]) -> Table {
     table
 }
 
+/// What the congestion control and the loss detection of each path make of it.
+fn control_table(paths: &[PathStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("path", Align::Right),
+        ("control", Align::Left),
+        ("window", Align::Right),
+        ("in flight", Align::Right),
+        ("pacing", Align::Right),
+        ("lost", Align::Right),
+        ("spurious", Align::Right),
+        ("jitter", Align::Right),
+        ("reordering", Align::Right),
+        ("loss after", Align::Right),
+        ("bottleneck", Align::Right),
+    ]);
+    for path in paths {
+        table.row(vec![
+            path.id.to_string().into(),
+            path.congestion_state.as_str().into(),
+            bytes(path.window_bytes).into(),
+            bytes(path.in_flight_bytes).into(),
+            path.pacing_rate_bps.map_or("-".to_owned(), rate).into(),
+            path.lost_packets.to_string().into(),
+            path.spurious_losses.to_string().into(),
+            duration(Some(path.jitter_ms)).into(),
+            path.reordering_extent_packets.to_string().into(),
+            duration(Some(path.reordering_window_ms)).into(),
+            // A group of one is none.
+            match paths.iter().filter(|other| other.bottleneck == path.bottleneck).count() {
+                1 => "-".into(),
+                _ => path.bottleneck.to_string().into(),
+            },
+        ]);
+    }
+    table
+}
+
+/// The time that a share of the packets that waited did not exceed, by the upper end of its entry
+/// in the distribution; the last entry has none.
+fn wait_quantile(session: &SessionStatus, share: f64) -> String {
+    let total: u64 = session.waits.iter().map(|count| u64::from(*count)).sum();
+    let mut seen = 0;
+    for (entry, count) in session.waits.iter().enumerate() {
+        seen += u64::from(*count);
+        if total > 0 && seen as f64 >= share * total as f64 {
+            let bound = (1_u64 << entry.min(63)) as f64 / 1e3;
+            return duration(Some(bound.min(session.longest_wait_ms)));
+        }
+    }
+    "-".to_owned()
+}
+
 fn session_table(sessions: &[SessionStatus]) -> Table {
     let mut table = Table::new(&[
         ("session", Align::Right),
@@ -157,7 +210,10 @@ fn session_table(sessions: &[SessionStatus]) -> Table {
         ("packets", Align::Right),
         ("data", Align::Right),
         ("repaired", Align::Right),
-        ("longest wait", Align::Right),
+        ("waited", Align::Right),
+        ("median", Align::Right),
+        ("99 %", Align::Right),
+        ("longest", Align::Right),
         ("idle", Align::Right),
     ]);
     for session in sessions {
@@ -170,6 +226,9 @@ fn session_table(sessions: &[SessionStatus]) -> Table {
             session.packets.to_string().into(),
             bytes(session.inner_bytes).into(),
             session.repaired_packets.to_string().into(),
+            session.waits.iter().map(|count| u64::from(*count)).sum::<u64>().to_string().into(),
+            wait_quantile(session, 0.5).into(),
+            wait_quantile(session, 0.99).into(),
             duration(Some(session.longest_wait_ms)).into(),
             duration(Some(session.idle_ms)).into(),
         ]);

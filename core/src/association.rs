@@ -35,7 +35,7 @@ use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
 use crate::path::{Path, PathState};
 use crate::queue::SendQueue;
-use crate::resequencer::HoldPool;
+use crate::resequencer::{HoldPool, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
 use crate::session::{Incoming, Order, Outgoing};
@@ -43,6 +43,7 @@ use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
 use crate::status::{PeerStatus, SessionStatus};
 use crate::table::Table;
 use crate::time::Instant;
+use crate::trace::Trace;
 
 /// What an association may use of its engine.
 pub(crate) struct Context<'a> {
@@ -143,6 +144,7 @@ pub(crate) struct Association {
     waiting: BTreeSet<(Instant, u32)>,
     max_wait: Duration,
 
+    pub(crate) trace: Trace,
     bytes_sent: u64,
     bytes_received: u64,
     close_owed: bool,
@@ -201,6 +203,7 @@ impl Association {
             hold: HoldPool::new(limits.resequencing),
             waiting: BTreeSet::new(),
             max_wait: incoming::INITIAL_MAX_WAIT,
+            trace: Trace::default(),
             bytes_sent: 0,
             bytes_received: 0,
             close_owed: false,
@@ -375,6 +378,7 @@ impl Association {
             bytes: session.counters.bytes,
             repaired: session.repaired,
             longest_wait: Duration::ZERO,
+            waits: [0; WAIT_BUCKETS],
             idle: idle(self.outgoing.used(slot)),
         });
         let incoming = self.incoming.iter().map(|(slot, id, session)| SessionStatus {
@@ -387,6 +391,7 @@ impl Association {
             bytes: session.counters.bytes,
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
+            waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),
             idle: idle(self.incoming.used(slot)),
         });
         outgoing.chain(incoming).collect()

@@ -18,6 +18,7 @@ use crate::rules::RuleTable;
 use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
 use crate::time::Instant;
+use crate::trace::{Trace, TraceSink};
 
 mod unknown;
 
@@ -426,6 +427,15 @@ impl Engine {
             peers: peers.map(|peer| self.associations[peer].status(now, sessions)).collect(),
             drops: self.drops.0.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
         }
+    }
+
+    /// Records what the association with `peer` does from now on in `sink`, in the place of a former
+    /// one. `false` if there is no such peer.
+    pub fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
+        let named = |association: &&mut Association| association.config.name == peer;
+        let Some(association) = self.associations.iter_mut().find(named) else { return false };
+        association.trace = Trace::to(sink);
+        true
     }
 
     fn refuse(&mut self, reason: DropReason) -> DropReason {

@@ -46,6 +46,7 @@ mod sink;
 mod status;
 pub mod table;
 mod time;
+pub mod trace;
 pub mod window;
 
 pub use availability::{AvailabilityState, AvailabilityStatus};

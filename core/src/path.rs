@@ -30,6 +30,7 @@ use crate::scheduler::Candidate;
 use crate::sink::PathAddress;
 use crate::status::PathStatus;
 use crate::time::Instant;
+use crate::trace::Metrics;
 
 /// A path that carries nothing is asked for a sign of life so often (seed 000, section 3.5).
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(300);
@@ -551,6 +552,21 @@ impl Path {
         }
     }
 
+    /// What is known of the path, for a trace.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let rtt = self.flight.rtt();
+        Metrics {
+            smoothed_rtt: rtt.smoothed(),
+            min_rtt: rtt.minimum(),
+            queuing_delay: self.delay.queuing(),
+            window: self.cc.window(),
+            in_flight: self.flight.in_flight(),
+            pacing_rate: self.cc.pacing_rate(),
+            delivery_rate: self.flight.delivery_rate(),
+            reordering_window: self.flight.reordering_window(),
+        }
+    }
+
     /// Statistics. `fastest` is the lowest delay of the association's paths, `carried` what all of
     /// them have carried.
     pub(crate) fn status(&self, fastest: Option<i64>, carried: u64, weight: u16) -> PathStatus {
@@ -587,6 +603,8 @@ impl Path {
             packets_received: self.counters.packets_received,
             packets_lost: self.counters.packets_lost,
             spurious_losses: self.counters.spurious,
+            reordering_window: self.flight.reordering_window(),
+            reordering_extent: self.flight.reordering_extent(),
             share,
             mtu: self.mtu.hoped(),
         }

@@ -9,7 +9,7 @@ use mpip_wire::{SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
 use crate::packet::SessionKey;
-use crate::resequencer::Resequencer;
+use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::window::DuplicateWindow;
 
 /// Sessions of this protocol are delivered in order.
@@ -92,6 +92,14 @@ impl Order {
         match ordered {
             true => Self::Sequenced(Box::default()),
             false => Self::AsTheyCome(Box::default()),
+        }
+    }
+
+    /// How long packets have waited, see [`ResequencerStats`](crate::resequencer::ResequencerStats).
+    pub(crate) fn waits(&self) -> [u32; WAIT_BUCKETS] {
+        match self {
+            Self::Sequenced(resequencer) => resequencer.stats().waits,
+            Self::AsTheyCome(_) => [0; WAIT_BUCKETS],
         }
     }
 

@@ -6,6 +6,7 @@ use core::time::Duration;
 use mpip_crypto::NodeId;
 
 use crate::path::PathState;
+use crate::resequencer::WAIT_BUCKETS;
 
 /// What an engine knows of itself.
 #[derive(Clone, Debug)]
@@ -106,6 +107,10 @@ pub struct PathStatus {
     pub packets_lost: u64,
     /// Datagrams declared lost that arrived after all.
     pub spurious_losses: u64,
+    /// How far behind its followers a datagram may be before it counts as lost.
+    pub reordering_window: Duration,
+    /// The most datagrams by which one was overtaken, of the last seconds.
+    pub reordering_extent: u64,
     /// Share of the association's inner bytes sent on this path, 0 to 1.
     pub share: f64,
     /// Path MTU: largest IP packet sent on it, bytes.
@@ -133,6 +138,9 @@ pub struct SessionStatus {
     pub repaired: u64,
     /// Longest that a packet has waited for what was missing.
     pub longest_wait: Duration,
+    /// Waits of the packets that waited: entry 0 below 1 µs, entry n from 2^(n - 1) to 2^n µs, the
+    /// last one without an end. All zero in a session that is not put in order here.
+    pub waits: [u32; WAIT_BUCKETS],
     /// Time since the last packet.
     pub idle: Duration,
 }

@@ -16,6 +16,7 @@ mod host;
 mod local;
 mod node;
 mod pins;
+mod qlog;
 mod run;
 mod snapshot;
 

@@ -30,6 +30,10 @@ struct Arguments {
     /// environment variable RUST_LOG decides, else info
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LevelFilter>,
+    /// Write what happens on every path to a file for each configured peer in this directory, as
+    /// qlog, up to 256 MB each; for finding faults, it costs time
+    #[arg(long, value_name = "DIRECTORY")]
+    qlog: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -59,7 +63,7 @@ fn act(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         );
         return Ok(());
     }
-    Ok(mpip_daemon::run(settings)?)
+    Ok(mpip_daemon::run(settings, arguments.qlog.as_deref())?)
 }
 
 fn start_log(level: Option<LevelFilter>) {

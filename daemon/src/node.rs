@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use mpip_api as api;
+use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, Engine, Event, Instant, Limits, LocalId, PacketPool,
     PathAddress,
@@ -21,6 +22,7 @@ use crate::events::Events;
 use crate::host::Host;
 use crate::local::{Changes, LocalAddresses};
 use crate::pins::Pins;
+use crate::qlog::TraceFile;
 use crate::snapshot::{Snapshot, ms};
 
 /// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
@@ -381,6 +383,12 @@ impl Node {
     /// What is known of the destinations that the host talks to.
     pub(crate) fn availability(&self, now: Instant) -> Vec<AvailabilityStatus> {
         self.engine.availability(now)
+    }
+
+    /// Records what is done with `peer` in `file`.
+    pub(crate) fn trace(&mut self, peer: &str, file: Writer<TraceFile>) {
+        let known = self.engine.trace(peer, Box::new(file));
+        debug_assert!(known, "files are made for configured peers");
     }
 
     /// The state of everything.

@@ -1,5 +1,6 @@
 //! The daemon from its start to its end: set up, loop, clean up.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::time::Duration;
@@ -28,14 +29,15 @@ struct Sources {
 type Waiting = (SyncSender<()>, Receiver<()>);
 
 /// Runs a node until a signal or a client ends it. Everything that it set up on the host is gone
-/// when it returns.
-pub fn run(settings: Settings) -> Result<(), Error> {
+/// when it returns. `qlog`: the directory for traces, if they are wanted.
+pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     if !privileges::has_net_admin().map_err(system("read the process's capabilities"))? {
         return Err(Error::NotPermitted);
     }
     // Signals are blocked before any thread exists that could take them.
     let signals = Signals::new().map_err(system("take signals"))?;
     let control = Socket::bind(&settings.control_socket, settings.control_group)?;
+    let traces = qlog.map(|directory| crate::qlog::open(directory, &settings)).transpose()?;
     privileges::keep_net_admin_only().map_err(system("give up privileges"))?;
 
     let poller = Poller::new().map_err(system("make an epoll"))?;
@@ -51,6 +53,9 @@ pub fn run(settings: Settings) -> Result<(), Error> {
     let opportunistic = settings.opportunistic.as_ref();
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
     let mut node = Node::start(settings, &poller)?;
+    for (peer, file) in traces.into_iter().flatten() {
+        node.trace(&peer, file);
+    }
     let wake = Arc::clone(&waker);
     let asker = Asker::new(asking, move || wake.wake());
     if let Some(prefixes) = noticed {

@@ -129,6 +129,8 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         received_packets: path.packets_received,
         lost_packets: path.packets_lost,
         spurious_losses: path.spurious_losses,
+        reordering_window_ms: ms(path.reordering_window),
+        reordering_extent_packets: path.reordering_extent,
         mtu_bytes: path.mtu,
     }
 }
@@ -144,6 +146,7 @@ fn session_status(session: &SessionStatus) -> api::SessionStatus {
         inner_bytes: session.bytes,
         repaired_packets: session.repaired,
         longest_wait_ms: ms(session.longest_wait),
+        waits: session.waits.to_vec(),
         idle_ms: ms(session.idle),
     }
 }

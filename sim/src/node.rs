@@ -1,5 +1,6 @@
 //! What moves a host's packets: the engine, or plain IP to compare it with.
 
+use mpip_core::trace::TraceSink;
 use mpip_core::{
     Command, DatagramSink, DropReason, Ecn, Engine, Event, InnerPacket, Instant, PacketBuf,
     PacketSink, PathAddress, Slot, Status,
@@ -102,6 +103,13 @@ impl Node {
         match self {
             Self::Engine(engine) => engine.poll_event(),
             Self::Plain(_) => None,
+        }
+    }
+
+    pub(crate) fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
+        match self {
+            Self::Engine(engine) => engine.trace(peer, sink),
+            Self::Plain(_) => false,
         }
     }
 

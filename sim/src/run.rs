@@ -23,11 +23,16 @@ pub struct Outcome {
 /// Runs a world to its end. A panic of the engine becomes a violation (where panics unwind).
 /// With `trace` every packet and event is written to standard error.
 pub fn run(spec: WorldSpec, trace: bool) -> Outcome {
+    run_prepared(spec, trace, |_| {})
+}
+
+fn run_prepared(spec: WorldSpec, trace: bool, prepare: impl FnOnce(&mut World)) -> Outcome {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(spec, Observe { packets: true, ..Observe::default() });
         if trace {
             world.trace_to_stderr();
         }
+        prepare(&mut world);
         world.finish();
         let (sent, delivered) = world.packets();
         Outcome { violations: world.violations().to_vec(), sent, delivered, end: world.now() }
@@ -44,6 +49,11 @@ pub fn run(spec: WorldSpec, trace: bool) -> Outcome {
 /// Runs the random world of `seed`.
 pub fn run_seed(seed: u64, trace: bool) -> Outcome {
     run(random_world(seed), trace)
+}
+
+/// Runs the random world of `seed` after `prepare` has had it, to trace what its engines do.
+pub fn run_seed_prepared(seed: u64, trace: bool, prepare: impl FnOnce(&mut World)) -> Outcome {
+    run_prepared(random_world(seed), trace, prepare)
 }
 
 /// How to see a failure again, for the message of a test.

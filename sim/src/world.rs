@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
+use mpip_core::trace::TraceSink;
 use mpip_core::{CongestionControlKind, Event, Limits, Status};
 
 use crate::clock::{MILLI, NEVER, Nanos};
@@ -128,6 +129,18 @@ impl World {
         };
         world.note_addresses();
         world
+    }
+
+    /// Records what the engine of `host` does with `peer`, another host, from now on; until the host
+    /// starts anew. `false` if they are no peers.
+    pub fn trace_peer(&mut self, host: usize, peer: usize, sink: Box<dyn TraceSink>) -> bool {
+        let name = self.hosts[peer].spec.name.clone();
+        self.hosts[host].node.trace(&name, sink)
+    }
+
+    /// Names of the hosts.
+    pub fn host_names(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().map(|host| host.spec.name.as_str())
     }
 
     /// Writes trace lines to standard error as they come, for a world that may not end.

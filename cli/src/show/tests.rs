@@ -29,6 +29,8 @@ fn path(id: u16, state: &str) -> PathStatus {
         received_packets: 1,
         lost_packets: 0,
         spurious_losses: 0,
+        reordering_window_ms: 3.0,
+        reordering_extent_packets: 2,
         mtu_bytes: 1_500,
     }
 }
@@ -79,7 +81,8 @@ fn example() -> Status {
                 packets: 3,
                 inner_bytes: 4_000,
                 repaired_packets: 0,
-                longest_wait_ms: 0.0,
+                longest_wait_ms: 70.0,
+                waits: [vec![0; 10], vec![98, 1, 0, 0, 0, 0, 0, 1, 0, 0]].concat(),
                 idle_ms: 120_000.0,
             }],
         }],
@@ -106,6 +109,9 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
   path  interface  local            remote           state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
      0  eth0       198.18.0.1:6182  198.18.0.2:6182  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
      1  eth1       198.18.1.1:6182  198.18.1.2:6182  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
+  path  control  window  in flight  pacing  lost  spurious  jitter  reordering  loss after  bottleneck
+     0  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1
+     1  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1
 
 dropped: 2 malformed packet
 ";
@@ -117,7 +123,8 @@ fn sessions_are_shown_when_asked_for() {
     let text = render(&example(), true, false);
     assert!(text.contains("20000 sessions, the last 1 used"), "{text}");
     let row = text.lines().find(|line| line.contains("10.77.0.1:40000")).expect("a row");
-    for part in ["out", "tcp", "10.77.0.2", "4.0 kB", "2 min"] {
+    // 98 packets waited for up to 1.024 ms, one for up to 2.048 ms, one for the longest time.
+    for part in ["out", "tcp", "10.77.0.2", "4.0 kB", "100  1.02 ms  2.05 ms  70.0 ms", "2 min"] {
         assert!(row.contains(part), "{part}: {row}");
     }
     assert!(!row.contains("10.77.0.2:0"), "no port where the protocol has none");

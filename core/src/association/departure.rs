@@ -8,6 +8,7 @@ use super::Association;
 use crate::path::flight::{Cargo, Control};
 use crate::sink::{DatagramSink, Ecn, PathAddress};
 use crate::time::Instant;
+use crate::trace::What;
 
 /// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
 /// amount of reordering makes them ambiguous.
@@ -58,6 +59,12 @@ impl Association {
         slot.commit();
         epoch.sealed += 1;
         let Manifest { asks, paced, control, cargo } = manifest;
+        self.trace.record(now, path.id.0, || What::Sent {
+            number,
+            size: total,
+            asks,
+            inner: paced,
+        });
         path.on_sent(now, total, asks, paced);
         path.flight.on_sent(now, total as u16, asks, control, cargo);
         Some(written)

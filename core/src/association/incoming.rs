@@ -19,6 +19,7 @@ use crate::resequencer::{HoldLimits, Received, Resequencer};
 use crate::session::{Counters, Incoming, Order};
 use crate::sink::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 use crate::time::Instant;
+use crate::trace::What;
 use crate::window::Seen;
 
 /// How long a gap is waited for until the peer has said how long.
@@ -74,6 +75,7 @@ impl Association {
         let path = &mut self.paths[index];
         let newest = path.replay.largest().is_none_or(|largest| number > largest);
         path.replay.commit(number).map_err(|_| DropReason::Replay)?;
+        self.trace.record(now, path.id.0, || What::Received { number, size: len });
         path.counters.packets_received += 1;
         path.counters.bytes_received += len as u64;
         if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.to == from) {
@@ -219,15 +221,36 @@ impl Association {
         }
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
+        let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, losses, subflows, own);
         if paths[index].cc.drains() {
             self.queue.pardon(now + DRAIN_PARDON);
+        }
+        if self.trace.is_on() {
+            self.trace_feedback(now, index, before, progress.spurious);
         }
         if progress.acked > 0 && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
         self.repair_losses(Loss::Congestion);
         self.update_inner_mtu(cx);
+    }
+
+    /// Records what feedback has changed on path `index`, whose control was in state `before`.
+    fn trace_feedback(&mut self, now: Instant, index: usize, before: &'static str, spurious: u64) {
+        let (path, trace) = (&self.paths[index], &mut self.trace);
+        let (id, state) = (path.id.0, path.cc.state());
+        trace.record(now, id, || What::Metrics(path.metrics()));
+        if state != before {
+            trace.record(now, id, || What::CongestionState { from: before, to: state });
+        }
+        if spurious > 0 {
+            trace.record(now, id, || What::Spurious { packets: spurious });
+        }
+        let (packets, bytes) = (self.losses.packets, self.losses.bytes);
+        if packets > 0 {
+            trace.record(now, id, || What::Lost { packets, bytes });
+        }
     }
 
     fn on_packet(

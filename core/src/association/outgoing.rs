@@ -18,6 +18,7 @@ use crate::scheduler::{Demand, lowest_delay};
 use crate::session::{Known, Outgoing, Told};
 use crate::sink::DatagramSink;
 use crate::time::Instant;
+use crate::trace::What;
 
 /// A packet that left for the first time longer ago than this is of no use to its receiver: a
 /// TCP sender has sent it again itself (RFC 6298, section 2.4).
@@ -466,6 +467,11 @@ impl Association {
 
     /// Losses found outside of a feedback frame: congestion control and repair.
     pub(super) fn apply_losses(&mut self, now: Instant, index: usize) {
+        let (packets, bytes) = (self.losses.packets, self.losses.bytes);
+        if packets > 0 {
+            let path = self.paths[index].id.0;
+            self.trace.record(now, path, || What::Lost { packets, bytes });
+        }
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
         paths[index].on_losses(now, losses, subflows, own);

@@ -15,6 +15,7 @@ use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
 use crate::sink::PathAddress;
 use crate::time::Instant;
+use crate::trace::What;
 
 /// Headers of a packet inside its datagram at the most: clear header with a short path
 /// identifier, frame header with a four-byte session number, tag.
@@ -47,6 +48,7 @@ impl Association {
     ) {
         let path = &mut self.paths[index];
         let Some(from) = path.set_state(now, to) else { return };
+        self.trace.record(now, path.id.0, || What::PathState { from, to, reason });
         self.path_changes += 1;
         cx.events.push_back(Event::Path {
             peer: self.config.name.clone(),

@@ -188,6 +188,8 @@ pub(crate) struct Flight {
     rtt: RttEstimator,
     /// Largest lateness seen, in the current and the former half of its lifetime.
     lateness: [Duration; 2],
+    /// Most numbers by which a packet was overtaken, likewise.
+    extent: [u64; 2],
     lateness_started: Instant,
     reordered: bool,
     loss_timer: Option<Instant>,
@@ -213,6 +215,7 @@ impl Flight {
             newest_arrived: Instant::ZERO,
             rtt: RttEstimator::default(),
             lateness: [Duration::ZERO; 2],
+            extent: [0; 2],
             lateness_started: now,
             reordered: false,
             loss_timer: None,
@@ -345,6 +348,8 @@ impl Flight {
                 }
                 if former_largest.is_some_and(|largest| number < largest) {
                     self.reordered = true;
+                    let overtaken = former_largest.map_or(0, |largest| largest - number);
+                    self.extent[0] = self.extent[0].max(overtaken);
                     let took = now.since(sent.at);
                     let late = took.saturating_sub(self.rtt.smoothed());
                     self.lateness[0] = self.lateness[0].max(late);
@@ -409,11 +414,17 @@ impl Flight {
         (self.rtt.smoothed() / 4).max(MIN_WINDOW).max((learned + learned / 4).min(bound))
     }
 
+    /// The most numbers by which a packet was overtaken, of the last 5 to 10 s.
+    pub(crate) fn reordering_extent(&self) -> u64 {
+        self.extent[0].max(self.extent[1])
+    }
+
     /// Finds losses among what left before the newest arrival; sets the timer for those that are
     /// not overdue yet.
     fn detect(&mut self, now: Instant, losses: &mut Losses) {
         if now.since(self.lateness_started) >= LEARNED_FOR / 2 {
             self.lateness = [Duration::ZERO, self.lateness[0]];
+            self.extent = [0, self.extent[0]];
             self.lateness_started = now;
             self.reordered = self.lateness[1] > Duration::ZERO;
         }

@@ -7,15 +7,22 @@
     reason = "the command says how long it took; the worlds have their own time"
 )]
 
+use core::fmt;
+use core::time::Duration;
 use std::cell::Cell;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use mpip_sim::run::{failure_text, run_seed};
+use mpip_core::trace::qlog::Writer;
+use mpip_sim::run::{failure_text, run_seed, run_seed_prepared};
+use mpip_sim::world::World;
 
 const USAGE: &str = "usage: mpip-sim --seeds COUNT [--first SEED] [--threads N] [--keep-going]
-       mpip-sim --seed SEED [--quiet]";
+       mpip-sim --seed SEED [--quiet] [--qlog DIRECTORY]";
 
 thread_local! {
     /// The seed that runs on this thread, for the message of a panic.
@@ -30,6 +37,7 @@ struct Arguments {
     threads: Option<u64>,
     quiet: bool,
     keep_going: bool,
+    qlog: Option<PathBuf>,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -45,6 +53,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--first" => parsed.first = number()?,
             "--threads" => parsed.threads = Some(number()?),
             "--quiet" => parsed.quiet = true,
+            "--qlog" => {
+                let directory = arguments.next().ok_or("--qlog needs a directory")?;
+                parsed.qlog = Some(directory.into());
+            }
             "--keep-going" => parsed.keep_going = true,
             _ => return Err(format!("unknown argument `{name}`")),
         }
@@ -69,16 +81,49 @@ fn main() -> ExitCode {
         usual(info);
     }));
     let failed = match arguments.seed {
-        Some(seed) => one(seed, !arguments.quiet),
+        Some(seed) => one(seed, !arguments.quiet, arguments.qlog.as_deref()),
         None => many(&arguments),
     };
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn one(seed: u64, trace: bool) -> bool {
+/// A file as an engine writes its trace to it.
+#[derive(Debug)]
+struct TraceFile(BufWriter<File>);
+
+impl fmt::Write for TraceFile {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
+    }
+}
+
+/// Traces every host's association with every other in files of their own.
+fn trace_all(world: &mut World, directory: &Path) {
+    let names: Vec<String> = world.host_names().map(str::to_owned).collect();
+    for host in 0..names.len() {
+        for peer in (0..names.len()).filter(|peer| *peer != host) {
+            let title = format!("{}-{}", names[host], names[peer]);
+            let path = directory.join(format!("{title}.sqlog"));
+            let file = File::create(&path).unwrap_or_else(|error| {
+                eprintln!("mpip-sim: cannot write {}: {error}", path.display());
+                std::process::exit(2);
+            });
+            let out = TraceFile(BufWriter::new(file));
+            let writer = Writer::new(out, &title, Duration::ZERO, u64::MAX);
+            let writer = writer.expect("the header is shorter than the buffer");
+            world.trace_peer(host, peer, Box::new(writer));
+        }
+    }
+}
+
+fn one(seed: u64, trace: bool, qlog: Option<&Path>) -> bool {
     SEED.set(seed);
     let started = Instant::now();
-    let outcome = run_seed(seed, trace);
+    let outcome = run_seed_prepared(seed, trace, |world| {
+        if let Some(directory) = qlog {
+            trace_all(world, directory);
+        }
+    });
     eprintln!(
         "world {seed}: {} packets sent, {} delivered, {:.1} virtual seconds in {:?}",
         outcome.sent,

@@ -1,0 +1,123 @@
+//! What an association does, packet by packet, for whoever looks for the cause of something.
+//!
+//! An association without a sink spends one branch on each record and builds none. [`qlog`] writes
+//! records as text.
+
+pub mod qlog;
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::path::PathState;
+use crate::time::Instant;
+
+/// Takes the records of one association, in the order in which things happened.
+pub trait TraceSink: fmt::Debug + Send {
+    /// Takes one record. It is called within the engine's hot path: it must not block for long.
+    fn record(&mut self, now: Instant, record: &Record);
+}
+
+/// Something that happened on a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// The number of the path.
+    pub path: u16,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// A transport datagram left.
+    Sent {
+        /// Its packet number.
+        number: u64,
+        /// Bytes of its UDP payload.
+        size: usize,
+        /// Whether it asks for feedback.
+        asks: bool,
+        /// Whether it carries an inner packet.
+        inner: bool,
+    },
+    /// A transport datagram was authenticated.
+    Received {
+        /// Its packet number.
+        number: u64,
+        /// Bytes of its UDP payload.
+        size: usize,
+    },
+    /// Datagrams were declared lost.
+    Lost {
+        /// How many.
+        packets: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// Datagrams that had been declared lost have arrived.
+    Spurious {
+        /// How many.
+        packets: u64,
+    },
+    /// Feedback came: what is known of the path now.
+    Metrics(Metrics),
+    /// The congestion control changed its state.
+    CongestionState {
+        /// The state before.
+        from: &'static str,
+        /// The state from now on.
+        to: &'static str,
+    },
+    /// The path changed its state.
+    PathState {
+        /// The state before.
+        from: PathState,
+        /// The state from now on.
+        to: PathState,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    /// Smoothed round-trip time.
+    pub smoothed_rtt: Duration,
+    /// Lowest round-trip time of the last 10 s.
+    pub min_rtt: Duration,
+    /// One-way delay above its windowed minimum.
+    pub queuing_delay: Duration,
+    /// Bytes that may be in flight.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Rate at which packets may leave, bytes/s; `None` without pacing.
+    pub pacing_rate: Option<u64>,
+    /// Delivery rate that the feedback shows, bytes/s.
+    pub delivery_rate: u64,
+    /// How far behind its followers a packet may be before it counts as lost.
+    pub reordering_window: Duration,
+}
+
+/// The sink of an association, if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct Trace(Option<Box<dyn TraceSink>>);
+
+impl Trace {
+    pub(crate) fn to(sink: Box<dyn TraceSink>) -> Self {
+        Self(Some(sink))
+    }
+
+    /// Whether anybody listens, for what is not at hand anyway.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, now: Instant, path: u16, what: impl FnOnce() -> What) {
+        if let Some(sink) = &mut self.0 {
+            sink.record(now, &Record { path, what: what() });
+        }
+    }
+}
