@@ -34,8 +34,8 @@ impl<W: Write> Writer<W> {
 
     fn write_line(&mut self) -> fmt::Result {
         let len = self.line.len() as u64;
-        self.left = if len <= self.left { self.left - len } else { 0 };
-        if self.left == 0 { Err(fmt::Error) } else { self.out.write_str(&self.line) }
+        self.left = self.left.checked_sub(len).ok_or(fmt::Error)?;
+        self.out.write_str(&self.line)
     }
 }
 
