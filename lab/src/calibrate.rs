@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,15 @@ pub(crate) struct Calibration {
 
 fn worst(values: &[f64]) -> f64 {
     values.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0)
+}
+
+/// The name of the file in a directory with results.
+pub(crate) const FILE: &str = "calibration.json";
+
+/// The calibration that a directory with results has.
+pub(crate) fn stored(directory: &Path) -> Option<Calibration> {
+    let text = std::fs::read_to_string(directory.join(FILE)).ok()?;
+    serde_json::from_str(&text).ok()
 }
 
 impl Calibration {
@@ -214,6 +224,7 @@ fn measure(
 
 /// Measures with links of `rate` bit/s; `length` is the time of each of the three measurements.
 pub(crate) fn calibrate(rate: f64, length: Duration) -> io::Result<Calibration> {
+    command::take_precedence();
     let packet_bits = ((PAYLOAD + HEADERS + 14) * 8) as f64;
     let packets = rate / packet_bits;
     let mut late = 0;

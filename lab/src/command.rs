@@ -46,6 +46,16 @@ pub(crate) fn own_program() -> String {
     format!("/proc/{}/exe", std::process::id())
 }
 
+/// The nice value of what is measured.
+const NICE: i32 = -10;
+
+/// Gives this process, and what it starts from now on, precedence over ordinary work, where that is
+/// permitted. Beside two processes that never sleep mpip reached 0.94 of the limit of `two-100` with
+/// it, and 0.85 without.
+pub(crate) fn take_precedence() {
+    let _ = rustix::process::setpriority_process(None, NICE);
+}
+
 /// The command line as a person would read it.
 pub(crate) fn line_of(arguments: &[impl AsRef<OsStr>]) -> String {
     let words: Vec<_> = arguments.iter().map(|a| a.as_ref().to_string_lossy()).collect();

@@ -105,6 +105,7 @@ pub(crate) fn part(part: Part) -> io::Result<()> {
 /// The network cannot be made, or a transfer failed.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let interrupt = Interrupt::register()?;
+    command::take_precedence();
     let result = demonstrate(options, &interrupt);
     match (interrupt.exit_code(), result) {
         (Some(code), _) => {

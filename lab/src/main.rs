@@ -193,6 +193,9 @@ enum Command {
     Report {
         /// The directory.
         directory: PathBuf,
+        /// Prints the tables of `docs/experiments.md` instead.
+        #[arg(long)]
+        markdown: bool,
     },
     /// Builds the topology of a scenario and gives a shell in a host; prints how to enter the
     /// others. The topology goes away when the shell ends.
@@ -273,7 +276,10 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             };
             reproduce(&set, &options)?;
         }
-        Command::Report { directory } => {
+        Command::Report { directory, markdown: true } => {
+            print!("{}", report::markdown::tables(&directory)?);
+        }
+        Command::Report { directory, markdown: false } => {
             report::write(&directory)?;
             println!("{}", directory.join("report.html").display());
         }
@@ -363,7 +369,7 @@ fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
     let scenarios = options.adapt(scenarios);
     run::announce(&scenarios, options)?;
     std::fs::create_dir_all(&options.directory)?;
-    let calibration_file = options.directory.join("calibration.json");
+    let calibration_file = options.directory.join(calibrate::FILE);
     if !calibration_file.exists() {
         netns::clean_stale()?;
         let _guard = netns::Guard::start()?;

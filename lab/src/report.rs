@@ -5,17 +5,22 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-use crate::calibrate::Calibration;
+use crate::calibrate::{self, Calibration};
 use crate::emulator::DirectionRecord;
-use crate::factorial::{self, CellResult};
-use crate::results::{RunResult, Summary, median, summarise};
+use crate::factorial;
+use crate::results::{RunResult, Summary, summarise};
 use crate::scenarios::{self, Loaded};
 
+mod benefit;
+mod clocks;
+pub(crate) mod markdown;
 mod plot;
 
 use plot::{Row, Series, escape};
 
 const STYLE: &str = include_str!("report/style.css");
+/// The unit of a published gain over the best path alone.
+const OVER_ONE: &str = "% over one";
 const PUBLISHED: &str = include_str!("../data/published.csv");
 
 /// A figure that a seed published.
@@ -66,9 +71,7 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
         let message = format!("{} has no results", directory.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
-    let calibration = std::fs::read_to_string(directory.join("calibration.json"))
-        .ok()
-        .and_then(|text| serde_json::from_str::<Calibration>(&text).ok());
+    let calibration = calibrate::stored(directory);
     let mut loaded: BTreeMap<String, Loaded> = BTreeMap::new();
     for scenario in scenarios::all()? {
         loaded.insert(scenario.name.clone(), scenario);
@@ -85,8 +88,8 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
     if !names.is_empty() {
         overview(&mut body, &names, &summaries);
     }
-    benefit_section(&mut body, &summaries, &mut figures);
-    factorial_section(&mut body, &factorial::read(directory)?, &mut figures);
+    benefit::scenarios(&mut body, &summaries, &mut figures);
+    benefit::factorial(&mut body, &factorial::read(directory)?, &mut figures);
     for name in &names {
         let own: Vec<&Summary> = summaries.iter().filter(|s| s.scenario == *name).collect();
         let runs: Vec<&RunResult> = results.iter().filter(|r| r.scenario == *name).collect();
@@ -110,20 +113,18 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
 
 fn head(results: &[RunResult], calibration: Option<&Calibration>) -> String {
     let mut html = String::from("<h1>mpip-lab report</h1>");
-    let mut environments: Vec<String> = results
-        .iter()
-        .map(|run| {
-            let e = &run.environment;
-            format!(
-                "mpip-lab {} ({}), Linux {}, {} x {}",
-                e.version, e.commit, e.kernel, e.cpus, e.cpu
-            )
-        })
-        .collect();
-    environments.sort_unstable();
-    environments.dedup();
-    for environment in environments {
-        let _ = write!(html, "<p class=\"dim\">{}</p>", escape(&environment));
+    // Commits of one machine share a line.
+    let mut machines: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for e in results.iter().map(|run| &run.environment) {
+        let machine = format!("{}, Linux {}, {} x {}", e.version, e.kernel, e.cpus, e.cpu);
+        let commits = machines.entry(machine).or_default();
+        if !e.commit.is_empty() && !commits.contains(&e.commit.as_str()) {
+            commits.push(&e.commit);
+        }
+    }
+    for (machine, commits) in machines {
+        let text = format!("mpip-lab {machine}; commits {}", commits.join(", "));
+        let _ = write!(html, "<p class=\"dim\">{}</p>", escape(&text));
     }
     html += "<p>Every system runs over the same emulated links between real kernels. The limit is \
              the payload that the links can carry with plain TCP/IP headers, no tunnel and no \
@@ -166,34 +167,37 @@ fn navigation(html: &mut String, names: &[&str], loaded: &BTreeMap<String, Loade
 
 /// Ratios to the limit of all scenarios and systems.
 fn overview(html: &mut String, names: &[&str], summaries: &[Summary]) {
-    const FIRST: [&str; 5] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip+mptcp"];
-    let mut systems: Vec<&str> = Vec::new();
-    for summary in summaries {
-        if !systems.contains(&summary.system.as_str()) {
-            systems.push(&summary.system);
-        }
-    }
-    systems.sort_by_key(|s| FIRST.iter().position(|first| first == s).unwrap_or(FIRST.len()));
+    // What most scenarios have; variants of a system share the last column.
+    const COLUMNS: [&str; 5] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip+mptcp"];
     *html += "<h2 id=\"overview\">Ratio to the limit</h2>\
               <p class=\"dim\">Plain TCP against the limit of its own path, all others against \
               that of all paths together. Values in parentheses do not count.</p>\
-              <div class=\"wide\"><table><tr><th>scenario</th>";
-    for system in &systems {
-        let _ = write!(html, "<th>{}</th>", escape(system));
+              <div class=\"wide\"><table><thead><tr><th>scenario</th>";
+    for system in COLUMNS {
+        let _ = write!(html, "<th>{system}</th>");
     }
-    *html += "</tr>";
+    *html += "<th class=\"others\">others</th></tr></thead>";
+    let cell = |s: &Summary| match s.ratio {
+        Some(ratio) if s.counts => format!("{ratio:.3}"),
+        Some(ratio) => format!("({ratio:.3})"),
+        None => String::new(),
+    };
     for name in names {
-        let _ = write!(html, "<tr><td><a href=\"#{name}\">{name}</a></td>");
-        for system in &systems {
-            let found = summaries.iter().find(|s| s.scenario == *name && s.system == *system);
-            let cell = match found.and_then(|s| Some((s, s.ratio?))) {
-                Some((s, ratio)) if s.counts => format!("{ratio:.3}"),
-                Some((_, ratio)) => format!("({ratio:.3})"),
-                None => String::new(),
-            };
-            let _ = write!(html, "<td>{cell}</td>");
+        let own: Vec<&Summary> = summaries.iter().filter(|s| s.scenario == *name).collect();
+        if own.iter().all(|s| s.ratio.is_none()) {
+            continue;
         }
-        *html += "</tr>";
+        let _ = write!(html, "<tr><td><a href=\"#{name}\">{name}</a></td>");
+        for system in COLUMNS {
+            let found = own.iter().find(|s| s.system == system);
+            let _ = write!(html, "<td>{}</td>", found.map_or(String::new(), |s| cell(s)));
+        }
+        let others: Vec<String> = own
+            .iter()
+            .filter(|s| !COLUMNS.contains(&s.system.as_str()) && s.ratio.is_some())
+            .map(|s| format!("{} {}", escape(&s.system), cell(s)))
+            .collect();
+        let _ = write!(html, "<td class=\"others\">{}</td></tr>", others.join(", "));
     }
     *html += "</table></div>";
 }
@@ -228,16 +232,22 @@ fn section(
     }
     goodput_table(html, summaries, published);
     round_trip_table(html, summaries, published);
+    let mut clock_plots = Vec::new();
+    clocks::section(html, runs, &mut clock_plots);
     let mut add = |kind: &str, svg: String| {
+        let kind: String =
+            kind.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
         *html += &svg;
         figures.push(Figure { name: format!("{name}-{kind}"), svg });
     };
+    for (kind, svg) in clock_plots {
+        add(&kind, svg);
+    }
     if summaries.iter().any(|s| s.median_bps > 0.0) {
         add("goodput", goodput_plot(summaries, published));
     }
     for run in first_runs(runs) {
-        let system: String =
-            run.system.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        let system = &run.system;
         if let Some(svg) = throughput_plot(run, loaded) {
             add(&format!("{system}-throughput"), svg);
         }
@@ -248,42 +258,87 @@ fn section(
     *html += "</section>";
 }
 
+/// A published figure of a system as a cell says it.
+fn published_cell(published: &[&Published], system: &str) -> String {
+    let figure =
+        published.iter().find(|p| p.system == system && (p.unit == "Mbit/s" || p.unit == OVER_ONE));
+    figure.map_or(String::new(), |p| match p.deviation {
+        _ if p.unit == OVER_ONE => format!("{:+} %", p.value),
+        Some(deviation) => format!("{} ± {}", plot::label(p.value), plot::label(deviation)),
+        None => plot::label(p.value),
+    })
+}
+
 fn goodput_table(html: &mut String, summaries: &[&Summary], published: &[&Published]) {
     if summaries.iter().all(|s| s.median_bps == 0.0) {
         return;
     }
+    // What more than one path gains, which some publish in place of a rate.
+    let alone = summaries.iter().filter(|s| s.system.starts_with("tcp ")).map(|s| s.median_bps);
+    let best = alone.fold(0.0, f64::max);
     *html += "<div class=\"wide\"><table><tr><th>system</th><th>published, Mbit/s</th>\
               <th>median, Mbit/s</th><th>deviation</th><th>limit</th><th>ratio</th>\
-              <th>longest stall, ms</th><th>CPU s/Gbit</th><th>runs that count</th><th></th></tr>";
+              <th>over one path</th><th>longest stall, ms</th><th>CPU s/Gbit</th>\
+              <th>runs that count</th></tr>";
     for s in summaries {
-        let figure = published.iter().find(|p| p.system == s.system && p.unit == "Mbit/s");
-        let figure = figure.map_or(String::new(), |p| match p.deviation {
-            Some(deviation) => format!("{} ± {}", plot::label(p.value), plot::label(deviation)),
-            None => plot::label(p.value),
-        });
+        let figure = published_cell(published, &s.system);
         let limit = s.limit_bps.map_or(String::new(), |limit| format!("{:.2}", limit / 1e6));
         let ratio = s.ratio.map_or(String::new(), |ratio| format!("{ratio:.3}"));
         let cost = s.cpu_seconds_per_gbit.map_or(String::new(), |cost| format!("{cost:.1}"));
+        let gain = if best > 0.0 && !s.system.starts_with("tcp ") {
+            format!("{:+.0} %", (s.median_bps / best - 1.0) * 100.0)
+        } else {
+            String::new()
+        };
+        let note = if s.invalid.is_empty() {
+            String::new()
+        } else {
+            format!("<div class=\"bad\">{}</div>", escape(&s.invalid.join("; ")))
+        };
         let _ = write!(
             html,
             "<tr><td>{}</td><td>{figure}</td><td>{:.2}</td><td>{:.2}</td><td>{limit}</td>\
-             <td>{ratio}</td><td>{:.0}</td><td>{cost}</td><td>{} of {}</td><td class=\"note bad\">{}</td></tr>",
+             <td>{ratio}</td><td>{gain}</td><td>{:.0}</td><td>{cost}</td>\
+             <td class=\"note\">{} of {}{note}</td></tr>",
             escape(&s.system),
             s.median_bps / 1e6,
             s.deviation_bps / 1e6,
             s.longest_stall_ms,
             s.counting,
             s.repetitions,
-            escape(&s.invalid.join("; "))
         );
     }
     *html += "</table></div>";
     other_flows(html, summaries);
+    datagram_table(html, summaries);
+}
+
+/// Loss and jitter of flows of datagrams.
+fn datagram_table(html: &mut String, summaries: &[&Summary]) {
+    if summaries.iter().all(|s| s.datagrams.is_empty()) {
+        return;
+    }
+    *html += "<div class=\"wide\"><table><tr><th>datagrams</th><th>lost, %</th>\
+              <th>jitter, ms</th></tr>";
+    for s in summaries {
+        for (flow, datagrams) in &s.datagrams {
+            let _ = write!(
+                html,
+                "<tr><td>{}, {}</td><td>{:.3}</td><td>{:.2}</td></tr>",
+                escape(&s.system),
+                escape(flow),
+                datagrams.loss * 100.0,
+                datagrams.jitter_ms
+            );
+        }
+    }
+    *html += "</table></div>";
 }
 
 /// What flows beside the system under test got, with Jain's index over all of them.
 fn other_flows(html: &mut String, summaries: &[&Summary]) {
-    if summaries.iter().all(|s| s.flows_bps.len() < 2) {
+    let bulk = |s: &&Summary| s.flows_bps.values().filter(|value| **value > 0.0).count();
+    if summaries.iter().all(|s| bulk(s) < 2) {
         return;
     }
     *html += "<div class=\"wide\"><table><tr><th>flows beside each other, Mbit/s</th>\
@@ -393,6 +448,13 @@ fn main_directions(run: &RunResult) -> Vec<&DirectionRecord> {
     chosen
 }
 
+/// Samples of a plot: a flow that does not end is waited for, and nothing is seen then.
+fn samples(run: &RunResult, loaded: Option<&Loaded>) -> usize {
+    let Some(loaded) = loaded else { return usize::MAX };
+    let planned = loaded.scenario.duration.as_secs_f64() * 1e3 / run.emulator.sample_ms;
+    planned.ceil() as usize + 5
+}
+
 fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
     let sample = run.emulator.sample_ms / 1e3;
     let series: Vec<Series> = main_directions(run)
@@ -402,6 +464,7 @@ fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
             values: direction
                 .delivered
                 .iter()
+                .take(samples(run, loaded))
                 .map(|bytes| *bytes as f64 * 8.0 / sample / 1e6)
                 .collect(),
         })
@@ -414,14 +477,15 @@ fn throughput_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
 /// Queueing delay: what waits, at the rate of the link.
 fn queue_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
     let sample = run.emulator.sample_ms / 1e3;
-    let scenario = &loaded?.scenario;
+    let loaded = loaded?;
+    let scenario = &loaded.scenario;
     let series: Vec<Series> = main_directions(run)
         .into_iter()
         .filter_map(|direction| {
             let link = scenario.links.iter().find(|link| link.name == direction.link)?;
             let rate = link.direction(direction.forward).mean_rate()?;
-            let values: Vec<f64> =
-                direction.queued.iter().map(|bytes| *bytes as f64 * 8.0 / rate * 1e3).collect();
+            let queued = direction.queued.iter().take(samples(run, Some(loaded)));
+            let values: Vec<f64> = queued.map(|bytes| *bytes as f64 * 8.0 / rate * 1e3).collect();
             values
                 .iter()
                 .any(|value| *value > 0.0)
@@ -429,116 +493,8 @@ fn queue_plot(run: &RunResult, loaded: Option<&Loaded>) -> Option<String> {
         })
         .collect();
     let title = format!("{}: queueing delay in front of each link", run.system);
-    (!series.is_empty()).then(|| plot::over_time(&title, "ms", sample, &series, &marks(loaded)))
-}
-
-/// The aggregation benefit of the loss-aware scenarios, from the limits of each path alone.
-fn benefit_section(html: &mut String, summaries: &[Summary], figures: &mut Vec<Figure>) {
-    const SCENARIOS: [(&str, &str, &[&str]); 2] = [
-        ("Wi-Fi", "loss-aware-wifi-", &["0_01", "1", "10"]),
-        ("LTE", "loss-aware-lte-", &["0_01", "1", "10"]),
-    ];
-    for (network, prefix, losses) in SCENARIOS {
-        let mut systems: Vec<(String, Vec<Vec<f64>>)> = Vec::new();
-        for (index, loss) in losses.iter().enumerate() {
-            let name = format!("{prefix}{loss}");
-            let own = || summaries.iter().filter(|s| s.scenario == name);
-            // Each path's capacity, as the seed defines it.
-            let alone: Vec<f64> = own()
-                .filter(|s| s.system.starts_with("tcp "))
-                .filter_map(|s| s.limit_bps)
-                .collect();
-            if alone.len() < 2 {
-                continue;
-            }
-            for s in own().filter(|s| !s.system.starts_with("tcp ")) {
-                let values: Vec<f64> = s
-                    .goodput_bps
-                    .iter()
-                    .map(|goodput| factorial::benefit(*goodput, &alone))
-                    .collect();
-                let position = systems.iter().position(|(name, _)| *name == s.system);
-                let position = position.unwrap_or_else(|| {
-                    systems.push((s.system.clone(), vec![Vec::new(); losses.len()]));
-                    systems.len() - 1
-                });
-                systems[position].1[index] = values;
-            }
-        }
-        if systems.is_empty() {
-            continue;
-        }
-        let labels: Vec<String> = losses.iter().map(|loss| loss.replace('_', ".")).collect();
-        let title = format!("Loss on {network}, the other link clean");
-        let svg = plot::benefit(&title, &labels, &systems);
-        if !html.contains("id=\"benefit\"") {
-            *html += "<h2 id=\"benefit\">Aggregation benefit under loss</h2>\
-                      <p>1: all that the paths can carry together; 0: as much as the best path \
-                      alone; below 0: less than that (seed 003). Capacities are the limits of \
-                      each path.</p>";
-        }
-        *html += &svg;
-        figures.push(Figure { name: format!("benefit-{}", network.to_lowercase()), svg });
-    }
-}
-
-/// The simulator's factorial: the benefit at each loss, over all pairs of bandwidths.
-fn factorial_section(html: &mut String, results: &[CellResult], figures: &mut Vec<Figure>) {
-    if results.is_empty() {
-        return;
-    }
-    let valid: Vec<&CellResult> = results.iter().filter(|r| r.violations.is_empty()).collect();
-    let _ = write!(
-        html,
-        "<h2 id=\"factorial\">Aggregation benefit under loss, in the simulator</h2>\
-         <p>mpip in virtual time, the same links and TCP above it: {} runs of the factorial of \
-         seed 003, {} of them valid. Each box is over all pairs of bandwidths (10 to 50 Mbit/s \
-         each) and their repetitions.</p>",
-        results.len(),
-        valid.len()
-    );
-    *html += "<div class=\"wide\"><table><tr><th>lossy link</th><th>loss, %</th><th>runs</th>\
-              <th>median benefit</th><th>least</th><th>below 0</th>\
-              <th>median ratio to the limit</th></tr>";
-    for (lossy, network) in [("wifi", "Wi-Fi"), ("lte", "LTE")] {
-        let mut losses: Vec<f64> =
-            valid.iter().filter(|r| r.cell.lossy == lossy).map(|r| r.cell.loss_percent).collect();
-        losses.push(0.0);
-        losses.sort_by(f64::total_cmp);
-        losses.dedup();
-        let mut groups = Vec::new();
-        for loss in &losses {
-            let runs: Vec<&&CellResult> = valid
-                .iter()
-                .filter(|r| r.cell.loss_percent == *loss)
-                .filter(|r| *loss == 0.0 || r.cell.lossy == lossy)
-                .collect();
-            let benefits: Vec<f64> = runs.iter().map(|r| r.benefit()).collect();
-            let ratios: Vec<f64> = runs.iter().map(|r| r.goodput_bps / r.limit_bps).collect();
-            let below = benefits.iter().filter(|benefit| **benefit < 0.0).count();
-            if !benefits.is_empty() {
-                let _ = write!(
-                    html,
-                    "<tr><td>{network}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{:.3}</td>\
-                     <td>{below}</td><td>{:.3}</td></tr>",
-                    plot::label(*loss),
-                    benefits.len(),
-                    median(&benefits),
-                    benefits.iter().copied().fold(f64::INFINITY, f64::min),
-                    median(&ratios)
-                );
-            }
-            groups.push(benefits);
-        }
-        let labels: Vec<String> = losses.iter().map(|loss| plot::label(*loss)).collect();
-        let title = format!("Loss on {network}, the other link clean");
-        let svg = plot::benefit(&title, &labels, &[("mpip".to_owned(), groups)]);
-        figures.push(Figure { name: format!("factorial-{lossy}"), svg });
-    }
-    *html += "</table></div>";
-    for figure in figures.iter().filter(|figure| figure.name.starts_with("factorial-")) {
-        *html += &figure.svg;
-    }
+    (!series.is_empty())
+        .then(|| plot::over_time(&title, "ms", sample, &series, &marks(Some(loaded))))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::calibrate::Calibration;
 use crate::emulator::Record;
 use crate::probe::Statistics;
 use crate::simulated::Estimate;
@@ -76,6 +77,9 @@ pub(crate) struct RunResult {
     pub(crate) estimates: Vec<Estimate>,
     /// What the system says of itself.
     pub(crate) status: serde_json::Value,
+    /// How accurate the emulator was on this machine, where that was measured before.
+    #[serde(default)]
+    pub(crate) calibration: Option<Calibration>,
     /// Why the run does not count; empty if it does.
     pub(crate) invalid: Vec<String>,
 }
@@ -169,6 +173,8 @@ pub(crate) struct Summary {
     pub(crate) cpu_seconds_per_gbit: Option<f64>,
     /// Payload bit/s of each named flow, median; flows beside the system under test as well.
     pub(crate) flows_bps: BTreeMap<String, f64>,
+    /// Share of datagrams lost and their jitter in ms, of each named flow that has them, median.
+    pub(crate) datagrams: BTreeMap<String, Datagrams>,
     /// Bytes of IP packets that each direction of each link delivered, mean of the repetitions.
     pub(crate) per_path_bytes: BTreeMap<String, f64>,
     /// Worst of the repetitions.
@@ -186,6 +192,15 @@ pub(crate) struct Summary {
     /// Why runs did not count.
     pub(crate) invalid: Vec<String>,
     pub(crate) environment: Environment,
+}
+
+/// What became of the datagrams of a flow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Datagrams {
+    /// Share that was lost; of round trips that did not complete.
+    pub(crate) loss: f64,
+    /// Mean difference of the transit times, or round trips, of neighbours.
+    pub(crate) jitter_ms: f64,
 }
 
 pub(crate) fn median(values: &[f64]) -> f64 {
@@ -220,6 +235,7 @@ fn summary(all: &[&RunResult]) -> Summary {
         .collect();
     let mut flows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut round_trips: BTreeMap<String, Vec<Statistics>> = BTreeMap::new();
+    let mut datagrams: BTreeMap<String, Vec<Datagrams>> = BTreeMap::new();
     let mut bytes: BTreeMap<String, f64> = BTreeMap::new();
     let mut drops: BTreeMap<String, f64> = BTreeMap::new();
     let share = 1.0 / used.len() as f64;
@@ -228,6 +244,10 @@ fn summary(all: &[&RunResult]) -> Summary {
             flows.entry(name).or_default().push(goodput);
         }
         for flow in &run.flows {
+            if let (Some(loss), Some(jitter_ms)) = (flow.loss, flow.jitter_ms) {
+                let one = Datagrams { loss, jitter_ms };
+                datagrams.entry(flow.name.clone()).or_default().push(one);
+            }
             if let Some(rtt) = flow.rtt_ms {
                 round_trips.entry(flow.name.clone()).or_default().push(rtt);
             }
@@ -262,6 +282,15 @@ fn summary(all: &[&RunResult]) -> Summary {
         goodput_bps: goodput,
         cpu_seconds_per_gbit: (!cost.is_empty()).then(|| median(&cost)),
         flows_bps: flows.into_iter().map(|(name, values)| (name, median(&values))).collect(),
+        datagrams: datagrams
+            .into_iter()
+            .map(|(name, all)| {
+                let of = |figure: fn(&Datagrams) -> f64| {
+                    median(&all.iter().map(figure).collect::<Vec<_>>())
+                };
+                (name, Datagrams { loss: of(|d| d.loss), jitter_ms: of(|d| d.jitter_ms) })
+            })
+            .collect(),
         per_path_bytes: bytes,
         longest_stall_ms: used.iter().map(|run| run.longest_stall_ms).fold(0.0, f64::max),
         rtt_ms: round_trips.into_iter().map(|(name, all)| (name, middle(&all))).collect(),
@@ -311,6 +340,7 @@ pub(crate) mod tests {
             cpu_idle: 0.5,
             estimates: Vec::new(),
             status: serde_json::Value::Null,
+            calibration: None,
             invalid: Vec::new(),
         }
     }

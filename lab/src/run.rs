@@ -10,6 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mpip_link::limit::{Packets, limit};
 use mpip_link::scenario::{Scenario, TrafficKind};
 
+use crate::calibrate;
+use crate::command;
 use crate::emulator::Setup;
 use crate::netns;
 use crate::progress::Progress;
@@ -166,6 +168,7 @@ pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Resu
     if options.simulated {
         return run_all(scenarios, options);
     }
+    command::take_precedence();
     netns::clean_stale()?;
     let _guard = netns::Guard::start()?;
     run_all(scenarios, options)
@@ -209,6 +212,7 @@ impl Stores {
 fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     let mut stores = Stores::open(options)?;
     let environment = Environment::here();
+    let calibration = calibrate::stored(&options.directory);
     let jobs = jobs(scenarios, options);
     let planned = jobs.iter().map(|job| job.expected(options)).sum();
     let mut progress = Progress::new(jobs.len(), planned);
@@ -229,8 +233,11 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
             run_one(job, &environment, options)
         };
         match result {
-            Ok(result) => {
+            Ok(mut result) => {
                 progress.end(planned, &one_line(&result));
+                let emulated = !options.simulated && !options.netem;
+                result.calibration = calibration.clone().filter(|_| emulated);
+                job.loaded.keep(&options.directory)?;
                 stores.own.add(result.clone())?;
                 done.results.push(result);
             }
@@ -347,6 +354,7 @@ fn run_simulated(job: &Job<'_>, environment: &Environment) -> io::Result<RunResu
         cpu_idle: 1.0,
         estimates: outcome.estimates,
         status: serde_json::Value::Null,
+        calibration: None,
         invalid: outcome.violations,
     })
 }
@@ -444,6 +452,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
         cpu_idle,
         estimates: Vec::new(),
         status,
+        calibration: None,
         invalid,
     })
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use mpip_link::scenario::Scenario;
 
+use crate::results;
+
 /// A scenario with its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Loaded {
@@ -13,6 +15,20 @@ pub(crate) struct Loaded {
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) scenario: Scenario,
+}
+
+impl Loaded {
+    /// Writes the text beside results, so that they can be repeated when the file has changed:
+    /// `scenarios/NAME-HASH.toml`.
+    pub(crate) fn keep(&self, directory: &Path) -> io::Result<()> {
+        let directory = directory.join("scenarios");
+        let file = directory.join(format!("{}-{}.toml", self.name, results::hash(&self.text)));
+        if file.exists() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&directory)?;
+        std::fs::write(file, &self.text)
+    }
 }
 
 /// Parses a scenario; files that it names are relative to its own.

@@ -43,6 +43,7 @@ pub(crate) struct Estimate {
     /// Its interface.
     pub(crate) path: String,
     /// What the peer's clock gained on the sender's during the run, ms.
+    #[serde(default)]
     pub(crate) clock_gained_ms: f64,
     /// One-way delay above its windowed minimum, ms.
     pub(crate) queuing_ms: Vec<f64>,

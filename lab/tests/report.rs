@@ -109,17 +109,18 @@ document.body.innerHTML = '<pre id="measured">' + JSON.stringify(result) + '</pr
 
 fn measure(browser: &str, directory: &Path, scheme: &str) -> serde_json::Value {
     let html = std::fs::read_to_string(directory.join("report.html")).expect("written");
-    // What the system prefers cannot be told to every version of Chromium by an option.
-    let html = html.replace(
-        "@media (prefers-color-scheme: dark)",
-        if scheme == "dark" { "@media all" } else { "@media not all" },
-    );
+    // What the system prefers, and that it prints, cannot be told to every version of Chromium.
+    let only = |wanted: &str| if scheme == wanted { "@media all" } else { "@media not all" };
+    let html = html.replace("@media (prefers-color-scheme: dark)", only("dark"));
+    let html = html.replace("@media print", only("print"));
+    // What margins of 12 mm leave of A4, in CSS pixels.
+    let width = if scheme == "print" { 703 } else { 1100 };
     let page = directory.join(format!("{scheme}.html"));
     std::fs::write(&page, html.replace("</body>", &format!("<script>{MEASURE}</script></body>")))
         .expect("written");
     let output = Command::new("timeout")
         .args(["60", browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-        .args(["--window-size=1100,900", "--virtual-time-budget=3000"])
+        .args([&format!("--window-size={width},900"), "--virtual-time-budget=3000"])
         .arg(format!("--user-data-dir={}", directory.join("profile").display()))
         .arg(format!("file://{}", page.display()))
         .output()
@@ -135,14 +136,14 @@ fn measure(browser: &str, directory: &Path, scheme: &str) -> serde_json::Value {
 }
 
 #[test]
-fn the_browser_draws_every_plot_legibly_in_light_and_dark() {
+fn the_browser_draws_every_plot_legibly_in_light_dark_and_print() {
     let Some(browser) = chromium() else {
         eprintln!("skipped: no Chromium");
         return;
     };
     let directory = results("draw");
     let mut papers = Vec::new();
-    for scheme in ["light", "dark"] {
+    for scheme in ["light", "dark", "print"] {
         let page = measure(browser, &directory, scheme);
         assert_eq!(page["overlaps"], serde_json::json!([]), "{scheme}: texts on each other");
         assert_eq!(page["outside"], serde_json::json!([]), "{scheme}: texts outside their plot");
@@ -169,6 +170,7 @@ fn the_browser_draws_every_plot_legibly_in_light_and_dark() {
         papers.push(page["paper"].clone());
     }
     assert_ne!(papers[0], papers[1]);
+    assert_eq!(papers[0], papers[2]);
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 

@@ -142,8 +142,11 @@ pub(crate) fn over_time(
     let count = series.iter().map(|s| s.values.len()).max().unwrap_or(0).max(1);
     let highest = series.iter().flat_map(|s| s.values.iter().copied()).fold(0.0, f64::max);
     let top = if highest > 0.0 { highest * 1.08 } else { 1.0 };
+    let length = count as f64 * interval;
+    let (interval, name) =
+        if length > 3.0 * 3600.0 { (interval / 3600.0, "time, h") } else { (interval, "time, s") };
     let mut frame = Frame::new(title, 190.0, LEFT, (0.0, count as f64 * interval), (0.0, top));
-    frame.x_axis("time, s");
+    frame.x_axis(name);
     frame.y_axis(unit);
     let names: Vec<&str> = series.iter().map(|s| s.name.as_str()).collect();
     frame.legend(&names);
