@@ -192,6 +192,20 @@ pub(crate) fn sample(count: usize) -> Vec<usize> {
     (0..count).map(|index| index * cells / count.max(1)).collect()
 }
 
+/// Processor time of a run; for estimates.
+const COST: Duration = Duration::from_millis(2_400);
+
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How long the runs with these numbers take that have no result yet.
+pub(crate) fn expected(directory: &Path, numbers: &[usize]) -> io::Result<Duration> {
+    let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
+    let left = numbers.iter().filter(|number| !done.contains(number)).count();
+    Ok(COST * left as u32 / workers() as u32)
+}
+
 /// Runs the repetitions of cells with these numbers, as far as there is no result yet.
 pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
@@ -206,7 +220,7 @@ pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> 
     let file = Mutex::new(file);
     let next = AtomicUsize::new(0);
     let start = Instant::now();
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = workers();
     eprintln!("factorial of {} cells: {} runs, {} to do", cells.len(), numbers.len(), todo.len());
     std::thread::scope(|scope| {
         let worker = || -> io::Result<()> {

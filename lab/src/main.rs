@@ -21,6 +21,7 @@ mod pcap;
 mod probe;
 mod progress;
 mod report;
+mod reproduce;
 mod results;
 mod run;
 mod scenarios;
@@ -102,8 +103,8 @@ enum Command {
         #[arg(long)]
         allow_busy: bool,
     },
-    /// Runs the scenarios of a set, calibrates, and writes the report. Can be interrupted and
-    /// resumed.
+    /// Calibrates, runs the scenarios of a set, with the full one also those of the simulator and its
+    /// factorial, and writes the report. Can be interrupted and resumed.
     Reproduce {
         /// The quick set, under 10 minutes; the full set without it.
         #[arg(long)]
@@ -264,7 +265,8 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             return run_scenarios(&options.adapt(scenarios), &options, json.as_deref());
         }
         Command::Reproduce { quick, set, systems, links, out, allow_busy } => {
-            let set = set.unwrap_or_else(|| if quick { "quick" } else { "full" }.to_owned());
+            let set =
+                set.unwrap_or_else(|| if quick { "quick" } else { reproduce::FULL }.to_owned());
             let options = run::Options {
                 systems,
                 repetitions: quick.then_some(1),
@@ -274,7 +276,8 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 netem: links == Links::Netem,
                 ..run::Options::default()
             };
-            reproduce(&set, &options)?;
+            print_table(&reproduce::run(&set, &options)?)?;
+            println!("{}", options.directory.join("report.html").display());
         }
         Command::Report { directory, markdown: true } => {
             print!("{}", report::markdown::tables(&directory)?);
@@ -358,32 +361,6 @@ fn run_scenarios(
         std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
     }
     Ok(if done.missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn reproduce(set: &str, options: &run::Options) -> std::io::Result<()> {
-    let mut scenarios = scenarios::all()?;
-    scenarios.retain(|loaded| loaded.scenario.sets.iter().any(|name| name == set));
-    if scenarios.is_empty() {
-        return Err(std::io::Error::other(format!("no scenario belongs to the set {set:?}")));
-    }
-    let scenarios = options.adapt(scenarios);
-    run::announce(&scenarios, options)?;
-    std::fs::create_dir_all(&options.directory)?;
-    let calibration_file = options.directory.join(calibrate::FILE);
-    if !calibration_file.exists() {
-        netns::clean_stale()?;
-        let _guard = netns::Guard::start()?;
-        let calibration = calibrate::calibrate(100e6, Duration::from_secs(5))?;
-        eprintln!("{calibration}");
-        std::fs::write(&calibration_file, serde_json::to_string_pretty(&calibration)?)?;
-    }
-    let summaries = results::summarise(&run::in_namespaces(&scenarios, options)?.results);
-    print_table(&summaries)?;
-    let summary_file = options.directory.join("summary.json");
-    std::fs::write(summary_file, serde_json::to_string_pretty(&summaries)?)?;
-    report::write(&options.directory)?;
-    println!("{}", options.directory.join("report.html").display());
-    Ok(())
 }
 
 fn list() -> std::io::Result<()> {

@@ -13,6 +13,9 @@ use crate::probe::Statistics;
 use crate::simulated::Estimate;
 use crate::traffic::FlowResult;
 
+/// The file of a set's summaries.
+pub(crate) const SUMMARY: &str = "summary.json";
+
 /// A share of late frames above which a run does not count.
 pub(crate) const LATE_BOUND: f64 = 0.01;
 
