@@ -194,6 +194,11 @@ pub(crate) struct Path {
     pub(crate) status_sequence: u64,
     /// A status frame about this path has to be sent.
     pub(crate) status_owed: bool,
+    /// The peer is told to keep the path ready instead of using it.
+    pub(crate) standby_told: bool,
+    /// The peer wants the path kept ready, and the sequence of the status that said so.
+    pub(crate) peer_standby: bool,
+    peer_sequence: Option<u64>,
 }
 
 /// What a due timer of a path asks for.
@@ -248,6 +253,9 @@ impl Path {
             changed: now,
             status_sequence: 0,
             status_owed: false,
+            standby_told: false,
+            peer_standby: false,
+            peer_sequence: None,
         }
     }
 
@@ -268,6 +276,24 @@ impl Path {
             self.mtu.on_path_change();
         }
         Some(former)
+    }
+
+    /// Lets the peer know, if it does not, whether it should keep the path ready only.
+    pub(crate) fn tell_standby(&mut self, standby: bool) {
+        if self.standby_told != standby {
+            self.standby_told = standby;
+            self.status_sequence += 1;
+            self.status_owed = true;
+        }
+    }
+
+    /// The peer told what it wants of the path. `false` when that is nothing new.
+    pub(crate) fn on_peer_status(&mut self, sequence: u64, standby: bool) -> bool {
+        if self.peer_sequence.is_some_and(|newest| sequence <= newest) {
+            return false;
+        }
+        self.peer_sequence = Some(sequence);
+        core::mem::replace(&mut self.peer_standby, standby) != standby
     }
 
     /// Whether the path may be chosen for inner packets: it works and has not fallen silent.

@@ -139,6 +139,7 @@ impl Association {
         for path in self.paths.iter().filter(|path| path.status_owed) {
             let status = match path.state() {
                 PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
+                _ if path.standby_told => mpip_wire::PathStatus::Standby,
                 _ => mpip_wire::PathStatus::Available,
             };
             let sequence = path.status_sequence;

@@ -162,8 +162,8 @@ impl Association {
                 Frame::Addresses { generation, list } => {
                     self.on_addresses(now, cx, generation, list.iter());
                 }
-                Frame::PathStatus { path, status, .. } => {
-                    self.on_path_status(now, cx, path, status);
+                Frame::PathStatus { path, sequence, status } => {
+                    self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
                     self.on_skip(now, session, first, count, packets);

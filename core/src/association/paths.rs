@@ -249,13 +249,15 @@ impl Association {
         now: Instant,
         cx: &mut Context<'_>,
         id: PathId,
+        sequence: u64,
         status: PathStatus,
     ) {
-        if status == PathStatus::Abandoned
-            && let Some(index) = self.path_index(id)
-        {
+        let Some(index) = self.path_index(id) else { return };
+        if status == PathStatus::Abandoned {
             self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
             self.open_paths(now, cx);
+        } else if self.paths[index].on_peer_status(sequence, status == PathStatus::Standby) {
+            self.limit_to_fastest(now, cx);
         }
     }
 
@@ -281,6 +283,7 @@ impl Association {
                     self.repair_losses(Loss::PathDied);
                     self.change_state(now, cx, index, PathState::Failed, "no answer");
                     self.paths[index].on_dead(now);
+                    self.limit_to_fastest(now, cx);
                 }
             }
         }
@@ -304,6 +307,7 @@ impl Association {
         let Some(index) = concerned else { return false };
         self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
         self.paths[index].on_dead(now);
+        self.limit_to_fastest(now, cx);
         true
     }
 
@@ -364,10 +368,17 @@ impl Association {
         }
     }
 
-    /// Keeps the fastest N paths in use, the others ready (seed 000, section 3.3).
-    fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let Some(limit) = self.config.max_paths else { return };
-        let mut working: Vec<(i64, u16, usize)> = Vec::new();
+    /// Keeps the fastest N paths in use, the others ready (seed 000, section 3.3), and those ready
+    /// that the peer keeps so. When both ends have such a limit, the choice of the one holds that
+    /// opens the paths: two that follow each other would never agree.
+    pub(super) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let limit = self.config.max_paths;
+        let aside = |path: &Path| path.peer_standby || path.state() == PathState::Standby;
+        if limit.is_none() && !self.paths.iter().any(aside) {
+            return;
+        }
+        let heeds = !self.opener || limit.is_none();
+        let mut working: Vec<(bool, i64, u16, usize)> = Vec::new();
         for (index, path) in self.paths.iter().enumerate() {
             let margin = match path.state() {
                 PathState::Active => 0,
@@ -376,15 +387,19 @@ impl Association {
             };
             // Unloaded delay: what a path's own traffic queues must not push it out.
             let delay = path.delay.minimum().unwrap_or(i64::MAX / 2) + margin;
-            working.push((delay, path.id.0, index));
+            working.push((heeds && path.peer_standby, delay, path.id.0, index));
         }
         working.sort_unstable();
-        for (rank, &(_, _, index)) in working.iter().enumerate() {
-            let (state, reason) = match rank < limit {
-                true => (PathState::Active, "among the fastest"),
-                false => (PathState::Standby, "others are faster"),
+        let available = working.iter().any(|(aside, ..)| !aside);
+        for (rank, &(aside, _, _, index)) in working.iter().enumerate() {
+            let beyond = limit.is_some_and(|limit| rank >= limit);
+            let (state, reason) = match (aside && available, beyond) {
+                (true, _) => (PathState::Standby, "the peer keeps it ready"),
+                (false, true) => (PathState::Standby, "others are faster"),
+                (false, false) => (PathState::Active, "among the fastest"),
             };
             self.change_state(now, cx, index, state, reason);
+            self.paths[index].tell_standby(beyond && !aside);
         }
     }
 

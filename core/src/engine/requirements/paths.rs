@@ -361,3 +361,79 @@ fn at_the_bound_the_path_that_was_of_no_use_for_longest_makes_room() {
     assert_eq!(pair.states(1), [PathState::Active; 3]);
     assert_ne!(pair.drops(1, DropReason::TooManyPaths), 0);
 }
+
+/// Paths that `host` uses for packets of its own, of so many in turn.
+fn used(pair: &mut Pair, host: usize, packets: u32) -> BTreeSet<u16> {
+    pair.tapped();
+    talk(pair, packets);
+    let sent = pair.tapped();
+    sent.iter().filter(|d| d.host == host && d.carries()).filter_map(Tapped::path).collect()
+}
+
+/// [P-18]
+#[test]
+fn a_path_that_the_peer_keeps_ready_is_used_when_no_other_works() {
+    let mut pair = Pair::with(|host, config| {
+        config.peers[0].scheduler = SchedulerKind::RoundRobin;
+        config.peers[0].max_paths = (host == 0).then_some(2);
+    });
+    pair.tap = Some(Vec::new());
+    pair.run_for(SECOND * 2);
+    let chosen = used(&mut pair, 0, 100);
+    assert_eq!(chosen.len(), 2);
+    assert_eq!(used(&mut pair, 1, 100), chosen);
+    let standby = pair.states(1).iter().filter(|state| **state == PathState::Standby).count();
+    assert_eq!(standby, 2);
+    // All but the slowest die, which neither has used.
+    pair.dead = vec![0];
+    pair.run_for(SECOND);
+    for host in 0..2 {
+        let left = used(&mut pair, host, 100);
+        assert_eq!(left.len(), 1);
+        assert!(left.is_disjoint(&chosen));
+    }
+    pair.dead.clear();
+    pair.run_for(SECOND * 5);
+    assert_eq!(used(&mut pair, 0, 100), chosen);
+    assert_eq!(used(&mut pair, 1, 100), chosen);
+}
+
+/// [P-18]
+#[test]
+fn when_both_keep_paths_ready_they_agree() {
+    for limits in [[2, 1], [1, 3], [3, 3]] {
+        let mut pair = Pair::with(|host, config| {
+            config.peers[0].scheduler = SchedulerKind::RoundRobin;
+            config.peers[0].max_paths = Some(limits[host]);
+        });
+        pair.tap = Some(Vec::new());
+        pair.run_for(SECOND * 3);
+        for engine in &mut pair.engines {
+            while engine.poll_event().is_some() {}
+        }
+        let chosen = used(&mut pair, 0, 300);
+        assert_eq!(chosen.len(), limits[0]);
+        assert!(used(&mut pair, 1, 300).is_subset(&chosen));
+        for engine in &mut pair.engines {
+            assert_eq!(engine.poll_event(), None, "nothing changes any more");
+        }
+    }
+}
+
+/// [P-19]
+#[test]
+fn an_older_status_of_a_path_is_ignored() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    for (sequence, status, in_use) in [
+        (5, PathStatus::Standby, false),
+        (4, PathStatus::Available, false),
+        (5, PathStatus::Available, false),
+        (6, PathStatus::Available, true),
+        (2, PathStatus::Standby, true),
+    ] {
+        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(2), sequence, status }]);
+        pair.run_for(SECOND / 10);
+        assert_eq!(used(&mut pair, 0, 100).contains(&2), in_use, "{sequence}: {status:?}");
+    }
+}
