@@ -1,9 +1,9 @@
 //! An association: everything between this node and one peer.
 //!
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
-//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else, [`too_big`] to the
-//! senders of packets that do not fit. Nonces are
-//! assigned in sequence, in [`departure`] alone.
+//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
+//! [`too_big`] to the senders of packets that do not fit. Nonces are assigned in sequence, in
+//! [`departure`] alone.
 
 mod control;
 mod departure;
