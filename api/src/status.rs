@@ -142,6 +142,9 @@ pub struct PathStatus {
     pub congestion_state: String,
     /// The lowest number of the paths that share its bottleneck; its own if none is known to.
     pub bottleneck: u16,
+    /// Whether it passes ECN marks: `testing`, `unknown` (no test was answered), `capable` or
+    /// `failed`.
+    pub ecn: String,
     /// Weight of the `weighted` scheduler, 1 to 1000.
     pub weight: u16,
     /// Share of the association's inner data sent on this path, 0 to 1.

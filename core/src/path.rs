@@ -5,6 +5,7 @@
 
 pub(crate) mod arrivals;
 pub(crate) mod delay;
+pub(crate) mod ecn;
 pub(crate) mod flight;
 mod mtu;
 mod pacer;
@@ -444,7 +445,9 @@ impl Path {
             self.probes = 0;
             self.probe_at = None;
             if sample.ecn_ce > 0 {
-                self.congested(now, now, 0, true, false, subflows, own);
+                // What was marked left before what is acknowledged now at the latest.
+                let sent = now - sample.rtt.unwrap_or(sample.smoothed_rtt);
+                self.congested(now, sent, 0, true, false, subflows, own);
             }
             self.cc.on_feedback(&sample, subflows, own);
         }
@@ -622,6 +625,7 @@ impl Path {
             in_flight: self.flight.in_flight(),
             congestion_state: self.cc.state(),
             bottleneck: self.bottleneck,
+            ecn: self.flight.ecn.name(),
             weight,
             bytes_sent: self.counters.bytes_sent,
             bytes_received: self.counters.bytes_received,

@@ -93,6 +93,8 @@ pub struct PathStatus {
     pub congestion_state: &'static str,
     /// The lowest number of the paths that share its bottleneck; its own if none is known to.
     pub bottleneck: u16,
+    /// Whether it passes ECN marks: `testing`, `unknown`, `capable` or `failed`.
+    pub ecn: &'static str,
     /// Weight of the `weighted` scheduler, 1 to 1000.
     pub weight: u16,
     /// Outer bytes sent.

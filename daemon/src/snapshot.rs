@@ -121,6 +121,7 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         in_flight_bytes: path.in_flight,
         congestion_state: path.congestion_state.to_owned(),
         bottleneck: path.bottleneck,
+        ecn: path.ecn.to_owned(),
         weight: path.weight,
         share: path.share,
         sent_bytes: path.bytes_sent,

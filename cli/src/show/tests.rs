@@ -21,6 +21,7 @@ fn path(id: u16, state: &str) -> PathStatus {
         in_flight_bytes: 1,
         congestion_state: "probe".to_owned(),
         bottleneck: 1,
+        ecn: "capable".to_owned(),
         weight: 500,
         share: 0.5,
         sent_bytes: 1_234_567,

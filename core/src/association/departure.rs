@@ -5,6 +5,7 @@
 use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
 use super::Association;
+use crate::config::CongestionControlKind;
 use crate::path::flight::{Cargo, Control};
 use crate::sink::{DatagramSink, Ecn, PathAddress};
 use crate::time::Instant;
@@ -40,6 +41,7 @@ impl Association {
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
+        let Manifest { asks, paced, control, cargo } = manifest;
         let epoch = self.keys.current_mut()?;
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -50,7 +52,13 @@ impl Association {
         };
         let header_len = header.encoded_len();
         let total = header_len + plain_len + TAG_LEN;
-        let mut slot = out.reserve(to, Ecn::NotEct, total)?;
+        // Where nothing answers a mark on the way, none is asked for (RFC 6040, section 4.1).
+        let answered = self.config.congestion_control != CongestionControlKind::None;
+        let ecn = match answered && asks && to == path.address && path.is_validated() {
+            true => path.flight.ecn.next(),
+            false => Ecn::NotEct,
+        };
+        let mut slot = out.reserve(to, ecn, total)?;
         let (clear, rest) = slot.bytes().split_at_mut(header_len);
         let (plain, tag) = rest.split_at_mut(plain_len);
         header.emit(clear).expect("room was reserved");
@@ -58,7 +66,6 @@ impl Association {
         tag.copy_from_slice(&epoch.keys.send.seal_in_place(path.id.0, number, clear, plain));
         slot.commit();
         epoch.sealed += 1;
-        let Manifest { asks, paced, control, cargo } = manifest;
         self.trace.record(now, path.id.0, || What::Sent {
             number,
             size: total,
@@ -67,6 +74,9 @@ impl Association {
         });
         path.on_sent(now, total, asks, paced);
         path.flight.on_sent(now, total as u16, asks, control, cargo);
+        if ecn != Ecn::NotEct {
+            path.flight.on_sent_capable();
+        }
         Some(written)
     }
 }

@@ -12,7 +12,7 @@ use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::packet::{Endpoint, Header, SessionKey, protocol};
+use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
@@ -66,6 +66,9 @@ impl Association {
             .open_in_place(header.path.0, number, clear, sealed)
             .map_err(|_| DropReason::Authentication)?;
         Frames::check(plain).map_err(|_| DropReason::Malformed)?;
+        if ecn == Ecn::Ce {
+            mark_full_packet(plain);
+        }
 
         self.confirm_keys(now, header.receiver.0, cx);
         let index = match known {
@@ -176,7 +179,9 @@ impl Association {
                 }
                 Frame::SessionUnknown { session } => self.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
-                    if let Err(reason) = self.on_compact_packet(now, header, compact, cx, packets) {
+                    if let Err(reason) =
+                        self.on_compact_packet(now, header, (compact, ecn), cx, packets)
+                    {
                         cx.drops.count(reason);
                     }
                 }
@@ -282,7 +287,7 @@ impl Association {
         &mut self,
         now: Instant,
         frame: CompactFrameHeader,
-        compact: &[u8],
+        (compact, ecn): (&[u8], Ecn),
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
@@ -297,6 +302,9 @@ impl Association {
         let restored = header
             .restore(sequence, compact, Checksum::Partial, &mut head)
             .map_err(|_| DropReason::MalformedPacket)?;
+        if ecn == Ecn::Ce {
+            mark_ce(&mut head[..restored.head_len]);
+        }
         let inner = InnerPacket {
             head: &head[..restored.head_len],
             tail: &compact[restored.payload..],
@@ -482,5 +490,20 @@ impl Association {
         if let Some(at) = resequencer.deadline(hold) {
             waiting.insert((at, slot));
         }
+    }
+}
+
+/// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040, section
+/// 4.2). One that cannot is not dropped: the sender answers the mark by what it sends on the path, and
+/// would send the packet again.
+fn mark_full_packet(plain: &mut [u8]) {
+    // A packet frame is always the last one.
+    let packet = Frames::new(plain).find_map(|frame| match frame {
+        Ok(Frame::Packet { packet, .. }) => Some(packet.len()),
+        _ => None,
+    });
+    if let Some(len) = packet {
+        let start = plain.len() - len;
+        mark_ce(&mut plain[start..]);
     }
 }

@@ -19,6 +19,9 @@ use crate::sink::{InnerPacket, Slot};
 pub(crate) struct Out {
     pub(crate) datagrams: Vec<(PathAddress, Vec<u8>)>,
     pending: Option<(PathAddress, Vec<u8>)>,
+    /// The ECN field of the pending datagram, and of those that are not Not-ECT.
+    field: Ecn,
+    fields: BTreeMap<Vec<u8>, Ecn>,
     committed: bool,
     pub(crate) packets: Vec<Vec<u8>>,
 }
@@ -28,14 +31,18 @@ impl Out {
         if let Some(datagram) = self.pending.take()
             && core::mem::take(&mut self.committed)
         {
+            if self.field != Ecn::NotEct {
+                self.fields.insert(datagram.1.clone(), self.field);
+            }
             self.datagrams.push(datagram);
         }
     }
 }
 
 impl DatagramSink for Out {
-    fn reserve(&mut self, to: PathAddress, _ecn: Ecn, len: usize) -> Option<Slot<'_>> {
+    fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         self.settle();
+        self.field = ecn;
         let (_, bytes) = self.pending.insert((to, vec![0; len]));
         Some(Slot::new(bytes, &mut self.committed))
     }
@@ -54,7 +61,7 @@ pub(crate) struct Pair {
     pub(crate) engines: [Engine; 2],
     pub(crate) out: [Out; 2],
     /// Arrival, receiver, where it comes from as the receiver sees it, bytes.
-    wire: BTreeMap<(Instant, u64), (usize, PathAddress, Vec<u8>)>,
+    wire: BTreeMap<(Instant, u64), (usize, PathAddress, Ecn, Vec<u8>)>,
     sent: u64,
     pool: PacketPool,
     /// Links (the receiver's or the sender's interface) that carry nothing.
@@ -63,6 +70,8 @@ pub(crate) struct Pair {
     pub(crate) lose: Option<u64>,
     /// Datagrams for which this says no are lost: sender, where to, bytes.
     pub(crate) pass: fn(usize, PathAddress, &[u8]) -> bool,
+    /// What the network makes of a datagram's ECN field: sender, its interface, the field.
+    pub(crate) network: fn(usize, u16, Ecn) -> Ecn,
     /// Every datagram sent, opened, while it is not `None`.
     pub(crate) tap: Option<Vec<Tapped>>,
     /// What host 1 sees instead of host 0's address on a link: a translator on the way.
@@ -75,6 +84,7 @@ pub(crate) struct Tapped {
     pub(crate) at: Instant,
     pub(crate) host: usize,
     pub(crate) to: PathAddress,
+    pub(crate) ecn: Ecn,
     pub(crate) bytes: Vec<u8>,
     /// Of a transport message whose receiver has the keys.
     pub(crate) opened: Option<Peeked>,
@@ -82,7 +92,7 @@ pub(crate) struct Tapped {
 
 impl core::fmt::Debug for Tapped {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { at, host, to, bytes, opened } = self;
+        let Self { at, host, to, bytes, opened, .. } = self;
         write!(f, "{at:?}: host {host} to {} from {}", to.remote, to.local.0)?;
         let lane = opened.as_ref().map(|opened| (opened.path, opened.number));
         write!(f, ", {} bytes of type {:#x}, lane {lane:?}", bytes.len(), bytes[0])
@@ -168,6 +178,7 @@ impl Pair {
             dead: vec![],
             lose: None,
             pass: |_, _, _| true,
+            network: |_, _, field| field,
             tap: None,
             translated: None,
         }
@@ -231,9 +242,10 @@ impl Pair {
         self.out[host].settle();
         for (to, bytes) in core::mem::take(&mut self.out[host].datagrams) {
             self.sent += 1;
+            let ecn = self.out[host].fields.remove(&bytes).unwrap_or(Ecn::NotEct);
             if let Some(tap) = &mut self.tap {
                 let opened = self.engines[1 - host].associations[0].peek(&bytes);
-                tap.push(Tapped { at: self.now, host, to, bytes: bytes.clone(), opened });
+                tap.push(Tapped { at: self.now, host, to, ecn, bytes: bytes.clone(), opened });
             }
             if !(self.pass)(host, to, &bytes) {
                 continue;
@@ -254,7 +266,8 @@ impl Pair {
             };
             let at = self.now + Duration::from_millis(delay);
             let from = PathAddress { local: LocalId(remote_link), ..self.source(host, to) };
-            self.wire.insert((at, self.sent), (1 - host, from, bytes));
+            let ecn = (self.network)(host, to.local.0, ecn);
+            self.wire.insert((at, self.sent), (1 - host, from, ecn, bytes));
         }
     }
 
@@ -269,12 +282,11 @@ impl Pair {
             while let Some(entry) = self.wire.first_entry()
                 && entry.key().0 <= self.now
             {
-                let (host, from, mut bytes) = entry.remove();
+                let (host, from, ecn, mut bytes) = entry.remove();
                 let Out { packets, .. } = &mut self.out[host];
                 let mut packets = Packets(packets);
                 let engine = &mut self.engines[host];
-                let _ =
-                    engine.handle_datagram(self.now, from, Ecn::NotEct, &mut bytes, &mut packets);
+                let _ = engine.handle_datagram(self.now, from, ecn, &mut bytes, &mut packets);
                 engine.flush(self.now, &mut self.out[host]);
                 self.collect(host);
             }

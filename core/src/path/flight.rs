@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, SessionId};
 
+use super::ecn::EcnValidation;
 use super::rate::DeliveryHistory;
 use super::rtt::RttEstimator;
 use crate::cc::RateSample;
@@ -77,6 +78,8 @@ struct Sent {
     size: u16,
     fate: Fate,
     app_limited: bool,
+    /// It left as ECN-capable.
+    ect: bool,
     delivered: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
@@ -199,7 +202,7 @@ pub(crate) struct Flight {
     first_sent_at: Instant,
     app_limited_until: u64,
     history: DeliveryHistory,
-    ecn_ce: u64,
+    pub(crate) ecn: EcnValidation,
     /// Newest delivery rate, bytes/s.
     rate: u64,
 }
@@ -225,7 +228,7 @@ impl Flight {
             first_sent_at: now,
             app_limited_until: 0,
             history: DeliveryHistory::default(),
-            ecn_ce: 0,
+            ecn: EcnValidation::default(),
             rate: 0,
         }
     }
@@ -280,6 +283,7 @@ impl Flight {
             size,
             fate,
             app_limited: self.app_limited_until > self.delivered,
+            ect: false,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
@@ -287,6 +291,14 @@ impl Flight {
             cargo,
         });
         self.trim(now);
+    }
+
+    /// The datagram of the last [`on_sent`](Self::on_sent) left as ECN-capable.
+    pub(crate) fn on_sent_capable(&mut self) {
+        self.ecn.on_sent();
+        if let Some(sent) = self.sent.back_mut() {
+            sent.ect = true;
+        }
     }
 
     /// There was nothing more to send: delivery rates measured from now on are the
@@ -308,6 +320,7 @@ impl Flight {
         }
         let prior_in_flight = self.in_flight;
         let mut acked = 0;
+        let mut acked_capable = 0;
         let mut spurious = 0;
         let mut longest = 0;
         let mut newest: Option<(u64, Instant)> = None;
@@ -327,6 +340,7 @@ impl Flight {
                     }
                 }
                 acked += u64::from(sent.size);
+                acked_capable += u64::from(sent.ect);
                 longest = longest.max(sent.size);
                 sent.fate = Fate::Acked;
                 sent.cargo = None;
@@ -368,9 +382,12 @@ impl Flight {
             rtt = Some(sample);
             delay = Some((at.as_micros() as u32, feedback.received_at));
         }
-        let ce = feedback.ecn.map_or(0, |ecn| ecn.ce);
-        let ecn_ce = ce.saturating_sub(self.ecn_ce);
-        self.ecn_ce = self.ecn_ce.max(ce);
+        // Feedback that was overtaken has counts of before (RFC 9000, section 13.4.2.1).
+        let overtaken = former_largest.is_some_and(|largest| largest >= feedback.largest());
+        let ecn_ce = match overtaken {
+            true => 0,
+            false => self.ecn.on_feedback(acked_capable, feedback.ecn),
+        };
 
         let lost_before = losses.bytes;
         self.detect(now, losses);

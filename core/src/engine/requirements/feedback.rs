@@ -7,7 +7,7 @@ use mpip_wire::{AckRange, Feedback, Frame, PathId, Ranges};
 use super::super::harness::{Pair, SECOND, Tapped, address, tcp};
 use super::super::*;
 use crate::buffer::Offload;
-use crate::config::SchedulerKind;
+use crate::config::{CongestionControlKind, SchedulerKind};
 
 fn running() -> Pair {
     let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
@@ -125,4 +125,112 @@ fn feedback_that_cannot_be_true_is_ignored_and_counted() {
     }
     assert_eq!(in_flight(&pair), before);
     assert_eq!(pair.drops(0, DropReason::Malformed), counted + 4);
+}
+
+/// A pair with congestion control, one TCP packet each 20 ms from host 0.
+fn controlled(network: fn(usize, u16, Ecn) -> Ecn) -> Pair {
+    let mut pair = Pair::new(|peer| {
+        peer.congestion_control = CongestionControlKind::Cubic;
+        peer.scheduler = SchedulerKind::RoundRobin;
+    });
+    pair.network = network;
+    pair.tap = Some(Vec::new());
+    for n in 0..200 {
+        pair.run_for(SECOND / 50);
+        if n >= 50 {
+            pair.send(0, &tcp(0, n, 500), Offload::default());
+        }
+    }
+    pair
+}
+
+/// [F-8]
+#[test]
+fn datagrams_are_ecn_capable_on_paths_that_pass_it() {
+    let mut pair = controlled(|_, link, field| if link == 1 { Ecn::NotEct } else { field });
+    let status = pair.engines[0].status(pair.now, false);
+    for path in &status.peers[0].paths {
+        let passes = path.local != address(0, 1);
+        assert_eq!(path.ecn, if passes { "capable" } else { "failed" }, "{path:?}");
+    }
+    for datagram in pair.tapped().iter().filter(|datagram| datagram.host == 0 && asks(datagram)) {
+        let Some(opened) = &datagram.opened else { continue };
+        let trial = opened.number < 40;
+        let capable = datagram.ecn == Ecn::Ect0;
+        assert!(trial || capable == (datagram.to.local.0 != 1), "{datagram:?}");
+    }
+}
+
+/// [F-8]
+#[test]
+fn without_congestion_control_no_datagram_is_ecn_capable() {
+    let mut pair = running();
+    pair.send(0, &tcp(0, 0, 500), Offload::default());
+    pair.run_for(SECOND);
+    let datagrams = pair.tapped();
+    assert!(!datagrams.is_empty() && datagrams.iter().all(|datagram| datagram.ecn == Ecn::NotEct));
+}
+
+/// [F-9]
+#[test]
+fn marks_reduce_the_window_of_their_path_once_in_a_round_trip() {
+    let mark: fn(usize, u16, Ecn) -> Ecn = |host, link, field| match field {
+        Ecn::Ect0 if host == 0 && link == 0 => Ecn::Ce,
+        field => field,
+    };
+    let windows = |pair: &Pair| -> Vec<u64> {
+        let status = pair.engines[0].status(pair.now, false);
+        status.peers[0].paths.iter().map(|path| path.window).collect()
+    };
+    let mut pair = controlled(|_, _, field| field);
+    let before = windows(&pair);
+    pair.network = mark;
+    // Eight marks, of which two feedback frames tell, within one round trip of each path.
+    for n in 0..32 {
+        pair.send(0, &tcp(0, 1_000 + n, 500), Offload::default());
+    }
+    pair.run_for(Duration::from_millis(12));
+    let after = windows(&pair);
+    let links: Vec<u16> = {
+        let status = pair.engines[0].status(pair.now, false);
+        status.peers[0].paths.iter().map(|path| u16::from(path.local != address(0, 0))).collect()
+    };
+    for ((before, after), link) in before.iter().zip(&after).zip(links) {
+        match link {
+            0 => assert!(*after < *before && *after >= before * 6 / 10, "{before} {after}"),
+            _ => assert!(after >= before, "{before} {after}"),
+        }
+    }
+}
+
+/// The Internet checksum of an IPv4 header; 0 of one whose checksum is right.
+fn header_checksum(header: &[u8]) -> u16 {
+    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// [F-10]
+#[test]
+fn marks_reach_inner_packets_that_can_carry_them() {
+    let mut pair = controlled(|host, _, field| match field {
+        Ecn::Ect0 if host == 0 => Ecn::Ce,
+        field => field,
+    });
+    // Full packets first, compact ones once the session is known to the receiver.
+    for (field, expected) in [(0_u8, 0_u8), (1, 3), (2, 3), (3, 3)] {
+        for n in 0..4 {
+            let mut packet = tcp(0, 10_000 + n, 500);
+            packet[1] = field;
+            packet[23] = field;
+            let sum = header_checksum(&packet[..20]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            pair.out[1].packets.clear();
+            pair.send(0, &packet, Offload::default());
+            pair.run_for(SECOND / 5);
+            let got = pair.out[1].packets.last().expect("it is not dropped");
+            assert_eq!(got[1] & 3, expected, "packet {n} with field {field}");
+            assert_eq!(header_checksum(&got[..20]), 0, "the header's checksum is right");
+        }
+    }
 }
