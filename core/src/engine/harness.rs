@@ -60,8 +60,8 @@ pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) engines: [Engine; 2],
     pub(crate) out: [Out; 2],
-    /// Arrival, receiver, where it comes from as the receiver sees it, bytes.
-    wire: BTreeMap<(Instant, u64), (usize, PathAddress, Ecn, Vec<u8>)>,
+    /// By arrival.
+    wire: BTreeMap<(Instant, u64), OnWire>,
     sent: u64,
     pool: PacketPool,
     /// Links (the receiver's or the sender's interface) that carry nothing.
@@ -77,6 +77,9 @@ pub(crate) struct Pair {
     /// What host 1 sees instead of host 0's address on a link: a translator on the way.
     pub(crate) translated: Option<(u16, SocketAddr)>,
 }
+
+/// Receiver, where it comes from as the receiver sees it, ECN field, bytes.
+type OnWire = (usize, PathAddress, Ecn, Vec<u8>);
 
 /// A datagram that left.
 #[derive(Clone)]
