@@ -21,6 +21,9 @@ pub struct Status {
     pub public_key: String,
     /// UDP port of every path's socket.
     pub listen_port: u16,
+    /// TCP port of paths that look like TCP; 0 if there are none.
+    #[serde(default)]
+    pub tcp_port: u16,
     /// The TUN device.
     pub interface: InterfaceStatus,
     /// The addresses that paths start from.
@@ -116,6 +119,9 @@ pub struct PathStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
+    /// What it looks like from outside: `udp` or `tcp`. Empty from a daemon that does not tell.
+    #[serde(default)]
+    pub encapsulation: String,
     /// `validating`, `active`, `standby`, `failed` or `abandoned`.
     pub state: String,
     /// Smoothed round-trip time.

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpip_core::{
-    Command, Config, CongestionControlKind, DatagramSink, Ecn, Engine, InnerPacket, Instant,
-    Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink, PathAddress, PeerConfig,
-    SchedulerKind, Segmentation, SegmentationKind, Slot,
+    Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, EncapsulationPolicy,
+    Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink,
+    PathAddress, PeerConfig, SchedulerKind, Segmentation, SegmentationKind, Slot,
 };
 use mpip_crypto::{Aead, OpenKey, PrivateKey, SealKey};
 
@@ -100,6 +100,8 @@ impl Bench {
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,
+                encapsulation: EncapsulationPolicy::Auto,
+                tcp_port: None,
             };
             let config = Config {
                 private_key,
@@ -116,6 +118,7 @@ impl Bench {
                 interface: "eth0".to_owned(),
                 address: address(host),
                 mtu: 1_500,
+                encapsulation: Encapsulation::Udp,
             };
             engine.handle_command(Instant::ZERO, Command::LocalAddresses(vec![local]));
             host += 1;

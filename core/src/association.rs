@@ -7,6 +7,7 @@
 
 mod control;
 mod departure;
+mod encapsulation;
 pub(crate) mod handshake;
 mod incoming;
 #[cfg(test)]

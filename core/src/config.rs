@@ -77,6 +77,10 @@ pub struct PeerConfig {
     pub max_paths: Option<usize>,
     /// Whether packets of TCP sessions are put back in order at the receiver.
     pub resequencing: bool,
+    /// What paths look like from outside.
+    pub encapsulation: EncapsulationPolicy,
+    /// TCP port of the peer's addresses; `None` if it is that of UDP.
+    pub tcp_port: Option<u16>,
 }
 
 /// Bounds of the engine's tables. What happens at a bound is said at each.
@@ -125,6 +129,8 @@ pub struct LocalAddress {
     pub address: SocketAddr,
     /// Largest IP packet that the interface sends, in bytes.
     pub mtu: u16,
+    /// What paths from here look like.
+    pub encapsulation: Encapsulation,
 }
 
 /// An address prefix.
@@ -212,6 +218,51 @@ impl FromStr for Prefix {
     }
 }
 
+/// What a path looks like to whoever forwards its packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Encapsulation {
+    /// Datagrams.
+    #[default]
+    Udp,
+    /// Segments of a connection, each with a datagram.
+    Tcp,
+}
+
+impl Encapsulation {
+    /// Bytes before a datagram in a packet to `remote`: the IP header, and those of UDP, or of TCP
+    /// with timestamps and the datagram's length.
+    pub fn headers(self, remote: SocketAddr) -> usize {
+        let ip = if remote.is_ipv4() { 20 } else { 40 };
+        ip + match self {
+            Self::Udp => 8,
+            Self::Tcp => 20 + 12 + 2,
+        }
+    }
+}
+
+/// Which encapsulations a peer's paths use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncapsulationPolicy {
+    /// UDP, and TCP where UDP does not get through.
+    #[default]
+    Auto,
+    /// UDP alone.
+    Udp,
+    /// TCP alone.
+    Tcp,
+}
+
+impl EncapsulationPolicy {
+    /// Whether paths may use `encapsulation` at all.
+    pub fn permits(self, encapsulation: Encapsulation) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Udp => encapsulation == Encapsulation::Udp,
+            Self::Tcp => encapsulation == Encapsulation::Tcp,
+        }
+    }
+}
+
 /// How packets are spread over paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerKind {
@@ -294,6 +345,8 @@ named!(CongestionControlKind {
     Balia = "balia",
     None = "none",
 });
+named!(Encapsulation { Udp = "udp", Tcp = "tcp" });
+named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
 named!(Priority { Throughput = "throughput", Response = "response" });
 
 /// What a rule asks of path selection (seed 000, section 3.6.2).

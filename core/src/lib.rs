@@ -55,8 +55,8 @@ pub use buffer::{
     SegmentationKind,
 };
 pub use config::{
-    Config, CongestionControlKind, DEFAULT_PORT, Limits, LocalAddress, Opportunistic, PeerConfig,
-    Prefix, PrefixError, Priority, Rule, SchedulerKind,
+    Config, CongestionControlKind, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Limits,
+    LocalAddress, Opportunistic, PeerConfig, Prefix, PrefixError, Priority, Rule, SchedulerKind,
 };
 pub use engine::{Command, DropReason, Engine};
 pub use event::Event;

@@ -26,7 +26,7 @@ use self::mtu::Search;
 use self::pacer::{Pacer, time_for};
 use crate::bottleneck::DelaySeries;
 use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
-use crate::config::{CongestionControlKind, LocalAddress};
+use crate::config::{CongestionControlKind, Encapsulation, LocalAddress};
 use crate::scheduler::Candidate;
 use crate::sink::PathAddress;
 use crate::status::PathStatus;
@@ -154,6 +154,7 @@ pub(crate) struct Path {
     pub(crate) address: PathAddress,
     pub(crate) interface: String,
     pub(crate) local: SocketAddr,
+    pub(crate) encapsulation: Encapsulation,
     mtu: Search,
     pub(crate) fixed_weight: Option<u16>,
     state: PathState,
@@ -226,7 +227,8 @@ impl Path {
             address,
             interface: local.interface.clone(),
             local: local.address,
-            mtu: Search::new(base_mtu(address.remote), local.mtu),
+            encapsulation: local.encapsulation,
+            mtu: Search::new(base_mtu(local.encapsulation, address.remote), local.mtu),
             fixed_weight: None,
             state: PathState::Validating,
             flight: Flight::new(now),
@@ -329,12 +331,17 @@ impl Path {
         CHALLENGE_DATAGRAM_LEN.min(self.payload_of(self.mtu.limit()))
     }
 
+    /// Bytes of the headers before a datagram.
+    fn outer_headers(&self) -> usize {
+        self.encapsulation.headers(self.address.remote)
+    }
+
     fn payload_of(&self, size: u16) -> usize {
-        usize::from(size).saturating_sub(outer_headers(self.address.remote))
+        usize::from(size).saturating_sub(self.outer_headers())
     }
 
     fn size_of(&self, payload: u16) -> u16 {
-        payload.saturating_add(outer_headers(self.address.remote) as u16)
+        payload.saturating_add(self.outer_headers() as u16)
     }
 
     /// The interface's MTU is `mtu` now.
@@ -612,6 +619,7 @@ impl Path {
             interface: self.interface.clone(),
             local: self.local,
             remote: self.address.remote,
+            encapsulation: self.encapsulation,
             state: self.state,
             rtt: rtt.is_known().then(|| rtt.smoothed()),
             min_rtt: rtt.is_known().then(|| rtt.minimum()),
@@ -642,11 +650,6 @@ impl Path {
 }
 
 /// The MTU of a path toward `remote` that carries datagrams with path challenges.
-fn base_mtu(remote: SocketAddr) -> u16 {
-    (CHALLENGE_DATAGRAM_LEN + outer_headers(remote)) as u16
-}
-
-/// Bytes of the outer IP and UDP headers toward `remote`.
-fn outer_headers(remote: SocketAddr) -> usize {
-    8 + if remote.is_ipv4() { 20 } else { 40 }
+fn base_mtu(encapsulation: Encapsulation, remote: SocketAddr) -> u16 {
+    (CHALLENGE_DATAGRAM_LEN + encapsulation.headers(remote)) as u16
 }

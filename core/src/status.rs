@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use mpip_crypto::NodeId;
 
+use crate::config::Encapsulation;
 use crate::path::PathState;
 use crate::resequencer::WAIT_BUCKETS;
 
@@ -67,6 +68,8 @@ pub struct PathStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
+    /// What it looks like from outside.
+    pub encapsulation: Encapsulation,
     /// Whether it carries packets.
     pub state: PathState,
     /// Smoothed round-trip time; `None` before the first sample.

@@ -71,7 +71,9 @@ impl fmt::Display for Error {
             Self::Tun(error) => error.fmt(f),
             Self::Netlink(error) => error.fmt(f),
             Self::PortInUse { place, port, source } => {
-                write!(f, "{place}: listen_port: expected a free UDP port, found {port}: {source}")
+                let (key, protocol) =
+                    if source.is_tcp() { ("tcp_port", "TCP") } else { ("listen_port", "UDP") };
+                write!(f, "{place}: {key}: expected a free {protocol} port, found {port}: {source}")
             }
             Self::Bind(error) => error.fmt(f),
             Self::TunLost(source) => write!(f, "the TUN device is gone: {source}"),

@@ -19,6 +19,7 @@ mod pins;
 mod qlog;
 mod run;
 mod snapshot;
+mod sockets;
 
 pub use error::Error;
 pub use run::run;

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use mpip_core::{LocalAddress, LocalId, Prefix};
+use mpip_core::{Encapsulation, LocalAddress, LocalId, Prefix};
 use mpip_net::netlink::{HostAddress, Link};
-use mpip_net::udp::{BindError, SocketConfig, UdpSocket};
+use mpip_net::udp::{BindError, SocketConfig};
+use mpip_net::{TcpSocket, UdpSocket};
 
 use crate::config::Settings;
+use crate::sockets::Socket;
 
 /// Bytes that a socket may hold in each direction: 100 ms at 500 Mbit/s.
 const SOCKET_BUFFER: usize = 6 << 20;
@@ -32,11 +34,20 @@ struct Open {
     address: LocalAddress,
 }
 
+/// What sockets are opened at each address.
+#[derive(Clone, Copy, Debug)]
+struct Port {
+    encapsulation: Encapsulation,
+    number: u16,
+    /// Whether there is no doing without.
+    required: bool,
+}
+
 /// What became different.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// New addresses with their sockets.
-    pub(crate) added: Vec<(LocalAddress, Arc<UdpSocket>)>,
+    pub(crate) added: Vec<(LocalAddress, Socket)>,
     /// Addresses that are gone.
     pub(crate) removed: Vec<LocalAddress>,
     /// Addresses that cannot be used, with the reason; to be tried again.
@@ -55,12 +66,14 @@ impl Changes {
 /// The addresses in use.
 #[derive(Debug)]
 pub(crate) struct LocalAddresses {
-    port: u16,
+    ports: Vec<Port>,
     interfaces: Option<Vec<String>>,
     prefixes: Vec<Prefix>,
     own: Vec<IpAddr>,
     open: Vec<Open>,
     next_id: u16,
+    /// Ports that others have, of which the log says so already.
+    taken: Vec<SocketAddr>,
 }
 
 impl LocalAddresses {
@@ -68,12 +81,13 @@ impl LocalAddresses {
     pub(crate) fn new(settings: &Settings) -> Self {
         let prefixes = settings.peers.iter().flat_map(|peer| peer.allowed_prefixes.clone());
         Self {
-            port: settings.listen_port,
+            ports: ports(settings),
             interfaces: settings.path_interfaces.clone(),
             prefixes: prefixes.collect(),
             own: settings.addresses.iter().map(|own| own.address).collect(),
             open: Vec::new(),
             next_id: 0,
+            taken: Vec::new(),
         }
     }
 
@@ -105,13 +119,19 @@ impl LocalAddresses {
             found.is_some()
         });
         for usable in usable {
-            if self.open.iter().any(|open| open.is(&usable)) {
-                continue;
-            }
-            match self.bind(usable) {
-                Ok(Some(added)) => changes.added.push(added),
-                Ok(None) => {}
-                Err(error) => changes.failed.push(error),
+            for port in self.ports.clone() {
+                let same = |open: &Open| {
+                    open.is(&usable) && open.address.encapsulation == port.encapsulation
+                };
+                if self.open.iter().any(same) {
+                    continue;
+                }
+                match self.bind(&usable, port) {
+                    Ok(Some(added)) => changes.added.push(added),
+                    Ok(None) => {}
+                    Err(error) if port.required => changes.failed.push(error),
+                    Err(error) => self.go_without(SocketAddr::new(usable.ip, port.number), &error),
+                }
             }
         }
         changes
@@ -120,29 +140,49 @@ impl LocalAddresses {
     /// Opens a socket; `None` when there are no more numbers for it.
     fn bind(
         &mut self,
-        usable: Usable,
-    ) -> Result<Option<(LocalAddress, Arc<UdpSocket>)>, BindError> {
+        usable: &Usable,
+        port: Port,
+    ) -> Result<Option<(LocalAddress, Socket)>, BindError> {
         let Some(following) = self.next_id.checked_add(1) else {
             log::error!("addresses came and went 65535 times, no more can be added: restart mpipd");
             return Ok(None);
         };
         let id = LocalId(self.next_id);
-        let socket = UdpSocket::bind(&SocketConfig {
+        let config = SocketConfig {
             id,
             interface: Some(usable.interface.clone()),
-            address: SocketAddr::new(usable.ip, self.port),
+            address: SocketAddr::new(usable.ip, port.number),
             mark: 0,
             buffer: SOCKET_BUFFER,
-        })?;
+        };
+        let (socket, bound) = match port.encapsulation {
+            Encapsulation::Udp => {
+                let socket = UdpSocket::bind(&config)?;
+                let bound = socket.address();
+                (Socket::Udp(Arc::new(socket)), bound)
+            }
+            Encapsulation::Tcp => {
+                (Socket::Tcp(Arc::new(TcpSocket::bind(&config)?)), config.address)
+            }
+        };
         self.next_id = following;
         let address = LocalAddress {
             id,
-            interface: usable.interface,
-            address: socket.address(),
+            interface: usable.interface.clone(),
+            address: bound,
             mtu: usable.mtu,
+            encapsulation: port.encapsulation,
         };
         self.open.push(Open { link: usable.link, address: address.clone() });
-        Ok(Some((address, Arc::new(socket))))
+        Ok(Some((address, socket)))
+    }
+
+    /// Says once that there are no paths by TCP from an address.
+    fn go_without(&mut self, address: SocketAddr, error: &BindError) {
+        if !self.taken.contains(&address) {
+            log::warn!("{error}; paths from there go by UDP alone");
+            self.taken.push(address);
+        }
     }
 
     fn usable(&self, links: &[Link], addresses: &[HostAddress], tun: u32) -> Vec<Usable> {
@@ -183,6 +223,21 @@ impl LocalAddresses {
     }
 }
 
+/// The sockets that the peers' settings ask for.
+fn ports(settings: &Settings) -> Vec<Port> {
+    let mut ports = Vec::new();
+    // UDP always, so that a peer can be told an address and nobody else takes the port.
+    for (encapsulation, number) in
+        [(Encapsulation::Udp, settings.listen_port), (Encapsulation::Tcp, settings.tcp_port)]
+    {
+        let required = encapsulation == Encapsulation::Udp || settings.requires(encapsulation);
+        if required || settings.permits(encapsulation) {
+            ports.push(Port { encapsulation, number, required });
+        }
+    }
+    ports
+}
+
 impl Open {
     fn is(&self, usable: &Usable) -> bool {
         self.link == usable.link
@@ -194,6 +249,8 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const UDP: Port = Port { encapsulation: Encapsulation::Udp, number: 0, required: true };
 
     fn link(index: u32, name: &str) -> Link {
         Link {
@@ -218,12 +275,13 @@ mod tests {
 
     fn local(interfaces: Option<&[&str]>, prefixes: &[&str]) -> LocalAddresses {
         LocalAddresses {
-            port: 0,
+            ports: vec![UDP],
             interfaces: interfaces.map(|names| names.iter().map(ToString::to_string).collect()),
             prefixes: prefixes.iter().map(|text| text.parse().expect("valid")).collect(),
             own: vec!["10.77.0.1".parse().expect("valid")],
             open: Vec::new(),
             next_id: 0,
+            taken: Vec::new(),
         }
     }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
-    AvailabilityStatus, Command, Config, Engine, Event, Instant, Limits, LocalId, PacketPool,
-    PathAddress,
+    AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits, LocalId,
+    PacketPool, PathAddress,
 };
 use mpip_net::netlink::{self, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
-use mpip_net::udp::{ReceiveBuffers, UdpSender};
+use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, Poller, Readiness, clock};
 
 use crate::config::Settings;
@@ -24,6 +24,7 @@ use crate::local::{Changes, LocalAddresses};
 use crate::pins::Pins;
 use crate::qlog::TraceFile;
 use crate::snapshot::{Snapshot, ms};
+use crate::sockets::Sockets;
 
 /// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
 /// than the engine's send queue and what is in flight at 1 Gbit/s and 200 ms.
@@ -95,7 +96,7 @@ pub(crate) struct Node {
     tun_paused: Option<Instant>,
     pool: PacketPool,
     writer: TunWriter,
-    sender: UdpSender,
+    sender: Sockets,
     buffers: ReceiveBuffers,
     /// Whether datagrams came in this batch.
     received: bool,
@@ -123,6 +124,8 @@ struct Description {
     config_file: String,
     public_key: String,
     listen_port: u16,
+    /// 0 without paths by TCP.
+    tcp_port: u16,
     interface: String,
     addresses: Vec<String>,
     allowed_prefixes: Vec<Vec<String>>,
@@ -137,6 +140,7 @@ impl Description {
             config_file: settings.file.display().to_string(),
             public_key: settings.private_key.public_key().to_string(),
             listen_port: settings.listen_port,
+            tcp_port: if settings.permits(Encapsulation::Tcp) { settings.tcp_port } else { 0 },
             interface: settings.interface.clone(),
             addresses: settings.addresses.iter().map(ToString::to_string).collect(),
             allowed_prefixes: settings.peers.iter().map(prefixes).collect(),
@@ -158,6 +162,7 @@ impl Node {
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
         let port_place = settings.listen_port_place.clone();
+        let tcp_port_place = settings.tcp_port_place.clone();
         let pins = settings.opportunistic.as_ref();
         let pins = pins.map(|settings| Pins::new(settings.pins_file.clone()));
         let config = Config {
@@ -176,7 +181,7 @@ impl Node {
             tun,
             tun_paused: None,
             pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
-            sender: UdpSender::new(),
+            sender: Sockets::default(),
             buffers: ReceiveBuffers::new(RECEIVE_BATCH),
             received: false,
             waiting: Vec::new(),
@@ -195,6 +200,9 @@ impl Node {
         let mut changes = node.refresh(now, poller)?;
         // Later such an address is tried again; at the start it is a mistake to be told.
         match changes.failed.pop() {
+            Some(error) if error.is_tcp() => {
+                Err(Error::bind(&tcp_port_place, node.settings.tcp_port, error))
+            }
             Some(error) => Err(Error::bind(&port_place, node.settings.listen_port, error)),
             None => Ok(node),
         }
@@ -203,7 +211,8 @@ impl Node {
     /// When [`finish_batch`](Self::finish_batch) is to be called again, whatever happens.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let engine = self.engine.poll_timeout();
-        [engine, self.tun_paused, self.refresh.due].into_iter().flatten().min()
+        let sockets = self.sender.next_timeout();
+        [engine, self.tun_paused, self.refresh.due, sockets].into_iter().flatten().min()
     }
 
     /// Takes packets from the host.
@@ -235,22 +244,17 @@ impl Node {
 
     /// Takes datagrams from the socket of `local`, and sends what waited for it.
     pub(crate) fn socket_ready(&mut self, now: Instant, local: LocalId, ready: Readiness) {
-        // It may have been removed earlier in the same batch.
-        let Some(socket) = self.sender.socket(local).map(Arc::clone) else { return };
         if ready.readable {
-            let Self { engine, writer, buffers, received, .. } = self;
-            let result = socket.recv_batch(buffers, |remote, ecn, datagram| {
+            let Self { engine, writer, buffers, received, sender, .. } = self;
+            sender.receive(now, local, buffers, |remote, ecn, datagram| {
                 *received = true;
                 let from = PathAddress { local, remote };
                 if let Err(reason) = engine.handle_datagram(now, from, ecn, datagram, writer) {
                     log::trace!("datagram from {remote} dropped: {reason:?}");
                 }
             });
-            if let Err(error) = result {
-                log::debug!("receiving at {}: {error}", socket.address());
-            }
         }
-        if ready.writable && self.sender.writable(local) {
+        if ready.writable && self.sender.writable(now, local) {
             self.engine.handle_writable(now, local, &mut self.sender);
         }
     }
@@ -276,7 +280,7 @@ impl Node {
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
         }
-        self.sender.flush();
+        self.sender.flush(now);
         self.writer.flush();
         while let Some(error) = self.sender.poll_error() {
             if error.is_unreachable() {
@@ -301,14 +305,18 @@ impl Node {
         for address in &changes.removed {
             self.sender.remove(address.id);
             self.waiting.retain(|waiting| *waiting != address.id);
-            self.events.address_removed(unix_time, address);
+            if address.encapsulation == Encapsulation::Udp {
+                self.events.address_removed(unix_time, address);
+            }
         }
         for (address, socket) in &changes.added {
             poller
-                .add(&**socket, Token::Socket(address.id).into(), Interest::Readable)
+                .add(socket, Token::Socket(address.id).into(), Interest::Readable)
                 .map_err(system("add a socket to the epoll"))?;
-            self.sender.insert(Arc::clone(socket));
-            self.events.address_added(unix_time, address);
+            self.sender.insert(address, socket.clone()).map_err(system("read randomness"))?;
+            if address.encapsulation == Encapsulation::Udp {
+                self.events.address_added(unix_time, address);
+            }
         }
         if changes.any() {
             let list = self.local.list();
@@ -350,14 +358,14 @@ impl Node {
     /// Waits until sockets are writable that took no more, and no longer than that.
     fn wait_for_writable(&mut self, poller: &Poller) -> Result<(), Error> {
         let Self { sender, waiting, .. } = self;
-        for socket in sender.sockets() {
-            let (id, blocked) = (socket.id(), sender.is_blocked(socket.id()));
+        for (id, blocked) in sender.blocked() {
             if blocked == waiting.contains(&id) {
                 continue;
             }
+            let Some(socket) = sender.socket(id) else { continue };
             let interest = if blocked { Interest::ReadableWritable } else { Interest::Readable };
             poller
-                .modify(&**socket, Token::Socket(id).into(), interest)
+                .modify(&socket, Token::Socket(id).into(), interest)
                 .map_err(system("change a socket in the epoll"))?;
             if blocked {
                 waiting.push(id);
@@ -393,7 +401,9 @@ impl Node {
 
     /// The state of everything.
     pub(crate) fn snapshot(&self, now: Instant, sessions: bool) -> Snapshot {
-        let local = self.local.list().into_iter().map(|local| api::LocalAddressStatus {
+        let list = self.local.list().into_iter();
+        let list = list.filter(|local| local.encapsulation == Encapsulation::Udp);
+        let local = list.map(|local| api::LocalAddressStatus {
             interface: local.interface,
             address: local.address.ip(),
             mtu_bytes: local.mtu,
@@ -406,6 +416,7 @@ impl Node {
             node: String::new(),
             public_key: self.settings.public_key.clone(),
             listen_port: self.settings.listen_port,
+            tcp_port: self.settings.tcp_port,
             interface: api::InterfaceStatus {
                 name: self.settings.interface.clone(),
                 addresses: self.settings.addresses.clone(),
@@ -426,22 +437,18 @@ impl Node {
 
     /// What the host's side refused, by cause.
     fn drops(&self) -> Vec<api::Counter> {
-        let sent = self.sender.counters();
         let tun = self.writer.counters();
-        [
+        let mut drops: Vec<_> = [
             ("tun_no_buffer", self.pool.exhausted()),
             ("tun_broken_frame", self.broken_frames),
             ("tun_no_room", tun.no_room),
             ("tun_refused", tun.refused),
             ("receive_truncated", self.buffers.truncated()),
-            ("send_unreachable", sent.dropped_unreachable),
-            ("send_too_long", sent.dropped_too_long),
-            ("send_not_permitted", sent.dropped_not_permitted),
-            ("send_other", sent.dropped_other),
-            ("send_address_gone", sent.dropped_removed),
         ]
         .map(|(name, count)| api::Counter { name: name.to_owned(), count })
-        .into()
+        .into();
+        drops.extend(self.sender.drops());
+        drops
     }
 
     /// Says goodbye to every peer. What it set up on the host goes when it is dropped.
@@ -449,7 +456,7 @@ impl Node {
         let now = clock::now();
         self.engine.handle_command(now, Command::Shutdown);
         self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
-        self.sender.flush();
+        self.sender.close(now);
         self.writer.flush();
         self.drain_events();
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::time::Duration;
 
+use mpip_core::Encapsulation;
 use mpip_net::netlink::Monitor;
+use mpip_net::privileges::Needs;
 use mpip_net::{Interest, Poller, Readiness, Signal, Signals, Waker, clock, privileges};
 
 use crate::config::Settings;
@@ -38,7 +40,12 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     let signals = Signals::new().map_err(system("take signals"))?;
     let control = Socket::bind(&settings.control_socket, settings.control_group)?;
     let traces = qlog.map(|directory| crate::qlog::open(directory, &settings)).transpose()?;
-    privileges::keep_net_admin_only().map_err(system("give up privileges"))?;
+    let ports = [settings.listen_port, settings.tcp_port];
+    let needs = Needs {
+        raw_sockets: settings.permits(Encapsulation::Tcp),
+        low_ports: ports.iter().any(|port| *port < 1024),
+    };
+    privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
     let poller = Poller::new().map_err(system("make an epoll"))?;
     let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);

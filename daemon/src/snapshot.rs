@@ -108,6 +108,7 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         interface: path.interface,
         local: path.local,
         remote: path.remote,
+        encapsulation: path.encapsulation.name().to_owned(),
         state: path.state.name().to_owned(),
         rtt_ms: path.rtt.map(ms),
         min_rtt_ms: path.min_rtt.map(ms),

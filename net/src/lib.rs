@@ -4,6 +4,7 @@
 //!
 //! A [`Tun`] device gives and takes inner packets, as super-packets of up to 64 KiB. One
 //! [`UdpSocket`] per local address gives and takes datagrams, in batches of many per system call.
+//! A [`TcpSocket`] does the same for datagrams that look like a TCP connection ([`tcp`]).
 //! [`netlink`] tells which links and addresses the host has, says when that changes, and sets up
 //! the TUN device, its addresses and routes. A [`Poller`] waits for all of them, for
 //! [signals](Signals) and for other threads ([`Waker`]).
@@ -26,9 +27,11 @@ pub mod clock;
 pub mod netlink;
 mod poll;
 pub mod privileges;
+pub mod tcp;
 pub mod tun;
 pub mod udp;
 
 pub use poll::{Interest, Poller, Readiness, Signal, Signals, Waker, set_precise_timers};
+pub use tcp::{TcpSender, TcpSocket};
 pub use tun::{Tun, TunWriter};
 pub use udp::{UdpSender, UdpSocket};

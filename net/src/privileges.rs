@@ -13,19 +13,28 @@ pub fn has_net_admin() -> io::Result<bool> {
     Ok(capabilities(None)?.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
-/// Drops every capability but `CAP_NET_ADMIN` from all sets of the calling thread, for good.
+/// What is kept besides `CAP_NET_ADMIN`, as far as the process has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Raw sockets: `CAP_NET_RAW`.
+    pub raw_sockets: bool,
+    /// Ports below 1024: `CAP_NET_BIND_SERVICE`.
+    pub low_ports: bool,
+}
+
+/// Drops every capability but `CAP_NET_ADMIN` and what `needs` says from all sets of the calling
+/// thread, for good.
 ///
 /// Inheritable and ambient sets are emptied, the bounding set too (if the thread may change it;
 /// without `CAP_SETPCAP` it had nothing to hand on), and no later `exec` gains a privilege. Threads
 /// inherit this from the one that spawns them, so it is to be called before any is spawned.
 ///
-/// What needs other privileges (opening files of other users, ports below 1024) has to happen
-/// before.
+/// What needs other privileges (opening files of other users) has to happen before.
 ///
 /// # Errors
 ///
 /// `PermissionDenied` when the thread has no `CAP_NET_ADMIN` to keep.
-pub fn keep_net_admin_only() -> io::Result<()> {
+pub fn keep_net_admin(needs: Needs) -> io::Result<()> {
     let held = capabilities(None)?;
     if !held.permitted.contains(CapabilitySet::NET_ADMIN) {
         return Err(io::Error::new(
@@ -36,14 +45,14 @@ pub fn keep_net_admin_only() -> io::Result<()> {
     if held.effective.contains(CapabilitySet::SETPCAP) {
         empty_bounding_set()?;
     }
+    let mut kept = CapabilitySet::NET_ADMIN;
+    kept.set(CapabilitySet::NET_RAW, needs.raw_sockets);
+    kept.set(CapabilitySet::NET_BIND_SERVICE, needs.low_ports);
+    let kept = kept & held.permitted;
     clear_ambient_capability_set()?;
     set_capabilities(
         None,
-        CapabilitySets {
-            effective: CapabilitySet::NET_ADMIN,
-            permitted: CapabilitySet::NET_ADMIN,
-            inheritable: CapabilitySet::empty(),
-        },
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
     )?;
     set_no_new_privs(true)?;
     Ok(())

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Namespace, is_root};
-use mpip_net::privileges::{has_net_admin, keep_net_admin_only};
+use mpip_net::privileges::{Needs, has_net_admin, keep_net_admin};
 use mpip_net::tun::OpenError;
 use mpip_net::{Tun, netlink::Netlink};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
@@ -22,7 +22,7 @@ fn nothing_but_net_admin_is_left_and_nothing_comes_back() {
     }
     Namespace::new().run(|| {
         assert!(has_net_admin().expect("capabilities"));
-        keep_net_admin_only().expect("dropped");
+        keep_net_admin(Needs::default()).expect("dropped");
         let net_admin = CapabilitySet::NET_ADMIN.bits();
         assert_eq!(status("CapPrm"), net_admin);
         assert_eq!(status("CapEff"), net_admin);
@@ -32,7 +32,7 @@ fn nothing_but_net_admin_is_left_and_nothing_comes_back() {
         assert_eq!(status("NoNewPrivs"), 1);
         assert!(set_capabilities(None, sets(CapabilitySet::all())).is_err());
         assert!(has_net_admin().expect("capabilities"));
-        keep_net_admin_only().expect("once more");
+        keep_net_admin(Needs::default()).expect("once more");
 
         // A thread of this one, and a program that it starts, have no more.
         let child = std::thread::spawn(|| status("CapPrm")).join().expect("a thread");
@@ -65,7 +65,7 @@ fn without_net_admin_the_errors_say_so() {
         let all = capabilities(None).expect("capabilities").permitted;
         set_capabilities(None, sets(all - CapabilitySet::NET_ADMIN)).expect("dropped");
         assert!(!has_net_admin().expect("capabilities"));
-        let error = keep_net_admin_only().expect_err("nothing to keep");
+        let error = keep_net_admin(Needs::default()).expect_err("nothing to keep");
         assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
         let error = Tun::open("mpip0").expect_err("not permitted");
         assert!(matches!(error, OpenError::NotPermitted { .. }), "{error}");

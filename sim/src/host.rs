@@ -3,8 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 
 use mpip_core::{
-    Command, Config, DEFAULT_PORT, Engine, Event, LocalAddress, LocalId, PacketPool, PathAddress,
-    PeerConfig, Prefix,
+    Command, Config, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Engine, Event, LocalAddress,
+    LocalId, PacketPool, PathAddress, PeerConfig, Prefix,
 };
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
@@ -81,6 +81,8 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         congestion_control: engine.congestion_control,
         max_paths: engine.max_paths,
         resequencing: engine.resequencing,
+        encapsulation: EncapsulationPolicy::Auto,
+        tcp_port: None,
     }
 }
 
@@ -182,6 +184,7 @@ impl Host {
             interface: network.interface(local.interface).name.clone(),
             address: local.address,
             mtu: network.interface(local.interface).mtu,
+            encapsulation: Encapsulation::Udp,
         });
         let command = Command::LocalAddresses(list.collect());
         self.node.handle_command(self.spec.clock.at(now), command);

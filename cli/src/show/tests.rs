@@ -8,6 +8,7 @@ fn path(id: u16, state: &str) -> PathStatus {
         interface: format!("eth{id}"),
         local: format!("198.18.{id}.1:6182").parse().expect("valid"),
         remote: format!("198.18.{id}.2:6182").parse().expect("valid"),
+        encapsulation: "udp".to_owned(),
         state: state.to_owned(),
         rtt_ms: Some(12.345),
         min_rtt_ms: None,
@@ -45,6 +46,7 @@ fn example() -> Status {
         node: "2001:2f::1".to_owned(),
         public_key: "key".to_owned(),
         listen_port: 6_182,
+        tcp_port: 6_182,
         interface: InterfaceStatus {
             name: "mpip0".to_owned(),
             addresses: vec!["10.77.0.1/24".to_owned()],
@@ -107,9 +109,9 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
   node 2001:2f::2, prefixes 10.77.0.2/32
   scheduler earliest, congestion control bbr, inner MTU 1438
   sent 2.0 MB, received 5 B, waiting for a path 0 B, for what is missing 0 B
-  path  interface  local            remote           state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
-     0  eth0       198.18.0.1:6182  198.18.0.2:6182  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
-     1  eth1       198.18.1.1:6182  198.18.1.2:6182  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
+  path  interface  local            remote           as   state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
+     0  eth0       198.18.0.1:6182  198.18.0.2:6182  udp  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
+     1  eth1       198.18.1.1:6182  198.18.1.2:6182  udp  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
   path  control  window  in flight  pacing  lost  spurious  jitter  reordering  loss after  bottleneck
      0  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1
      1  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1

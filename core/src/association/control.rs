@@ -126,8 +126,7 @@ impl Association {
         let mut frames = FrameWriter::new(&mut room);
         let mut control = Control::default();
         if self.addresses_owed {
-            let addresses: Vec<_> =
-                cx.locals.iter().map(|local| local.address).take(AddressList::MAX).collect();
+            let addresses = super::encapsulation::told_addresses(cx.locals);
             let list = AddressList::new(&addresses).expect("no more than may be in a list");
             let frame = Frame::Addresses { generation: self.generation, list };
             control.addresses = frames.push(&frame).is_ok();

@@ -8,6 +8,7 @@ use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
 use super::keys::Epoch;
 use super::{Association, Context};
+use crate::config::Encapsulation;
 use crate::event::Event;
 use crate::sink::PathAddress;
 use crate::time::Instant;
@@ -117,17 +118,21 @@ impl Association {
     /// Address pairs for one attempt: addresses that worked, then those of the configuration. Each
     /// attempt begins at another of them.
     fn handshake_pairs(&self, cx: &Context<'_>) -> Vec<PathAddress> {
-        let known = self.paths.iter().map(|path| path.address.remote);
-        let remotes = known.chain(self.config.endpoints.iter().copied());
+        let known = self.paths.iter().map(|path| (path.encapsulation, path.address.remote));
+        let configured = [Encapsulation::Udp, Encapsulation::Tcp].into_iter().flat_map(|kind| {
+            self.config.endpoints.iter().map(move |remote| (kind, self.remote(*remote, kind)))
+        });
         let mut pairs: Vec<PathAddress> = Vec::new();
         let first_from = self.first_from.filter(|_| self.peer_instance.is_none());
         let may_begin = |address: IpAddr| first_from.is_none_or(|first| first == address);
-        for remote in remotes {
+        for (encapsulation, remote) in known.chain(configured) {
             for local in cx.locals.iter().filter(|local| {
-                local.address.is_ipv4() == remote.is_ipv4() && may_begin(local.address.ip())
+                local.encapsulation == encapsulation
+                    && local.address.is_ipv4() == remote.is_ipv4()
+                    && may_begin(local.address.ip())
             }) {
                 let pair = PathAddress { local: local.id, remote };
-                if !pairs.contains(&pair) {
+                if self.calls_by(encapsulation, pair) && !pairs.contains(&pair) {
                     pairs.push(pair);
                 }
             }

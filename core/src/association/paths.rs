@@ -89,14 +89,13 @@ impl Association {
         if !self.opener {
             return;
         }
-        let remotes: Vec<SocketAddr> =
-            self.config.endpoints.iter().chain(&self.peer_addresses).copied().collect();
         for local in cx.locals {
-            for &remote in &remotes {
+            for remote in self.remotes(local.encapsulation) {
                 let address = PathAddress { local: local.id, remote };
                 let taken =
                     |path: &Path| path.address == address && path.state() != PathState::Abandoned;
                 if local.address.is_ipv4() == remote.is_ipv4()
+                    && self.wants_path(now, cx.locals, local, remote)
                     && is_sensible(remote, cx.locals)
                     && !self.paths.iter().any(taken)
                     && let Some(index) = self.open_path(now, address, local)
@@ -198,7 +197,7 @@ impl Association {
     }
 
     /// Gives a path up and lets the peer know.
-    fn abandon_path(
+    pub(super) fn abandon_path(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
@@ -231,7 +230,7 @@ impl Association {
             if self.paths[index].state() != PathState::Validating || !self.opener {
                 continue;
             }
-            if self.peer_addresses.contains(&remote) || self.config.endpoints.contains(&remote) {
+            if self.remotes(self.paths[index].encapsulation).contains(&remote) {
                 // It may just have come back: its challenge need not wait out a long pause.
                 if let Some(challenge) = &mut self.paths[index].challenge {
                     challenge.hurry();
@@ -332,6 +331,7 @@ impl Association {
     /// expiry of sessions.
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.period_at = now + PERIOD;
+        self.choose_encapsulations(now, cx);
         self.limit_to_fastest(now, cx);
         let candidates: Vec<Candidate> = self
             .paths

@@ -10,7 +10,9 @@
 use super::*;
 use crate::association::inspect::Peeked;
 use crate::buffer::{Offload, PacketPool};
-use crate::config::{CongestionControlKind, Limits, PeerConfig, SchedulerKind};
+use crate::config::{
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, SchedulerKind,
+};
 use crate::path::PathState;
 use crate::sink::{InnerPacket, Slot};
 
@@ -130,6 +132,7 @@ pub(crate) fn locals(host: usize) -> Vec<LocalAddress> {
             interface: format!("eth{link}"),
             address: address(host, link),
             mtu: 1_500,
+            encapsulation: Encapsulation::Udp,
         })
         .collect()
 }
@@ -156,6 +159,8 @@ impl Pair {
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,
+                encapsulation: EncapsulationPolicy::Auto,
+                tcp_port: None,
             };
             let mut config = Config {
                 private_key,

@@ -37,6 +37,7 @@ pub(super) struct Opportunistic {
 pub(super) struct Node {
     pub(super) private_key_file: Spanned<String>,
     pub(super) listen_port: Option<Spanned<i64>>,
+    pub(super) tcp_port: Option<Spanned<i64>>,
     pub(super) control_socket: Option<Spanned<String>>,
     pub(super) control_group: Option<Spanned<String>>,
 }
@@ -72,6 +73,8 @@ pub(super) struct Peer {
     pub(super) congestion_control: Option<Spanned<String>>,
     pub(super) max_paths: Option<Spanned<i64>>,
     pub(super) resequencing: Option<bool>,
+    pub(super) encapsulation: Option<Spanned<String>>,
+    pub(super) tcp_port: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
-use mpip_core::{CongestionControlKind, DEFAULT_PORT, PeerConfig, Prefix, SchedulerKind};
+use mpip_core::{
+    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, PeerConfig, Prefix, SchedulerKind,
+};
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 use toml::Spanned;
 
@@ -103,6 +105,10 @@ pub(super) fn resolve(
         Some(port) => integer(port, "listen_port", 1..=65_535, &mut problems),
         None => Some(DEFAULT_PORT),
     };
+    let tcp_port = match &raw.node.tcp_port {
+        Some(port) => integer(port, "tcp_port", 1..=65_535, &mut problems),
+        None => listen_port,
+    };
     let interface = interface_name(&raw.interface, &mut problems);
     let control_socket = control_socket(&raw.node, &interface, &mut problems);
     let control_group = raw.node.control_group.as_ref().and_then(|name| group(name, &mut problems));
@@ -139,6 +145,8 @@ pub(super) fn resolve(
         private_key: private_key.expect(unresolved),
         listen_port: listen_port.expect(unresolved),
         listen_port_place: place(raw.node.listen_port.as_ref().map(Spanned::span)),
+        tcp_port: tcp_port.unwrap_or(DEFAULT_PORT),
+        tcp_port_place: place(raw.node.tcp_port.as_ref().map(Spanned::span)),
         control_socket,
         control_group,
         interface,
@@ -308,6 +316,15 @@ impl Peers<'_> {
             problems,
         )
         .unwrap_or_default();
+        let encapsulation = named(
+            raw.encapsulation.as_ref(),
+            "encapsulation",
+            EncapsulationPolicy::NAMES,
+            problems,
+        )
+        .unwrap_or_default();
+        let tcp_port =
+            raw.tcp_port.as_ref().and_then(|port| integer(port, "tcp_port", 1..=65_535, problems));
         let max_paths =
             raw.max_paths.as_ref().and_then(|paths| integer(paths, "max_paths", 1..=64, problems));
         if problems.count() > before {
@@ -324,6 +341,8 @@ impl Peers<'_> {
             congestion_control,
             max_paths,
             resequencing: raw.resequencing.unwrap_or(true),
+            encapsulation,
+            tcp_port,
         })
     }
 

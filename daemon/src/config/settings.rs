@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use mpip_core::{Opportunistic, PeerConfig, Prefix, Rule};
+use mpip_core::{Encapsulation, Opportunistic, PeerConfig, Prefix, Rule};
 use mpip_crypto::PrivateKey;
 
 /// The settings of one daemon.
@@ -18,6 +18,10 @@ pub struct Settings {
     pub listen_port: u16,
     /// Where the file says so.
     pub listen_port_place: Place,
+    /// TCP port of paths that look like TCP.
+    pub tcp_port: u16,
+    /// Where the file says so.
+    pub tcp_port_place: Place,
     /// The control socket.
     pub control_socket: PathBuf,
     /// The group that may use the control socket; `None` for the daemon's own.
@@ -45,6 +49,22 @@ pub struct OpportunisticSettings {
     pub engine: Opportunistic,
     /// Where keys are pinned.
     pub pins_file: PathBuf,
+}
+
+impl Settings {
+    /// Whether paths of any peer may use `encapsulation`.
+    pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
+        self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+    }
+
+    /// Whether a peer has no paths without `encapsulation`.
+    pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
+        let other = match encapsulation {
+            Encapsulation::Udp => Encapsulation::Tcp,
+            Encapsulation::Tcp => Encapsulation::Udp,
+        };
+        self.peers.iter().any(|peer| !peer.encapsulation.permits(other))
+    }
 }
 
 /// Where a value comes from.

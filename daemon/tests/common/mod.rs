@@ -242,8 +242,9 @@ pub struct Configuration<'a> {
 }
 
 impl Configuration<'_> {
-    /// Writes key and configuration; returns the configuration's file.
-    pub fn write(&self, directory: &Directory) -> PathBuf {
+    /// Writes key and configuration, with lines for the node's section; returns the
+    /// configuration's file.
+    pub fn write(&self, directory: &Directory, node: &str) -> PathBuf {
         let Self { number, keys: (own, theirs), endpoints, peer } = self;
         let other = 3 - number;
         let key_file = directory.0.join(format!("{number}.key"));
@@ -251,7 +252,7 @@ impl Configuration<'_> {
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
         let text = format!(
             "[node]\nprivate_key_file = '{number}.key'\nlisten_port = 6182\n\
-             control_socket = '{}'\n\
+             control_socket = '{}'\n{node}\n\
              [interface]\nname = 'mpip0'\naddresses = ['10.77.0.{number}/24', 'fd77::{number}/64']\n\
              [[peer]]\nname = 'host{other}'\npublic_key = '{}'\nendpoints = {endpoints:?}\n\
              allowed_prefixes = ['10.77.0.{other}/32', 'fd77::{other}/128']\n{peer}\n",
@@ -278,7 +279,17 @@ pub struct Daemon {
 impl Daemon {
     /// Starts `configuration` on `host` and waits until it answers.
     pub fn start(host: &Host, directory: &Directory, configuration: &Configuration<'_>) -> Self {
-        let mut daemon = Self::spawn(host, directory, configuration);
+        Self::start_with(host, directory, configuration, "")
+    }
+
+    /// As [`start`](Self::start), with lines for the node's section.
+    pub fn start_with(
+        host: &Host,
+        directory: &Directory,
+        configuration: &Configuration<'_>,
+        node: &str,
+    ) -> Self {
+        let mut daemon = Self::spawn_with(host, directory, configuration, node);
         let start = Instant::now();
         while mpip_api::status(&daemon.socket, false).is_err() {
             let ended = daemon.child.try_wait().expect("our child");
@@ -291,7 +302,16 @@ impl Daemon {
 
     /// Starts `configuration` on `host`.
     pub fn spawn(host: &Host, directory: &Directory, configuration: &Configuration<'_>) -> Self {
-        let file = configuration.write(directory);
+        Self::spawn_with(host, directory, configuration, "")
+    }
+
+    fn spawn_with(
+        host: &Host,
+        directory: &Directory,
+        configuration: &Configuration<'_>,
+        node: &str,
+    ) -> Self {
+        let file = configuration.write(directory, node);
         let log = directory.0.join(format!("{}.log", configuration.number));
         let out = File::create(&log).expect("writable");
         let child = Command::new("ip")

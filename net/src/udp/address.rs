@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// An IPv4 or IPv6 socket address.
 #[derive(Clone, Copy)]
-pub(super) union RawAddress {
+pub(crate) union RawAddress {
     family: libc::sa_family_t,
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
@@ -20,7 +20,12 @@ impl Default for RawAddress {
 
 impl RawAddress {
     /// Bytes of the longer kind.
-    pub(super) const CAPACITY: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
+    pub(crate) const CAPACITY: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
+
+    /// Whether it is of IPv6.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        self.family() == libc::AF_INET6
+    }
 
     fn family(&self) -> libc::c_int {
         // SAFETY: every variant begins with the family, and all bytes are initialised.
@@ -28,7 +33,7 @@ impl RawAddress {
     }
 
     /// Bytes of the address.
-    pub(super) fn len(&self) -> libc::socklen_t {
+    pub(crate) fn len(&self) -> libc::socklen_t {
         let len = if self.family() == libc::AF_INET6 {
             size_of::<libc::sockaddr_in6>()
         } else {
@@ -37,16 +42,16 @@ impl RawAddress {
         libc::socklen_t::try_from(len).expect("28 at most")
     }
 
-    pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
+    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const *self).cast()
     }
 
-    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
         (&raw mut *self).cast()
     }
 
     /// The address without flow label; `None` if it is of another family.
-    pub(super) fn to_socket_address(self) -> Option<SocketAddr> {
+    pub(crate) fn to_socket_address(self) -> Option<SocketAddr> {
         match self.family() {
             libc::AF_INET => {
                 // SAFETY: the family says that this variant was written.

@@ -6,7 +6,7 @@ use core::mem::size_of;
 use mpip_core::Ecn;
 
 /// Room for the control messages of one message.
-pub(super) const CONTROL_LEN: usize = 64;
+pub(crate) const CONTROL_LEN: usize = 64;
 
 // Two messages of up to four bytes of data each, padded.
 const _: () = assert!(CONTROL_LEN >= 2 * (size_of::<libc::cmsghdr>() + 8));
@@ -14,13 +14,13 @@ const _: () = assert!(CONTROL_LEN >= 2 * (size_of::<libc::cmsghdr>() + 8));
 /// A buffer for control messages, aligned for them.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(crate) struct Control {
     bytes: [u8; CONTROL_LEN],
     len: usize,
 }
 
 impl Control {
-    pub(super) const EMPTY: Self = Self { bytes: [0; CONTROL_LEN], len: 0 };
+    pub(crate) const EMPTY: Self = Self { bytes: [0; CONTROL_LEN], len: 0 };
 
     /// Adds a message with `data`.
     fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
@@ -41,12 +41,12 @@ impl Control {
     }
 
     /// Asks the kernel to cut the message into datagrams of `size` bytes.
-    pub(super) fn push_segment_size(&mut self, size: u16) {
+    pub(crate) fn push_segment_size(&mut self, size: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }
 
     /// Sets the ECN field of the IP headers.
-    pub(super) fn push_ecn(&mut self, ecn: Ecn, v6: bool) {
+    pub(crate) fn push_ecn(&mut self, ecn: Ecn, v6: bool) {
         let (level, kind) = if v6 {
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
         } else {
@@ -56,21 +56,21 @@ impl Control {
     }
 
     /// Points `header` at the messages.
-    pub(super) fn attach(&mut self, header: &mut libc::msghdr) {
+    pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         header.msg_control =
             if self.len == 0 { core::ptr::null_mut() } else { self.bytes.as_mut_ptr().cast() };
         header.msg_controllen = self.len as _;
     }
 
     /// Points `header` at the whole buffer, for the kernel to fill.
-    pub(super) fn offer(&mut self, header: &mut libc::msghdr) {
+    pub(crate) fn offer(&mut self, header: &mut libc::msghdr) {
         header.msg_control = self.bytes.as_mut_ptr().cast();
         header.msg_controllen = CONTROL_LEN as _;
     }
 
     /// What the kernel wrote, `len` bytes of it: the segment size, if there is more than one
     /// datagram, and the ECN field.
-    pub(super) fn received(&self, len: usize) -> (Option<u16>, Ecn) {
+    pub(crate) fn received(&self, len: usize) -> (Option<u16>, Ecn) {
         let (mut size, mut ecn) = (None, Ecn::NotEct);
         let mut rest = &self.bytes[..len.min(CONTROL_LEN)];
         let header_len = size_of::<libc::cmsghdr>();

@@ -4,7 +4,7 @@ use core::mem::zeroed;
 use core::ptr;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use mpip_core::Ecn;
 
@@ -50,59 +50,72 @@ impl UdpSocket {
         buffers: &mut ReceiveBuffers,
         mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
     ) -> io::Result<usize> {
-        let mut addresses = [RawAddress::default(); MAX_BUFFERS];
-        let mut controls = [Control::EMPTY; MAX_BUFFERS];
-        // SAFETY: both are plain data, for which zero is valid.
-        let mut vectors: [libc::iovec; MAX_BUFFERS] = unsafe { zeroed() };
-        // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; MAX_BUFFERS] = unsafe { zeroed() };
-        let count = buffers.bytes.len() / BUFFER_LEN;
-        for (index, chunk) in buffers.bytes.chunks_exact_mut(BUFFER_LEN).enumerate() {
-            vectors[index] =
-                libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() };
-            let header = &mut messages[index].msg_hdr;
-            header.msg_name = addresses[index].as_mut_ptr().cast();
-            header.msg_namelen = RawAddress::CAPACITY;
-            header.msg_iov = &raw mut vectors[index];
-            header.msg_iovlen = 1;
-            controls[index].offer(header);
-        }
-        // SAFETY: each of the `count` headers points at buffers that are valid for the lengths
-        // given, are not moved before the call returns, and are used by nobody else.
-        let received = unsafe {
-            libc::recvmmsg(
-                self.fd.as_raw_fd(),
-                messages.as_mut_ptr(),
-                u32::try_from(count).expect("32 at most"),
-                libc::MSG_DONTWAIT,
-                ptr::null_mut(),
-            )
-        };
-        let Ok(received) = usize::try_from(received) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-                _ => Err(error),
-            };
-        };
         let mut datagrams = 0;
-        let chunks = buffers.bytes.chunks_exact_mut(BUFFER_LEN);
-        for (index, chunk) in chunks.take(received).enumerate() {
-            let header = &messages[index].msg_hdr;
-            let remote = addresses[index].to_socket_address();
-            let whole = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
-            let (Some(remote), true) = (remote, whole) else {
-                buffers.truncated += 1;
-                continue;
-            };
-            let (size, ecn) = controls[index].received(header.msg_controllen as usize);
-            let len = usize::try_from(messages[index].msg_len).unwrap_or(0).min(BUFFER_LEN);
-            let size = size.map_or(len, usize::from);
-            for datagram in chunk[..len].chunks_mut(size.max(1)) {
+        receive(self.fd.as_fd(), buffers, |remote, ecn, size, message| {
+            let size = size.map_or(message.len(), usize::from);
+            for datagram in message.chunks_mut(size.max(1)) {
                 datagrams += 1;
                 take(remote, ecn, datagram);
             }
-        }
+        })?;
         Ok(datagrams)
     }
+}
+
+/// Receives what has arrived, at most one message per buffer, and calls `take` for each, in the
+/// order of arrival, with its source, its ECN field and the length of its datagrams if it is several
+/// of them.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffers: &mut ReceiveBuffers,
+    mut take: impl FnMut(SocketAddr, Ecn, Option<u16>, &mut [u8]),
+) -> io::Result<()> {
+    let mut addresses = [RawAddress::default(); MAX_BUFFERS];
+    let mut controls = [Control::EMPTY; MAX_BUFFERS];
+    // SAFETY: both are plain data, for which zero is valid.
+    let mut vectors: [libc::iovec; MAX_BUFFERS] = unsafe { zeroed() };
+    // SAFETY: as above.
+    let mut messages: [libc::mmsghdr; MAX_BUFFERS] = unsafe { zeroed() };
+    let count = buffers.bytes.len() / BUFFER_LEN;
+    for (index, chunk) in buffers.bytes.chunks_exact_mut(BUFFER_LEN).enumerate() {
+        vectors[index] = libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() };
+        let header = &mut messages[index].msg_hdr;
+        header.msg_name = addresses[index].as_mut_ptr().cast();
+        header.msg_namelen = RawAddress::CAPACITY;
+        header.msg_iov = &raw mut vectors[index];
+        header.msg_iovlen = 1;
+        controls[index].offer(header);
+    }
+    // SAFETY: each of the `count` headers points at buffers that are valid for the lengths
+    // given, are not moved before the call returns, and are used by nobody else.
+    let received = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            u32::try_from(count).expect("32 at most"),
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+        )
+    };
+    let Ok(received) = usize::try_from(received) else {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(error),
+        };
+    };
+    let chunks = buffers.bytes.chunks_exact_mut(BUFFER_LEN);
+    for (index, chunk) in chunks.take(received).enumerate() {
+        let header = &messages[index].msg_hdr;
+        let remote = addresses[index].to_socket_address();
+        let whole = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
+        let (Some(remote), true) = (remote, whole) else {
+            buffers.truncated += 1;
+            continue;
+        };
+        let (size, ecn) = controls[index].received(header.msg_controllen as usize);
+        let len = usize::try_from(messages[index].msg_len).unwrap_or(0).min(BUFFER_LEN);
+        take(remote, ecn, size, &mut chunk[..len]);
+    }
+    Ok(())
 }

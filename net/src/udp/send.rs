@@ -33,13 +33,13 @@ pub struct UdpSender {
 
 /// What the caller learns.
 #[derive(Debug, Default)]
-struct Report {
-    counters: SendCounters,
-    errors: VecDeque<SendError>,
+pub(crate) struct Report {
+    pub(crate) counters: SendCounters,
+    pub(crate) errors: VecDeque<SendError>,
 }
 
 impl Report {
-    fn error(&mut self, error: SendError) {
+    pub(crate) fn error(&mut self, error: SendError) {
         log::trace!("{error}");
         self.counters.count_error(&error);
         if self.errors.len() == MAX_ERRORS {

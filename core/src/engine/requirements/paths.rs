@@ -7,7 +7,7 @@ use mpip_wire::{AddressList, Frame, PathId, PathStatus};
 use super::super::harness::{Pair, SECOND, Tapped, address, locals, sequences, tcp};
 use super::super::*;
 use crate::buffer::Offload;
-use crate::config::SchedulerKind;
+use crate::config::{Encapsulation, SchedulerKind};
 use crate::path::PathState;
 
 /// All packets in turn over all paths.
@@ -50,6 +50,7 @@ fn with_third_link(host: usize) -> Vec<LocalAddress> {
         interface: "eth2".to_owned(),
         address: address(host, 2),
         mtu: 1_500,
+        encapsulation: Encapsulation::Udp,
     };
     list.push(third);
     list

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 
 use mpip_core::LocalId;
 
-/// What a [`UdpSender`](super::UdpSender) did since it was made.
+/// What a [`UdpSender`](super::UdpSender) or [`TcpSender`](crate::TcpSender) did since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
     /// Datagrams that the kernel took.
     pub datagrams: u64,
-    /// Their bytes, without UDP and IP headers.
+    /// Their bytes, without outer headers.
     pub bytes: u64,
     /// Messages, each of which is a run of datagrams.
     pub messages: u64,
@@ -58,7 +58,7 @@ pub struct SendError {
     pub remote: SocketAddr,
     /// How many.
     pub datagrams: u64,
-    /// Bytes of the first of them, without UDP and IP headers.
+    /// Bytes of the first of them, without outer headers.
     pub len: usize,
     /// The reason, as an error number (`EMSGSIZE`, `ENETUNREACH` …).
     pub errno: i32,

@@ -1,17 +1,15 @@
 //! The datagrams of one socket that have not left yet.
 
-use core::ffi::{c_int, c_uint};
-use core::mem::zeroed;
+use core::ffi::c_int;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use mpip_core::Ecn;
 
 use super::super::UdpSocket;
-use super::super::address::RawAddress;
-use super::super::cmsg::Control;
+use super::super::batch::{Batch, is_temporary};
 use super::{Report, SendError, same_family};
 
 /// Most datagrams in a message (`UDP_MAX_SEGMENTS` until Linux 6.9).
@@ -21,7 +19,7 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_MESSAGE: usize = 65_535 - 48;
 
 /// Messages that gather before they are sent without being asked to.
-const MAX_MESSAGES: usize = 16;
+const MAX_MESSAGES: usize = Batch::CAPACITY;
 
 /// Messages that are kept for a socket from which the kernel takes no more.
 const MAX_BACKLOG: usize = 4;
@@ -190,10 +188,10 @@ impl Queue {
         let mut batch = Batch::new();
         for message in &self.messages[..count] {
             let segment = (message.unsent().len() > message.segment).then_some(message.segment);
-            batch.push(message.remote, message.ecn, message.unsent(), segment);
+            batch.push(message.remote.into(), message.ecn, message.unsent(), segment);
         }
         report.counters.calls += 1;
-        let sent = batch.send(&self.socket)?;
+        let sent = batch.send(self.socket.as_fd())?;
         for message in self.messages.drain(..sent) {
             report.counters.messages += 1;
             report.counters.datagrams += message.datagrams() as u64;
@@ -209,10 +207,10 @@ impl Queue {
         let message = &mut self.messages[0];
         let mut batch = Batch::new();
         for datagram in message.unsent().chunks(message.segment).take(Batch::CAPACITY) {
-            batch.push(message.remote, message.ecn, datagram, None);
+            batch.push(message.remote.into(), message.ecn, datagram, None);
         }
         report.counters.calls += 1;
-        let sent = batch.send(&self.socket)?;
+        let sent = batch.send(self.socket.as_fd())?;
         let bytes = (sent * message.segment).min(message.unsent().len());
         message.sent += bytes;
         report.counters.messages += sent as u64;
@@ -261,78 +259,5 @@ impl Queue {
             errno,
         });
         self.spare.push(message.bytes);
-    }
-}
-
-/// Whether the same call may succeed later.
-fn is_temporary(errno: c_int) -> bool {
-    matches!(errno, libc::EINTR | libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM)
-}
-
-/// The arguments of one `sendmmsg`. The headers are made to point at the rest right before the call.
-struct Batch<'a> {
-    addresses: [RawAddress; Batch::CAPACITY],
-    controls: [Control; Batch::CAPACITY],
-    payloads: [&'a [u8]; Batch::CAPACITY],
-    count: usize,
-}
-
-impl<'a> Batch<'a> {
-    const CAPACITY: usize = MAX_MESSAGES;
-
-    fn new() -> Self {
-        Self {
-            addresses: [RawAddress::default(); Batch::CAPACITY],
-            controls: [Control::EMPTY; Batch::CAPACITY],
-            payloads: [&[]; Batch::CAPACITY],
-            count: 0,
-        }
-    }
-
-    fn push(&mut self, remote: SocketAddr, ecn: Ecn, payload: &'a [u8], segment: Option<usize>) {
-        let index = self.count;
-        self.addresses[index] = remote.into();
-        self.payloads[index] = payload;
-        let control = &mut self.controls[index];
-        if let Some(segment) = segment {
-            control.push_segment_size(u16::try_from(segment).expect("shorter than a packet"));
-        }
-        if ecn != Ecn::NotEct {
-            control.push_ecn(ecn, remote.is_ipv6());
-        }
-        self.count += 1;
-    }
-
-    /// Returns how many messages were sent, at least 1, or the error number of the first.
-    fn send(mut self, socket: &UdpSocket) -> Result<usize, c_int> {
-        // SAFETY: both are plain data, for which zero is valid.
-        let mut vectors: [libc::iovec; Batch::CAPACITY] = unsafe { zeroed() };
-        // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; Batch::CAPACITY] = unsafe { zeroed() };
-        for index in 0..self.count {
-            let payload = self.payloads[index];
-            vectors[index] = libc::iovec {
-                iov_base: payload.as_ptr().cast_mut().cast(),
-                iov_len: payload.len(),
-            };
-            let header = &mut messages[index].msg_hdr;
-            header.msg_name = self.addresses[index].as_mut_ptr().cast();
-            header.msg_namelen = self.addresses[index].len();
-            header.msg_iov = &raw mut vectors[index];
-            header.msg_iovlen = 1;
-            self.controls[index].attach(header);
-        }
-        // SAFETY: each of the `count` headers points at data that is valid for the lengths given
-        // and is not moved before the call returns; the kernel only reads it.
-        let sent = unsafe {
-            libc::sendmmsg(
-                socket.fd.as_raw_fd(),
-                messages.as_mut_ptr(),
-                c_uint::try_from(self.count).expect("16 at most"),
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        usize::try_from(sent)
-            .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 }

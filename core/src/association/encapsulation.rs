@@ -1,0 +1,144 @@
+//! What paths look like from outside: UDP first, TCP where UDP does not get through.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use mpip_wire::AddressList;
+
+use super::{Association, Context};
+use crate::config::{Encapsulation, EncapsulationPolicy, LocalAddress};
+use crate::path::{Path, PathState};
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+/// UDP has so long to get through before TCP is tried between the same addresses.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// When UDP has worked for so long, TCP between the same addresses is given up.
+const CONFIDENCE: Duration = Duration::from_secs(3);
+
+impl Association {
+    /// Where the peer may be reached with `encapsulation`: the configured addresses, then those
+    /// that it told.
+    pub(super) fn remotes(&self, encapsulation: Encapsulation) -> Vec<SocketAddr> {
+        let known = self.config.endpoints.iter().chain(&self.peer_addresses);
+        known.map(|remote| self.remote(*remote, encapsulation)).collect()
+    }
+
+    /// `remote`, as it is known for UDP, with the port for `encapsulation`.
+    pub(super) fn remote(
+        &self,
+        mut remote: SocketAddr,
+        encapsulation: Encapsulation,
+    ) -> SocketAddr {
+        if encapsulation == Encapsulation::Tcp
+            && let Some(port) = self.config.tcp_port
+        {
+            remote.set_port(port);
+        }
+        remote
+    }
+
+    /// Whether a path from `local` to `remote` may be opened now.
+    pub(super) fn wants_path(
+        &self,
+        now: Instant,
+        locals: &[LocalAddress],
+        local: &LocalAddress,
+        remote: SocketAddr,
+    ) -> bool {
+        let policy = self.config.encapsulation;
+        policy.permits(local.encapsulation)
+            && (policy != EncapsulationPolicy::Auto
+                || local.encapsulation == Encapsulation::Udp
+                || self.udp_is_blocked(now, locals, local, remote))
+    }
+
+    /// Whether UDP between the addresses of a path by TCP has not got through for long enough.
+    fn udp_is_blocked(
+        &self,
+        now: Instant,
+        locals: &[LocalAddress],
+        local: &LocalAddress,
+        remote: SocketAddr,
+    ) -> bool {
+        // Without an address for UDP there is nothing to wait for.
+        let Some(udp) = udp_beside(locals, local) else { return true };
+        let mut paths = self.udp_paths(udp, remote).peekable();
+        paths.peek().is_some() && paths.all(|path| waits(now, path))
+    }
+
+    /// The paths by UDP between the same addresses as one by TCP from beside `udp` to `remote`.
+    fn udp_paths(&self, udp: &LocalAddress, remote: SocketAddr) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(move |path| {
+            path.address.local == udp.id
+                && path.state() != PathState::Abandoned
+                && self.remote(path.address.remote, Encapsulation::Tcp) == remote
+        })
+    }
+
+    /// Opens paths by TCP where UDP does not get through, and gives those up where it does again.
+    pub(super) fn choose_encapsulations(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if !self.opener || self.config.encapsulation != EncapsulationPolicy::Auto {
+            return;
+        }
+        let is_udp = |path: &Path| path.encapsulation == Encapsulation::Udp;
+        if self.paths.iter().any(|path| is_udp(path) && waits(now, path)) {
+            self.open_paths(now, cx);
+        }
+        for index in 0..self.paths.len() {
+            let path = &self.paths[index];
+            if path.encapsulation != Encapsulation::Tcp || path.state() == PathState::Abandoned {
+                continue;
+            }
+            let local = cx.locals.iter().find(|local| local.id == path.address.local);
+            let udp = local.and_then(|local| udp_beside(cx.locals, local));
+            let works = |path: &Path| {
+                matches!(path.state(), PathState::Active | PathState::Standby)
+                    && now.since(path.changed) >= CONFIDENCE
+            };
+            if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
+                self.abandon_path(now, cx, index, "UDP gets through again");
+            }
+        }
+    }
+
+    /// Whether an attempt at a handshake goes to `address` by `encapsulation`: by UDP first, by
+    /// both when that had no answer, and wherever a path works.
+    pub(super) fn calls_by(&self, encapsulation: Encapsulation, address: PathAddress) -> bool {
+        let works = |path: &Path| {
+            path.address == address
+                && matches!(path.state(), PathState::Active | PathState::Standby)
+        };
+        match self.config.encapsulation {
+            EncapsulationPolicy::Auto => {
+                encapsulation == Encapsulation::Udp
+                    || self.attempts > 0
+                    || self.paths.iter().any(works)
+            }
+            policy => policy.permits(encapsulation),
+        }
+    }
+}
+
+/// Whether a path has not worked for so long that another encapsulation is to be tried.
+fn waits(now: Instant, path: &Path) -> bool {
+    matches!(path.state(), PathState::Validating | PathState::Failed)
+        && now.since(path.changed) >= PATIENCE
+}
+
+/// The address for UDP that is the same as `local`'s.
+fn udp_beside<'a>(locals: &'a [LocalAddress], local: &LocalAddress) -> Option<&'a LocalAddress> {
+    locals.iter().find(|other| {
+        other.encapsulation == Encapsulation::Udp
+            && other.interface == local.interface
+            && other.address.ip() == local.address.ip()
+    })
+}
+
+/// The addresses of this node that the peer is told: those for UDP, others where there are none.
+pub(super) fn told_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
+    let told = |local: &&LocalAddress| {
+        local.encapsulation == Encapsulation::Udp || udp_beside(locals, local).is_none()
+    };
+    locals.iter().filter(told).map(|local| local.address).take(AddressList::MAX).collect()
+}

@@ -1,0 +1,143 @@
+//! The sockets of every local address, whatever their datagrams look like on the way.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use mpip_api as api;
+use mpip_core::{DatagramSink, Ecn, Instant, LocalAddress, LocalId, PathAddress, Slot};
+use mpip_net::udp::{ReceiveBuffers, SendError};
+use mpip_net::{TcpSender, TcpSocket, UdpSender, UdpSocket, clock};
+
+/// A socket of either kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Socket {
+    Udp(Arc<UdpSocket>),
+    Tcp(Arc<TcpSocket>),
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Udp(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Where the engine puts datagrams, and where they come from.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    udp: UdpSender,
+    tcp: TcpSender,
+}
+
+impl Sockets {
+    /// Adds the socket of `address`.
+    pub(crate) fn insert(&mut self, address: &LocalAddress, socket: Socket) -> io::Result<()> {
+        match socket {
+            Socket::Udp(socket) => self.udp.insert(socket),
+            Socket::Tcp(socket) => {
+                self.tcp.insert(socket, address.mtu, clock::random_seed()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the socket of `local`.
+    pub(crate) fn remove(&mut self, local: LocalId) {
+        self.udp.remove(local);
+        self.tcp.remove(local);
+    }
+
+    /// The local addresses, and whether their socket has a backlog.
+    pub(crate) fn blocked(&self) -> impl Iterator<Item = (LocalId, bool)> {
+        let udp = self.udp.sockets().map(|socket| (socket.id(), self.udp.is_blocked(socket.id())));
+        let tcp = self.tcp.sockets().map(|socket| (socket.id(), self.tcp.is_blocked(socket.id())));
+        udp.chain(tcp)
+    }
+
+    /// The socket of `local`.
+    pub(crate) fn socket(&self, local: LocalId) -> Option<Socket> {
+        let udp = || self.udp.socket(local).map(|socket| Socket::Udp(Arc::clone(socket)));
+        let tcp = || self.tcp.socket(local).map(|socket| Socket::Tcp(Arc::clone(socket)));
+        udp().or_else(tcp)
+    }
+
+    /// Receives a batch at `local`; `take` gets each datagram.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        local: LocalId,
+        buffers: &mut ReceiveBuffers,
+        take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
+    ) {
+        let result = match self.udp.socket(local) {
+            Some(socket) => socket.recv_batch(buffers, take).map(drop),
+            None => self.tcp.recv_batch(now, local, buffers, take),
+        };
+        if let Err(error) = result {
+            log::debug!("receiving at local address {}: {error}", local.0);
+        }
+    }
+
+    /// The socket of `local` can send more. Returns whether it took what waited.
+    pub(crate) fn writable(&mut self, now: Instant, local: LocalId) -> bool {
+        self.udp.writable(local) || self.tcp.writable(now, local)
+    }
+
+    /// When [`flush`](Self::flush) has something to do though nothing happens.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.tcp.next_timeout()
+    }
+
+    /// Sends everything.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        self.udp.flush();
+        self.tcp.handle_timeout(now);
+        self.tcp.flush(now);
+    }
+
+    /// Ends every connection.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.flush(now);
+        self.tcp.close(now);
+    }
+
+    /// The next datagram that could not be sent.
+    pub(crate) fn poll_error(&mut self) -> Option<SendError> {
+        self.udp.poll_error().or_else(|| self.tcp.poll_error())
+    }
+
+    /// What was refused, by cause.
+    pub(crate) fn drops(&self) -> Vec<api::Counter> {
+        let (udp, tcp) = (self.udp.counters(), self.tcp.counters());
+        let (connections, _) = self.tcp.connections();
+        [
+            ("send_unreachable", udp.dropped_unreachable + tcp.dropped_unreachable),
+            ("send_too_long", udp.dropped_too_long + tcp.dropped_too_long),
+            ("send_not_permitted", udp.dropped_not_permitted + tcp.dropped_not_permitted),
+            ("send_other", udp.dropped_other + tcp.dropped_other),
+            ("send_address_gone", udp.dropped_removed + tcp.dropped_removed),
+            ("tcp_reset_ignored", connections.resets),
+            ("tcp_unknown", connections.unknown),
+            ("tcp_malformed", connections.malformed),
+            ("tcp_evicted", connections.evicted),
+            ("tcp_not_open", connections.not_open),
+            ("tcp_not_answered", connections.not_answered),
+        ]
+        .map(|(name, count)| api::Counter { name: name.to_owned(), count })
+        .into()
+    }
+}
+
+impl DatagramSink for Sockets {
+    fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
+        if self.tcp.socket(to.local).is_some() {
+            self.tcp.reserve(to, ecn, len)
+        } else {
+            self.udp.reserve(to, ecn, len)
+        }
+    }
+}

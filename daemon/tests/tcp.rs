@@ -1,0 +1,255 @@
+//! Paths that look like TCP, where UDP does not get through.
+//!
+//! ```text
+//!   host a                    router                          host b
+//!   eth0 198.18.0.1/24  ----  eth0 198.18.0.254
+//!                             eth1 198.18.1.254  -----------  eth0 198.18.1.2/24
+//!        2001:db8::1/64       2001:db8::fe, 2001:db8:1::fe         2001:db8:1::2/64
+//!   mpip0 10.77.0.1                                           mpip0 10.77.0.2
+//! ```
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use common::{Configuration, Daemon, Directory, Host, Transfer, alone, privileged, run, wait_for};
+use mpip_api::PathStatus;
+
+const V4: &[&str] = &["198.18.1.2:6182"];
+const V6: &[&str] = &["[2001:db8:1::2]:6182"];
+
+/// Conntrack in strict mode: what it has not seen the start of, and what is out of its window, is
+/// dropped.
+const STRICT: &str = "
+    table inet strict {
+        chain forward {
+            type filter hook forward priority 0;
+            ct state invalid counter drop
+            tcp flags & (syn | ack) == ack ct state new counter drop
+        }
+    }";
+/// UDP is dropped.
+const NO_UDP: &str = "
+    table inet no-udp {
+        chain forward {
+            type filter hook forward priority 0;
+            meta l4proto udp drop
+        }
+    }";
+/// A host behind the router is not seen.
+const MASQUERADE: &str = "
+    table ip nat {
+        chain postrouting {
+            type nat hook postrouting priority srcnat;
+            oifname \"eth1\" masquerade fully-random
+        }
+    }";
+
+struct World {
+    a: Host,
+    router: Host,
+    b: Host,
+    directory: Directory,
+}
+
+impl World {
+    fn new(test: &str) -> Self {
+        let (a, router, b) = (Host::new(test, "a"), Host::new(test, "r"), Host::new(test, "b"));
+        for (host, number) in [(&a, 0), (&b, 1)] {
+            let link = format!("eth{number}");
+            run(
+                "ip",
+                &[
+                    "link",
+                    "add",
+                    "eth0",
+                    "netns",
+                    &host.name,
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    &link,
+                    "netns",
+                    &router.name,
+                ],
+            );
+            let net = ["2001:db8:", "2001:db8:1:"][number];
+            let last = number + 1;
+            for (end, device, v4, v6) in
+                [(host, "eth0", last, last.to_string()), (&router, &*link, 254, "fe".to_owned())]
+            {
+                end.ip(&["addr", "add", &format!("198.18.{number}.{v4}/24"), "dev", device]);
+                let address = format!("{net}:{v6}/64");
+                end.ip(&["addr", "add", &address, "dev", device, "nodad"]);
+                end.ip(&["link", "set", device, "up"]);
+            }
+            let gateway = format!("198.18.{number}.254");
+            host.ip(&["route", "add", "198.18.0.0/15", "via", &gateway]);
+            host.ip(&["-6", "route", "add", "2001:db8::/32", "via", &format!("{net}:fe")]);
+        }
+        for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            let enable = move || fs::write(format!("/proc/sys/net/{setting}"), "1");
+            router.spawn(enable).join().expect("no panic").expect("our own namespace");
+        }
+        let loose = || fs::write("/proc/sys/net/netfilter/nf_conntrack_tcp_loose", "0");
+        let world = Self { a, router, b, directory: Directory::new(test) };
+        world.firewall(STRICT);
+        world.router.spawn(loose).join().expect("no panic").expect("conntrack is in the kernel");
+        world
+    }
+
+    /// Runs `nft` on the router.
+    fn firewall(&self, rules: &str) {
+        nft(&self.router, rules);
+    }
+
+    /// Starts the daemon of host a (1) or b (2); `node` and `peer` are lines of its sections.
+    fn daemon(&self, number: u8, endpoints: &[&str], node: &str, peer: &str) -> Daemon {
+        let host = if number == 1 { &self.a } else { &self.b };
+        let keys = (number, 3 - number);
+        let configuration = Configuration { number, keys, endpoints, peer };
+        Daemon::start_with(host, &self.directory, &configuration, node)
+    }
+}
+
+fn nft(host: &Host, rules: &str) {
+    run("ip", &["netns", "exec", &host.name, "nft", rules]);
+}
+
+/// The encapsulations of the active paths, each once.
+fn kinds(daemon: &Daemon) -> Vec<String> {
+    let paths = daemon.active_paths().into_iter();
+    paths.map(|path| path.encapsulation).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn wait_for_kinds(daemon: &Daemon, expected: &[&str]) {
+    wait_for(&format!("{expected:?}"), Duration::from_secs(25), || kinds(daemon) == expected);
+}
+
+fn path(daemon: &Daemon) -> PathStatus {
+    daemon.active_paths().into_iter().next().expect("one works")
+}
+
+#[test]
+fn traffic_goes_by_tcp_when_udp_is_dropped_and_returns_when_it_is_not() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    for (test, endpoints) in [("v4", V4), ("v6", V6)] {
+        let world = World::new(&format!("tcp-{test}"));
+        let b = world.daemon(2, &[], "", "");
+        let a = world.daemon(1, endpoints, "", "");
+        wait_for_kinds(&a, &["udp"]);
+        let transfer = Transfer::start(
+            &world.a,
+            &world.b,
+            "10.77.0.2".parse().expect("valid"),
+            48 << 20,
+            4 << 20,
+        );
+        transfer.wait_for(4 << 20);
+
+        world.firewall(NO_UDP);
+        wait_for_kinds(&a, &["tcp"]);
+        wait_for_kinds(&b, &["tcp"]);
+        assert!(world.a.ping("10.77.0.2", 3), "{}", a.log());
+        let before = transfer.progress();
+        transfer.wait_for(before + (4 << 20));
+
+        world.firewall("delete table inet no-udp");
+        wait_for_kinds(&a, &["udp"]);
+        wait_for_kinds(&b, &["udp"]);
+        let received = transfer.finish();
+        assert_eq!(received.bytes, 48 << 20);
+        eprintln!("{test}: longest pause {:?}", received.longest_pause);
+    }
+}
+
+#[test]
+fn the_handshake_goes_by_tcp_and_a_masquerading_router_is_no_obstacle() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let world = World::new("tcp-nat");
+    world.firewall(NO_UDP);
+    world.firewall(MASQUERADE);
+    let node = "tcp_port = 443";
+    let b = world.daemon(2, &[], node, "");
+    let a = world.daemon(1, V4, "", "tcp_port = 443");
+    wait_for_kinds(&a, &["tcp"]);
+    wait_for_kinds(&b, &["tcp"]);
+    assert_eq!(path(&a).remote.to_string(), "198.18.1.2:443");
+    assert_eq!(path(&b).local.to_string(), "198.18.1.2:443");
+    assert_eq!(path(&b).remote.ip().to_string(), "198.18.1.254");
+    assert!(world.a.ping("10.77.0.2", 3) && world.b.ping("10.77.0.1", 3), "{}", a.log());
+    let address = "10.77.0.2".parse().expect("valid");
+    let transfer = Transfer::start(&world.a, &world.b, address, 32 << 20, 1 << 30);
+    assert_eq!(transfer.finish().bytes, 32 << 20);
+    // The firewall has seen nothing that it took for invalid but perhaps the end of the old path.
+    let rules = run("ip", &["netns", "exec", &world.router.name, "nft", "list", "ruleset"]);
+    assert!(rules.contains("ct state invalid counter packets 0 "), "{rules}");
+}
+
+#[test]
+fn tcp_alone_survives_forged_resets() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let world = World::new("tcp-rst");
+    // The router answers every hundredth segment to host b with a reset in its name.
+    let _b = world.daemon(2, &[], "", "encapsulation = 'tcp'");
+    let a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
+    wait_for_kinds(&a, &["tcp"]);
+    world.firewall(
+        "table inet resets {
+             chain forward {
+                 type filter hook forward priority -10;
+                 tcp dport 6182 numgen inc mod 100 0 counter reject with tcp reset
+             }
+         }",
+    );
+    let address = "10.77.0.2".parse().expect("valid");
+    let transfer = Transfer::start(&world.a, &world.b, address, 16 << 20, 4 << 20);
+    assert_eq!(transfer.finish().bytes, 16 << 20);
+    let resets = |daemon: &Daemon| {
+        let drops = daemon.status().drops;
+        drops.iter().find(|drop| drop.name == "tcp_reset_ignored").map_or(0, |drop| drop.count)
+    };
+    assert!(resets(&a) > 10, "{}", resets(&a));
+    assert_eq!(kinds(&a), ["tcp"]);
+    assert_eq!(path(&a).id, 0, "the first path serves still");
+}
+
+#[test]
+fn a_port_that_another_program_has_costs_tcp_only() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let world = World::new("tcp-port");
+    let listen = || std::net::TcpListener::bind("198.18.0.1:6182").expect("free");
+    let taken = world.a.spawn(listen).join().expect("no panic");
+    let _b = world.daemon(2, &[], "", "");
+    let a = world.daemon(1, V4, "", "");
+    wait_for_kinds(&a, &["udp"]);
+    let expected = "cannot bind a TCP socket at 198.18.0.1:6182 on eth0: the port is in use; \
+                    paths from there go by UDP alone";
+    assert!(a.log().contains(expected), "{}", a.log());
+    drop((taken, a));
+
+    let listen = || std::net::TcpListener::bind("198.18.0.1:6182").expect("free");
+    let _taken = world.a.spawn(listen).join().expect("no panic");
+    let mut a = Daemon::spawn(
+        &world.a,
+        &world.directory,
+        &Configuration { number: 1, keys: (1, 2), endpoints: V4, peer: "encapsulation = 'tcp'" },
+    );
+    assert!(!a.wait(), "{}", a.log());
+    assert!(a.log().contains("TCP socket at 198.18.0.1:6182"), "{}", a.log());
+}

@@ -1,0 +1,413 @@
+//! Between the engine, the connections and the kernel.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use mpip_core::{DatagramSink, Ecn, Instant, LocalId, PathAddress, Slot};
+
+use super::endpoint::{Counters, Endpoint};
+use super::segment::{DATA_HEADER, Header, flag, is_intact, seal};
+use super::socket::TcpSocket;
+use super::stream::PREFIX;
+use crate::udp::address::RawAddress;
+use crate::udp::batch::{Batch, is_temporary};
+use crate::udp::receive::{ReceiveBuffers, receive};
+use crate::udp::send::Report;
+use crate::udp::{SendCounters, SendError};
+
+/// Bytes before a datagram in its slot.
+const HEADROOM: usize = DATA_HEADER + PREFIX;
+/// Bytes of the segments that gather before they are sent without being asked to.
+const BUFFER_LEN: usize = 128 << 10;
+/// Most bytes of a datagram: with the headers of IPv6 it has to fit an IP packet.
+const MAX_DATAGRAM: usize = 65_535 - 40 - HEADROOM;
+/// Most segments from one local address that wait because the kernel takes no more.
+const MAX_WAITING: usize = 512;
+
+/// Takes datagrams from the engine and sends them as segments of TCP, and finds those that peers
+/// sent so.
+///
+/// It is used as a [`UdpSender`](crate::UdpSender) is.
+#[derive(Debug, Default)]
+pub struct TcpSender {
+    queues: Vec<Queue>,
+    /// The queue that lent out the last slot.
+    reserved: Option<usize>,
+    committed: bool,
+    now: Instant,
+    report: Report,
+}
+
+impl TcpSender {
+    /// A sender without sockets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a socket, whose interface sends packets of at most `mtu` bytes; `seed` is
+    /// unpredictable. One with the same id is replaced.
+    pub fn insert(&mut self, socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) {
+        self.remove(socket.id());
+        self.queues.push(Queue::new(socket, mtu, seed));
+    }
+
+    /// Removes the socket of `local` and drops what waits there.
+    pub fn remove(&mut self, local: LocalId) {
+        self.settle();
+        if let Some(index) = self.find(local) {
+            let queue = self.queues.remove(index);
+            self.report.counters.dropped_removed += queue.waiting() as u64;
+        }
+    }
+
+    /// The sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = &Arc<TcpSocket>> {
+        self.queues.iter().map(|queue| &queue.socket)
+    }
+
+    /// The socket of `local`.
+    pub fn socket(&self, local: LocalId) -> Option<&Arc<TcpSocket>> {
+        self.find(local).map(|index| &self.queues[index].socket)
+    }
+
+    /// Receives what has arrived at the socket of `local`, at most one message per buffer, and
+    /// calls `take` for each datagram. [`flush`](Self::flush) sends what is to be answered.
+    pub fn recv_batch(
+        &mut self,
+        now: Instant,
+        local: LocalId,
+        buffers: &mut ReceiveBuffers,
+        mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
+    ) -> io::Result<()> {
+        self.settle();
+        self.now = now;
+        let Some(index) = self.find(local) else { return Ok(()) };
+        let Queue { socket, endpoint, .. } = &mut self.queues[index];
+        let local = socket.address();
+        receive(socket.as_fd(), buffers, |source, ecn, _, message| {
+            receive_segment(now, endpoint, local, source, message, |remote, datagram| {
+                take(remote, ecn, datagram);
+            });
+        })
+    }
+
+    /// Sends everything that the kernel takes.
+    pub fn flush(&mut self, now: Instant) {
+        self.settle();
+        self.now = now;
+        for queue in &mut self.queues {
+            if !queue.blocked {
+                queue.send(now, &mut self.report);
+            }
+        }
+    }
+
+    /// Tries to send the backlog of `local`, whose socket has become writable. Returns whether it
+    /// is no longer blocked.
+    pub fn writable(&mut self, now: Instant, local: LocalId) -> bool {
+        self.settle();
+        let Some(index) = self.find(local) else { return false };
+        let queue = &mut self.queues[index];
+        queue.send(now, &mut self.report);
+        !queue.blocked
+    }
+
+    /// Whether the socket of `local` has a backlog that waits until it is writable.
+    pub fn is_blocked(&self, local: LocalId) -> bool {
+        self.find(local).is_some_and(|index| self.queues[index].blocked)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.queues.iter().filter_map(|queue| queue.endpoint.next_timeout()).min()
+    }
+
+    /// Looks after the connections; [`flush`](Self::flush) sends what comes of it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for queue in &mut self.queues {
+            queue.endpoint.handle_timeout(now);
+        }
+    }
+
+    /// Closes every connection, as far as the kernel takes it.
+    pub fn close(&mut self, now: Instant) {
+        self.flush(now);
+        for queue in &mut self.queues {
+            queue.endpoint.close(now);
+        }
+        self.flush(now);
+    }
+
+    /// The next error, oldest first.
+    pub fn poll_error(&mut self) -> Option<SendError> {
+        self.report.errors.pop_front()
+    }
+
+    /// What was sent so far.
+    pub fn counters(&self) -> SendCounters {
+        self.report.counters
+    }
+
+    /// What happened to the connections so far, and how many there are.
+    pub fn connections(&self) -> (Counters, usize) {
+        let mut sum = (Counters::default(), 0);
+        for queue in &self.queues {
+            sum.0 += queue.endpoint.counters();
+            sum.1 += queue.endpoint.connections();
+        }
+        sum
+    }
+
+    fn find(&self, local: LocalId) -> Option<usize> {
+        self.queues.iter().position(|queue| queue.socket.id() == local)
+    }
+
+    /// Counts the last slot in, or rolls it back.
+    fn settle(&mut self) {
+        if let Some(index) = self.reserved.take() {
+            self.queues[index].settle(self.committed);
+        }
+    }
+}
+
+impl DatagramSink for TcpSender {
+    fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
+        self.settle();
+        let Some(index) = self.find(to.local) else {
+            self.report.counters.no_socket += 1;
+            return None;
+        };
+        let queue = &mut self.queues[index];
+        let room = queue.reserve(self.now, to.remote, ecn, len, &mut self.report)?;
+        self.reserved = Some(index);
+        Some(Slot::new(room, &mut self.committed))
+    }
+}
+
+/// Takes a message of a raw socket at `local`.
+fn receive_segment(
+    now: Instant,
+    endpoint: &mut Endpoint,
+    local: SocketAddr,
+    source: SocketAddr,
+    message: &mut [u8],
+    mut take: impl FnMut(SocketAddr, &mut [u8]),
+) {
+    let ip_header = match local {
+        SocketAddr::V4(_) => message.first().map_or(0, |byte| usize::from(byte & 0xf) * 4),
+        SocketAddr::V6(_) => 0,
+    };
+    let segment = message.get_mut(ip_header..).unwrap_or_default();
+    let Ok((header, header_len)) = Header::parse(segment) else {
+        return endpoint.malformed();
+    };
+    if header.destination != local.port() {
+        return;
+    }
+    // Data is authenticated, and what the kernel has joined has no checksum of its own.
+    let control = segment.len() == header_len || header.flags & flag::SYN != 0;
+    if control && !is_intact(source, local, segment) {
+        return endpoint.malformed();
+    }
+    let mut remote = source;
+    remote.set_port(header.source);
+    let payload = &mut segment[header_len..];
+    endpoint.receive(now, remote, &header, payload, &mut |datagram| take(remote, datagram));
+}
+
+/// A segment that has its numbers, or a datagram that is to get them.
+#[derive(Debug)]
+struct Outgoing {
+    to: SocketAddr,
+    ecn: Ecn,
+    /// In the buffer, unless it is in `own`.
+    range: Range<usize>,
+    own: Vec<u8>,
+}
+
+/// What has not left by one socket yet.
+#[derive(Debug)]
+struct Queue {
+    socket: Arc<TcpSocket>,
+    endpoint: Endpoint,
+    buffer: Box<[u8]>,
+    used: usize,
+    /// Datagrams in their slots, to be numbered when they are sent.
+    datagrams: Vec<Outgoing>,
+    segments: VecDeque<Outgoing>,
+    reserved: Option<Outgoing>,
+    blocked: bool,
+}
+
+impl Queue {
+    fn new(socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) -> Self {
+        Self {
+            endpoint: Endpoint::new(socket.address(), mtu, seed),
+            socket,
+            buffer: vec![0; BUFFER_LEN].into(),
+            used: 0,
+            datagrams: Vec::new(),
+            segments: VecDeque::new(),
+            reserved: None,
+            blocked: false,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.datagrams.len() + self.segments.len()
+    }
+
+    fn reserve(
+        &mut self,
+        now: Instant,
+        to: SocketAddr,
+        ecn: Ecn,
+        len: usize,
+        report: &mut Report,
+    ) -> Option<&mut [u8]> {
+        if len == 0 || len > MAX_DATAGRAM || to.is_ipv4() != self.socket.address().is_ipv4() {
+            let errno = if len > MAX_DATAGRAM { libc::EMSGSIZE } else { libc::EINVAL };
+            report.error(self.error(to, len, errno));
+            return None;
+        }
+        let size = HEADROOM + len;
+        if !self.blocked && self.used + size > BUFFER_LEN {
+            self.send(now, report);
+        }
+        if self.blocked || self.used + size > BUFFER_LEN {
+            report.counters.refused += 1;
+            return None;
+        }
+        let range = self.used..self.used + size;
+        self.reserved = Some(Outgoing { to, ecn, range: range.clone(), own: Vec::new() });
+        Some(&mut self.buffer[range][HEADROOM..])
+    }
+
+    fn settle(&mut self, committed: bool) {
+        let Some(datagram) = self.reserved.take() else { return };
+        if committed {
+            self.used = datagram.range.end;
+            self.datagrams.push(datagram);
+        }
+    }
+
+    /// Sends until nothing is left or the kernel takes no more.
+    fn send(&mut self, now: Instant, report: &mut Report) {
+        self.blocked = false;
+        self.take_control();
+        self.take_datagrams(now, report);
+        // A datagram without connection has begun one.
+        self.take_control();
+        while !self.segments.is_empty() {
+            match self.send_batch(report) {
+                Ok(()) | Err(libc::EINTR) => {}
+                Err(errno) if is_temporary(errno) => {
+                    report.counters.blocked += 1;
+                    self.blocked = true;
+                    return;
+                }
+                Err(errno) => {
+                    if let Some(first) = self.segments.pop_front() {
+                        report.error(self.error(first.to, first.bytes(&self.buffer).len(), errno));
+                    }
+                }
+            }
+        }
+        self.used = 0;
+    }
+
+    /// Segments without data, and datagrams that waited for their connection.
+    fn take_control(&mut self) {
+        while self.segments.len() < MAX_WAITING
+            && let Some(control) = self.endpoint.poll_control()
+        {
+            let mut own = vec![0; control.header.len()];
+            control.header.write(&mut own);
+            seal(self.socket.address(), control.to, &mut own);
+            self.segments.push_back(Outgoing {
+                to: control.to,
+                ecn: Ecn::NotEct,
+                range: 0..0,
+                own,
+            });
+        }
+    }
+
+    /// Gives datagrams their headers.
+    fn take_datagrams(&mut self, now: Instant, report: &mut Report) {
+        while let Some((to, ecn, bytes)) = self.endpoint.poll_released() {
+            let mut own = vec![0; HEADROOM + bytes.len()];
+            own[HEADROOM..].copy_from_slice(&bytes);
+            match self.endpoint.data(now, to, bytes.len(), true) {
+                Some(header) => {
+                    let start = number(&header, self.socket.address(), to, &mut own);
+                    own.drain(..start);
+                    self.segments.push_back(Outgoing { to, ecn, range: 0..0, own });
+                }
+                None => report.counters.dropped_other += 1,
+            }
+        }
+        let mut datagrams = core::mem::take(&mut self.datagrams);
+        for index in 0..datagrams.len() {
+            let Outgoing { to, ecn, ref range, .. } = datagrams[index];
+            let push = datagrams.get(index + 1).is_none_or(|next| next.to != to);
+            let room = &mut self.buffer[range.clone()];
+            let len = room.len() - HEADROOM;
+            match self.endpoint.data(now, to, len, push) {
+                Some(header) => {
+                    let start = range.start + number(&header, self.socket.address(), to, room);
+                    let range = start..range.end;
+                    self.segments.push_back(Outgoing { to, ecn, range, own: Vec::new() });
+                }
+                None => self.endpoint.hold(now, to, ecn, room[HEADROOM..].to_vec()),
+            }
+        }
+        datagrams.clear();
+        self.datagrams = datagrams;
+    }
+
+    /// Sends the first segments with one call. An error is about the first that is left.
+    fn send_batch(&mut self, report: &mut Report) -> Result<(), i32> {
+        let mut batch = Batch::new();
+        for segment in self.segments.iter().take(Batch::CAPACITY) {
+            // Not a port but a protocol to a raw socket, which has one.
+            let mut to = segment.to;
+            to.set_port(0);
+            batch.push(RawAddress::from(to), segment.ecn, segment.bytes(&self.buffer), None);
+        }
+        report.counters.calls += 1;
+        let sent = batch.send(self.socket.as_fd())?;
+        for segment in self.segments.drain(..sent) {
+            report.counters.messages += 1;
+            report.counters.datagrams += 1;
+            report.counters.bytes += segment.bytes(&self.buffer).len() as u64;
+        }
+        Ok(())
+    }
+
+    fn error(&self, remote: SocketAddr, len: usize, errno: i32) -> SendError {
+        SendError { local: self.socket.id(), remote, datagrams: 1, len, errno }
+    }
+}
+
+impl Outgoing {
+    fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
+        if self.own.is_empty() { &buffer[self.range.clone()] } else { &self.own }
+    }
+}
+
+/// Writes header and length before the datagram at the end of `room`; returns where the segment
+/// begins.
+fn number(header: &Header, local: SocketAddr, remote: SocketAddr, room: &mut [u8]) -> usize {
+    let start = DATA_HEADER - header.len();
+    let segment = &mut room[start..];
+    let header_len = header.write(segment);
+    let len = u16::try_from(segment.len() - header_len - PREFIX).expect("checked at reservation");
+    segment[header_len..header_len + PREFIX].copy_from_slice(&len.to_be_bytes());
+    seal(local, remote, segment);
+    start
+}

@@ -1,0 +1,123 @@
+//! The sockets of one local address.
+
+use core::ffi::c_void;
+use core::mem::size_of;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use mpip_core::LocalId;
+
+use super::segment::TCP;
+use crate::udp::{BindError, SocketConfig, set_buffers, set_packet_options};
+
+/// The name in errors.
+pub(crate) const NAME: &str = "TCP";
+
+/// Instructions of classic BPF (`linux/bpf_common.h`).
+mod bpf {
+    /// X = 4 * (packet[k] & 0xf): the length of an IPv4 header.
+    pub(super) const LOAD_HEADER_LEN: u16 = 0xb1;
+    /// A = packet[k], 16 bits.
+    pub(super) const LOAD: u16 = 0x28;
+    /// A = packet[X + k], 16 bits.
+    pub(super) const LOAD_INDEXED: u16 = 0x48;
+    /// Skips `jt` instructions if A == k, else `jf`.
+    pub(super) const JUMP_EQUAL: u16 = 0x15;
+    /// Accepts k bytes.
+    pub(super) const RETURN: u16 = 0x06;
+}
+
+/// A non-blocking raw socket for the segments of one local address and port, and the listener that
+/// keeps the kernel from answering them.
+#[derive(Debug)]
+pub struct TcpSocket {
+    raw: OwnedFd,
+    _listener: OwnedFd,
+    id: LocalId,
+    address: SocketAddr,
+}
+
+impl TcpSocket {
+    /// Opens both sockets; needs `CAP_NET_RAW`, and for ports below 1024 usually
+    /// `CAP_NET_BIND_SERVICE`. The port is not 0.
+    pub fn bind(config: &SocketConfig) -> Result<Self, BindError> {
+        let address = config.address;
+        let listener = config.open(NAME, libc::SOCK_STREAM, 0)?;
+        let nothing = [instruction(bpf::RETURN, 0, 0, 0)];
+        // Before it listens, or the kernel could answer a SYN in between.
+        attach(listener.as_fd(), &nothing).map_err(config.error(NAME, "silence"))?;
+        config.bind(NAME, listener.as_fd(), address)?;
+        // SAFETY: takes two numbers.
+        if unsafe { libc::listen(listener.as_raw_fd(), 1) } < 0 {
+            return Err(config.error(NAME, "listen on")(io::Error::last_os_error()));
+        }
+
+        let raw = config.open(NAME, libc::SOCK_RAW, TCP.into())?;
+        attach(raw.as_fd(), &to_port(address)).map_err(config.error(NAME, "filter"))?;
+        set_buffers(raw.as_fd(), config.buffer)
+            .map_err(config.error(NAME, "set the buffers of"))?;
+        set_packet_options(raw.as_fd(), config)
+            .map_err(config.error(NAME, "set the IP options of"))?;
+        // A raw socket's port is a protocol, and it has one.
+        config.bind(NAME, raw.as_fd(), SocketAddr::new(address.ip(), 0))?;
+        Ok(Self { raw, _listener: listener, id: config.id, address })
+    }
+
+    /// How the engine names the local address.
+    pub fn id(&self) -> LocalId {
+        self.id
+    }
+
+    /// The local address and port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl AsFd for TcpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.raw.as_fd()
+    }
+}
+
+fn instruction(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+/// Accepts segments to the port of `local`. A raw socket of IPv4 sees the IP header, one of IPv6
+/// does not (ip(7), ipv6(7)).
+fn to_port(local: SocketAddr) -> Vec<libc::sock_filter> {
+    let mut program = match local {
+        SocketAddr::V4(_) => vec![
+            instruction(bpf::LOAD_HEADER_LEN, 0, 0, 0),
+            instruction(bpf::LOAD_INDEXED, 2, 0, 0),
+        ],
+        SocketAddr::V6(_) => vec![instruction(bpf::LOAD, 2, 0, 0)],
+    };
+    program.extend([
+        instruction(bpf::JUMP_EQUAL, local.port().into(), 0, 1),
+        instruction(bpf::RETURN, u32::MAX, 0, 0),
+        instruction(bpf::RETURN, 0, 0, 0),
+    ]);
+    program
+}
+
+fn attach(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).expect("a few instructions"),
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel reads the structure and the instructions that it points at, which are valid
+    // for the lengths that are given until the call returns.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast::<c_void>(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

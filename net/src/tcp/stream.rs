@@ -1,0 +1,189 @@
+//! Datagrams in a stream of bytes: each follows its length in two bytes.
+//!
+//! A segment that is sent carries one of them. On the way segments may be joined (GRO, LRO) or cut
+//! elsewhere; then a datagram's rest comes with the segment that follows.
+
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+/// Bytes of the length before each datagram.
+pub(super) const PREFIX: usize = 2;
+/// Datagrams whose rest is awaited, of all connections; beyond it the oldest is forgotten.
+const MAX_PARTIAL: usize = 16;
+
+/// The beginning of a datagram.
+#[derive(Debug)]
+struct Partial {
+    from: SocketAddr,
+    /// Sequence number of the byte that is awaited.
+    next: u32,
+    /// What came, with the length.
+    bytes: Vec<u8>,
+}
+
+impl Partial {
+    /// Takes from `bytes` what belongs to the datagram; returns what follows it.
+    fn append<'a>(&mut self, bytes: &'a mut [u8]) -> &'a mut [u8] {
+        let mut rest = bytes;
+        while self.missing() > 0 && !rest.is_empty() {
+            let (own, others) = rest.split_at_mut(self.missing().min(rest.len()));
+            self.bytes.extend_from_slice(own);
+            self.next = self.next.wrapping_add(own.len() as u32);
+            rest = others;
+        }
+        rest
+    }
+
+    /// Bytes that are still to come, as far as is known.
+    fn missing(&self) -> usize {
+        match self.bytes.first_chunk() {
+            Some(prefix) => PREFIX + usize::from(u16::from_be_bytes(*prefix)) - self.bytes.len(),
+            None => PREFIX - self.bytes.len(),
+        }
+    }
+}
+
+/// Finds the datagrams in segments.
+#[derive(Debug, Default)]
+pub(super) struct Splitter {
+    partial: VecDeque<Partial>,
+}
+
+impl Splitter {
+    /// Calls `take` with each datagram that `payload` contains or completes. It stands at
+    /// `sequence` in the stream from `from`. A segment that does not continue what is awaited
+    /// begins with a datagram.
+    pub(super) fn split(
+        &mut self,
+        from: SocketAddr,
+        sequence: u32,
+        payload: &mut [u8],
+        take: &mut impl FnMut(&mut [u8]),
+    ) {
+        let mut rest = payload;
+        let mut position = sequence;
+        if let Some(index) = self.partial.iter().position(|partial| partial.from == from)
+            && let Some(mut partial) = self.partial.remove(index)
+            && partial.next == sequence
+        {
+            let before = rest.len();
+            rest = partial.append(rest);
+            position = position.wrapping_add((before - rest.len()) as u32);
+            if partial.missing() > 0 {
+                self.partial.push_back(partial);
+                return;
+            }
+            if partial.bytes.len() > PREFIX {
+                take(&mut partial.bytes[PREFIX..]);
+            }
+        }
+        while let Some(prefix) = rest.first_chunk() {
+            let end = PREFIX + usize::from(u16::from_be_bytes(*prefix));
+            if end > rest.len() {
+                break;
+            }
+            let (datagram, others) = rest.split_at_mut(end);
+            if end > PREFIX {
+                take(&mut datagram[PREFIX..]);
+            }
+            position = position.wrapping_add(end as u32);
+            rest = others;
+        }
+        if !rest.is_empty() {
+            if self.partial.len() == MAX_PARTIAL {
+                self.partial.pop_front();
+            }
+            let next = position.wrapping_add(rest.len() as u32);
+            self.partial.push_back(Partial { from, next, bytes: rest.to_vec() });
+        }
+    }
+
+    /// Nothing more will come from `from`.
+    pub(super) fn forget(&mut self, from: SocketAddr) {
+        self.partial.retain(|partial| partial.from != from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn remote(port: u16) -> SocketAddr {
+        ([198, 18, 0, 2], port).into()
+    }
+
+    fn stream(datagrams: &[Vec<u8>]) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for datagram in datagrams {
+            stream.extend_from_slice(&(datagram.len() as u16).to_be_bytes());
+            stream.extend_from_slice(datagram);
+        }
+        stream
+    }
+
+    fn split(splitter: &mut Splitter, at: u32, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        let mut take = |datagram: &mut [u8]| found.push(datagram.to_vec());
+        splitter.split(remote(1), at, &mut bytes.to_vec(), &mut take);
+        found
+    }
+
+    #[test]
+    fn the_rest_of_a_datagram_is_awaited_in_sequence_only() {
+        let bytes = stream(&[vec![1; 10], vec![2; 10]]);
+        let mut splitter = Splitter::default();
+        assert_eq!(split(&mut splitter, 0, &bytes[..15]), [vec![1; 10]]);
+        // The rest is lost; what follows begins with a datagram.
+        assert_eq!(split(&mut splitter, 24, &stream(&[vec![3; 4]])), [vec![3; 4]]);
+        assert_eq!(split(&mut splitter, 15, &stream(&[vec![4; 4]])), [vec![4; 4]]);
+        assert!(splitter.partial.is_empty());
+    }
+
+    #[test]
+    fn beginnings_are_bounded() {
+        let mut splitter = Splitter::default();
+        for port in 0..1_000 {
+            splitter.split(remote(port), 0, &mut [0xff; 9], &mut |_| panic!("nothing is whole"));
+        }
+        assert_eq!(splitter.partial.len(), MAX_PARTIAL);
+        splitter.forget(remote(999));
+        assert_eq!(splitter.partial.len(), MAX_PARTIAL - 1);
+    }
+
+    proptest! {
+        #[test]
+        fn however_a_stream_is_cut_its_datagrams_come_out(
+            datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 1..8),
+            cuts in prop::collection::vec(1_usize..60, 0..20),
+            start: u32,
+        ) {
+            let bytes = stream(&datagrams);
+            let mut splitter = Splitter::default();
+            let (mut found, mut at) = (Vec::new(), 0);
+            for len in cuts.into_iter().chain([usize::MAX]) {
+                let end = at.max(bytes.len().min(at.saturating_add(len)));
+                let sequence = start.wrapping_add(at as u32);
+                found.extend(split(&mut splitter, sequence, &bytes[at..end]));
+                at = end;
+            }
+            prop_assert_eq!(found, datagrams);
+            prop_assert!(splitter.partial.is_empty());
+        }
+
+        #[test]
+        fn nothing_that_is_received_can_break_the_splitter(
+            segments: Vec<(u8, Vec<u8>)>,
+        ) {
+            let mut splitter = Splitter::default();
+            for (at, mut bytes) in segments {
+                let most = bytes.len();
+                splitter.split(remote(1), at.into(), &mut bytes, &mut |datagram| {
+                    assert!(!datagram.is_empty() && datagram.len() <= most + 65_535);
+                });
+                assert!(splitter.partial.len() <= 1);
+            }
+        }
+    }
+}
