@@ -161,7 +161,7 @@ mod tests {
         ) {
             let bytes = stream(&datagrams);
             let mut splitter = Splitter::default();
-            let (mut found, mut at) = (Vec::new(), 0);
+            let (mut found, mut at) = (Vec::new(), 0_usize);
             for len in cuts.into_iter().chain([usize::MAX]) {
                 let end = at.max(bytes.len().min(at.saturating_add(len)));
                 let sequence = start.wrapping_add(at as u32);
