@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose tests prove requirements.
-const CRATES: [&str; 4] = ["wire", "crypto", "core", "sim"];
+const CRATES: [&str; 5] = ["wire", "crypto", "core", "sim", "net"];
 /// Areas of requirements.
-const AREAS: [char; 7] = ['W', 'H', 'P', 'F', 'S', 'O', 'A'];
+const AREAS: [char; 8] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E'];
 
 /// A requirement: its area and number.
 type Id = (char, u32);

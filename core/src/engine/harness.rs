@@ -137,6 +137,40 @@ pub(crate) fn locals(host: usize) -> Vec<LocalAddress> {
         .collect()
 }
 
+/// Local ends for TCP beside those for UDP have their numbers from here on.
+pub(crate) const TCP_LOCAL: u16 = 10;
+/// Their port.
+pub(crate) const TCP_PORT: u16 = 443;
+
+/// As [`locals`], with an end for TCP beside each.
+pub(crate) fn locals_with_tcp(host: usize) -> Vec<LocalAddress> {
+    let mut list = locals(host);
+    for mut local in locals(host) {
+        local.id.0 += TCP_LOCAL;
+        local.address.set_port(TCP_PORT);
+        local.encapsulation = Encapsulation::Tcp;
+        list.push(local);
+    }
+    list
+}
+
+/// The number of the local end of `host` at `address`.
+fn local_at(host: usize, end: SocketAddr) -> Option<u16> {
+    (0..4).find_map(|link| {
+        let udp = address(host, link);
+        let tcp = SocketAddr::new(udp.ip(), TCP_PORT);
+        (end == udp).then_some(link).or_else(|| (end == tcp).then_some(link + TCP_LOCAL))
+    })
+}
+
+/// The address of the local end of `host` with this number.
+fn end_of(host: usize, local: u16) -> SocketAddr {
+    match local.checked_sub(TCP_LOCAL) {
+        Some(link) => SocketAddr::new(address(host, link).ip(), TCP_PORT),
+        None => address(host, local),
+    }
+}
+
 impl Pair {
     pub(crate) fn new(adjust: impl Fn(&mut PeerConfig)) -> Self {
         Self::with(|_, config| adjust(&mut config.peers[0]))
@@ -240,9 +274,9 @@ impl Pair {
 
     /// Where datagrams of `host` to `to` come from, as the other sees it.
     pub(crate) fn source(&self, host: usize, to: PathAddress) -> PathAddress {
-        let link = (0..4).find(|link| address(1 - host, *link) == to.remote).unwrap_or(0);
+        let link = local_at(1 - host, to.remote).unwrap_or(0);
         let seen = self.translated.filter(|(link, _)| host == 0 && *link == to.local.0);
-        let remote = seen.map_or(address(host, to.local.0), |(_, remote)| remote);
+        let remote = seen.map_or(end_of(host, to.local.0), |(_, remote)| remote);
         PathAddress { local: LocalId(link), remote }
     }
 
@@ -259,7 +293,7 @@ impl Pair {
                 continue;
             }
             let translated = self.translated.filter(|(_, seen)| host == 1 && *seen == to.remote);
-            let remote_link = (0..4).find(|link| address(1 - host, *link) == to.remote);
+            let remote_link = local_at(1 - host, to.remote);
             let remote_link = translated.map(|(link, _)| link).or(remote_link);
             let Some(remote_link) = remote_link else { continue };
             let full = bytes.len() > 500;
@@ -267,7 +301,7 @@ impl Pair {
             if lost || self.dead.contains(&to.local.0) || self.dead.contains(&remote_link) {
                 continue;
             }
-            let delay = match (to.local.0, remote_link) {
+            let delay = match (to.local.0 % TCP_LOCAL, remote_link % TCP_LOCAL) {
                 (0, 0) => 1,
                 (1, 1) => 5,
                 _ => 3,

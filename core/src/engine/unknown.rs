@@ -16,7 +16,7 @@ use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 use super::{DropReason, Engine, REPLIES};
 use crate::association::Association;
 use crate::availability::{Availability, AvailabilityState, AvailabilityStatus, Bucket, Query};
-use crate::config::{Opportunistic, PeerConfig, Prefix};
+use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Prefix};
 use crate::event::Event;
 use crate::sink::PathAddress;
 use crate::time::Instant;
@@ -97,6 +97,8 @@ impl Unknown {
             congestion_control: self.settings.congestion_control,
             max_paths: None,
             resequencing: true,
+            encapsulation: EncapsulationPolicy::Auto,
+            tcp_port: None,
         }
     }
 }
@@ -147,7 +149,10 @@ impl Engine {
     fn send_query(&mut self, query: Query, remote: SocketAddr) {
         let locals = || {
             let family = self.locals.iter();
-            family.filter(|local| local.address.is_ipv4() == remote.is_ipv4())
+            family.filter(|local| {
+                local.encapsulation == Encapsulation::Udp
+                    && local.address.is_ipv4() == remote.is_ipv4()
+            })
         };
         let own = locals().filter(|local| local.address.ip() == query.source);
         let others = locals().filter(|local| local.address.ip() != query.source);
