@@ -133,22 +133,33 @@ fn a_port_or_device_in_use_is_named_with_file_and_line() {
 }
 
 #[test]
-fn it_keeps_one_capability_only() {
+fn it_keeps_the_capabilities_that_it_needs() {
     if !privileged() {
         return;
     }
     let _alone = alone();
     let (a, _b) = two_hosts("caps", 1, &[Family::V4]);
     let directory = Directory::new("caps");
-    let daemon = Daemon::start(&a, &directory, &CONFIGURATION);
+    // CAP_NET_ADMIN is number 12, CAP_NET_RAW 13, CAP_NET_BIND_SERVICE 10 (capabilities(7)).
+    for (node, peer, kept) in [
+        ("", "encapsulation = 'udp'", "1000"),
+        ("", "encapsulation = 'auto'", "3000"),
+        ("tcp_port = 443\n", "encapsulation = 'tcp'", "3400"),
+    ] {
+        let configuration = Configuration { peer, ..CONFIGURATION };
+        let daemon = Daemon::start_with(&a, &directory, &configuration, node);
+        assert_capabilities(&daemon, kept);
+    }
+}
+
+fn assert_capabilities(daemon: &Daemon, kept: &str) {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id())).expect("alive");
     let mut threads = 0;
     for task in tasks {
         let path = task.expect("a thread").path().join("status");
         let status = std::fs::read_to_string(path).expect("alive");
-        // CAP_NET_ADMIN is number 12 (capabilities(7)).
-        for line in ["CapPrm:\t0000000000001000", "CapEff:\t0000000000001000"] {
-            assert!(status.contains(line), "{status}");
+        for set in ["CapPrm", "CapEff"] {
+            assert!(status.contains(&format!("{set}:\t000000000000{kept}")), "{status}");
         }
         for set in ["CapInh", "CapBnd", "CapAmb"] {
             assert!(status.contains(&format!("{set}:\t0000000000000000")), "{status}");

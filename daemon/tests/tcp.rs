@@ -178,7 +178,7 @@ fn the_handshake_goes_by_tcp_and_a_masquerading_router_is_no_obstacle() {
     let world = World::new("tcp-nat");
     world.firewall(NO_UDP);
     world.firewall(MASQUERADE);
-    let node = "tcp_port = 443";
+    let node = "tcp_port = 443\n";
     let b = world.daemon(2, &[], node, "");
     let a = world.daemon(1, V4, "", "tcp_port = 443");
     wait_for_kinds(&a, &["tcp"]);

@@ -252,7 +252,7 @@ impl Configuration<'_> {
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
         let text = format!(
             "[node]\nprivate_key_file = '{number}.key'\nlisten_port = 6182\n\
-             control_socket = '{}'\n{node}\n\
+             control_socket = '{}'\n{node}\
              [interface]\nname = 'mpip0'\naddresses = ['10.77.0.{number}/24', 'fd77::{number}/64']\n\
              [[peer]]\nname = 'host{other}'\npublic_key = '{}'\nendpoints = {endpoints:?}\n\
              allowed_prefixes = ['10.77.0.{other}/32', 'fd77::{other}/128']\n{peer}\n",
