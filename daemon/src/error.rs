@@ -38,7 +38,7 @@ pub enum Error {
         /// The port.
         port: u16,
         /// At which address.
-        source: BindError,
+        source: Box<BindError>,
     },
     /// There is no socket for a path.
     Bind(BindError),
@@ -89,7 +89,8 @@ impl std::error::Error for Error {
             Self::Control(error) => Some(error),
             Self::InterfaceInUse { source, .. } | Self::Tun(source) => Some(source),
             Self::Netlink(error) => Some(error),
-            Self::PortInUse { source, .. } | Self::Bind(source) => Some(source),
+            Self::PortInUse { source, .. } => Some(source),
+            Self::Bind(source) => Some(source),
             Self::TunLost(source) | Self::System { source, .. } => Some(source),
         }
     }
@@ -117,7 +118,9 @@ impl Error {
     /// Why there is no socket at `port`, which `place` asks for.
     pub(crate) fn bind(place: &Place, port: u16, source: BindError) -> Self {
         match source.io().kind() {
-            io::ErrorKind::AddrInUse => Self::PortInUse { place: place.clone(), port, source },
+            io::ErrorKind::AddrInUse => {
+                Self::PortInUse { place: place.clone(), port, source: source.into() }
+            }
             _ => Self::Bind(source),
         }
     }

@@ -89,7 +89,7 @@ impl Header {
                 _ => {}
             }
             let len = usize::from(*rest.first().ok_or(Malformed)?);
-            let option = options.get(2.max(len.min(2))..len).ok_or(Malformed)?;
+            let option = options.get(2..len).ok_or(Malformed)?;
             match (kind, option) {
                 (2, [high, low]) => self.max_segment = Some(u16::from_be_bytes([*high, *low])),
                 (3, [shift]) => self.window_scale = Some(*shift),
@@ -106,7 +106,7 @@ impl Header {
     }
 
     /// Bytes that [`write`](Self::write) needs.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         let syn = self.flags & flag::SYN != 0;
         let options = match (syn, self.timestamps.is_some()) {
             (true, timestamps) => {
@@ -124,9 +124,9 @@ impl Header {
     ///
     /// # Panics
     ///
-    /// When `bytes` is shorter than [`len`](Self::len).
+    /// When `bytes` is shorter than [`encoded_len`](Self::encoded_len).
     pub fn write(&self, bytes: &mut [u8]) -> usize {
-        let len = self.len();
+        let len = self.encoded_len();
         let (fixed, options) = bytes[..len].split_at_mut(FIXED);
         fixed[0..2].copy_from_slice(&self.source.to_be_bytes());
         fixed[2..4].copy_from_slice(&self.destination.to_be_bytes());
@@ -230,7 +230,7 @@ mod tests {
         let stripped = Header { sack_permitted: false, timestamps: None, ..syn() };
         for (header, len) in [(data, DATA_HEADER), (bare, 20), (stripped, 28)] {
             let mut bytes = [0; MAX_HEADER];
-            assert_eq!((header.write(&mut bytes), header.len()), (len, len));
+            assert_eq!((header.write(&mut bytes), header.encoded_len()), (len, len));
             assert_eq!(Header::parse(&bytes), Ok((header, len)));
         }
     }
@@ -274,7 +274,7 @@ mod tests {
         #[test]
         fn nothing_that_is_received_can_break_the_parser(bytes: Vec<u8>) {
             if let Ok((header, len)) = Header::parse(&bytes) {
-                prop_assert!(len <= bytes.len() && header.len() <= MAX_HEADER);
+                prop_assert!(len <= bytes.len() && header.encoded_len() <= MAX_HEADER);
             }
         }
     }

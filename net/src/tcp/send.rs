@@ -325,7 +325,7 @@ impl Queue {
         while self.segments.len() < MAX_WAITING
             && let Some(control) = self.endpoint.poll_control()
         {
-            let mut own = vec![0; control.header.len()];
+            let mut own = vec![0; control.header.encoded_len()];
             control.header.write(&mut own);
             seal(self.socket.address(), control.to, &mut own);
             self.segments.push_back(Outgoing {
@@ -403,7 +403,7 @@ impl Outgoing {
 /// Writes header and length before the datagram at the end of `room`; returns where the segment
 /// begins.
 fn number(header: &Header, local: SocketAddr, remote: SocketAddr, room: &mut [u8]) -> usize {
-    let start = DATA_HEADER - header.len();
+    let start = DATA_HEADER - header.encoded_len();
     let segment = &mut room[start..];
     let header_len = header.write(segment);
     let len = u16::try_from(segment.len() - header_len - PREFIX).expect("checked at reservation");

@@ -96,7 +96,7 @@ impl Pair {
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
-            self.now = self.now + Duration::from_millis(50);
+            self.now += Duration::from_millis(50);
             for index in 0..2 {
                 self.ends[index].handle_timeout(self.now);
                 self.collect(index);
@@ -130,7 +130,7 @@ fn a_connection_looks_like_one_of_linux() {
     assert_eq!(answer.header.flags, flag::SYN | flag::ACK);
     assert_eq!(answer.header.acknowledgement, syn.header.sequence.wrapping_add(1));
     assert_eq!(answer.header.timestamps.map(|(_, echo)| echo), syn.header.timestamps.map(|t| t.0));
-    pair.now = pair.now + Duration::from_millis(20);
+    pair.now += Duration::from_millis(20);
     pair.deliver(answer.clone());
     assert_eq!(flags(&pair.wire), [flag::ACK, flag::ACK | flag::PSH]);
     let data = &pair.wire[1].header;
@@ -406,7 +406,7 @@ proptest! {
                 let place = (last.from, last.header.sequence);
                 prop_assert!(data.insert(place), "bytes of the stream sent twice: {place:?}");
             }
-            pair.now = pair.now + Duration::from_millis(3);
+            pair.now += Duration::from_millis(3);
             if number % 3 == 0 {
                 pair.suffer(one);
                 pair.suffer(other);
@@ -432,7 +432,7 @@ proptest! {
     ) {
         let mut pair = Pair::established();
         for (numbers, flags, timestamps, later, mut payload) in segments {
-            pair.now = pair.now + Duration::from_millis(later);
+            pair.now += Duration::from_millis(later);
             let near = pair.ends[1].data(pair.now, client(), 1, false).unwrap_or_default();
             let header = Header {
                 sequence: near.acknowledgement.wrapping_add(numbers[0] % 4_096),
