@@ -215,3 +215,14 @@ fn every_link_direction_and_repetition_has_its_own_seed() {
     seeds.dedup();
     assert_eq!(seeds.len(), 160);
 }
+
+#[test]
+fn a_translated_address_is_reached_at_its_public_one() {
+    let text = VALID
+        .replace("address = \"198.18.1.2\"", "address = \"198.18.1.2\"\npublic = \"198.18.9.9\"");
+    let scenario = parse(&text).expect("valid");
+    let [translated, other] = [&scenario.interfaces[1], &scenario.interfaces[0]];
+    assert!(translated.private && !other.private);
+    assert_eq!(translated.reached_at().to_string(), "198.18.9.9");
+    assert_eq!(other.reached_at(), other.address);
+}
