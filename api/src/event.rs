@@ -67,6 +67,19 @@ pub enum EventKind {
         /// The address from now on.
         to: SocketAddr,
     },
+    /// Packets of a peer in host mode travel in another way, or more or less of them are captured.
+    Traffic {
+        /// The peer's name.
+        peer: String,
+        /// How they travelled: `plain`, `multipath` or `blocked`.
+        from: String,
+        /// How they travel from now on.
+        to: String,
+        /// Destinations whose packets are captured.
+        captured: Vec<String>,
+        /// Why.
+        reason: String,
+    },
     /// The largest inner packet toward a peer changed.
     InnerMtu {
         /// The peer's name.

@@ -86,6 +86,19 @@ pub struct PeerStatus {
     pub congestion_control: String,
     /// Inner addresses that belong to the peer.
     pub allowed_prefixes: Vec<String>,
+    /// Whether the inner addresses are the peer's ordinary ones.
+    #[serde(default)]
+    pub host_mode: bool,
+    /// What becomes of packets when no path works: `require`, `prefer` or `off`.
+    #[serde(default)]
+    pub policy: String,
+    /// How packets travel at present: `plain`, `multipath` or `blocked`; `None` outside of host
+    /// mode.
+    #[serde(default)]
+    pub traffic: Option<String>,
+    /// Destinations whose packets are captured in host mode.
+    #[serde(default)]
+    pub captured: Vec<String>,
     /// Largest inner packet that every path carries.
     pub inner_mtu_bytes: u16,
     /// Inner data sent.

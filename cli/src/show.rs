@@ -83,6 +83,14 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
         bytes(peer.queued_bytes),
         bytes(peer.resequencing_bytes)
     );
+    if let Some(traffic) = &peer.traffic {
+        let captured = list(&peer.captured, "nothing");
+        let _ = writeln!(
+            out,
+            "  host mode, policy {}: traffic is {traffic}, captured {captured}",
+            peer.policy
+        );
+    }
     if peer.paths.is_empty() {
         let _ = writeln!(out, "  no paths");
     } else {

@@ -11,7 +11,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpip_core::{
     Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, EncapsulationPolicy,
     Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink,
-    PathAddress, PeerConfig, SchedulerKind, Segmentation, SegmentationKind, Slot,
+    PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation, SegmentationKind, Slot,
 };
 use mpip_crypto::{Aead, OpenKey, PrivateKey, SealKey};
 
@@ -95,6 +95,8 @@ impl Bench {
                 preshared_key: Default::default(),
                 endpoints: if host == 0 { vec![address(1)] } else { vec![] },
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
+                host_mode: false,
+                policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
                 fixed_weights: vec![],
                 congestion_control: CongestionControlKind::None,

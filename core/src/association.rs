@@ -2,13 +2,14 @@
 //!
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
 //! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
-//! [`too_big`] to the senders of packets that do not fit. Nonces are assigned in sequence, in
-//! [`departure`] alone.
+//! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
+//! mode. Nonces are assigned in sequence, in [`departure`] alone.
 
 mod control;
 mod departure;
 mod encapsulation;
 pub(crate) mod handshake;
+pub(crate) mod host;
 mod incoming;
 #[cfg(test)]
 pub(crate) mod inspect;
@@ -26,6 +27,7 @@ use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::handshake::Pending;
+use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
 use self::too_big::Allowance;
 use crate::cc::Subflow;
@@ -62,7 +64,9 @@ pub(crate) struct Context<'a> {
     pub(crate) locals: &'a [LocalAddress],
     pub(crate) rules: &'a RuleTable,
     /// Whose an inner address is.
-    pub(crate) prefixes: &'a PrefixTable,
+    pub(crate) prefixes: &'a mut PrefixTable,
+    /// What the host is to capture from now on, by peer.
+    pub(crate) captures: &'a mut BTreeMap<String, Capture>,
     /// Which association a receiver index belongs to.
     pub(crate) indices: &'a mut BTreeMap<u32, usize>,
     pub(crate) events: &'a mut VecDeque<Event>,
@@ -149,6 +153,7 @@ pub(crate) struct Association {
     bytes_sent: u64,
     bytes_received: u64,
     close_owed: bool,
+    host: HostMode,
 }
 
 impl Association {
@@ -208,6 +213,7 @@ impl Association {
             bytes_sent: 0,
             bytes_received: 0,
             close_owed: false,
+            host: HostMode::of(&config),
             config,
         }
     }
@@ -255,6 +261,12 @@ impl Association {
         self.outgoing.is_empty() && self.incoming.is_empty()
     }
 
+    /// Whether nothing waits to be sent or to be acknowledged on a path that works.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let busy = |path: &Path| path.is_usable() && path.flight.in_flight() > 0;
+        self.queue.is_empty() && self.repairs.is_empty() && !self.paths.iter().any(busy)
+    }
+
     /// Does what is due.
     pub(crate) fn on_timeout(
         &mut self,
@@ -280,7 +292,7 @@ impl Association {
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting)).min();
-        keys.into_iter().chain([period, gap, paths]).flatten().min()
+        keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
     }
 
     /// Forgets paths and sessions: the peer has none of them any more.
@@ -310,6 +322,7 @@ impl Association {
         self.wait_told = Duration::ZERO;
         self.wait_owed = false;
         self.established = false;
+        self.review_capture();
     }
 
     fn path_index(&self, id: PathId) -> Option<usize> {
@@ -355,6 +368,10 @@ impl Association {
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
             inner_mtu: self.inner_mtu,
+            host_mode: self.config.host_mode,
+            policy: self.config.policy,
+            traffic: self.config.host_mode.then_some(self.host.traffic),
+            captured: self.host.captured.clone(),
             bytes_sent: self.bytes_sent,
             bytes_received: self.bytes_received,
             queued: self.queue.bytes(),

@@ -66,6 +66,12 @@ pub struct PeerConfig {
     pub endpoints: Vec<SocketAddr>,
     /// Inner addresses that belong to the peer.
     pub allowed_prefixes: Vec<Prefix>,
+    /// Whether the peer's ordinary addresses are inner addresses of it too: those that it tells,
+    /// once a path to them was validated.
+    pub host_mode: bool,
+    /// What becomes of packets to the peer when no path works. [`Policy::Require`] outside of host
+    /// mode.
+    pub policy: Policy,
     /// How a path is chosen for each packet.
     pub scheduler: SchedulerKind,
     /// Weights for [`SchedulerKind::Weighted`] that are never adjusted, by local interface name;
@@ -263,6 +269,18 @@ impl EncapsulationPolicy {
     }
 }
 
+/// What becomes of packets to a peer when no path works (seed 000, section 3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// They are dropped: no packet to the peer ever leaves as plain IP.
+    #[default]
+    Require,
+    /// They leave as plain IP until a path works.
+    Prefer,
+    /// They always leave as plain IP.
+    Off,
+}
+
 /// How packets are spread over paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerKind {
@@ -347,6 +365,7 @@ named!(CongestionControlKind {
 });
 named!(Encapsulation { Udp = "udp", Tcp = "tcp" });
 named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
+named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });
 named!(Priority { Throughput = "throughput", Response = "response" });
 
 /// What a rule asks of path selection (seed 000, section 3.6.2).

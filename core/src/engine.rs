@@ -9,9 +9,10 @@ use mpip_wire::{MessageType, ResponsePacket, TransportPacket};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
+use crate::association::host::Capture;
 use crate::association::{Association, Context};
 use crate::buffer::PacketBuf;
-use crate::config::{Config, Limits, LocalAddress, Prefix};
+use crate::config::{Config, Limits, LocalAddress, Policy, Prefix};
 use crate::event::Event;
 use crate::packet::{Header, Segments};
 use crate::rules::RuleTable;
@@ -152,11 +153,21 @@ pub enum Command {
 #[derive(Debug, Default)]
 pub(crate) struct PrefixTable {
     /// Longest first.
-    by_len: Vec<(u8, BTreeMap<IpAddr, usize>)>,
+    by_len: Vec<(u8, BTreeMap<IpAddr, Owner>)>,
+}
+
+/// Whose a prefix is.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    peer: usize,
+    /// Whether packets from there are accepted, too.
+    source: bool,
 }
 
 impl PrefixTable {
-    fn insert(&mut self, prefix: Prefix, peer: usize) {
+    /// Gives `prefix` to `peer`, packets from there too if it is a `source`. Refused when another
+    /// peer has it.
+    pub(crate) fn claim(&mut self, prefix: Prefix, peer: usize, source: bool) -> bool {
         let len = prefix.prefix_len();
         let at = match self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
             Ok(at) => at,
@@ -165,21 +176,34 @@ impl PrefixTable {
                 at
             }
         };
-        self.by_len[at].1.insert(prefix.address(), peer);
+        let owner = self.by_len[at].1.entry(prefix.address()).or_insert(Owner { peer, source });
+        if owner.peer == peer {
+            owner.source |= source;
+        }
+        owner.peer == peer
     }
 
-    fn remove(&mut self, prefix: Prefix) {
-        let len = prefix.prefix_len();
-        if let Ok(at) = self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
-            self.by_len[at].1.remove(&prefix.address());
-            if self.by_len[at].1.is_empty() {
-                self.by_len.remove(at);
+    /// Takes `prefix` from `peer`.
+    pub(crate) fn release(&mut self, prefix: Prefix, peer: usize) {
+        for (_, prefixes) in self.by_len.iter_mut().filter(|(len, _)| *len == prefix.prefix_len()) {
+            if prefixes.get(&prefix.address()).is_some_and(|owner| owner.peer == peer) {
+                prefixes.remove(&prefix.address());
             }
         }
+        self.by_len.retain(|(_, prefixes)| !prefixes.is_empty());
     }
 
-    /// The peer that owns `address`.
+    /// The peer that packets to `address` go to.
     pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
+        self.owner(address).map(|owner| owner.peer)
+    }
+
+    /// The peer that packets from `address` may come from.
+    pub(crate) fn find_source(&self, address: IpAddr) -> Option<usize> {
+        self.owner(address).filter(|owner| owner.source).map(|owner| owner.peer)
+    }
+
+    fn owner(&self, address: IpAddr) -> Option<Owner> {
         self.by_len.iter().find_map(|(len, prefixes)| {
             prefixes.get(&Prefix::new(address, *len)?.address()).copied()
         })
@@ -209,6 +233,8 @@ pub struct Engine {
     indices: BTreeMap<u32, usize>,
     /// Associations to be flushed after a batch.
     touched: BTreeSet<usize>,
+    /// What the host has not been told yet, by peer.
+    captures: BTreeMap<String, Capture>,
     /// When each association wants to be called, and the same ordered by time.
     timeouts: Vec<Option<Instant>>,
     schedule: BTreeSet<(Instant, usize)>,
@@ -235,13 +261,18 @@ impl Engine {
         for (index, peer) in config.peers.into_iter().enumerate() {
             by_key.insert(peer.public_key, index);
             for prefix in &peer.allowed_prefixes {
-                by_prefix.insert(*prefix, index);
+                by_prefix.claim(*prefix, index, true);
+            }
+            if peer.host_mode && peer.policy == Policy::Require {
+                for endpoint in &peer.endpoints {
+                    by_prefix.claim(Prefix::host(endpoint.ip()), index, false);
+                }
             }
             associations.push(Association::new(peer, &config.limits, &mut rng, now));
         }
         let unknown = config.opportunistic;
         let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, now, rng.bytes())));
-        Self {
+        let mut engine = Self {
             mac1_key: Mac1Key::of(&public_key),
             aes_in_hardware: config.aes_in_hardware,
             instance: u64::from_be_bytes(rng.bytes()),
@@ -258,6 +289,7 @@ impl Engine {
             by_prefix,
             indices: BTreeMap::new(),
             touched: BTreeSet::new(),
+            captures: BTreeMap::new(),
             events: VecDeque::new(),
             replies: VecDeque::new(),
             returns: Returns::default(),
@@ -269,7 +301,14 @@ impl Engine {
             unknown,
             private_key: config.private_key,
             rng,
+        };
+        for peer in 0..engine.associations.len() {
+            // What is captured whether or not the peer can be reached.
+            if engine.associations[peer].config.host_mode {
+                engine.schedule_at(peer, Some(now));
+            }
         }
+        engine
     }
 
     /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.
@@ -381,6 +420,17 @@ impl Engine {
         }
     }
 
+    /// An ICMP message says that nobody listens at `remote`. Anybody can forge one, so a path there
+    /// is only asked for a sign of life, and fails sooner than by silence when there is none.
+    pub fn handle_refused(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
+        for peer in 0..self.associations.len() {
+            if self.associations[peer].on_refused(now, PathAddress { local, remote }) {
+                self.touched.insert(peer);
+                self.schedule_at(peer, Some(now));
+            }
+        }
+    }
+
     /// The host changed. Datagrams that follow from it leave at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {
@@ -413,6 +463,22 @@ impl Engine {
     /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// What the host has to capture for a peer in host mode, if that changed. Unlike events, none is
+    /// ever lost.
+    pub fn poll_capture(&mut self) -> Option<Capture> {
+        self.captures.pop_first().map(|(_, capture)| capture)
+    }
+
+    /// Whether nothing waits to be sent or to be acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        self.associations.iter().all(Association::is_quiet)
+    }
+
+    /// Whether sessions with peers in host mode use `address` as their end on this host.
+    pub fn uses_address(&self, address: IpAddr) -> bool {
+        self.associations.iter().any(|association| association.uses_address(address))
     }
 
     /// Statistics. `sessions` adds the list of sessions.
@@ -460,7 +526,8 @@ impl Engine {
             draws: &mut self.draws,
             locals: &self.locals,
             rules: &self.rules,
-            prefixes: &self.by_prefix,
+            prefixes: &mut self.by_prefix,
+            captures: &mut self.captures,
             indices: &mut self.indices,
             events: &mut self.events,
             drops: &mut self.drops,

@@ -6,6 +6,8 @@ use core::time::Duration;
 
 use mpip_crypto::PublicKey;
 
+use crate::association::host::Traffic;
+use crate::config::Prefix;
 use crate::path::PathState;
 
 /// A change that somebody may want to know of.
@@ -57,6 +59,20 @@ pub enum Event {
         from: SocketAddr,
         /// The address from now on.
         to: SocketAddr,
+    },
+    /// Packets between this host and a peer in host mode travel in another way, or more or less of
+    /// them are captured.
+    Traffic {
+        /// The peer's name.
+        peer: String,
+        /// How they travelled.
+        from: Traffic,
+        /// How they travel from now on.
+        to: Traffic,
+        /// Destinations whose packets are captured.
+        captured: Vec<Prefix>,
+        /// Why.
+        reason: &'static str,
     },
     /// The largest inner packet changed: the TUN device's MTU is to follow.
     InnerMtu {
@@ -116,6 +132,13 @@ impl fmt::Display for Event {
             ),
             Self::Rebound { peer, path, from, to } => {
                 write!(f, "peer `{peer}`: path {path}: its remote address {from} became {to}")
+            }
+            Self::Traffic { peer, from, to, captured, reason } => {
+                write!(f, "peer `{peer}`: traffic {from} -> {to} ({reason}), captured:")?;
+                if captured.is_empty() {
+                    f.write_str(" nothing")?;
+                }
+                captured.iter().try_for_each(|prefix| write!(f, " {prefix}"))
             }
             Self::InnerMtu { peer, mtu } => write!(f, "peer `{peer}`: inner MTU {mtu}"),
             Self::HandshakeTimeout { peer, attempts, retry_in } => write!(

@@ -49,6 +49,7 @@ mod time;
 pub mod trace;
 pub mod window;
 
+pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use buffer::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
@@ -56,7 +57,8 @@ pub use buffer::{
 };
 pub use config::{
     Config, CongestionControlKind, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Limits,
-    LocalAddress, Opportunistic, PeerConfig, Prefix, PrefixError, Priority, Rule, SchedulerKind,
+    LocalAddress, Opportunistic, PeerConfig, Policy, Prefix, PrefixError, Priority, Rule,
+    SchedulerKind,
 };
 pub use engine::{Command, DropReason, Engine};
 pub use event::Event;

@@ -39,6 +39,9 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(300);
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Silence is never called failure before this: schedulers of busy hosts pause that long.
 const MIN_SILENCE: Duration = Duration::from_millis(60);
+/// A path of which an unauthenticated message says that it is dead has at least so long to prove
+/// that it lives.
+const MIN_DOUBT: Duration = Duration::from_millis(20);
 /// First and longest pause between challenges on a path that does not answer them.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
 
@@ -201,6 +204,14 @@ pub(crate) struct Path {
     /// The peer wants the path kept ready, and the sequence of the status that said so.
     pub(crate) peer_standby: bool,
     peer_sequence: Option<u64>,
+    /// When it came into being.
+    pub(crate) opened: Instant,
+    /// Whether the peer has acknowledged anything on it: then it has validated our address.
+    pub(crate) confirmed: bool,
+    /// Longest pause between probes while it does not answer.
+    pub(crate) longest_pause: Duration,
+    /// When something unauthenticated said that it is dead.
+    doubted_at: Option<Instant>,
 }
 
 /// What a due timer of a path asks for.
@@ -259,6 +270,10 @@ impl Path {
             standby_told: false,
             peer_standby: false,
             peer_sequence: None,
+            opened: now,
+            confirmed: false,
+            longest_pause: MAX_PROBE_INTERVAL,
+            doubted_at: None,
         }
     }
 
@@ -275,6 +290,7 @@ impl Path {
         self.changed = now;
         self.probes = 0;
         self.probe_at = None;
+        self.doubted_at = None;
         if former == PathState::Failed {
             self.mtu.on_path_change();
         }
@@ -451,6 +467,7 @@ impl Path {
             sample.lost = core::mem::take(&mut self.unreported_loss);
             self.probes = 0;
             self.probe_at = None;
+            self.doubted_at = None;
             if sample.ecn_ce > 0 {
                 // What was marked left before what is acknowledged now at the latest.
                 let sent = now - sample.rtt.unwrap_or(sample.smoothed_rtt);
@@ -513,10 +530,12 @@ impl Path {
             PathState::Abandoned | PathState::Validating => None,
             PathState::Failed => self.probe_at,
             PathState::Active | PathState::Standby => {
-                let since = self.flight.silent_since()?;
-                let first = since + self.probe_timeout();
-                let dead = since + (self.probe_timeout() * 2).max(MIN_SILENCE);
-                Some(if self.probes == 0 { first } else { dead })
+                let silence = self.flight.silent_since().map(|since| {
+                    let first = since + self.probe_timeout();
+                    let dead = since + (self.probe_timeout() * 2).max(MIN_SILENCE);
+                    if self.probes == 0 { first } else { dead }
+                });
+                silence.into_iter().chain(self.doubt_deadline()).min()
             }
         }
     }
@@ -528,16 +547,33 @@ impl Path {
             return Silence::None;
         }
         let failed = self.state == PathState::Failed;
-        if self.probes == 0 || failed {
+        let doubted = !failed && self.doubt_deadline().is_some_and(|deadline| now >= deadline);
+        if (self.probes == 0 && !doubted) || failed {
             self.probes = self.probes.saturating_add(1);
             if failed {
                 let pause = HEARTBEAT * 2_u32.saturating_pow(self.probes.min(8));
-                self.probe_at = Some(now + pause.min(MAX_PROBE_INTERVAL));
+                self.probe_at = Some(now + pause.min(self.longest_pause));
             }
             return Silence::Probe;
         }
         self.flight.abandon(losses);
         Silence::Dead
+    }
+
+    /// Something that is not authentic says that the path is dead: asks for a sign of life, for
+    /// which it has less time than silence has. Returns whether that changed anything.
+    pub(crate) fn doubt(&mut self, now: Instant) -> bool {
+        let works = matches!(self.state, PathState::Active | PathState::Standby);
+        let news = works && self.doubted_at.is_none();
+        if news {
+            self.doubted_at = Some(now);
+            self.ping = true;
+        }
+        news
+    }
+
+    fn doubt_deadline(&self) -> Option<Instant> {
+        self.doubted_at.map(|at| at + (self.probe_timeout() * 2).max(MIN_DOUBT))
     }
 
     /// The path is known to be dead: from now on it is only asked whether it lives again.

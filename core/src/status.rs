@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use mpip_crypto::NodeId;
 
-use crate::config::Encapsulation;
+use crate::association::host::Traffic;
+use crate::config::{Encapsulation, Policy, Prefix};
 use crate::path::PathState;
 use crate::resequencer::WAIT_BUCKETS;
 
@@ -39,6 +40,14 @@ pub struct PeerStatus {
     pub congestion_control: &'static str,
     /// Largest inner packet that every path carries, bytes.
     pub inner_mtu: u16,
+    /// Whether the inner addresses are the peer's ordinary ones.
+    pub host_mode: bool,
+    /// What is done when no path works.
+    pub policy: Policy,
+    /// How packets travel at present; `None` outside of host mode.
+    pub traffic: Option<Traffic>,
+    /// Destinations whose packets are captured in host mode.
+    pub captured: Vec<Prefix>,
     /// Inner bytes sent and received.
     pub bytes_sent: u64,
     /// Inner bytes delivered to the host.

@@ -15,7 +15,7 @@ mod settings;
 use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, Problem};
-pub use settings::{InterfaceAddress, OpportunisticSettings, Place, Settings};
+pub use settings::{HostMode, InterfaceAddress, OpportunisticSettings, Place, Settings};
 
 /// Reads and checks the configuration in `file` and the key files that it names.
 pub fn load(file: &Path) -> Result<Settings, ConfigError> {

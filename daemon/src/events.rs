@@ -98,6 +98,7 @@ fn name(kind: &EventKind) -> &'static str {
         EventKind::PeerRestarted { .. } => "peer-restarted",
         EventKind::Path { .. } => "path",
         EventKind::Rebound { .. } => "rebound",
+        EventKind::Traffic { .. } => "traffic",
         EventKind::InnerMtu { .. } => "inner-mtu",
         EventKind::HandshakeTimeout { .. } => "handshake-timeout",
         EventKind::HandshakeRefused { .. } => "handshake-refused",
@@ -126,6 +127,13 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             reason: reason.to_owned(),
         },
         Core::Rebound { peer, path, from, to } => EventKind::Rebound { peer, path, from, to },
+        Core::Traffic { peer, from, to, captured, reason } => EventKind::Traffic {
+            peer,
+            from: from.name().to_owned(),
+            to: to.name().to_owned(),
+            captured: captured.iter().map(ToString::to_string).collect(),
+            reason: reason.to_owned(),
+        },
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },
         Core::HandshakeTimeout { peer, attempts, retry_in } => {
             EventKind::HandshakeTimeout { peer, attempts, retry_in_ms: ms(retry_in) }

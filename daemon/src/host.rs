@@ -9,11 +9,11 @@ use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError, Route};
 use crate::config::{InterfaceAddress, Settings};
 
 /// The main routing table (rtnetlink(7)).
-const MAIN_TABLE: u32 = 254;
+pub(crate) const MAIN_TABLE: u32 = 254;
 
 /// Metric of our routes: not 0, so that a route which the host already has to the same prefix is
 /// left alone instead of replaced, and less than any that DHCP clients and network managers give.
-const METRIC: u32 = 1;
+pub(crate) const METRIC: u32 = 1;
 
 /// The MTU until the engine knows better: what the smallest interface carries, less the headers
 /// over IPv6 (40 IP, 8 UDP, 32 of ours).
@@ -54,9 +54,17 @@ impl Host {
         remove_leftovers(&mut netlink, link.index)?;
         let mtu = initial_mtu(&mut netlink, link.index)?;
         let addresses = settings.addresses.clone();
-        let route = |prefix| Route { prefix, link: link.index, table: MAIN_TABLE, metric: METRIC };
+        let route = |prefix| Route {
+            prefix,
+            link: link.index,
+            source: None,
+            mtu: None,
+            table: MAIN_TABLE,
+            metric: METRIC,
+        };
         let mut routes = Vec::new();
-        for peer in &settings.peers {
+        // Those of peers in host mode come and go, see `Captures`.
+        for peer in settings.peers.iter().filter(|peer| !peer.host_mode) {
             let prefixes = peer.allowed_prefixes.iter().flat_map(|prefix| routed(*prefix));
             let of_peer = |prefix| PeerRoute { peer: peer.name.clone(), route: route(prefix) };
             routes.extend(prefixes.map(of_peer));
@@ -78,11 +86,8 @@ impl Host {
         for InterfaceAddress { address, prefix_len } in &self.addresses {
             self.netlink.add_address(&self.link, *address, *prefix_len)?;
         }
-        for PeerRoute { peer, route } in &self.routes {
-            match self.inner_mtu.get(peer) {
-                Some(mtu) => self.netlink.replace_route_with_mtu(route, route_mtu(route, *mtu))?,
-                None => self.netlink.replace_route(route)?,
-            }
+        for PeerRoute { route, .. } in &self.routes {
+            self.netlink.replace_route(route)?;
         }
         Ok(())
     }
@@ -96,9 +101,12 @@ impl Host {
         if device > self.mtu {
             self.set_mtu(device)?;
         }
+        for PeerRoute { route, .. } in self.routes.iter_mut().filter(|route| route.peer == peer) {
+            route.mtu = Some(route_mtu(route.prefix, mtu));
+        }
         if self.up {
             for PeerRoute { route, .. } in self.routes.iter().filter(|route| route.peer == peer) {
-                self.netlink.replace_route_with_mtu(route, route_mtu(route, mtu))?;
+                self.netlink.replace_route(route)?;
             }
         }
         self.set_mtu(device)
@@ -125,6 +133,11 @@ impl Host {
     /// The device's MTU, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu
+    }
+
+    /// The device.
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// The kernel's number of the device.
@@ -189,7 +202,9 @@ impl Drop for Host {
 fn remove_leftovers(netlink: &mut Netlink, index: u32) -> Result<(), NetlinkError> {
     let links = netlink.links()?;
     for route in netlink.own_routes()? {
-        if route.link == index || !links.iter().any(|link| link.index == route.link) {
+        // What refuses packets for policy `require` is the concern of `Captures`.
+        let gone = route.link != 0 && !links.iter().any(|link| link.index == route.link);
+        if route.link == index || gone {
             log::info!("removing what a former daemon left: the route to {route}");
             netlink.delete_route(&route)?;
         }
@@ -198,8 +213,8 @@ fn remove_leftovers(netlink: &mut Netlink, index: u32) -> Result<(), NetlinkErro
 }
 
 /// The MTU of a route to a peer. IPv6 does not work with less than every link of its carries.
-fn route_mtu(route: &Route, inner_mtu: u16) -> u32 {
-    let least = if route.prefix.address().is_ipv4() { 0 } else { MIN_MTU };
+pub(crate) fn route_mtu(prefix: Prefix, inner_mtu: u16) -> u32 {
+    let least = if prefix.address().is_ipv4() { 0 } else { MIN_MTU };
     u32::from(inner_mtu).max(least)
 }
 
@@ -212,7 +227,7 @@ fn initial_mtu(netlink: &mut Netlink, index: u32) -> Result<u32, NetlinkError> {
 
 /// The routes that lead to `prefix`: two halves instead of a default route, so that the host's own
 /// default routes stay as they are and lose nevertheless.
-fn routed(prefix: Prefix) -> Vec<Prefix> {
+pub(crate) fn routed(prefix: Prefix) -> Vec<Prefix> {
     if prefix.prefix_len() > 0 {
         return vec![prefix];
     }

@@ -7,6 +7,7 @@
 //! One thread owns the engine and everything of the host ([`run()`]). The control socket has threads
 //! of its own, which ask that one through a channel and wait for its answer.
 
+mod capture;
 pub mod config;
 pub mod control;
 mod destinations;
@@ -17,6 +18,7 @@ mod local;
 mod node;
 mod pins;
 mod qlog;
+mod reverse_path;
 mod run;
 mod snapshot;
 mod sockets;

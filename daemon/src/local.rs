@@ -67,6 +67,7 @@ impl Changes {
 #[derive(Debug)]
 pub(crate) struct LocalAddresses {
     ports: Vec<Port>,
+    mark: u32,
     interfaces: Option<Vec<String>>,
     prefixes: Vec<Prefix>,
     own: Vec<IpAddr>,
@@ -82,6 +83,7 @@ impl LocalAddresses {
         let prefixes = settings.peers.iter().flat_map(|peer| peer.allowed_prefixes.clone());
         Self {
             ports: ports(settings),
+            mark: settings.host_mode.mark,
             interfaces: settings.path_interfaces.clone(),
             prefixes: prefixes.collect(),
             own: settings.addresses.iter().map(|own| own.address).collect(),
@@ -152,7 +154,7 @@ impl LocalAddresses {
             id,
             interface: Some(usable.interface.clone()),
             address: SocketAddr::new(usable.ip, port.number),
-            mark: 0,
+            mark: self.mark,
             buffer: SOCKET_BUFFER,
         };
         let (socket, bound) = match port.encapsulation {
@@ -275,6 +277,7 @@ mod tests {
 
     fn local(interfaces: Option<&[&str]>, prefixes: &[&str]) -> LocalAddresses {
         LocalAddresses {
+            mark: 0,
             ports: vec![UDP],
             interfaces: interfaces.map(|names| names.iter().map(ToString::to_string).collect()),
             prefixes: prefixes.iter().map(|text| text.parse().expect("valid")).collect(),

@@ -8,14 +8,15 @@ use std::time::Duration;
 use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
-    AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits, LocalId,
-    PacketPool, PathAddress,
+    AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
+    LocalAddress, LocalId, PacketPool, PathAddress,
 };
-use mpip_net::netlink::{self, Netlink};
+use mpip_net::netlink::{self, HostAddress, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, Poller, Readiness, clock};
 
+use crate::capture::Captures;
 use crate::config::Settings;
 use crate::error::{Error, system};
 use crate::events::Events;
@@ -45,6 +46,15 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// again.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often is looked whether sessions still use an address that its interface lost.
+const PIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long what is on its way may take to arrive when the process ends, and how long what the peer
+/// has sent may take after it was told.
+const DRAIN: Duration = Duration::from_millis(100);
+const FAREWELL: Duration = Duration::from_millis(50);
+const LINGER_STEP: Duration = Duration::from_micros(500);
 
 /// A source of the loop, as its number in the poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +98,8 @@ impl From<u64> for Token {
 
 /// Everything that one node consists of.
 pub(crate) struct Node {
-    // Dropped first: it removes routes and addresses from the device.
+    // Dropped first: they remove routes and addresses from the device.
+    captures: Captures,
     host: Host,
     settings: Description,
     engine: Engine,
@@ -154,6 +165,7 @@ impl Node {
         let tun =
             Arc::new(Tun::open(&settings.interface).map_err(|error| Error::tun(&settings, error))?);
         let host = Host::set_up(Netlink::new()?, &settings)?;
+        let captures = Captures::set_up(&settings, host.link().clone())?;
         poller
             .add(&*tun, Token::Tun.into(), Interest::Readable)
             .map_err(system("add the TUN device to the epoll"))?;
@@ -174,6 +186,7 @@ impl Node {
             opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
         };
         let mut node = Self {
+            captures,
             host,
             settings: description,
             engine: Engine::new(config, seed, now, clock::unix_time()),
@@ -244,6 +257,9 @@ impl Node {
 
     /// Takes datagrams from the socket of `local`, and sends what waited for it.
     pub(crate) fn socket_ready(&mut self, now: Instant, local: LocalId, ready: Readiness) {
+        if ready.failed {
+            self.sender.errors(local, |remote| self.engine.handle_refused(now, local, remote));
+        }
         if ready.readable {
             let Self { engine, writer, buffers, received, sender, .. } = self;
             sender.receive(now, local, buffers, |remote, ecn, datagram| {
@@ -261,7 +277,8 @@ impl Node {
 
     /// The host's links or addresses changed.
     pub(crate) fn network_changed(&mut self, now: Instant, changes: netlink::Changes) {
-        if changes.any() {
+        let concerns = changes.links || changes.addresses || self.captures.is_active();
+        if changes.any() && concerns {
             let due = (self.refresh.last + REFRESH_INTERVAL).max(now);
             self.refresh.due = Some(self.refresh.due.map_or(due, |earlier| earlier.min(due)));
         }
@@ -325,10 +342,41 @@ impl Node {
             }
             self.engine.handle_command(now, Command::LocalAddresses(list));
         }
+        self.keep_addresses(&changes.removed, &addresses);
+        if self.captures.has_pinned() {
+            let due = now + PIN_INTERVAL;
+            self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
+        }
+        if let Err(error) = self.captures.follow(&links, &self.own_addresses()) {
+            log::warn!("{error}");
+        }
         Ok(changes)
     }
 
+    /// Keeps what sessions use of the addresses that are `removed`, and lets go what they do not
+    /// use; `present` are those that the host has.
+    fn keep_addresses(&mut self, removed: &[LocalAddress], present: &[HostAddress]) {
+        let Self { engine, captures, .. } = self;
+        for ip in removed.iter().map(|removed| removed.address.ip()) {
+            if !present.iter().any(|present| present.address == ip) && engine.uses_address(ip) {
+                captures.pin(ip);
+            }
+        }
+        captures.unpin(present, |ip| engine.uses_address(ip));
+    }
+
+    /// The addresses that paths start from.
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.local.list().iter().map(|local| local.address.ip()).collect()
+    }
+
     fn drain_events(&mut self) {
+        while let Some(capture) = self.engine.poll_capture() {
+            let own = self.own_addresses();
+            if let Err(error) = self.captures.apply(capture, &own) {
+                log::warn!("{error}");
+            }
+        }
         while let Some(event) = self.engine.poll_event() {
             self.events.engine(clock::unix_time(), &event);
             if let (Event::Pinned { address, public_key }, Some(pins)) = (&event, &self.pins)
@@ -336,10 +384,12 @@ impl Node {
             {
                 log::error!("{error}");
             }
-            if let Event::InnerMtu { peer, mtu } = event
-                && let Err(error) = self.host.set_inner_mtu(&peer, mtu)
-            {
-                log::warn!("{error}");
+            if let Event::InnerMtu { peer, mtu } = event {
+                let own = self.own_addresses();
+                let result = self.host.set_inner_mtu(&peer, mtu);
+                if let Err(error) = result.and(self.captures.set_inner_mtu(&peer, mtu, &own)) {
+                    log::warn!("{error}");
+                }
             }
         }
     }
@@ -453,11 +503,37 @@ impl Node {
 
     /// Says goodbye to every peer. What it set up on the host goes when it is dropped.
     pub(crate) fn end(mut self) {
-        let now = clock::now();
-        self.engine.handle_command(now, Command::Shutdown);
-        self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
-        self.sender.close(now);
-        self.writer.flush();
-        self.drain_events();
+        // From here on packets of peers in host mode leave as plain IP; what is on its way on the
+        // paths still arrives.
+        self.captures.release();
+        self.linger(DRAIN, true);
+        self.engine.handle_command(clock::now(), Command::Shutdown);
+        self.linger(if self.captures.is_active() { FAREWELL } else { Duration::ZERO }, false);
+        self.sender.close(clock::now());
+    }
+
+    /// Goes on for `limit`, or until nothing is on its way.
+    fn linger(&mut self, limit: Duration, until_idle: bool) {
+        let end = clock::now() + limit;
+        let sockets: Vec<LocalId> = self.sender.blocked().map(|(id, _)| id).collect();
+        let ready = Readiness { token: 0, readable: true, writable: true, failed: false };
+        loop {
+            let now = clock::now();
+            if let Err(error) = self.read_tun(now) {
+                log::debug!("{error}");
+            }
+            for local in &sockets {
+                self.socket_ready(now, *local, ready);
+            }
+            self.engine.flush(now, &mut self.sender);
+            self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
+            self.sender.flush(now);
+            self.writer.flush();
+            self.drain_events();
+            if now >= end || (until_idle && self.engine.is_quiet()) {
+                return;
+            }
+            std::thread::sleep(LINGER_STEP);
+        }
     }
 }

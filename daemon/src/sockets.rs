@@ -82,6 +82,13 @@ impl Sockets {
         }
     }
 
+    /// Reads what ICMP says of datagrams from `local`; `take` gets the destinations where nobody is.
+    pub(crate) fn errors(&self, local: LocalId, take: impl FnMut(SocketAddr)) {
+        if let Some(socket) = self.udp.socket(local) {
+            socket.recv_errors(take);
+        }
+    }
+
     /// The socket of `local` can send more. Returns whether it took what waited.
     pub(crate) fn writable(&mut self, now: Instant, local: LocalId) -> bool {
         self.udp.writable(local) || self.tcp.writable(now, local)

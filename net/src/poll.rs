@@ -42,6 +42,8 @@ pub struct Readiness {
     pub readable: bool,
     /// A write may succeed.
     pub writable: bool,
+    /// An error waits, or the other end hung up.
+    pub failed: bool,
 }
 
 /// Waits for sources, level-triggered: a source is reported until it was read empty.
@@ -94,6 +96,7 @@ impl Poller {
                 token: data.u64(),
                 readable: flags.intersects(epoll::EventFlags::IN | failed),
                 writable: flags.contains(epoll::EventFlags::OUT),
+                failed: flags.intersects(failed),
             }
         }));
         Ok(())
@@ -243,7 +246,7 @@ mod tests {
         });
         let mut ready = Vec::new();
         poller.wait(&mut ready, Some(Duration::from_secs(10))).expect("wait");
-        assert_eq!(ready, [Readiness { token: 7, readable: true, writable: false }]);
+        assert_eq!(ready, [Readiness { token: 7, readable: true, writable: false, failed: false }]);
         thread.join().expect("no panic");
         waker.reset();
         poller.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
@@ -261,7 +264,7 @@ mod tests {
         assert!(ready.is_empty());
         poller.modify(&waker, 1, Interest::ReadableWritable).expect("modify");
         poller.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
-        assert_eq!(ready, [Readiness { token: 1, readable: true, writable: true }]);
+        assert_eq!(ready, [Readiness { token: 1, readable: true, writable: true, failed: false }]);
         poller.remove(&waker).expect("remove");
         poller.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
         assert!(ready.is_empty());

@@ -3,6 +3,7 @@
 pub(crate) mod address;
 pub(crate) mod batch;
 pub(crate) mod cmsg;
+mod errors;
 pub(crate) mod receive;
 pub(crate) mod send;
 
@@ -229,6 +230,9 @@ pub(crate) fn set_buffers(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
 fn set_ip_options(fd: BorrowedFd<'_>, config: &SocketConfig) -> io::Result<()> {
     if config.address.is_ipv6() {
         set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+    } else {
+        set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
     }
     set_packet_options(fd, config)
 }

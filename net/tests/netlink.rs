@@ -103,7 +103,7 @@ fn lost_notices_are_reported_as_a_change_of_everything() {
     namespace.ip(&format!("-batch {}", script.display()));
     std::fs::remove_file(&script).expect("the batch file");
     let changes = monitor.read().expect("changes");
-    assert_eq!(changes, Changes { links: true, addresses: true, lost: true });
+    assert_eq!(changes, Changes { links: true, addresses: true, routes: true, lost: true });
     assert_eq!(monitor.read().expect("nothing"), Changes::default());
 }
 
@@ -135,6 +135,8 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     let route = |prefix: &str, table| Route {
         prefix: prefix.parse().expect("valid"),
         link: link.index,
+        source: None,
+        mtu: None,
         table,
         metric: 0,
     };
@@ -146,7 +148,8 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     ];
     for route in &routes {
         netlink.replace_route(route).expect("added");
-        netlink.replace_route_with_mtu(route, 1_380).expect("replaced");
+        let limited = Route { mtu: Some(1_380), ..route.clone() };
+        netlink.replace_route(&limited).expect("replaced");
         netlink.replace_route(route).expect("replaced");
     }
     let ours = netlink.own_routes().expect("routes");
@@ -161,8 +164,7 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     let rules = [false, true].map(|ipv6| RoutingRule {
         ipv6,
         priority: 100,
-        mark: 0x6d70,
-        inverted: true,
+        without_mark: 0x1000,
         table: 1_000,
     });
     for rule in &rules {

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use mpip_core::{
     Command, Config, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Engine, Event, LocalAddress,
-    LocalId, PacketPool, PathAddress, PeerConfig, Prefix,
+    LocalId, PacketPool, PathAddress, PeerConfig, Policy, Prefix,
 };
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
@@ -76,6 +76,8 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         preshared_key: PresharedKey::from_bytes([7; 32]),
         endpoints: if engine.knows_peer { world.endpoints(peer) } else { Vec::new() },
         allowed_prefixes: vec![prefix(false), prefix(true)],
+        host_mode: false,
+        policy: Policy::Require,
         scheduler: engine.scheduler,
         fixed_weights: engine.fixed_weights.clone(),
         congestion_control: engine.congestion_control,

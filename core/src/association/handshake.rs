@@ -286,6 +286,7 @@ impl Association {
         for path in &mut self.paths {
             path.ping = true;
         }
+        self.review_capture();
         if !core::mem::replace(&mut self.established, true) {
             let peer = self.config.name.clone();
             cx.events.push_back(Event::Established { peer, aead: aead_name(aead) });

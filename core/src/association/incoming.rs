@@ -234,6 +234,9 @@ impl Association {
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
         }
+        if progress.acked > 0 && !core::mem::replace(&mut self.paths[index].confirmed, true) {
+            self.review_capture();
+        }
         if progress.acked > 0 && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
@@ -270,7 +273,7 @@ impl Association {
         if header.total_len != packet.len() {
             return Err(DropReason::MalformedPacket);
         }
-        if cx.prefixes.find(header.source) != Some(cx.me) {
+        if cx.prefixes.find_source(header.source) != Some(cx.me) {
             return Err(DropReason::ForeignSource);
         }
         let slot = match self.incoming.find(&frame.session) {
@@ -396,7 +399,7 @@ impl Association {
             }
         };
         // Checked here once: every packet restored from these fields has this source.
-        if cx.prefixes.find(source) != Some(cx.me) {
+        if cx.prefixes.find_source(source) != Some(cx.me) {
             cx.drops.count(DropReason::ForeignSource);
             return;
         }

@@ -199,6 +199,7 @@ impl Association {
         cx: &mut Context<'_>,
         out: &mut impl DatagramSink,
     ) {
+        self.follow_capture(now, cx);
         if self.keys.current().is_none() {
             return;
         }

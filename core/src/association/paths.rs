@@ -1,16 +1,17 @@
 //! The paths of an association: which there are, which carry packets, and when that changes.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use mpip_wire::{PathId, PathStatus};
 
+use super::host::is_capturable;
 use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::bottleneck::regroup;
-use crate::config::LocalAddress;
+use crate::config::{LocalAddress, Policy};
 use crate::event::Event;
-use crate::path::{Challenge, Path, PathState, Silence};
+use crate::path::{Challenge, HEARTBEAT, Path, PathState, Silence};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
 use crate::sink::PathAddress;
@@ -68,6 +69,11 @@ impl Association {
         if to == PathState::Abandoned {
             self.retired_paths.insert(self.paths[index].id);
         }
+        if to == PathState::Active && self.config.host_mode {
+            // Its answer shows that the peer has validated our address.
+            self.paths[index].ping = true;
+        }
+        self.review_capture();
         self.update_inner_mtu(cx);
     }
 
@@ -162,6 +168,10 @@ impl Association {
         }
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, now);
+        if self.config.host_mode && self.config.policy == Policy::Prefer {
+            // Connections wait as plain IP for what works again.
+            path.longest_pause = HEARTBEAT;
+        }
         let weights = &self.config.fixed_weights;
         path.fixed_weight =
             weights.iter().find(|(name, _)| *name == local.interface).map(|(_, weight)| *weight);
@@ -225,6 +235,7 @@ impl Association {
         }
         self.peer_generation = generation;
         self.peer_addresses = addresses.collect();
+        self.review_capture();
         for index in 0..self.paths.len() {
             let remote = self.paths[index].address.remote;
             if self.paths[index].state() != PathState::Validating || !self.opener {
@@ -308,6 +319,17 @@ impl Association {
         self.paths[index].on_dead(now);
         self.limit_to_fastest(now, cx);
         true
+    }
+
+    /// Something on the way says that nobody listens at this address. That is not authentic, so the
+    /// path is only asked for a sign of life, and fails sooner when there is none. Returns whether
+    /// a path is concerned.
+    pub(crate) fn on_refused(&mut self, now: Instant, address: PathAddress) -> bool {
+        let mut concerned = false;
+        for path in self.paths.iter_mut().filter(|path| path.address == address) {
+            concerned |= path.doubt(now);
+        }
+        concerned
     }
 
     /// When no path works, the peer may be where the configuration says, or have started anew.
@@ -510,15 +532,5 @@ impl Association {
 /// Whether datagrams may be sent to an address that a peer names: not to ourselves, and not to
 /// what is no single host.
 fn is_sensible(remote: SocketAddr, locals: &[LocalAddress]) -> bool {
-    let ip = remote.ip();
-    let special = match ip {
-        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local() || ip.octets()[0] == 0,
-        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
-    };
-    !special
-        && !ip.is_unspecified()
-        && !ip.is_multicast()
-        && !ip.is_loopback()
-        && remote.port() != 0
-        && !locals.iter().any(|local| local.address.ip() == ip)
+    remote.port() != 0 && is_capturable(remote.ip(), locals)
 }

@@ -11,7 +11,8 @@ use super::*;
 use crate::association::inspect::Peeked;
 use crate::buffer::{Offload, PacketPool};
 use crate::config::{
-    CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, SchedulerKind,
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, Policy,
+    SchedulerKind,
 };
 use crate::path::PathState;
 use crate::sink::{InnerPacket, Slot};
@@ -188,6 +189,8 @@ impl Pair {
                 preshared_key: Default::default(),
                 endpoints: if host == 0 { vec![address(1, 0)] } else { vec![] },
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
+                host_mode: false,
+                policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
                 fixed_weights: vec![],
                 congestion_control: CongestionControlKind::None,

@@ -187,7 +187,7 @@ fn a_goodbye_ends_the_association_on_both_sides() {
 fn the_longest_prefix_decides_who_gets_a_packet() {
     let mut table = PrefixTable::default();
     for (text, peer) in [("0.0.0.0/0", 1), ("198.18.0.0/15", 2), ("198.19.7.0/24", 3)] {
-        table.insert(text.parse().expect("valid"), peer);
+        assert!(table.claim(text.parse().expect("valid"), peer, true));
     }
     let find = |text: &str| table.find(text.parse().expect("valid"));
     assert_eq!(find("198.19.7.9"), Some(3));

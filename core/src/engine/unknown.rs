@@ -16,7 +16,9 @@ use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 use super::{DropReason, Engine, REPLIES};
 use crate::association::Association;
 use crate::availability::{Availability, AvailabilityState, AvailabilityStatus, Bucket, Query};
-use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Prefix};
+use crate::config::{
+    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix,
+};
 use crate::event::Event;
 use crate::sink::PathAddress;
 use crate::time::Instant;
@@ -95,6 +97,8 @@ impl Unknown {
             scheduler: self.settings.scheduler,
             fixed_weights: Vec::new(),
             congestion_control: self.settings.congestion_control,
+            host_mode: true,
+            policy: Policy::Prefer,
             max_paths: None,
             resequencing: true,
             encapsulation: EncapsulationPolicy::Auto,
@@ -271,7 +275,8 @@ impl Engine {
             return None;
         }
         let config = unknown.peer_config(address, public_key, asked);
-        let association = Association::new(config, &self.limits, &mut self.rng, now);
+        let mut association = Association::new(config, &self.limits, &mut self.rng, now);
+        association.without_claims();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
                 self.associations[peer] = association;
@@ -288,7 +293,7 @@ impl Engine {
         unknown.nodes.insert(peer, node);
         unknown.deadlines.insert((now + GIVE_UP, peer));
         self.by_key.insert(public_key, peer);
-        self.by_prefix.insert(Prefix::host(address), peer);
+        self.by_prefix.claim(Prefix::host(address), peer, true);
         self.reschedule(peer);
         Some(peer)
     }
@@ -310,7 +315,7 @@ impl Engine {
         let Some(node) = unknown.nodes.remove(&peer) else { return };
         for address in node.addresses {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
-            self.by_prefix.remove(Prefix::host(address));
+            self.by_prefix.release(Prefix::host(address), peer);
         }
         unknown.vacant.push(peer);
         unknown.deadlines.retain(|(_, other)| *other != peer);
@@ -318,6 +323,7 @@ impl Engine {
         self.touched.remove(&peer);
         let (association, mut cx) = self.association(peer);
         association.retire(now, &mut cx);
+        association.follow_capture(now, &mut cx);
         self.reschedule(peer);
     }
 
@@ -360,8 +366,10 @@ impl Engine {
                 self.events.push_back(Event::Pinned { address, public_key });
             }
             if owner.is_none() {
-                self.by_prefix.insert(Prefix::host(address), peer);
+                self.by_prefix.claim(Prefix::host(address), peer, true);
                 association.config.allowed_prefixes.push(Prefix::host(address));
+                association.review_capture();
+                self.touched.insert(peer);
                 node.addresses.push(address);
             }
         }

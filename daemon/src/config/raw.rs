@@ -15,6 +15,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) interface: Interface,
     #[serde(default)]
+    pub(super) host_mode: HostMode,
+    #[serde(default)]
     pub(super) path: Vec<Path>,
     #[serde(default)]
     pub(super) peer: Vec<Spanned<Peer>>,
@@ -48,6 +50,15 @@ pub(super) struct Interface {
     pub(super) name: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) addresses: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostMode {
+    pub(super) table: Option<Spanned<i64>>,
+    pub(super) priority: Option<Spanned<i64>>,
+    pub(super) mark: Option<Spanned<i64>>,
+    pub(super) loosen_rp_filter: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,17 +8,21 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use mpip_core::{
-    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, PeerConfig, Prefix, SchedulerKind,
+    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, PeerConfig, Policy, Prefix,
+    SchedulerKind,
 };
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 use toml::Spanned;
 
 use super::error::Problem;
-use super::settings::{InterfaceAddress, Place, Settings};
+use super::settings::{HostMode, InterfaceAddress, Place, Settings};
 use super::{keys, opportunistic, raw, rule};
 
 /// Longest name of a Linux interface: `IFNAMSIZ` less the final zero.
 const INTERFACE_NAME_MAX: usize = 15;
+
+/// The kernel's tables `default`, `main` and `local` (rtnetlink(7)).
+const RESERVED_TABLES: RangeInclusive<u32> = 253..=255;
 
 /// The interface that a configuration without a name gets.
 pub(super) const DEFAULT_INTERFACE: &str = "mpip0";
@@ -119,6 +123,7 @@ pub(super) fn resolve(
         .filter_map(|text| interface_address(text, &mut problems))
         .collect();
     let path_interfaces = path_interfaces(&raw.path, &interface, &mut problems);
+    let host_mode = host_mode_settings(&raw.host_mode, &mut problems);
     let mut peers = Peers {
         own_key: private_key.as_ref().map(|key| *key.public_key()),
         directory,
@@ -153,6 +158,7 @@ pub(super) fn resolve(
         interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,
         path_interfaces,
+        host_mode,
         peers,
         rules,
         opportunistic,
@@ -303,7 +309,7 @@ impl Peers<'_> {
             Some(file) => key_file(self.directory, file, problems),
             None => Some(PresharedKey::default()),
         };
-        refuse_what_needs_host_mode(raw, problems);
+        let (host_mode, policy) = host_mode(raw, problems);
         let endpoints = self.endpoints(&raw.endpoints, problems);
         let allowed_prefixes = self.allowed_prefixes(raw, problems);
         let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
@@ -336,6 +342,8 @@ impl Peers<'_> {
             preshared_key: preshared_key?,
             endpoints,
             allowed_prefixes,
+            host_mode,
+            policy,
             scheduler,
             fixed_weights,
             congestion_control,
@@ -483,23 +491,52 @@ fn is_nobody(endpoint: &SocketAddr) -> bool {
     ip.is_unspecified() || ip.is_multicast() || broadcast
 }
 
-/// Until host mode exists, its settings are refused rather than ignored.
-fn refuse_what_needs_host_mode(peer: &raw::Peer, problems: &mut Problems<'_>) {
-    if let Some(host_mode) = &peer.host_mode
-        && *host_mode.get_ref()
+/// Host mode's settings of a peer, and what follows from one for the other.
+fn host_mode(raw: &raw::Peer, problems: &mut Problems<'_>) -> (bool, Policy) {
+    let host_mode = raw.host_mode.as_ref().is_some_and(|host_mode| *host_mode.get_ref());
+    let default = if host_mode { Policy::Prefer } else { Policy::Require };
+    let policy = named(raw.policy.as_ref(), "policy", Policy::NAMES, problems);
+    if let (Some(text), Some(policy @ (Policy::Prefer | Policy::Off)), false) =
+        (&raw.policy, policy, host_mode)
     {
-        let message =
-            "host_mode: expected false, host mode is not available yet; found true".to_owned();
-        problems.add(&host_mode.span(), message);
+        let message = format!(
+            "policy: expected `require`, because `{policy}` is for peers with `host_mode = true`"
+        );
+        problems.add(&text.span(), message);
     }
-    if let Some(policy) = &peer.policy {
-        let message = match policy.get_ref().as_str() {
-            "require" => return,
-            known @ ("prefer" | "off") => format!(
-                "policy: expected `require`, `{known}` needs host mode, which is not available yet"
-            ),
-            other => format!("policy: expected one of `require`, `prefer`, `off`, found `{other}`"),
-        };
-        problems.add(&policy.span(), message);
+    (host_mode, policy.unwrap_or(default))
+}
+
+/// What host mode uses on the host.
+fn host_mode_settings(raw: &raw::HostMode, problems: &mut Problems<'_>) -> HostMode {
+    let mut settings = HostMode::default();
+    if let Some(table) = &raw.table {
+        settings.table =
+            integer(table, "table", 1..=u32::MAX.into(), problems).unwrap_or(settings.table);
+        if RESERVED_TABLES.contains(&settings.table) {
+            let message = format!(
+                "table: expected none of the kernel's own tables 253 to 255, found {}",
+                settings.table
+            );
+            problems.add(&table.span(), message);
+        }
     }
+    if let Some(priority) = &raw.priority {
+        let range = 1..=32_765;
+        settings.priority =
+            integer(priority, "priority", range, problems).unwrap_or(settings.priority);
+    }
+    if let Some(mark) = &raw.mark {
+        settings.mark =
+            integer(mark, "mark", 1..=u32::MAX.into(), problems).unwrap_or(settings.mark);
+        if !settings.mark.is_power_of_two() {
+            let message = format!(
+                "mark: expected a number with one bit like 0x10000000, found {:#x}",
+                settings.mark
+            );
+            problems.add(&mark.span(), message);
+        }
+    }
+    settings.loosen_rp_filter = raw.loosen_rp_filter.unwrap_or(settings.loosen_rp_filter);
+    settings
 }

@@ -34,6 +34,8 @@ pub struct Settings {
     pub addresses: Vec<InterfaceAddress>,
     /// The interfaces that paths may use; `None` for every one with a usable address.
     pub path_interfaces: Option<Vec<String>>,
+    /// What host mode uses on the host.
+    pub host_mode: HostMode,
     /// The nodes to be associated with.
     pub peers: Vec<PeerConfig>,
     /// First match decides.
@@ -64,6 +66,25 @@ impl Settings {
             Encapsulation::Tcp => Encapsulation::Udp,
         };
         self.peers.iter().any(|peer| !peer.encapsulation.permits(other))
+    }
+}
+
+/// What host mode uses on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostMode {
+    /// The routing table with the routes to the peers' addresses.
+    pub table: u32,
+    /// Priority of the rule that leads to it.
+    pub priority: u32,
+    /// One bit, which the marks of our own packets have.
+    pub mark: u32,
+    /// Whether strict reverse path filters are made loose.
+    pub loosen_rp_filter: bool,
+}
+
+impl Default for HostMode {
+    fn default() -> Self {
+        Self { table: 6182, priority: 61, mark: 0x1000_0000, loosen_rp_filter: true }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use mpip_core::{CongestionControlKind, Priority, SchedulerKind};
+use mpip_core::{CongestionControlKind, Policy, Priority, SchedulerKind};
 
 use super::*;
 
@@ -121,6 +121,12 @@ fn defaults_are_as_documented() {
     assert_eq!(peer.congestion_control, CongestionControlKind::Bbr);
     assert_eq!((peer.max_paths, peer.resequencing), (None, true));
     assert_eq!(peer.preshared_key.secret_bytes(), &[0; 32]);
+    assert_eq!((peer.host_mode, peer.policy), (false, Policy::Require));
+    let host_mode =
+        HostMode { table: 6182, priority: 61, mark: 0x1000_0000, loosen_rp_filter: true };
+    assert_eq!(settings.host_mode, host_mode);
+    let settings = Directory::new("host").parse(&with_peer("host_mode = true")).expect("valid");
+    assert_eq!((settings.peers[0].host_mode, settings.peers[0].policy), (true, Policy::Prefer));
 }
 
 /// Asserts that each text has exactly one problem and that it begins as expected.
@@ -299,12 +305,20 @@ fn peer_errors_name_the_line() {
                 "7: weights: expected interfaces that a [[path]] names (`eth0`), found `eth1`",
             ),
             (
-                with_peer("host_mode = true"),
-                "6: host_mode: expected false, host mode is not available yet; found true",
+                with_peer("policy = 'prefer'"),
+                "6: policy: expected `require`, because `prefer` is for peers with `host_mode",
             ),
             (
-                with_peer("policy = 'prefer'"),
-                "6: policy: expected `require`, `prefer` needs host mode, which is not available",
+                with_peer("[host_mode]\ntable = 254"),
+                "7: table: expected none of the kernel's own tables 253 to 255, found 254",
+            ),
+            (
+                with_peer("[host_mode]\npriority = 32766"),
+                "7: priority: expected a number from 1 to 32765, found 32766",
+            ),
+            (
+                with_peer("[host_mode]\nmark = 3"),
+                "7: mark: expected a number with one bit like 0x10000000, found 0x3",
             ),
             (
                 with_peer("policy = 'maybe'"),

@@ -4,12 +4,14 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test is a crate that uses a part of it")]
 
+pub mod host_mode;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -152,7 +154,9 @@ fn echo(address: IpAddr, sequence: u16, payload: usize) -> bool {
     let socket = socket(family, SocketType::DGRAM, Some(protocol)).expect("allowed by sysctl");
     let socket = UdpSocket::from(socket);
     socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time-out");
-    socket.connect((address, 0)).expect("a route");
+    if socket.connect((address, 0)).is_err() {
+        return false;
+    }
     let [high, low] = sequence.to_be_bytes();
     let mut packet = vec![request, 0, 0, 0, 0, 0, high, low];
     packet.extend((0..payload).map(|position| pattern(position as u64)));
@@ -289,15 +293,19 @@ impl Daemon {
         configuration: &Configuration<'_>,
         node: &str,
     ) -> Self {
-        let mut daemon = Self::spawn_with(host, directory, configuration, node);
+        Self::spawn_with(host, directory, configuration, node).ready()
+    }
+
+    /// Waits until it answers.
+    pub fn ready(mut self) -> Self {
         let start = Instant::now();
-        while mpip_api::status(&daemon.socket, false).is_err() {
-            let ended = daemon.child.try_wait().expect("our child");
-            assert!(ended.is_none(), "{ended:?}: {}", daemon.log());
-            assert!(start.elapsed() < Duration::from_secs(10), "{}", daemon.log());
+        while mpip_api::status(&self.socket, false).is_err() {
+            let ended = self.child.try_wait().expect("our child");
+            assert!(ended.is_none(), "{ended:?}: {}", self.log());
+            assert!(start.elapsed() < Duration::from_secs(10), "{}", self.log());
             thread::sleep(Duration::from_millis(10));
         }
-        daemon
+        self
     }
 
     /// Starts `configuration` on `host`.
@@ -312,7 +320,12 @@ impl Daemon {
         node: &str,
     ) -> Self {
         let file = configuration.write(directory, node);
-        let log = directory.0.join(format!("{}.log", configuration.number));
+        Self::spawn_file(host, directory, configuration.number, &file)
+    }
+
+    /// Starts the configuration `file` of host `number`, whose control socket is the usual one.
+    pub fn spawn_file(host: &Host, directory: &Directory, number: u8, file: &Path) -> Self {
+        let log = directory.0.join(format!("{number}.log"));
         let out = File::create(&log).expect("writable");
         let child = Command::new("ip")
             .args(["netns", "exec", &host.name, env!("CARGO_BIN_EXE_mpipd"), "--config"])
@@ -323,7 +336,7 @@ impl Daemon {
             .stderr(out)
             .spawn()
             .expect("ip");
-        Self { child, socket: configuration.socket(directory), log }
+        Self { child, socket: directory.0.join(format!("{number}.sock")), log }
     }
 
     pub fn log(&self) -> String {

@@ -4,14 +4,14 @@ use core::fmt;
 use core::net::IpAddr;
 
 use mpip_core::Prefix;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
 };
 use netlink_packet_route::route::{
-    RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
@@ -21,15 +21,24 @@ use super::{Link, Netlink, NetlinkError, family};
 /// left behind can be told from everybody else's by it.
 pub const ROUTE_PROTOCOL: u8 = 0x6d;
 
+/// The interface that packets seem to come from while they are routed for the first time.
+const LOOPBACK: &str = "lo";
+
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(ROUTE_PROTOCOL);
 
-/// A route that leads to an interface.
+/// A route that leads to an interface, or to nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Destinations.
     pub prefix: Prefix,
-    /// The number of the interface; 0 matches any when routes are deleted.
+    /// The number of the interface; 0 for a route that refuses packets (`unreachable`).
     pub link: u32,
+    /// The source address that sockets without one get.
+    pub source: Option<IpAddr>,
+    /// Packets by this route have at most so many bytes, whatever the interface carries. TCP keeps
+    /// to it in its segment size; what the kernel has learnt of the path MTU of its destinations is
+    /// forgotten when the route is replaced.
+    pub mtu: Option<u32>,
     /// The routing table; 254 is the main one.
     pub table: u32,
     /// Among routes to the same prefix the smallest number counts; 0 lets the kernel choose.
@@ -38,7 +47,10 @@ pub struct Route {
 
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by interface {} in table {}", self.prefix, self.link, self.table)
+        match self.link {
+            0 => write!(f, "{} by nothing in table {}", self.prefix, self.table),
+            link => write!(f, "{} by interface {link} in table {}", self.prefix, self.table),
+        }
     }
 }
 
@@ -49,10 +61,8 @@ pub struct RoutingRule {
     pub ipv6: bool,
     /// Smaller numbers are asked first.
     pub priority: u32,
-    /// The mark that packets have.
-    pub mark: u32,
-    /// Matches packets without the mark instead.
-    pub inverted: bool,
+    /// Matches packets of this host that have none of these bits in their mark.
+    pub without_mark: u32,
     /// The table that routes them.
     pub table: u32,
 }
@@ -60,11 +70,10 @@ pub struct RoutingRule {
 impl fmt::Display for RoutingRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = if self.ipv6 { "IPv6" } else { "IPv4" };
-        let not = if self.inverted { "not " } else { "" };
         write!(
             f,
-            "{version} priority {}: {not}mark {:#x} uses table {}",
-            self.priority, self.mark, self.table
+            "{version} priority {}: this host's packets without mark {:#x} use table {}",
+            self.priority, self.without_mark, self.table
         )
     }
 }
@@ -144,17 +153,10 @@ impl Netlink {
     /// Adds a route, or replaces the one with the same prefix, table and metric.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let operation = format!("add the route to {route}");
-        let message = RouteNetlinkMessage::NewRoute(route_message(route));
-        self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
-    }
-
-    /// As [`replace_route`](Self::replace_route); packets by this route have at most `mtu` bytes,
-    /// whatever the interface carries. TCP keeps to it in its segment size, and what the kernel has
-    /// learnt of the path MTU of its destinations is forgotten.
-    pub fn replace_route_with_mtu(&mut self, route: &Route, mtu: u32) -> Result<(), NetlinkError> {
-        let operation = format!("add the route to {route} with MTU {mtu}");
         let mut message = route_message(route);
-        message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
+        if let Some(mtu) = route.mtu {
+            message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
+        }
         let message = RouteNetlinkMessage::NewRoute(message);
         self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
     }
@@ -165,6 +167,38 @@ impl Netlink {
         let result =
             self.change(&operation, RouteNetlinkMessage::DelRoute(route_message(route)), 0);
         unless(result, &[libc::ESRCH])
+    }
+
+    /// The source address that a packet with `mark` to `destination` gets from the routes as they
+    /// are; `None` when there is no way there.
+    pub fn source_toward(
+        &mut self,
+        destination: IpAddr,
+        mark: u32,
+    ) -> Result<Option<IpAddr>, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(destination);
+        message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
+        message.attributes =
+            vec![RouteAttribute::Destination(destination.into()), RouteAttribute::Mark(mark)];
+        let (mut source, mut unicast) = (None, false);
+        let result = self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_ACK, |answer| {
+            if let RouteNetlinkMessage::NewRoute(message) = answer {
+                unicast = message.header.kind == RouteType::Unicast;
+                source = message.attributes.iter().find_map(|attribute| match attribute {
+                    RouteAttribute::PrefSource(address) => ip_address(address),
+                    _ => None,
+                });
+            }
+        });
+        match result {
+            Ok(()) => Ok(source.filter(|_| unicast)),
+            Err(error) if is_no_route(&error) => Ok(None),
+            Err(error) => {
+                let operation = format!("ask for the route to {destination}");
+                Err(NetlinkError::new(operation, error))
+            }
+        }
     }
 
     /// Our routes in every table, whoever left them.
@@ -211,6 +245,11 @@ impl Netlink {
     }
 }
 
+fn is_no_route(error: &std::io::Error) -> bool {
+    let unreachable = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
+    error.raw_os_error().is_some_and(|errno| unreachable.contains(&errno))
+}
+
 /// Success also with one of these error numbers.
 fn unless(result: Result<(), NetlinkError>, harmless: &[i32]) -> Result<(), NetlinkError> {
     match result {
@@ -232,6 +271,12 @@ fn route_message(route: &Route) -> RouteMessage {
     message.attributes = vec![RouteAttribute::Table(route.table)];
     if route.link != 0 {
         message.attributes.push(RouteAttribute::Oif(route.link));
+    } else {
+        message.header.kind = RouteType::Unreachable;
+        message.header.scope = RouteScope::Universe;
+    }
+    if let Some(source) = route.source {
+        message.attributes.push(RouteAttribute::PrefSource(source.into()));
     }
     if route.metric != 0 {
         message.attributes.push(RouteAttribute::Priority(route.metric));
@@ -244,39 +289,55 @@ fn route_message(route: &Route) -> RouteMessage {
 
 fn read_route(message: &RouteMessage) -> Option<Route> {
     use netlink_packet_route::AddressFamily;
-    use netlink_packet_route::route::RouteAddress;
     let mut address: IpAddr = match message.header.address_family {
         AddressFamily::Inet => core::net::Ipv4Addr::UNSPECIFIED.into(),
         AddressFamily::Inet6 => core::net::Ipv6Addr::UNSPECIFIED.into(),
         _ => return None,
     };
     let (mut link, mut table, mut metric) = (0, message.header.table.into(), 0);
+    let (mut source, mut mtu) = (None, None);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Destination(RouteAddress::Inet(v4)) => address = (*v4).into(),
             RouteAttribute::Destination(RouteAddress::Inet6(v6)) => address = (*v6).into(),
-            RouteAttribute::Oif(value) => link = *value,
+            RouteAttribute::Oif(value) if message.header.kind == RouteType::Unicast => {
+                link = *value;
+            }
+            RouteAttribute::PrefSource(value) => source = ip_address(value),
+            RouteAttribute::Metrics(metrics) => {
+                mtu = metrics.iter().find_map(|metric| match metric {
+                    RouteMetric::Mtu(mtu) => Some(*mtu),
+                    _ => None,
+                });
+            }
             RouteAttribute::Table(value) => table = *value,
             RouteAttribute::Priority(value) => metric = *value,
             _ => {}
         }
     }
     let prefix = Prefix::new(address, message.header.destination_prefix_length)?;
-    Some(Route { prefix, link, table, metric })
+    Some(Route { prefix, link, source, mtu, table, metric })
+}
+
+fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
 }
 
 fn rule_message(rule: &RoutingRule) -> RuleMessage {
     use netlink_packet_route::AddressFamily;
-    use netlink_packet_route::rule::RuleFlags;
     let mut message = RuleMessage::default();
     message.header.family = if rule.ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
     message.header.action = RuleAction::ToTable;
-    if rule.inverted {
-        message.header.flags = RuleFlags::Invert;
-    }
     message.attributes = vec![
         RuleAttribute::Priority(rule.priority),
-        RuleAttribute::FwMark(rule.mark),
+        // What this host sends itself seems to come from there.
+        RuleAttribute::Iifname(LOOPBACK.to_owned()),
+        RuleAttribute::FwMark(0),
+        RuleAttribute::FwMask(rule.without_mark),
         RuleAttribute::Table(rule.table),
         RuleAttribute::Protocol(PROTOCOL),
     ];
@@ -285,18 +346,16 @@ fn rule_message(rule: &RoutingRule) -> RuleMessage {
 
 fn read_rule(message: &RuleMessage) -> RoutingRule {
     use netlink_packet_route::AddressFamily;
-    use netlink_packet_route::rule::RuleFlags;
     let mut rule = RoutingRule {
         ipv6: message.header.family == AddressFamily::Inet6,
         priority: 0,
-        mark: 0,
-        inverted: message.header.flags.contains(RuleFlags::Invert),
+        without_mark: 0,
         table: message.header.table.into(),
     };
     for attribute in &message.attributes {
         match attribute {
             RuleAttribute::Priority(value) => rule.priority = *value,
-            RuleAttribute::FwMark(value) => rule.mark = *value,
+            RuleAttribute::FwMask(value) => rule.without_mark = *value,
             RuleAttribute::Table(value) => rule.table = *value,
             _ => {}
         }

@@ -12,6 +12,17 @@ use super::{BUFFER, Messages, NetlinkError};
 /// Bytes of notices that may wait; an interface with many addresses going down sends hundreds.
 const QUEUE: usize = 1 << 20;
 
+/// What is told.
+const GROUPS: [u32; 7] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_RULE,
+];
+
 /// What changed since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -19,18 +30,20 @@ pub struct Changes {
     pub links: bool,
     /// Some address did.
     pub addresses: bool,
-    /// Notices were lost: anything may have changed. The other two are set as well.
+    /// Some route or routing rule did.
+    pub routes: bool,
+    /// Notices were lost: anything may have changed. The other three are set as well.
     pub lost: bool,
 }
 
 impl Changes {
     /// Whether anything changed.
     pub fn any(self) -> bool {
-        self.links || self.addresses
+        self.links || self.addresses || self.routes
     }
 }
 
-/// Tells that links or addresses changed; what they are now is to be listed afresh
+/// Tells that links, addresses or routes changed; what they are now is to be listed afresh
 /// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)),
 /// which is right also when notices were lost or joined.
 #[derive(Debug)]
@@ -47,8 +60,7 @@ impl Monitor {
             socket.set_non_blocking(true)?;
             socket.set_rx_buf_sz(i32::try_from(QUEUE).expect("1 MiB"))?;
             socket.bind(&SocketAddr::new(0, 0))?;
-            for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR]
-            {
+            for group in GROUPS {
                 socket.add_membership(group)?;
             }
             Ok(socket)
@@ -68,7 +80,7 @@ impl Monitor {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    changes = Changes { links: true, addresses: true, lost: true };
+                    changes = Changes { links: true, addresses: true, routes: true, lost: true };
                     continue;
                 }
                 Err(error) => {
@@ -83,6 +95,12 @@ impl Monitor {
                     Ok(NetlinkPayload::InnerMessage(
                         RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_),
                     )) => changes.addresses = true,
+                    Ok(NetlinkPayload::InnerMessage(
+                        RouteNetlinkMessage::NewRoute(_)
+                        | RouteNetlinkMessage::DelRoute(_)
+                        | RouteNetlinkMessage::NewRule(_)
+                        | RouteNetlinkMessage::DelRule(_),
+                    )) => changes.routes = true,
                     Ok(_) => {}
                     // A notice that cannot be read is a change nevertheless.
                     Err(_) => changes = Changes { links: true, addresses: true, ..changes },

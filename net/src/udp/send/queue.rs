@@ -163,6 +163,7 @@ impl Queue {
     /// Sends until nothing is left or the kernel takes no more.
     pub(super) fn send(&mut self, report: &mut Report) {
         self.blocked = false;
+        let mut doubted = false;
         while !self.messages.is_empty() {
             let result = if self.socket.segmentation() {
                 self.send_messages(report)
@@ -170,9 +171,16 @@ impl Queue {
                 self.send_datagrams(report)
             };
             let result = match result {
+                // It may be what ICMP said of an earlier datagram to somebody else (`IP_RECVERR`);
+                // then the next call knows nothing of it.
+                Err(errno) if !is_temporary(errno) && !doubted => {
+                    doubted = true;
+                    continue;
+                }
                 Err(errno) if !is_temporary(errno) => self.refused(errno, report),
                 other => other,
             };
+            doubted = false;
             if result.is_err_and(|errno| errno != libc::EINTR) {
                 report.counters.blocked += 1;
                 self.blocked = true;

@@ -1,0 +1,321 @@
+//! Host mode: the inner addresses of the peer are its own ordinary addresses.
+//!
+//! An address is the peer's when the peer has told it in its authenticated list and a path to that
+//! very address was validated. One that the peer no longer has stays its own as long as it sends
+//! from it, so that sessions survive a change of address. What the host is to lead into the engine
+//! (the capture) follows from these addresses, the policy, and whether any path works.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use super::{Association, Context};
+use crate::config::{LocalAddress, Policy, Prefix};
+use crate::event::Event;
+use crate::path::PathState;
+use crate::time::Instant;
+
+/// A local address whose paths are this young may be about to be validated by the peer: packets
+/// from it that came too early would be refused.
+const SETTLING: Duration = Duration::from_millis(500);
+/// Whoever falls back within this time after a return waits before the next one.
+const STEADY: Duration = Duration::from_secs(10);
+/// First and longest such wait; it doubles.
+const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How often is looked whether sessions still use an address that the peer has lost.
+const HELD_CHECK: Duration = Duration::from_secs(1);
+
+/// How packets between this host and a peer in host mode travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Traffic {
+    /// As plain IP, as without mpip.
+    #[default]
+    Plain,
+    /// On all paths.
+    Multipath,
+    /// Not at all: no path works, and the policy forbids plain packets.
+    Blocked,
+}
+
+impl Traffic {
+    /// The name in status output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Multipath => "multipath",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What packets of the host belong to a peer in host mode; replaces what was said before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The peer's name.
+    pub peer: String,
+    /// Destinations whose packets the host has to hand to the engine.
+    pub prefixes: Vec<Prefix>,
+    /// No packet to them may leave in another way, whatever happens to this process.
+    pub fail_closed: bool,
+}
+
+/// The host-mode side of an association.
+#[derive(Debug, Default)]
+pub(super) struct HostMode {
+    /// The peer's addresses, and whether it has lost them while sessions use them.
+    addresses: BTreeMap<IpAddr, Held>,
+    pub(super) captured: Vec<Prefix>,
+    pub(super) traffic: Traffic,
+    /// Something changed from which another capture may follow.
+    stale: bool,
+    check_at: Option<Instant>,
+    /// Since when packets take the paths.
+    returned_at: Option<Instant>,
+    hold_down: Duration,
+    hold_until: Option<Instant>,
+    /// Whether the addresses that the peer tells are taken up.
+    claims: bool,
+}
+
+type Held = bool;
+
+impl Association {
+    /// Another capture may follow from what just happened, also to the configured prefixes.
+    pub(crate) fn review_capture(&mut self) {
+        self.host.stale = true;
+    }
+
+    /// The addresses that the peer tells are not taken up: somebody else decides which are its own.
+    pub(crate) fn without_claims(&mut self) {
+        self.host.claims = false;
+    }
+
+    /// When the capture has to be reviewed although nothing happens.
+    pub(super) fn capture_timeout(&self) -> Option<Instant> {
+        self.host.check_at
+    }
+
+    /// Finds out which addresses are the peer's and what is to be captured.
+    pub(crate) fn follow_capture(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let due = self.host.check_at.is_some_and(|at| now >= at);
+        if !self.config.host_mode || !(self.host.stale || due) {
+            return;
+        }
+        self.host.stale = false;
+        self.host.check_at = None;
+        self.claim_addresses(cx);
+        self.release_addresses(now, cx);
+        let works = self.established && self.paths.iter().any(works);
+        let traffic = self.next_traffic(now, works);
+        let prefixes = self.prefixes_to_capture(now, traffic, cx);
+        // Nothing has changed until there is something to capture.
+        let traffic = match traffic {
+            Traffic::Multipath if prefixes.is_empty() => Traffic::Plain,
+            traffic => traffic,
+        };
+        if traffic == self.host.traffic && prefixes == self.host.captured {
+            return;
+        }
+        if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
+            self.drop_queued(cx);
+        }
+        let reason = match (traffic, self.established) {
+            (Traffic::Multipath, _) => "paths work",
+            (_, true) => "no path answers",
+            (_, false) => "there is no association",
+        };
+        cx.events.push_back(Event::Traffic {
+            peer: self.config.name.clone(),
+            from: self.host.traffic,
+            to: traffic,
+            captured: prefixes.clone(),
+            reason,
+        });
+        self.host.traffic = traffic;
+        if prefixes != self.host.captured {
+            self.host.captured = prefixes;
+            let peer = self.config.name.clone();
+            cx.captures.insert(peer, self.capture());
+        }
+    }
+
+    /// What the host is to capture now.
+    fn capture(&self) -> Capture {
+        Capture {
+            peer: self.config.name.clone(),
+            prefixes: self.host.captured.clone(),
+            fail_closed: self.config.policy == Policy::Require,
+        }
+    }
+
+    /// Whether sessions use `address` as their end on this host.
+    pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
+        self.config.host_mode
+            && (self.outgoing.iter().any(|(_, key, _)| key.source.address == address)
+                || self
+                    .incoming
+                    .iter()
+                    .any(|(_, _, session)| session.key.destination.address == address))
+    }
+
+    /// Takes up addresses that the peer has told and that were validated since. Those of a node that
+    /// nobody configured are in its prefixes already.
+    fn claim_addresses(&mut self, cx: &mut Context<'_>) {
+        if !self.host.claims {
+            return;
+        }
+        for path in self.paths.iter().filter(|path| path.is_validated()) {
+            let ip = path.address.remote.ip();
+            let told = self.peer_addresses.iter().any(|told| told.ip() == ip);
+            let known = self.host.addresses.contains_key(&ip)
+                || self.config.allowed_prefixes.contains(&Prefix::host(ip));
+            if !told || known || !is_capturable(ip, cx.locals) {
+                continue;
+            }
+            if cx.prefixes.claim(Prefix::host(ip), cx.me, true) {
+                self.host.addresses.insert(ip, false);
+            } else {
+                log::debug!("peer `{}`: {ip} belongs to another peer", self.config.name);
+            }
+        }
+    }
+
+    /// Gives up addresses that the peer has no more, once it sends nothing from them.
+    fn release_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let mut addresses = core::mem::take(&mut self.host.addresses);
+        addresses.retain(|ip, held| {
+            *held = !self.peer_addresses.iter().any(|told| told.ip() == *ip);
+            if !*held {
+                return true;
+            }
+            if self.incoming.iter().any(|(_, _, session)| session.key.source.address == *ip) {
+                self.host.check_at = Some(now + HELD_CHECK);
+                return true;
+            }
+            cx.prefixes.release(Prefix::host(*ip), cx.me);
+            if self.always_captures(*ip) {
+                cx.prefixes.claim(Prefix::host(*ip), cx.me, false);
+            }
+            false
+        });
+        self.host.addresses = addresses;
+    }
+
+    /// Whether packets to `ip` are captured even before it is known to be the peer's.
+    fn always_captures(&self, ip: IpAddr) -> bool {
+        self.config.policy == Policy::Require
+            && self.config.endpoints.iter().any(|endpoint| endpoint.ip() == ip)
+    }
+
+    fn next_traffic(&mut self, now: Instant, works: bool) -> Traffic {
+        let host = &mut self.host;
+        let was = host.returned_at.is_some();
+        match (was, works) {
+            (true, false) => {
+                let (first, longest) = HOLD_DOWN;
+                let brief = host.returned_at.take().is_some_and(|at| now.since(at) < STEADY);
+                host.hold_down = match brief {
+                    true => (host.hold_down * 2).clamp(first, longest),
+                    false => Duration::ZERO,
+                };
+                host.hold_until = Some(now + host.hold_down);
+            }
+            (false, true) => match host.hold_until.filter(|until| now < *until) {
+                Some(until) if self.config.policy == Policy::Prefer => {
+                    host.check_at = Some(until);
+                }
+                _ => {
+                    host.hold_until = None;
+                    host.returned_at = Some(now);
+                }
+            },
+            _ => {}
+        }
+        match (self.config.policy, host.returned_at) {
+            (Policy::Off, _) => Traffic::Plain,
+            (_, Some(_)) => Traffic::Multipath,
+            (Policy::Prefer, None) => Traffic::Plain,
+            (Policy::Require, None) => Traffic::Blocked,
+        }
+    }
+
+    /// The prefixes to capture in the state `traffic`, in order.
+    fn prefixes_to_capture(
+        &mut self,
+        now: Instant,
+        traffic: Traffic,
+        cx: &Context<'_>,
+    ) -> Vec<Prefix> {
+        if traffic == Traffic::Plain {
+            return Vec::new();
+        }
+        let fail_closed = self.config.policy == Policy::Require;
+        let mut prefixes = Vec::new();
+        let addresses = self.host.addresses.keys().map(|ip| Prefix::host(*ip));
+        for prefix in addresses.chain(self.config.allowed_prefixes.iter().copied()) {
+            let known = fail_closed || self.host.captured.contains(&prefix);
+            match self.unsettled(now, prefix.address(), cx.locals) {
+                Some(at) if !known => {
+                    let check = &mut self.host.check_at;
+                    *check = Some(check.map_or(at, |other| other.min(at)));
+                }
+                _ => prefixes.push(prefix),
+            }
+        }
+        if fail_closed {
+            let endpoints = self.config.endpoints.iter().map(core::net::SocketAddr::ip);
+            prefixes.extend(endpoints.map(Prefix::host));
+        }
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        prefixes
+    }
+
+    /// While the peer may not have validated all of our addresses from which packets to `ip` can
+    /// start, when that has to be looked at again. It has validated those of paths on which it
+    /// acknowledges.
+    fn unsettled(&self, now: Instant, ip: IpAddr, locals: &[LocalAddress]) -> Option<Instant> {
+        let same_family = |local: &&LocalAddress| local.address.is_ipv4() == ip.is_ipv4();
+        let waits = locals.iter().filter(same_family).filter_map(|local| {
+            let mut own = self.paths.iter().filter(|path| path.address.local == local.id);
+            if own.clone().any(|path| path.confirmed) {
+                return None;
+            }
+            let young = |at: &Instant| now < *at;
+            own.find(|path| young(&(path.opened + SETTLING))).map(|path| path.opened + SETTLING)
+        });
+        waits.min()
+    }
+}
+
+impl HostMode {
+    /// The prefixes of a peer that is captured before anything is known of it.
+    pub(super) fn of(config: &crate::config::PeerConfig) -> Self {
+        Self { stale: config.host_mode, claims: true, ..Self::default() }
+    }
+}
+
+/// Whether the path carries packets.
+fn works(path: &crate::path::Path) -> bool {
+    matches!(path.state(), PathState::Active | PathState::Standby)
+}
+
+/// Whether an address can be that of one other host.
+pub(super) fn is_capturable(ip: IpAddr, locals: &[LocalAddress]) -> bool {
+    let special = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !special
+        && !ip.is_unspecified()
+        && !ip.is_multicast()
+        && !ip.is_loopback()
+        && !locals.iter().any(|local| local.address.ip() == ip)
+}

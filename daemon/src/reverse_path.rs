@@ -1,0 +1,112 @@
+//! The reverse path filter of the interfaces that paths use.
+//!
+//! A strict one (`rp_filter` 1) asks by which interface the host would answer a packet. For a peer
+//! in host mode that is the TUN device, so everything that arrives from it elsewhere is refused:
+//! plain packets while only one side has changed over, and even its ARP requests, with which the
+//! link between them ends. So strict filters are made loose (2) while host mode runs, and what they
+//! were is written down, so that it is put back also after the daemon was killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use mpip_net::netlink::Link;
+
+use crate::config::Settings;
+
+const SETTINGS: &str = "/proc/sys/net/ipv4/conf";
+const LOOSE: &str = "2";
+
+/// Makes filters loose and puts them back.
+#[derive(Debug)]
+pub(crate) struct ReversePath {
+    /// Where the former values are written down.
+    record: PathBuf,
+    enabled: bool,
+    interfaces: Option<Vec<String>>,
+    /// The former values, by interface.
+    former: BTreeMap<String, String>,
+    /// Interfaces whose filter cannot be changed, which was said.
+    refused: Vec<String>,
+}
+
+impl ReversePath {
+    /// Nothing is changed yet.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let mut record = settings.control_socket.clone().into_os_string();
+        record.push(".rp_filter");
+        Self {
+            record: record.into(),
+            enabled: settings.host_mode.loosen_rp_filter,
+            interfaces: settings.path_interfaces.clone(),
+            former: BTreeMap::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// Makes the filters of `links` loose that are strict; `tun` is our own device, whose filter
+    /// vanishes with it.
+    pub(crate) fn loosen(&mut self, links: &[Link], tun: u32) {
+        for link in links.iter().filter(|link| !link.loopback) {
+            let ours = link.index == tun;
+            let wanted = self.interfaces.as_ref().is_none_or(|names| names.contains(&link.name));
+            if !(ours || (wanted && self.enabled)) || effective(&link.name) != 1 {
+                continue;
+            }
+            if let Err(error) = self.loosen_one(&link.name, ours)
+                && !self.refused.contains(&link.name)
+            {
+                log::warn!(
+                    "the strict reverse path filter of {} refuses packets from peers in host \
+                     mode, and it cannot be made loose: {error}",
+                    link.name
+                );
+                self.refused.push(link.name.clone());
+            }
+        }
+    }
+
+    fn loosen_one(&mut self, name: &str, ours: bool) -> io::Result<()> {
+        let file = file(name);
+        let former = fs::read_to_string(&file)?.trim().to_owned();
+        if !ours {
+            self.former.entry(name.to_owned()).or_insert(former);
+            let lines = self.former.iter().map(|(name, value)| format!("{name} {value}\n"));
+            fs::write(&self.record, lines.collect::<String>())?;
+            log::info!("reverse path filter of {name}: loose instead of strict");
+        }
+        fs::write(&file, LOOSE)
+    }
+
+    /// Puts back what was changed, also by a daemon that was killed.
+    pub(crate) fn restore(&mut self) {
+        let Ok(recorded) = fs::read_to_string(&self.record) else { return };
+        for (name, value) in recorded.lines().filter_map(|line| line.split_once(' ')) {
+            let file = file(name);
+            // Somebody else may have changed it since.
+            if fs::read_to_string(&file).is_ok_and(|present| present.trim() == LOOSE)
+                && let Err(error) = fs::write(&file, value)
+            {
+                log::warn!("cannot put back {} to {value}: {error}", file.display());
+            }
+        }
+        self.former.clear();
+        if let Err(error) = fs::remove_file(&self.record) {
+            log::warn!("cannot remove {}: {error}", self.record.display());
+        }
+    }
+}
+
+fn file(interface: &str) -> PathBuf {
+    PathBuf::from(SETTINGS).join(interface).join("rp_filter")
+}
+
+/// The filter in effect: the larger of the interface's and that of all.
+pub(crate) fn effective(interface: &str) -> u8 {
+    let value = |name: &str| {
+        let text = fs::read_to_string(file(name)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    };
+    value("all").max(value(interface))
+}

@@ -1,0 +1,134 @@
+//! Host mode between two hosts: configurations, plain packets on the wire, leftovers.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Daemon, Directory, Host, key, wait_for};
+
+/// A configuration in host mode.
+pub struct HostConfiguration<'a> {
+    /// 1 for host a, 2 for host b.
+    pub number: u8,
+    pub endpoints: &'a [&'a str],
+    /// Lines for the peer's section.
+    pub peer: &'a str,
+    /// Further sections.
+    pub more: &'a str,
+}
+
+impl HostConfiguration<'_> {
+    pub fn write(&self, directory: &Directory) -> PathBuf {
+        let Self { number, endpoints, peer, more } = self;
+        let other = 3 - number;
+        let key_file = directory.0.join(format!("{number}.key"));
+        fs::write(&key_file, key(*number).secret_base64().as_str()).expect("writable");
+        fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).expect("ours");
+        let text = format!(
+            "[node]\nprivate_key_file = '{number}.key'\ncontrol_socket = '{}'\n\
+             [[peer]]\nname = 'host{other}'\npublic_key = '{}'\nendpoints = {endpoints:?}\n\
+             host_mode = true\n{peer}\n{more}\n",
+            directory.0.join(format!("{number}.sock")).display(),
+            key(other).public_key(),
+        );
+        let file = directory.0.join(format!("{number}.toml"));
+        fs::write(&file, text).expect("writable");
+        file
+    }
+
+    /// Starts it on `host` and waits until it answers.
+    pub fn start(&self, host: &Host, directory: &Directory) -> Daemon {
+        let file = self.write(directory);
+        Daemon::spawn_file(host, directory, self.number, &file).ready()
+    }
+}
+
+impl Daemon {
+    /// How packets to the peer travel.
+    pub fn traffic(&self) -> String {
+        self.peer().traffic.expect("host mode")
+    }
+
+    /// Waits until packets to so many addresses of the peer are captured.
+    pub fn wait_for_capture(&self, count: usize) {
+        wait_for(&format!("{count} captured"), Duration::from_secs(10), || {
+            self.peer().captured.len() == count
+        });
+    }
+}
+
+/// Everything that leaves but by loopback, the TUN device and as datagrams of mpip; neighbour
+/// discovery is no traffic between the hosts' addresses.
+const COUNTER: &str = "
+table inet mpip_test {
+    counter plain {}
+    chain out {
+        type filter hook postrouting priority 0;
+        oifname { mpip0, lo } accept
+        udp sport 6182 udp dport 6182 accept
+        meta l4proto ipv6-icmp icmpv6 type 130-143 accept
+        counter name plain
+    }
+}
+";
+
+/// Counts the packets that leave `host` by other interfaces than the TUN device and are not
+/// datagrams of mpip.
+pub struct PlainCounter<'a>(&'a Host);
+
+impl<'a> PlainCounter<'a> {
+    pub fn new(host: &'a Host) -> Self {
+        let file = std::env::temp_dir().join(format!("{}.nft", host.name));
+        fs::write(&file, COUNTER).expect("writable");
+        host.exec("nft", &["-f", file.to_str().expect("ASCII")]);
+        fs::remove_file(&file).expect("ours");
+        Self(host)
+    }
+
+    /// Packets since the last call.
+    pub fn take(&self) -> u64 {
+        let text = self.0.exec("nft", &["reset", "counter", "inet", "mpip_test", "plain"]);
+        let packets = text.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+        packets.and_then(|number| number.parse().ok()).expect("a counter")
+    }
+}
+
+impl Host {
+    /// Runs a program on this host.
+    pub fn exec(&self, program: &str, arguments: &[&str]) -> String {
+        super::run("ip", &[&["netns", "exec", &self.name, program], arguments].concat())
+    }
+
+    /// Sets the reverse path filter of `interface`.
+    pub fn set_rp_filter(&self, interface: &str, value: u8) {
+        let setting = format!("net.ipv4.conf.{interface}.rp_filter={value}");
+        self.exec("sysctl", &["-qw", &setting]);
+    }
+
+    pub fn rp_filter(&self, interface: &str) -> String {
+        let setting = format!("net.ipv4.conf.{interface}.rp_filter");
+        self.exec("sysctl", &["-n", &setting]).trim().to_owned()
+    }
+
+    /// Rules, routes and addresses that a daemon could leave.
+    pub fn state(&self) -> String {
+        let shown: [&[&str]; 5] = [
+            &["rule", "show"],
+            &["-6", "rule", "show"],
+            &["route", "show", "table", "all"],
+            &["-6", "route", "show", "table", "all"],
+            &["-o", "addr", "show"],
+        ];
+        let text: String = shown.iter().map(|arguments| self.ip(arguments)).collect();
+        // What the kernel does with link-local addresses takes its time.
+        let lines = text.lines().filter(|line| !line.contains("fe80") && !line.contains("ff00"));
+        lines.flat_map(|line| [line, "\n"]).collect()
+    }
+}
+
+/// An address.
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().expect("valid")
+}

@@ -1,0 +1,264 @@
+//! Host mode: connections between the ordinary addresses of two hosts move onto all paths while
+//! they run, and back.
+//!
+//! ```text
+//!   host a                                  host b
+//!   eth0 198.18.0.1/24  ------------------  eth0 198.18.0.2/24       veth
+//!   eth1 198.18.1.1/24  ------------------  eth1 198.18.1.2/24       veth
+//! ```
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::host_mode::{HostConfiguration, PlainCounter, ip};
+use common::{Daemon, Directory, Family, Host, Transfer, alone, privileged, two_hosts, wait_for};
+
+const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
+const A: HostConfiguration<'static> =
+    HostConfiguration { number: 1, endpoints: ENDPOINTS, peer: "", more: "" };
+const B: HostConfiguration<'static> =
+    HostConfiguration { number: 2, endpoints: &[], peer: "", more: "" };
+
+/// What a change may stop a transfer for on a machine that does other things too; on a quiet one it
+/// is below 200 ms.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// 100 Mbit/s, in bytes per second.
+const RATE: u64 = 12_500_000;
+
+#[test]
+fn a_running_connection_moves_onto_the_paths_and_back() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (a, b) = two_hosts("move", 2, &[Family::V4]);
+    let directory = Directory::new("move");
+    let before = (a.state(), b.state());
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 100 << 20, RATE);
+    transfer.wait_for(10 << 20);
+
+    let mut daemon_b = B.start(&b, &directory);
+    let mut daemon_a = A.start(&a, &directory);
+    daemon_a.wait_for_capture(2);
+    daemon_b.wait_for_capture(2);
+    let plain = PlainCounter::new(&a);
+    transfer.wait_for(transfer.progress() + (10 << 20));
+    plain.take();
+    transfer.wait_for(transfer.progress() + (10 << 20));
+    assert_eq!(plain.take(), 0, "everything takes the paths");
+    assert!(daemon_a.active_paths().iter().all(|path| path.share > 0.05), "all of them");
+
+    daemon_a.signal("TERM");
+    assert!(daemon_a.wait());
+    plain.take();
+    let progress = transfer.progress();
+    transfer.wait_for(progress + (10 << 20));
+    assert!(plain.take() > 100, "plain again, in super-packets");
+    daemon_b.signal("TERM");
+    assert!(daemon_b.wait());
+    let received = transfer.finish();
+    assert_eq!(received.bytes, 100 << 20);
+    eprintln!("longest pause {:?}", received.longest_pause);
+    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
+    assert_eq!((a.state(), b.state()), before);
+}
+
+/// A transfer during which `act` does something to the hosts.
+fn transfer_while(name: &str, act: impl FnOnce(&Host, &Host, &Directory, &Transfer)) {
+    let (a, b) = two_hosts(name, 2, &[Family::V4]);
+    let directory = Directory::new(name);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 80 << 20, RATE);
+    transfer.wait_for(4 << 20);
+    act(&a, &b, &directory, &transfer);
+    let received = transfer.finish();
+    eprintln!("{name}: longest pause {:?}", received.longest_pause);
+    assert_eq!(received.bytes, 80 << 20);
+    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+}
+
+fn both(a: &Host, b: &Host, directory: &Directory) -> (Daemon, Daemon) {
+    let daemon_b = B.start(b, directory);
+    let daemon_a = A.start(a, directory);
+    daemon_a.wait_for_capture(2);
+    daemon_b.wait_for_capture(2);
+    (daemon_a, daemon_b)
+}
+
+#[test]
+fn a_killed_daemon_stops_nothing_on_either_side() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    for (name, sender) in [("killa", true), ("killb", false)] {
+        transfer_while(name, |a, b, directory, transfer| {
+            let (mut daemon_a, mut daemon_b) = both(a, b, directory);
+            transfer.wait_for(transfer.progress() + (4 << 20));
+            let killed = if sender { &mut daemon_a } else { &mut daemon_b };
+            killed.signal("KILL");
+            assert!(!killed.wait());
+            let other = if sender { &daemon_b } else { &daemon_a };
+            wait_for("plain", Duration::from_millis(500), || other.traffic() == "plain");
+            transfer.wait_for(transfer.progress() + (4 << 20));
+            // It starts again, and everything is as before.
+            let (configuration, host) = if sender { (A, a) } else { (B, b) };
+            let again = configuration.start(host, directory);
+            again.wait_for_capture(2);
+            other.wait_for_capture(2);
+            transfer.wait_for(transfer.progress() + (8 << 20));
+        });
+    }
+}
+
+#[test]
+fn a_daemon_that_is_stopped_and_started_stops_nothing() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    transfer_while("restart", |a, b, directory, transfer| {
+        let (_daemon_a, mut daemon_b) = both(a, b, directory);
+        for _ in 0..2 {
+            transfer.wait_for(transfer.progress() + (4 << 20));
+            daemon_b.signal("TERM");
+            assert!(daemon_b.wait());
+            transfer.wait_for(transfer.progress() + (4 << 20));
+            daemon_b = B.start(b, directory);
+            daemon_b.wait_for_capture(2);
+        }
+    });
+}
+
+/// Drops mpip's datagrams that arrive at `host`, as a middlebox does, until it is lifted.
+fn block(host: &Host) {
+    host.exec("nft", &["add table inet mpip_block"]);
+    host.exec(
+        "nft",
+        &["add chain inet mpip_block in { type filter hook prerouting priority -300; }"],
+    );
+    host.exec("nft", &["add rule inet mpip_block in udp dport 6182 drop"]);
+}
+
+fn lift(host: &Host) {
+    host.exec("nft", &["delete table inet mpip_block"]);
+}
+
+#[test]
+fn prefer_falls_back_to_plain_ip_and_returns() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (a, b) = two_hosts("prefer", 2, &[Family::V4]);
+    let directory = Directory::new("prefer");
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 80 << 20, RATE);
+    let (daemon_a, daemon_b) = both(&a, &b, &directory);
+    transfer.wait_for(8 << 20);
+    block(&b);
+    let start = Instant::now();
+    wait_for("plain", Duration::from_secs(2), || {
+        daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain"
+    });
+    let fell = start.elapsed();
+    transfer.wait_for(transfer.progress() + (8 << 20));
+    lift(&b);
+    let start = Instant::now();
+    wait_for("multipath", Duration::from_secs(2), || daemon_a.traffic() == "multipath");
+    let returned = start.elapsed();
+    let received = transfer.finish();
+    eprintln!("fell back in {fell:?}, returned in {returned:?}, {:?}", received.longest_pause);
+    assert!(fell < Duration::from_millis(500) && returned < Duration::from_millis(500));
+    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    let events = daemon_a.status().events;
+    let count = events.iter().find(|event| event.name == "traffic").map(|event| event.count);
+    assert_eq!(count, Some(3), "one event per change: {events:?}");
+}
+
+#[test]
+fn require_lets_no_plain_packet_out() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (a, b) = two_hosts("require", 2, &[Family::V4]);
+    let directory = Directory::new("require");
+    let require = |configuration: HostConfiguration<'static>| HostConfiguration {
+        peer: "policy = 'require'",
+        ..configuration
+    };
+    let before = a.state();
+    let plain = PlainCounter::new(&a);
+    let mut daemon_a = require(A).start(&a, &directory);
+    wait_for("blocked", Duration::from_secs(2), || daemon_a.traffic() == "blocked");
+    plain.take();
+    // Nobody answers yet.
+    assert!(!a.ping("198.18.0.2", 1) && !a.ping("198.18.1.2", 1));
+    assert_eq!(plain.take(), 0);
+    let daemon_b = require(B).start(&b, &directory);
+    daemon_b.wait_for_capture(2);
+    wait_for("multipath", Duration::from_secs(3), || daemon_a.traffic() == "multipath");
+    assert!(a.ping("198.18.0.2", 3) && a.ping("198.18.1.2", 3));
+
+    block(&b);
+    wait_for("blocked", Duration::from_secs(2), || daemon_a.traffic() == "blocked");
+    assert!(!a.ping("198.18.0.2", 1));
+    lift(&b);
+    wait_for("multipath", Duration::from_secs(3), || daemon_a.traffic() == "multipath");
+    assert!(a.ping("198.18.0.2", 1));
+    assert_eq!(plain.take(), 0);
+
+    daemon_a.signal("KILL");
+    assert!(!daemon_a.wait());
+    let refused = a.ip(&["route", "show", "table", "6182"]);
+    assert_eq!(refused.matches("unreachable 198.18.").count(), 2, "{refused}");
+    assert!(!a.ping("198.18.0.2", 1));
+    assert_eq!(plain.take(), 0, "also while the daemon is dead");
+
+    let mut daemon_a = require(A).start(&a, &directory);
+    wait_for("multipath", Duration::from_secs(3), || daemon_a.traffic() == "multipath");
+    assert!(a.ping("198.18.0.2", 1));
+    assert_eq!(plain.take(), 0);
+    daemon_a.signal("TERM");
+    assert!(daemon_a.wait());
+    drop(daemon_b);
+    a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
+    assert_eq!(a.state(), before);
+}
+
+#[test]
+fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let (a, b) = two_hosts("rp", 2, &[Family::V4]);
+    let directory = Directory::new("rp");
+    for host in [&a, &b] {
+        for interface in ["all", "default", "eth0", "eth1"] {
+            host.set_rp_filter(interface, 1);
+        }
+    }
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 60 << 20, RATE);
+    let (mut daemon_a, daemon_b) = both(&a, &b, &directory);
+    for host in [&a, &b] {
+        host.ip(&["neigh", "flush", "all"]);
+    }
+    transfer.wait_for(20 << 20);
+    assert_eq!(daemon_a.active_paths().len(), 2);
+    daemon_a.signal("KILL");
+    assert!(!daemon_a.wait());
+    assert_eq!(a.rp_filter("eth0"), "2");
+    let mut daemon_a = A.start(&a, &directory);
+    daemon_a.wait_for_capture(2);
+    assert_eq!(a.rp_filter("eth0"), "2");
+    daemon_a.signal("TERM");
+    assert!(daemon_a.wait());
+    assert_eq!((a.rp_filter("eth0"), a.rp_filter("eth1")), ("1".to_owned(), "1".to_owned()));
+    let received = transfer.finish();
+    eprintln!("longest pause {:?}", received.longest_pause);
+    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    drop(daemon_b);
+}
