@@ -391,6 +391,9 @@ pub struct Rule {
     pub length: Option<RangeInclusive<u16>>,
     /// What matching packets get.
     pub priority: Priority,
+    /// Whether what is lost of their sessions is sent again, as that of TCP is, though the receiver
+    /// delivers it as it comes.
+    pub repair: bool,
 }
 
 #[cfg(test)]

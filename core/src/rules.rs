@@ -19,8 +19,12 @@ impl RuleTable {
     /// super-packet, `length` is that of its first segment. Without a rule that matches it is
     /// [`Priority::Throughput`].
     pub fn priority(&self, header: &Header, length: usize) -> Priority {
-        let rule = self.rules.iter().find(|rule| matches(rule, header, length));
-        rule.map(|rule| rule.priority).unwrap_or_default()
+        self.find(header, length).map(|rule| rule.priority).unwrap_or_default()
+    }
+
+    /// The rule for such a packet.
+    pub fn find(&self, header: &Header, length: usize) -> Option<&Rule> {
+        self.rules.iter().find(|rule| matches(rule, header, length))
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Outgoing {
     pub(crate) id: SessionId,
     /// Whether the receiver puts it in order, and losses are repaired.
     pub(crate) ordered: bool,
+    /// A rule wants losses to be repaired though the receiver delivers what comes.
+    pub(crate) repair: bool,
     /// Sequence of the next packet.
     pub(crate) next_sequence: u32,
     pub(crate) known: Known,
@@ -35,6 +37,7 @@ impl Outgoing {
         Self {
             id,
             ordered: resequencing && key.protocol == TCP,
+            repair: false,
             next_sequence: 0,
             known: Known::Nothing,
             counters: Counters::default(),

@@ -122,6 +122,7 @@ struct Load {
     session: SessionId,
     sequence: u32,
     ordered: bool,
+    repair: bool,
     mark: bool,
     priority: Priority,
     /// When it left before; `None` for the first time.
@@ -147,7 +148,11 @@ impl Association {
             None => self.open_session(now, key),
         };
         self.outgoing.touch(slot, now);
-        let priority = cx.rules.priority(header, segments.segment_len(0));
+        let rule = cx.rules.find(header, segments.segment_len(0));
+        let priority = rule.map(|rule| rule.priority).unwrap_or_default();
+        if let Some(session) = self.outgoing.get_mut(slot) {
+            session.repair = rule.is_some_and(|rule| rule.repair);
+        }
         if let Some(idle) = self.idle_since.take()
             && now.since(idle) > PAUSE
         {
@@ -262,15 +267,16 @@ impl Association {
                     slot: cargo.slot,
                     session: cargo.session,
                     sequence: cargo.sequence,
-                    ordered: true,
+                    ordered: cargo.ordered,
+                    repair: true,
                     mark: cargo.marked,
                     priority: Priority::Throughput,
                     first_sent: Some(cargo.first_sent),
                 });
             }
-            let (session, sequence) = (cargo.session, cargo.sequence);
+            let (ordered, session, sequence) = (cargo.ordered, cargo.session, cargo.sequence);
             self.repairs.pop_front();
-            self.skip(session, sequence);
+            self.skip(ordered, session, sequence);
         }
         loop {
             let candidate = self.queue.next(now)?;
@@ -286,6 +292,7 @@ impl Association {
                 session: session.id,
                 sequence: session.next_sequence,
                 ordered: session.ordered,
+                repair: session.ordered || session.repair,
                 mark: candidate.mark,
                 priority: candidate.priority,
                 first_sent: None,
@@ -319,7 +326,7 @@ impl Association {
     fn drop_load(&mut self, load: &Load) {
         if load.first_sent.is_some() {
             self.repairs.pop_front();
-            self.skip(load.session, load.sequence);
+            self.skip(load.ordered, load.session, load.sequence);
         } else {
             self.queue.take();
         }
@@ -377,7 +384,8 @@ impl Association {
                 .filter(|frame| frame.encoded_len() <= free);
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let cargo = load.ordered.then(|| Cargo {
+        let cargo = load.repair.then(|| Cargo {
+            ordered: load.ordered,
             segments: load.segments.clone(),
             segment: load.segment as u16,
             slot: load.slot,
@@ -458,8 +466,11 @@ impl Association {
         }
     }
 
-    /// The peer need not wait for `sequence` any longer.
-    fn skip(&mut self, session: SessionId, sequence: u32) {
+    /// The peer need not wait for `sequence` any longer, if it does: in a session put in order.
+    fn skip(&mut self, ordered: bool, session: SessionId, sequence: u32) {
+        if !ordered {
+            return;
+        }
         if self.skips.len() >= SKIPS {
             self.skips.pop_front();
         }
@@ -501,12 +512,12 @@ impl Association {
             loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
         for cargo in losses.drain(..) {
             if !repair {
-                self.skip(cargo.session, cargo.sequence);
+                self.skip(cargo.ordered, cargo.session, cargo.sequence);
                 continue;
             }
             if self.repairs.len() >= REPAIRS {
                 let Some(oldest) = self.repairs.pop_front() else { break };
-                self.skip(oldest.session, oldest.sequence);
+                self.skip(oldest.ordered, oldest.session, oldest.sequence);
             }
             self.repairs.push_back(cargo);
         }

@@ -42,6 +42,8 @@ pub(crate) struct Cargo {
     pub(crate) session: SessionId,
     /// Sequence within the session.
     pub(crate) sequence: u32,
+    /// The receiver puts its session in order.
+    pub(crate) ordered: bool,
     /// The queue marked it with congestion experienced.
     pub(crate) marked: bool,
     /// When it left for the first time.

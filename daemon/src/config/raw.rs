@@ -96,6 +96,8 @@ pub(super) struct Rule {
     pub(super) protocol: Option<Spanned<Protocol>>,
     pub(super) length: Option<Spanned<String>>,
     pub(super) priority: Spanned<String>,
+    #[serde(default)]
+    pub(super) repair: bool,
 }
 
 /// A protocol by name or number.

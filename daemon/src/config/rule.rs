@@ -46,6 +46,7 @@ pub(super) fn resolve(rule: &Spanned<raw::Rule>, problems: &mut Problems<'_>) ->
             let message = format!("rule: priority: expected one of {expected}, found `{found}`");
             problems.none(&raw.priority.span(), message)
         })?,
+        repair: raw.repair,
     };
     if resolved.remote_port.is_some()
         && let Some(protocol) = resolved.protocol

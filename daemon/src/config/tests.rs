@@ -82,7 +82,7 @@ fn a_full_configuration_is_read() {
              [[rule]]\nprotocol = 'tcp'\nremote_port = 23\nlength = '0-200'\n\
              priority = 'response'\n\
              [[rule]]\nprotocol = 132\nlength = '1000-'\nremote_prefix = '10.0.0.0/8'\n\
-             priority = 'throughput'\n"
+             priority = 'throughput'\nrepair = true\n"
         ))
         .expect("valid");
     assert_eq!(settings.listen_port, 7000);
@@ -107,6 +107,7 @@ fn a_full_configuration_is_read() {
     assert_eq!((telnet.protocol, telnet.remote_port), (Some(6), Some(23)));
     assert_eq!((telnet.length.clone(), telnet.priority), (Some(0..=200), Priority::Response));
     assert_eq!((bulk.protocol, bulk.length.clone()), (Some(132), Some(1000..=65_535)));
+    assert_eq!((telnet.repair, bulk.repair), (false, true));
 }
 
 #[test]
