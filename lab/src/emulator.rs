@@ -6,8 +6,9 @@
 //! with many late packets does not count.
 //!
 //! The process takes one JSON line on standard input ([`Setup`]), answers with a line once the
-//! devices exist, and then takes commands, one per line: `start` (the schedule's zero), `stop`.
-//! After `stop` it prints its [`Record`] and ends. It ends also when its input does.
+//! devices exist, and then takes commands, one per line: `start` (the schedule's zero), `event NUMBER`
+//! (an event that follows the hosts' interfaces), `stop`. After `stop` it prints its [`Record`] and
+//! ends. It ends also when its input does.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -258,11 +259,8 @@ impl Emulator {
             if started + event.at > now {
                 break;
             }
-            for direction in &mut self.directions {
-                let selected = if direction.forward { event.forward } else { event.reverse };
-                if direction.index == event.link && selected {
-                    direction.link.apply(now, &event.change);
-                }
+            if !event.follows_interfaces() {
+                self.apply(self.next_event, now);
             }
             self.next_event += 1;
         }
@@ -276,6 +274,17 @@ impl Emulator {
                 direction.last = counters;
             }
             self.next_sample += SAMPLE;
+        }
+    }
+
+    /// Applies an event of the schedule.
+    fn apply(&mut self, number: usize, now: Duration) {
+        let Some(event) = self.scenario.events.get(number) else { return };
+        for direction in &mut self.directions {
+            let selected = if direction.forward { event.forward } else { event.reverse };
+            if direction.index == event.link && selected {
+                direction.link.apply(now, &event.change);
+            }
         }
     }
 
@@ -407,6 +416,11 @@ fn direction_of(hop: &Hop) -> usize {
     hop.link * 2 + usize::from(!hop.forward)
 }
 
+/// The number in `event NUMBER`.
+fn event_of(command: &[u8]) -> Option<usize> {
+    core::str::from_utf8(command).ok()?.trim().strip_prefix("event ")?.parse().ok()
+}
+
 fn open_tap(port: usize) -> io::Result<Tap> {
     let mut tap = Tap::new_named(Interface::new(device_name(port))?)?;
     tap.set_nonblocking(true)?;
@@ -494,7 +508,13 @@ pub(crate) fn main() -> io::Result<()> {
                         println!("{}", serde_json::to_string(&emulator.finish())?);
                         return Ok(());
                     }
-                    _ => eprintln!("expected start or stop, found {:?}", command.escape_ascii()),
+                    _ => match event_of(&command) {
+                        Some(number) => emulator.apply(number, clock::now()),
+                        None => eprintln!(
+                            "expected start, stop or event NUMBER, found {:?}",
+                            command.escape_ascii()
+                        ),
+                    },
                 }
             }
             if length == 0 {

@@ -374,11 +374,19 @@ fn follow(scenario: &Scenario, commands: &mpsc::Receiver<String>) -> io::Result<
         let wake = event.map_or(next_sample, |at| at.min(next_sample));
         match commands.recv_timeout(wake.saturating_sub(clock::now())) {
             Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Ok(_) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Ok(command) => match command.strip_prefix("event ").map(str::parse) {
+                Some(Ok(number)) if number < scenario.events.len() => {
+                    run_lines(&change(scenario, number))?;
+                }
+                _ => break,
+            },
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
         while let Some(number) = events.next_if(|n| start + scenario.events[*n].at <= clock::now())
         {
-            run_lines(&change(scenario, number))?;
+            if !scenario.events[number].follows_interfaces() {
+                run_lines(&change(scenario, number))?;
+            }
         }
         while next_sample <= clock::now() {
             for (position, direction) in record.directions.iter_mut().enumerate() {

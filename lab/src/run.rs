@@ -302,6 +302,8 @@ fn processor_times() -> (u64, u64) {
 enum Action {
     Flow(usize),
     Interface(usize, bool),
+    /// The event with this number, when its interfaces are down.
+    Link(usize),
     Command(usize),
 }
 
@@ -313,12 +315,15 @@ fn actions(scenario: &Scenario) -> VecDeque<(Duration, Action)> {
         .enumerate()
         .map(|(index, traffic)| (traffic.start, Action::Flow(index)))
         .collect();
-    for event in scenario.events.iter().filter(|event| event.announced) {
+    for (number, event) in scenario.events.iter().enumerate().filter(|(_, e)| e.announced) {
         let Some(up) = event.change.up else { continue };
         for (port, interface) in scenario.interfaces.iter().enumerate() {
             if scenario.links[event.link].ends.contains(&interface.full_name()) {
                 actions.push((event.at, Action::Interface(port, up)));
             }
+        }
+        if event.follows_interfaces() {
+            actions.push((event.at, Action::Link(number)));
         }
     }
     let commands = scenario.commands.iter().enumerate();
@@ -402,6 +407,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
                 testbed.set_interface(port, up)?;
                 system.interface_changed(&testbed, port, up)?;
             }
+            Action::Link(event) => testbed.follow(event)?,
             Action::Command(index) => {
                 let command = &scenario.commands[index];
                 testbed.host(&command.host)?.run(&["sh", "-ec", &command.run])?;

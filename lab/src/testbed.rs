@@ -209,6 +209,11 @@ impl Testbed {
         writeln!(self.emulator.stdin, "start")
     }
 
+    /// Lets the links follow an event whose interfaces have gone down.
+    pub(crate) fn follow(&mut self, event: usize) -> io::Result<()> {
+        writeln!(self.emulator.stdin, "event {event}")
+    }
+
     /// Ends the emulator and returns what it did, and how many frames the devices of the hosts
     /// dropped because the emulator did not take them in time.
     pub(crate) fn stop(mut self) -> io::Result<(Record, u64)> {

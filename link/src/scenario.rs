@@ -196,6 +196,13 @@ pub struct Event {
     pub announced: bool,
 }
 
+impl Event {
+    /// The link goes down because its interfaces do, and not before them.
+    pub fn follows_interfaces(&self) -> bool {
+        self.announced && self.change.up == Some(false)
+    }
+}
+
 /// One flow, or a group of equal flows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
