@@ -59,7 +59,7 @@ impl Daemon {
     }
 }
 
-/// Everything that leaves but by loopback, the TUN device and as datagrams of mpip; neighbour
+/// Everything that leaves but by loopback, the TUN device and as paths of mpip, by UDP or TCP; neighbour
 /// discovery is no traffic between the hosts' addresses.
 const COUNTER: &str = "
 table inet mpip_test {
@@ -68,6 +68,8 @@ table inet mpip_test {
         type filter hook postrouting priority 0;
         oifname { mpip0, lo } accept
         udp sport 6182 udp dport 6182 accept
+        tcp dport 6182 accept
+        tcp sport 6182 accept
         meta l4proto ipv6-icmp icmpv6 type 130-143 accept
         counter name plain
     }
