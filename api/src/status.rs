@@ -132,6 +132,8 @@ pub struct PathStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
+    /// This host's end as the peer sees it, once it has told: another address behind a translator.
+    pub observed: Option<SocketAddr>,
     /// What it looks like from outside: `udp` or `tcp`. Empty from a daemon that does not tell.
     #[serde(default)]
     pub encapsulation: String,

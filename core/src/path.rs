@@ -174,6 +174,11 @@ pub(crate) struct Path {
     pub(crate) challenge: Option<Challenge>,
     /// The peer's challenge that we owe an answer, and where it came from.
     pub(crate) response_owed: Option<([u8; 8], PathAddress)>,
+    /// Our end as the peer sees it, once it has told: another address than ours behind a translator.
+    pub(crate) observed: Option<SocketAddr>,
+    /// The peer has to be told how we see it; and whether it ever was.
+    pub(crate) observed_owed: bool,
+    pub(crate) observed_told: bool,
     /// Bytes that may still go to an address that has not answered.
     pub(crate) credit: usize,
     /// The socket refused a datagram; cleared when it can take some again.
@@ -252,6 +257,9 @@ impl Path {
             pacer: Pacer::default(),
             challenge: None,
             response_owed: None,
+            observed: None,
+            observed_owed: false,
+            observed_told: false,
             credit: 0,
             blocked: false,
             asked_at: now,
@@ -323,6 +331,11 @@ impl Path {
     /// Whether control frames may go to its address.
     pub(crate) fn is_validated(&self) -> bool {
         matches!(self.state, PathState::Active | PathState::Standby | PathState::Failed)
+    }
+
+    /// Whether a translator is on the way: the peer sees us elsewhere than we are.
+    pub(crate) fn is_translated(&self) -> bool {
+        self.observed.is_some_and(|observed| observed != self.local)
     }
 
     /// Largest datagram payload that the path is known to carry, bytes.
@@ -655,6 +668,7 @@ impl Path {
             interface: self.interface.clone(),
             local: self.local,
             remote: self.address.remote,
+            observed: self.observed,
             encapsulation: self.encapsulation,
             state: self.state,
             rtt: rtt.is_known().then(|| rtt.smoothed()),

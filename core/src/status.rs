@@ -77,6 +77,8 @@ pub struct PathStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
+    /// Our end as the peer sees it, once it has told.
+    pub observed: Option<SocketAddr>,
     /// What it looks like from outside.
     pub encapsulation: Encapsulation,
     /// Whether it carries packets.

@@ -112,6 +112,7 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         interface: path.interface,
         local: path.local,
         remote: path.remote,
+        observed: path.observed,
         encapsulation: path.encapsulation.name().to_owned(),
         state: path.state.name().to_owned(),
         rtt_ms: path.rtt.map(ms),

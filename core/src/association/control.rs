@@ -10,6 +10,10 @@ use crate::path::flight::Control;
 use crate::sink::{DatagramSink, PathAddress};
 use crate::time::Instant;
 
+/// Bytes of frames of a heartbeat behind a translator, at least: as many as a path response and a
+/// path challenge have. It may have moved us, and where we are now the peer may send no more than
+/// came from there.
+const HEARTBEAT_FRAMES: usize = 18;
 /// Frames of one control datagram, which every path carries.
 pub(super) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;
 
@@ -211,7 +215,8 @@ impl Association {
             core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
         let feedback = path.arrivals.due().is_some_and(|at| now >= at)
             || heartbeat && path.arrivals.has_news();
-        if !heartbeat && !feedback {
+        let observed = path.observed_owed;
+        if !heartbeat && !feedback && !observed {
             return;
         }
         if heartbeat {
@@ -227,12 +232,21 @@ impl Association {
             // Also when the socket refuses it: the next packet brings the news again.
             path.arrivals.on_feedback_sent();
         }
+        let mut control = Control::default();
+        if observed {
+            let frame = Frame::AddressObserved { path: path.id, address: path.address.remote };
+            control.observed = frames.push(&frame).is_ok();
+        }
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
+            if path.is_translated() {
+                let len = frames.len().max(HEARTBEAT_FRAMES);
+                frames.pad_to(len).expect("padding fits the room");
+            }
         }
         let (len, to) = (frames.len(), path.address);
-        if len > 0 {
-            self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        if len > 0 && self.send_frames(now, index, to, &room[..len], control, out) {
+            self.paths[index].observed_owed &= !control.observed;
         }
     }
 

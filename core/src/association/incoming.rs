@@ -193,7 +193,11 @@ impl Association {
                     }
                 }
                 Frame::Close { .. } => closed = true,
-                Frame::AddressObserved { .. } => {}
+                Frame::AddressObserved { path, address } => {
+                    if let Some(index) = self.path_index(path) {
+                        self.paths[index].observed = Some(address);
+                    }
+                }
             }
         }
         let path = &mut self.paths[index];

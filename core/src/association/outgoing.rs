@@ -494,6 +494,11 @@ impl Association {
     pub(super) fn repair_losses(&mut self, loss: Loss) {
         let control = core::mem::take(&mut self.losses.control);
         self.addresses_owed |= control.addresses;
+        if control.observed {
+            for path in self.paths.iter_mut().filter(|path| path.observed_told) {
+                path.observed_owed = true;
+            }
+        }
         self.wait_owed |= control.resequencing && !self.wait_told.is_zero();
         if control.path_status {
             for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {

@@ -69,6 +69,9 @@ impl Association {
         if to == PathState::Abandoned {
             self.retired_paths.insert(self.paths[index].id);
         }
+        if from == PathState::Validating {
+            self.tell_if_translated(index);
+        }
         if to == PathState::Active && self.config.host_mode {
             // Its answer shows that the peer has validated our address.
             self.paths[index].ping = true;
@@ -250,7 +253,22 @@ impl Association {
                 self.abandon_path(now, cx, index, "the peer has this address no more");
             }
         }
+        for index in 0..self.paths.len() {
+            self.tell_if_translated(index);
+        }
+        self.path_changes += 1;
         self.open_paths(now, cx);
+    }
+
+    /// A path whose remote address the peer did not tell leads through a translator: the peer is
+    /// told how it is seen there.
+    fn tell_if_translated(&mut self, index: usize) {
+        let path = &mut self.paths[index];
+        let told = self.peer_addresses.contains(&path.address.remote);
+        if path.is_validated() && self.peer_generation > 0 && (path.observed_told || !told) {
+            path.observed_told = true;
+            path.observed_owed = true;
+        }
     }
 
     /// The peer said how it wants a path to be used.
@@ -521,6 +539,7 @@ impl Association {
                 from: former.remote,
                 to: challenge.to.remote,
             });
+            self.tell_if_translated(index);
         }
         if matches!(self.paths[index].state(), PathState::Validating | PathState::Failed) {
             self.change_state(now, cx, index, PathState::Active, "its challenge was answered");

@@ -59,6 +59,8 @@ pub(crate) struct Control {
     pub(crate) resequencing: bool,
     /// The status of a path.
     pub(crate) path_status: bool,
+    /// How the peer's end of the path is seen.
+    pub(crate) observed: bool,
     /// The header fields of a session, by slot and number.
     pub(crate) open: Option<(u32, SessionId)>,
     /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
@@ -152,6 +154,7 @@ impl Losses {
         self.bytes += u64::from(sent.size);
         self.packets += 1;
         self.newest = self.newest.max(sent.at);
+        self.control.observed |= sent.control.observed;
         self.control.addresses |= sent.control.addresses;
         self.control.resequencing |= sent.control.resequencing;
         self.control.path_status |= sent.control.path_status;

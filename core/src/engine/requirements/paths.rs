@@ -295,6 +295,34 @@ fn an_observed_address_moves_nothing() {
     assert!(pair.tapped().iter().all(|datagram| datagram.to.remote != elsewhere));
 }
 
+/// [P-10]
+#[test]
+fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_despite_loss() {
+    let observed = |pair: &Pair, host: usize| -> Vec<Option<SocketAddr>> {
+        let status = pair.engines[host].status(pair.now, false);
+        status.peers[0].paths.iter().map(|path| path.observed).collect()
+    };
+    let mut pair = in_turn();
+    let elsewhere: SocketAddr = "203.0.113.7:40000".parse().expect("valid");
+    pair.translated = Some((0, elsewhere));
+    pair.run_for(SECOND);
+    let seen = observed(&pair, 0);
+    assert_eq!(seen.iter().filter(|seen| **seen == Some(elsewhere)).count(), 2, "{seen:?}");
+    assert_eq!(seen.iter().flatten().count(), 2, "the others are as it says itself: {seen:?}");
+    assert_eq!(observed(&pair, 1), [None; 4]);
+
+    let moved: SocketAddr = "203.0.113.8:40001".parse().expect("valid");
+    pair.translated = Some((0, moved));
+    // What host 1 sends in the moment of the change is lost.
+    pair.run_for(Duration::from_millis(300));
+    pair.dead = vec![0];
+    pair.run_for(Duration::from_millis(200));
+    pair.dead = vec![];
+    pair.run_for(SECOND * 5);
+    let seen = observed(&pair, 0);
+    assert_eq!(seen.iter().filter(|seen| **seen == Some(moved)).count(), 2, "{seen:?}");
+}
+
 /// [P-11]
 #[test]
 fn an_idle_path_asks_for_feedback_every_300_ms() {
@@ -315,6 +343,32 @@ fn an_idle_path_asks_for_feedback_every_300_ms() {
         }
         assert!(pair.now.since(last) <= Duration::from_millis(301));
     }
+}
+
+/// [P-7] [P-11]
+#[test]
+fn the_first_heartbeat_from_a_new_address_is_answered_with_a_challenge() {
+    let mut pair = in_turn();
+    pair.translated = Some((0, "203.0.113.7:1".parse().expect("valid")));
+    pair.run_for(SECOND);
+    pair.tapped();
+    while pair.engines[1].poll_event().is_some() {}
+    let elsewhere = "203.0.113.7:40000".parse().expect("valid");
+    pair.translated = Some((0, elsewhere));
+    // A heartbeat's pause and a round trip: the one that goes over the diagonals takes 3 ms a way.
+    pair.run_for(Duration::from_millis(301 + 6));
+    let there = pair.tapped().into_iter().filter(|d| d.host == 1 && d.to.remote == elsewhere);
+    let challenges = there.flat_map(|datagram| {
+        datagram
+            .frames()
+            .filter(|frame| matches!(frame, Frame::PathChallenge(_)))
+            .count()
+            .checked_sub(1)
+    });
+    assert_eq!(challenges.count(), 2, "both paths of that address");
+    let moved = |event: Event| matches!(event, Event::Rebound { to, .. } if to == elsewhere);
+    let events = core::iter::from_fn(|| pair.engines[1].poll_event());
+    assert_eq!(events.filter(|event| moved(event.clone())).count(), 2);
 }
 
 /// [P-12]

@@ -1,0 +1,234 @@
+//! Behind network address translators of the kernel: mappings that differ, move and vanish.
+//!
+//! ```text
+//!   client                   router                         server
+//!   eth0 198.19.0.2 -------- lan 198.19.0.1
+//!                            wan 198.18.N.1 --- masquerade - wanN 198.18.N.9
+//!   mpip0 10.77.0.1                                         mpip0 10.77.0.2
+//! ```
+//!
+//! Every client has the same address. A datagram to a router's own address that no mapping leads
+//! on is refused there by ICMP, as most home routers do.
+
+mod common;
+
+use std::fs;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use common::{Configuration, Daemon, Directory, Host, Transfer, alone, privileged, run, wait_for};
+
+/// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination.
+const KINDS: [&str; 3] = ["masquerade", "masquerade random", "masquerade fully-random"];
+
+/// 50 Mbit/s, so that two cores have nothing to do with the result.
+const RATE: u64 = 50_000_000 / 8;
+
+/// A client behind its router, which masquerades toward `server`.
+struct Site {
+    client: Host,
+    router: Host,
+}
+
+impl Site {
+    /// Site number `number` of `server`.
+    fn new(test: &str, server: &Host, number: u8, kind: &str) -> Self {
+        let client = Host::new(test, &format!("c{number}"));
+        let router = Host::new(test, &format!("r{number}"));
+        let wan = format!("wan{number}");
+        for (near, far, a, b) in
+            [("eth0", "lan", &client, &router), ("wan", wan.as_str(), &router, server)]
+        {
+            let [a, b] = [&a.name, &b.name];
+            let pair = ["link", "add", near, "netns", a, "type", "veth"];
+            run("ip", &[&pair[..], &["peer", "name", far, "netns", b]].concat());
+        }
+        let outside = [format!("198.18.{number}.1/24"), format!("198.18.{number}.9/24")];
+        for (host, name, address) in [
+            (&client, "eth0", "198.19.0.2/24"),
+            (&router, "lan", "198.19.0.1/24"),
+            (&router, "wan", outside[0].as_str()),
+            (server, wan.as_str(), outside[1].as_str()),
+        ] {
+            host.ip(&["addr", "add", address, "dev", name]);
+            host.ip(&["link", "set", name, "up"]);
+        }
+        client.ip(&["route", "add", "default", "via", "198.19.0.1"]);
+        let forward = || fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        router.spawn(forward).join().expect("no panic").expect("our own namespace");
+        let rules = format!(
+            "table ip nat {{\n chain post {{\n type nat hook postrouting priority 100;\n \
+             oifname wan {kind};\n }}\n}}\n"
+        );
+        run("ip", &["netns", "exec", &router.name, "nft", &rules]);
+        Self { client, router }
+    }
+
+    /// The router forgets every mapping, as when it restarts.
+    fn forget(&self) {
+        run("ip", &["netns", "exec", &self.router.name, "conntrack", "-F"]);
+    }
+}
+
+/// The client's configuration and the server's.
+fn configurations<'a>(client: u8, endpoints: &'a [&'a str]) -> [Configuration<'a>; 2] {
+    let peer = "";
+    [
+        Configuration { number: 1, keys: (client, 2), endpoints, peer },
+        Configuration { number: 2, keys: (2, client), endpoints: &[], peer },
+    ]
+}
+
+fn rebound(daemon: &Daemon) -> u64 {
+    let events = daemon.status().events;
+    events.iter().find(|counter| counter.name == "rebound").map_or(0, |counter| counter.count)
+}
+
+/// The port and address that the server sees are drawn anew in the middle of a transfer.
+fn assert_survives_rebinding(kind: &str, from_client: bool) {
+    let test = format!("nat{}{}", kind.len(), u8::from(from_client));
+    let server = Host::new(&test, "s");
+    let site = Site::new(&test, &server, 0, kind);
+    let directory = Directory::new(&test);
+    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
+    let daemon_b = Daemon::start(&server, &directory, &two);
+    let daemon_a = Daemon::start(&site.client, &directory, &one);
+    daemon_a.wait_for_paths(1);
+    daemon_b.wait_for_paths(1);
+    let seen = daemon_b.active_paths()[0].remote;
+    assert_eq!(seen.ip(), IpAddr::from([198, 18, 0, 1]), "translated");
+
+    let (from, to, address) = match from_client {
+        true => (&site.client, &server, "10.77.0.2"),
+        false => (&server, &site.client, "10.77.0.1"),
+    };
+    let address = address.parse().expect("valid");
+    let transfer = Transfer::start(from, to, address, RATE * 4, RATE);
+    let mut before = seen;
+    for part in 1..=3 {
+        transfer.wait_for(RATE * part);
+        site.forget();
+        if kind.contains("random") {
+            let moved = || daemon_b.active_paths().iter().any(|path| path.remote != before);
+            wait_for("another port", Duration::from_secs(5), moved);
+            before = daemon_b.active_paths()[0].remote;
+        }
+    }
+    let received = transfer.finish();
+    println!("{kind}, client sends {from_client}: longest pause {:?}", received.longest_pause);
+    assert_eq!(received.bytes, RATE * 4);
+    let limit = Duration::from_millis(700);
+    assert!(received.longest_pause < limit, "{kind}: {received:?}");
+    if kind.contains("random") {
+        assert!(rebound(&daemon_b) >= 3, "{}", rebound(&daemon_b));
+    }
+}
+
+#[test]
+fn a_mapping_that_changes_in_mid_transfer_is_followed() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    for kind in KINDS {
+        for from_client in [true, false] {
+            assert_survives_rebinding(kind, from_client);
+        }
+    }
+}
+
+/// The mapping goes after 3 s without packets; the heartbeats of an idle path keep it.
+#[test]
+fn an_idle_path_keeps_its_mapping() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let server = Host::new("natidle", "s");
+    let site = Site::new("natidle", &server, 0, KINDS[2]);
+    for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
+        let set = move || fs::write(format!("/proc/sys/net/netfilter/{name}"), "3");
+        site.router.spawn(set).join().expect("no panic").expect("our own namespace");
+    }
+    let directory = Directory::new("natidle");
+    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
+    let daemon_b = Daemon::start(&server, &directory, &two);
+    let daemon_a = Daemon::start(&site.client, &directory, &one);
+    daemon_a.wait_for_paths(1);
+    daemon_b.wait_for_paths(1);
+    let seen = daemon_b.active_paths()[0].remote;
+    std::thread::sleep(Duration::from_secs(10));
+    assert_eq!(daemon_b.active_paths()[0].remote, seen);
+    assert_eq!(rebound(&daemon_b), 0);
+    assert!(server.ping("10.77.0.1", 3), "the server reaches the client first");
+}
+
+/// Of two addresses of the server the client reaches one; the other is behind somebody else.
+#[test]
+fn an_address_of_the_server_that_cannot_be_reached_does_no_harm() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let server = Host::new("natpriv", "s");
+    let site = Site::new("natpriv", &server, 0, KINDS[0]);
+    // A private network of the server, with the addresses of the client's own.
+    server.ip(&["link", "add", "inside", "type", "veth", "peer", "name", "nobody"]);
+    server.ip(&["addr", "add", "198.19.0.3/24", "dev", "inside"]);
+    for name in ["inside", "nobody"] {
+        server.ip(&["link", "set", name, "up"]);
+    }
+    let directory = Directory::new("natpriv");
+    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
+    let daemon_b = Daemon::start(&server, &directory, &two);
+    let daemon_a = Daemon::start(&site.client, &directory, &one);
+    daemon_a.wait_for_paths(1);
+    daemon_b.wait_for_paths(1);
+    let address = "10.77.0.2".parse().expect("valid");
+    let transfer = Transfer::start(&site.client, &server, address, RATE * 2, RATE);
+    let received = transfer.finish();
+    assert!(received.longest_pause < Duration::from_millis(300), "{received:?}");
+    let paths = daemon_a.peer().paths;
+    let private = paths.iter().find(|path| path.remote.ip() == IpAddr::from([198, 19, 0, 3]));
+    assert_eq!(private.map(|path| path.state.as_str()), Some("validating"), "{paths:#?}");
+    assert_eq!(daemon_a.active_paths().len(), 1);
+}
+
+/// Both clients have 198.19.0.2, each behind a router of its own.
+#[test]
+fn two_clients_with_the_same_address_reach_the_same_server() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let server = Host::new("nattwo", "s");
+    let sites = [0, 1].map(|number| Site::new("nattwo", &server, number, KINDS[0]));
+    let directories = ["nattwo0", "nattwo1"].map(Directory::new);
+    let second = format!(
+        "[[peer]]\nname = 'second'\npublic_key = '{}'\nallowed_prefixes = ['10.77.0.3/32']",
+        common::key(3).public_key()
+    );
+    let [one, mut two] = configurations(1, &["198.18.0.9:6182"]);
+    two.peer = &second;
+    let [three, _] = configurations(3, &["198.18.1.9:6182"]);
+    let daemon_b = Daemon::start(&server, &directories[0], &two);
+    let daemons = [
+        Daemon::start(&sites[0].client, &directories[0], &one),
+        Daemon::start(&sites[1].client, &directories[1], &three),
+    ];
+    sites[1].client.ip(&["addr", "add", "10.77.0.3/32", "dev", "mpip0"]);
+    for daemon in &daemons {
+        daemon.wait_for_paths(1);
+    }
+    wait_for("both", Duration::from_secs(10), || {
+        daemon_b.status().peers.iter().all(|peer| peer.established)
+    });
+    assert!(server.ping("10.77.0.1", 3) && server.ping("10.77.0.3", 3));
+    let seen: Vec<_> = daemon_b.status().peers.iter().map(|peer| peer.paths[0].remote).collect();
+    assert_ne!(seen[0].ip(), seen[1].ip(), "{seen:?}");
+    for (daemon, seen) in daemons.iter().zip(seen) {
+        let path = daemon.peer().paths.swap_remove(0);
+        assert_eq!(path.local.ip(), IpAddr::from([198, 19, 0, 2]));
+        assert_eq!(path.observed, Some(seen), "each learns how the server sees it");
+    }
+}
