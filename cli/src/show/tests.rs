@@ -8,6 +8,7 @@ fn path(id: u16, state: &str) -> PathStatus {
         interface: format!("eth{id}"),
         local: format!("198.18.{id}.1:6182").parse().expect("valid"),
         remote: format!("198.18.{id}.2:6182").parse().expect("valid"),
+        observed: None,
         encapsulation: "udp".to_owned(),
         state: state.to_owned(),
         rtt_ms: Some(12.345),
