@@ -250,10 +250,14 @@ impl Association {
         self.established
     }
 
-    /// Where the peer receives: the remote addresses of its validated paths.
-    pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = IpAddr> {
+    /// Where the peer receives: the remote addresses of its validated paths, and whether it says
+    /// that they are its own. Behind a translator they are not.
+    pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
         let validated = self.paths.iter().filter(|path| path.is_validated());
-        validated.map(|path| path.address.remote.ip())
+        validated.map(|path| {
+            let ip = path.address.remote.ip();
+            (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
+        })
     }
 
     /// Whether no session is known.

@@ -260,6 +260,9 @@ impl Association {
         let mut prefixes = Vec::new();
         let addresses = self.host.addresses.keys().map(|ip| Prefix::host(*ip));
         for prefix in addresses.chain(self.config.allowed_prefixes.iter().copied()) {
+            if !fail_closed && !self.takes_plain_addresses(prefix.address(), cx.locals) {
+                continue;
+            }
             let known = fail_closed || self.host.captured.contains(&prefix);
             match self.unsettled(now, prefix.address(), cx.locals) {
                 Some(at) if !known => {
@@ -276,6 +279,32 @@ impl Association {
         prefixes.sort_unstable();
         prefixes.dedup();
         prefixes
+    }
+
+    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Behind a
+    /// translator they do not: the peer knows us, or itself, by another address, and the peer's
+    /// host may talk to others there. Prefixes of the configuration are nobody's ordinary address.
+    fn takes_plain_addresses(&self, ip: IpAddr, locals: &[LocalAddress]) -> bool {
+        if self.host.claims {
+            if !self.host.addresses.contains_key(&ip) {
+                return true;
+            }
+        } else if !self.peer_addresses.iter().any(|told| told.ip() == ip) {
+            return false;
+        }
+        let elsewhere = |path: &crate::path::Path| {
+            path.is_validated()
+                && path.local.is_ipv4() == ip.is_ipv4()
+                && path.observed.is_some_and(|observed| observed.ip() != path.local.ip())
+        };
+        // Sessions that began at an address which is kept for them go on.
+        let is_ours = |own: IpAddr| locals.iter().any(|local| local.address.ip() == own);
+        let kept = || {
+            let mut sessions = self.outgoing.iter();
+            sessions
+                .any(|(_, key, _)| key.destination.address == ip && !is_ours(key.source.address))
+        };
+        !self.paths.iter().any(elsewhere) || kept()
     }
 
     /// While the peer may not have validated all of our addresses from which packets to `ip` can

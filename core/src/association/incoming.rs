@@ -196,6 +196,7 @@ impl Association {
                 Frame::AddressObserved { path, address } => {
                     if let Some(index) = self.path_index(path) {
                         self.paths[index].observed = Some(address);
+                        self.review_capture();
                     }
                 }
             }

@@ -350,8 +350,8 @@ impl Engine {
         let Unknown { settings, pins, nodes, .. } = &mut **unknown;
         let Some(node) = nodes.get_mut(&peer) else { return };
         let association = &mut self.associations[peer];
-        let proven: BTreeSet<IpAddr> = association.proven_addresses().collect();
-        for address in proven.into_iter().filter(|address| settings.concerns(*address)) {
+        let proven: BTreeSet<(IpAddr, bool)> = association.proven_addresses().collect();
+        for (address, own) in proven.into_iter().filter(|(ip, _)| settings.concerns(*ip)) {
             let owner = self.by_prefix.find(address);
             let public_key = node.public_key;
             let full = owner.is_none() && node.addresses.len() >= ADDRESSES;
@@ -365,7 +365,7 @@ impl Engine {
                 pins.insert(address, public_key);
                 self.events.push_back(Event::Pinned { address, public_key });
             }
-            if owner.is_none() {
+            if own && owner.is_none() {
                 self.by_prefix.claim(Prefix::host(address), peer, true);
                 association.config.allowed_prefixes.push(Prefix::host(address));
                 association.review_capture();

@@ -124,6 +124,26 @@ fn an_unknown_peer_outlives_a_renewal_of_the_keys() {
     assert!(status.peers[0].handshake_age.is_some_and(|age| age < SECOND * 125));
 }
 
+/// [A-7] [P-15]
+#[test]
+fn a_stranger_behind_a_translator_is_met_and_its_packets_stay_plain() {
+    let mut pair = strangers(|_, config| {
+        let prefixes = &mut config.opportunistic.as_mut().expect("set").prefixes;
+        prefixes.push("203.0.113.0/24".parse().expect("valid"));
+    });
+    let elsewhere: SocketAddr = "203.0.113.7:40000".parse().expect("valid");
+    pair.translated = Some((0, elsewhere));
+    talk(&mut pair);
+    pair.run_for(SECOND * 3);
+    assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
+    for host in 0..2 {
+        let status = pair.engines[host].status(pair.now, false);
+        let captured = &status.peers[0].captured;
+        let plain = |ip: IpAddr| !captured.iter().any(|prefix| prefix.contains(ip));
+        assert!(plain(elsewhere.ip()) && plain(inner(1)), "host {host}: {captured:?}");
+    }
+}
+
 ///
 #[test]
 fn a_query_is_answered_where_the_configuration_says_so_and_at_a_limited_rate() {

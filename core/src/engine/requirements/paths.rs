@@ -323,6 +323,31 @@ fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_
     assert_eq!(seen.iter().filter(|seen| **seen == Some(moved)).count(), 2, "{seen:?}");
 }
 
+/// [P-15]
+#[test]
+fn behind_a_translator_ordinary_addresses_are_not_captured() {
+    let captured = |translated| {
+        let mut pair = Pair::with(|_, config| {
+            config.peers[0].host_mode = true;
+            config.peers[0].policy = Policy::Prefer;
+        });
+        pair.translated = translated;
+        pair.run_for(SECOND * 2);
+        [0, 1].map(|host| {
+            let status = pair.engines[host].status(pair.now, false);
+            let captured = status.peers[0].captured.iter();
+            captured.map(ToString::to_string).collect::<Vec<_>>()
+        })
+    };
+    let [own, theirs] = captured(None);
+    assert_eq!(own, ["198.18.0.2/32", "198.18.1.2/32", "198.19.0.2/32"]);
+    assert_eq!(theirs, ["198.18.0.1/32", "198.18.1.1/32", "198.19.0.1/32"]);
+    let elsewhere = "203.0.113.7:40000".parse().expect("valid");
+    let [own, theirs] = captured(Some((0, elsewhere)));
+    assert_eq!(own, ["198.19.0.2/32"], "the configured prefix alone");
+    assert_eq!(theirs, ["198.18.1.1/32", "198.19.0.1/32"], "not the translator's address");
+}
+
 /// [P-11]
 #[test]
 fn an_idle_path_asks_for_feedback_every_300_ms() {
