@@ -16,6 +16,7 @@ pub(crate) mod inspect;
 mod keys;
 mod outgoing;
 mod paths;
+mod playout;
 mod too_big;
 
 use core::net::IpAddr;
@@ -113,6 +114,8 @@ pub(crate) struct Association {
     pub(crate) path_changes: u64,
     addresses_owed: bool,
     delay_reference: Option<u32>,
+    /// A path jitters: what only acknowledges does not wait for its turn.
+    uneven: bool,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
@@ -183,6 +186,7 @@ impl Association {
             path_changes: 0,
             addresses_owed: true,
             delay_reference: None,
+            uneven: false,
             period_at: now,
             periods: 0,
             inner_mtu: 0,

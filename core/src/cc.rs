@@ -41,6 +41,8 @@ pub struct RateSample {
     pub rtt: Option<Duration>,
     /// The path's smoothed round-trip time.
     pub smoothed_rtt: Duration,
+    /// Mean deviation from it.
+    pub rtt_deviation: Duration,
     /// The path's lowest round-trip time of the last 10 s.
     pub min_rtt: Duration,
     /// Packets newly reported with congestion experienced.

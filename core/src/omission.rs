@@ -1,5 +1,5 @@
 //! Headers that both ends know are not sent: the compact form of a packet
-//! (`docs/protocol.md`, section 4.13) and back.
+//! (`docs/protocol.md`, section 4.14) and back.
 //!
 //! # The model
 //!

@@ -98,6 +98,12 @@ impl fmt::Display for HeaderError {
 
 impl core::error::Error for HeaderError {}
 
+const TCP_FIN: u8 = 0x01;
+const TCP_SYN: u8 = 0x02;
+const TCP_RST: u8 = 0x04;
+const TCP_ACK: u8 = 0x10;
+const TCP_URG: u8 = 0x20;
+
 /// What the headers of an inner packet say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -194,6 +200,17 @@ impl Header {
             dscp: class >> 2,
             dont_fragment: true,
         })
+    }
+
+    /// Whether `packet`, which has these headers, is a TCP segment that acknowledges and does
+    /// nothing else: a later one says more, so it needs no order.
+    pub fn is_pure_ack(&self, packet: &[u8]) -> bool {
+        let transport = packet.get(self.header_len..self.total_len).unwrap_or_default();
+        let Some(fixed) = transport.first_chunk::<20>() else { return false };
+        self.protocol == protocol::TCP
+            && !self.fragment
+            && transport.len() == usize::from(fixed[12] >> 4) * 4
+            && fixed[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_URG | TCP_ACK) == TCP_ACK
     }
 
     /// The destination port; `None` where [`Header::ports`] is no pair of ports.

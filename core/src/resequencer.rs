@@ -5,6 +5,10 @@
 //! the peer ([`Resequencer::skip`]), or was given up because the packet has waited for as long as
 //! its session allows. A packet that arrives after it was given up is delivered at once, since a
 //! TCP receiver can use it. Nothing is ever delivered twice.
+//!
+//! A packet may carry a time before which it is not to be delivered, whatever is missing
+//! ([`HoldLimits::not_before`]): so a path of uneven delay becomes one of even delay. A packet that
+//! needs no order ([`Resequencer::pass_by`]) waits for nothing, and only its number counts.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -35,6 +39,9 @@ const PLACES_KEPT: usize = 1_024;
 /// Marks a place whose packet the peer declared lost.
 const SKIPPED: u32 = u32::MAX - 1;
 
+/// Marks a place whose packet was delivered without regard to order.
+const PASSED: u32 = u32::MAX - 2;
+
 /// How long and how much a session may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
@@ -42,6 +49,8 @@ pub struct HoldLimits {
     pub max_wait: Duration,
     /// Bytes of memory of the packets that wait; beyond it the oldest gap is given up.
     pub max_bytes: usize,
+    /// This packet is not delivered before, as far as the other limits allow.
+    pub not_before: Instant,
 }
 
 /// What became of a packet that arrived.
@@ -102,9 +111,12 @@ pub struct Resequencer {
     expected: u32,
     /// The highest sequence number that arrived, once one did.
     highest: Option<u32>,
-    /// The places from `expected` on: a slot of the pool, [`NONE`], or [`SKIPPED`]. The first is
-    /// neither a slot nor skipped, and the last is not [`NONE`], whenever the caller can look.
+    /// The places from `expected` on: a slot of the pool, [`NONE`], [`SKIPPED`] or [`PASSED`].
+    /// Whenever the caller can look, the first is [`NONE`] or the slot of a packet whose time has
+    /// not come, and the last is not [`NONE`].
     places: VecDeque<u32>,
+    /// Since when numbers are missing before a place that is [`PASSED`].
+    passed_since: Option<Instant>,
     /// What was given up and may still come late, while there is such a thing.
     late: Option<Box<LateWindow>>,
     /// The packets that wait, in the order of arrival.
@@ -137,12 +149,26 @@ impl Resequencer {
             expected: 0,
             highest: None,
             places: VecDeque::new(),
+            passed_since: None,
             late: None,
             first: NONE,
             last: NONE,
             bytes: 0,
             max_wait: Duration::ZERO,
             stats: ResequencerStats::default(),
+        }
+    }
+
+    /// The resequencer of a session whose packets were delivered as they came, those that
+    /// `delivered` knows, from the packet `sequence` on.
+    pub(crate) fn continuing(mut delivered: DuplicateWindow, sequence: u32) -> Self {
+        let given_up = sequence.wrapping_sub(1);
+        delivered.advance(given_up);
+        Self {
+            expected: sequence,
+            highest: Some(given_up),
+            late: Some(Box::new(LateWindow { delivered, given_up })),
+            ..Self::new()
         }
     }
 
@@ -158,7 +184,8 @@ impl Resequencer {
     ) -> Received {
         self.max_wait = limits.max_wait;
         self.note(sequence);
-        if sequence == self.expected && self.places.is_empty() {
+        let early = limits.not_before > now && !limits.max_wait.is_zero();
+        if sequence == self.expected && self.places.is_empty() && !early {
             self.pass();
             deliver(packet);
             return Received::Delivered;
@@ -167,22 +194,61 @@ impl Resequencer {
         if ahead > i32::MAX as u32 {
             return self.receive_late(sequence, packet, deliver);
         }
-        if ahead > 0 && self.is_held(ahead) {
+        if self.is_held(ahead) {
             self.stats.duplicates += 1;
             return Received::Duplicate;
+        }
+        if ahead == 0 && early && self.fits(packet.len(), limits, pool) {
+            self.hold(now, sequence, &packet, limits, pool);
+            return Received::Held;
         }
         // A packet that the peer had declared lost is as welcome as any other.
         if let Some(place) = self.places.get_mut(ahead as usize) {
             *place = NONE;
         }
         if ahead > 0 && self.make_room(now, sequence, packet.len(), limits, pool, &mut deliver) {
-            self.hold(now, sequence, &packet, pool);
+            self.hold(now, sequence, &packet, limits, pool);
             return Received::Held;
         }
         // In sequence, or nowhere to wait: whatever is still missing before it was given up.
         self.places.pop_front();
         self.pass();
         deliver(packet);
+        self.release_ready(now, pool, &mut deliver);
+        Received::Delivered
+    }
+
+    /// The packet `sequence`, which needs no order, has arrived: it is delivered at once, unless it
+    /// is a duplicate. What waits for its number alone is handed to `deliver` as well.
+    pub fn pass_by(
+        &mut self,
+        now: Instant,
+        sequence: u32,
+        packet: InnerPacket<'_>,
+        limits: HoldLimits,
+        pool: &mut HoldPool,
+        mut deliver: impl FnMut(InnerPacket<'_>),
+    ) -> Received {
+        self.max_wait = limits.max_wait;
+        self.note(sequence);
+        let ahead = sequence.wrapping_sub(self.expected);
+        if ahead > i32::MAX as u32 {
+            return self.receive_late(sequence, packet, deliver);
+        }
+        if self.is_held(ahead) {
+            self.stats.duplicates += 1;
+            return Received::Duplicate;
+        }
+        deliver(packet);
+        if ahead >= SPAN {
+            self.advance(now, sequence.wrapping_sub(SPAN - 1), pool, &mut deliver);
+        }
+        let place = sequence.wrapping_sub(self.expected) as usize;
+        if self.places.len() <= place {
+            self.places.resize(place + 1, NONE);
+        }
+        self.places[place] = PASSED;
+        self.passed_since.get_or_insert(now);
         self.release_ready(now, pool, &mut deliver);
         Received::Delivered
     }
@@ -218,7 +284,14 @@ impl Resequencer {
 
     /// When [`Resequencer::expire`] has something to do; `None` while nothing waits.
     pub fn deadline(&self, pool: &HoldPool) -> Option<Instant> {
-        pool.get(self.first).map(|held| held.arrived + self.max_wait)
+        if let Some(front) = self.places.front().and_then(|place| pool.get(*place)) {
+            return Some(front.not_before);
+        }
+        let since = match pool.get(self.first) {
+            Some(held) => Some(held.arrived),
+            None => self.passed_since,
+        };
+        since.map(|since| since + self.max_wait)
     }
 
     /// Gives up the gaps before every packet that has waited for `max_wait`.
@@ -230,10 +303,15 @@ impl Resequencer {
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) {
         self.max_wait = max_wait;
-        while let Some(held) = pool.get(self.first)
-            && now >= held.arrived + max_wait
-        {
-            self.release_first(now, pool, &mut deliver);
+        self.release_ready(now, pool, &mut deliver);
+        while self.deadline(pool).is_some_and(|deadline| now >= deadline) {
+            if self.is_waiting() {
+                self.release_first(now, pool, &mut deliver);
+            } else {
+                let end = self.expected.wrapping_add(self.places.len() as u32);
+                self.advance(now, end, pool, &mut deliver);
+                self.passed_since = None;
+            }
         }
     }
 
@@ -259,6 +337,7 @@ impl Resequencer {
         self.last = NONE;
         self.bytes = 0;
         self.places = VecDeque::new();
+        self.passed_since = None;
     }
 
     /// Whether packets wait.
@@ -306,6 +385,11 @@ impl Resequencer {
         self.places.get(ahead as usize).is_some_and(|place| *place != NONE && *place != SKIPPED)
     }
 
+    /// Whether a packet of `len` bytes may wait without anything being given up.
+    fn fits(&self, len: usize, limits: HoldLimits, pool: &HoldPool) -> bool {
+        self.bytes + HoldPool::cost(len) <= limits.max_bytes && pool.admits(self.bytes, len)
+    }
+
     fn receive_late(
         &mut self,
         sequence: u32,
@@ -341,8 +425,7 @@ impl Resequencer {
         }
         loop {
             let ahead = sequence.wrapping_sub(self.expected);
-            let bytes = self.bytes + HoldPool::cost(len);
-            let fits = bytes <= limits.max_bytes && pool.admits(self.bytes, len);
+            let fits = self.fits(len, limits, pool);
             if ahead == 0 {
                 return false;
             }
@@ -352,9 +435,10 @@ impl Resequencer {
             if !fits {
                 pool.refuse();
             }
-            // The oldest gap ends at the first packet that waits, or at this one.
+            // The oldest gap ends at the first packet that waits, or at this one. One that waits for
+            // its time alone goes first.
             let gap = self.places.iter().position(|place| *place != NONE && *place != SKIPPED);
-            let gap = gap.map_or(ahead, |gap| ahead.min(gap as u32));
+            let gap = gap.map_or(ahead, |gap| ahead.min((gap as u32).max(1)));
             self.advance(now, self.expected.wrapping_add(gap), pool, deliver);
             if gap < ahead {
                 self.release_ready(now, pool, deliver);
@@ -362,8 +446,17 @@ impl Resequencer {
         }
     }
 
-    fn hold(&mut self, now: Instant, sequence: u32, packet: &InnerPacket<'_>, pool: &mut HoldPool) {
-        let index = pool.store(packet, sequence, now).expect("the pool has admitted the packet");
+    fn hold(
+        &mut self,
+        now: Instant,
+        sequence: u32,
+        packet: &InnerPacket<'_>,
+        limits: HoldLimits,
+        pool: &mut HoldPool,
+    ) {
+        let not_before = limits.not_before.min(now + limits.max_wait);
+        let index = pool.store(packet, sequence, now, not_before);
+        let index = index.expect("the pool has admitted the packet");
         let ahead = sequence.wrapping_sub(self.expected) as usize;
         if self.places.len() <= ahead {
             self.places.resize(ahead + 1, NONE);
@@ -398,6 +491,11 @@ impl Resequencer {
                     self.close_gap(&mut gap);
                     self.miss(1);
                     self.stats.skipped += 1;
+                    continue;
+                }
+                Some(PASSED) => {
+                    self.close_gap(&mut gap);
+                    self.pass();
                     continue;
                 }
                 Some(index) => {
@@ -441,16 +539,21 @@ impl Resequencer {
         deliver: &mut impl FnMut(InnerPacket<'_>),
     ) {
         while let Some(&place) = self.places.front() {
-            if place == NONE {
+            if place == NONE || pool.get(place).is_some_and(|held| held.not_before > now) {
                 break;
             }
             self.places.pop_front();
-            if place == SKIPPED {
-                self.miss(1);
-                self.stats.skipped += 1;
-            } else {
-                self.release(now, place, pool, deliver);
+            match place {
+                SKIPPED => {
+                    self.miss(1);
+                    self.stats.skipped += 1;
+                }
+                PASSED => self.pass(),
+                _ => self.release(now, place, pool, deliver),
             }
+        }
+        if self.places.is_empty() {
+            self.passed_since = None;
         }
         if self.places.is_empty() && self.places.capacity() > PLACES_KEPT {
             self.places.shrink_to(PLACES_KEPT);

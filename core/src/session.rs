@@ -106,6 +106,14 @@ impl Order {
         }
     }
 
+    /// A packet that needs order has come: from `sequence` on the session has it.
+    pub(crate) fn require(&mut self, sequence: u32) {
+        if let Self::AsTheyCome(window) = self {
+            let window = DuplicateWindow::clone(window);
+            *self = Self::Sequenced(Box::new(Resequencer::continuing(window, sequence)));
+        }
+    }
+
     /// The longest that a packet has waited for an earlier one.
     pub(crate) fn longest_wait(&self) -> Duration {
         match self {

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use crate::clock::{MILLI, Nanos, SECOND};
-use crate::packet::{Tuple, digest, header_checksum_is_right, protocol, tuple};
+use crate::packet::{Tuple, digest, header_checksum_is_right, protocol, transport, tuple};
 
 /// The invariants, each with the name that a failure prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,9 +125,7 @@ impl Ledger {
         self.sent += 1;
         let entry = self.packets.entry((to, digest(packet))).or_default();
         entry.count += 1;
-        if let Some(tuple) = tuple(packet)
-            && tuple.protocol == protocol::TCP
-        {
+        if let Some(tuple) = needs_order(packet) {
             let session = self.sessions.entry(tuple).or_default();
             entry.places.push((session.sent, now));
             session.sent += 1;
@@ -159,9 +157,7 @@ impl Ledger {
             let detail = format!("{} sent {} times, delivered again", show(packet), entry.count);
             return Err((Invariant::NoDuplicate, detail));
         }
-        let Some(tuple) = tuple(packet).filter(|tuple| tuple.protocol == protocol::TCP) else {
-            return Ok(());
-        };
+        let Some(tuple) = needs_order(packet) else { return Ok(()) };
         let session = self.sessions.entry(tuple).or_default();
         if let Some(index) = entry.places.iter().position(|(place, _)| *place >= session.next) {
             let (place, _) = entry.places[index];
@@ -193,6 +189,15 @@ impl Ledger {
             _ => Ok(()),
         }
     }
+}
+
+/// The session of a TCP segment, unless it only acknowledges: a later one says more.
+fn needs_order(packet: &[u8]) -> Option<Tuple> {
+    let tuple = tuple(packet).filter(|tuple| tuple.protocol == protocol::TCP)?;
+    let segment = transport(packet);
+    let (offset, flags) = (*segment.get(12)?, *segment.get(13)?);
+    let empty = segment.len() == usize::from(offset >> 4) * 4;
+    (!empty || flags & 0b11_0111 != 0b01_0000).then_some(tuple)
 }
 
 fn show(packet: &[u8]) -> String {

@@ -25,6 +25,7 @@ mod kind {
     pub(super) const CLOSE: u8 = 0x0c;
     pub(super) const ADDRESS_OBSERVED: u8 = 0x0d;
     pub(super) const SESSION_UNKNOWN: u8 = 0x0e;
+    pub(super) const PLAYOUT: u8 = 0x0f;
 }
 
 /// What a node wants of a path.
@@ -141,6 +142,11 @@ pub enum Frame<'a> {
         /// The session, in the number space of the receiver of this frame.
         session: SessionId,
     },
+    /// 0x0f: the packet in this datagram is not to be delivered before this time.
+    Playout {
+        /// Units of 256 microseconds of the receiver's clock, modulo 2^16.
+        at: u16,
+    },
     /// 0x20, or 0x21 when ordered: an IP packet, up to the end of the plaintext.
     Packet {
         /// Session and sequence.
@@ -192,6 +198,7 @@ impl<'a> Frame<'a> {
             Self::AddressObserved { path, address } => {
                 1 + path.varint_len() + address::encoded_len(address)
             }
+            Self::Playout { .. } => 1 + 2,
             Self::Packet { header, packet } => header.encoded_len() + packet.len(),
             Self::CompactPacket { header, compact } => header.encoded_len() + compact.len(),
         }
@@ -271,6 +278,10 @@ impl<'a> Frame<'a> {
             Self::SessionUnknown { session } => {
                 writer.put(&[kind::SESSION_UNKNOWN])?;
                 writer.varint("session", u64::from(session.0))?;
+            }
+            Self::Playout { at } => {
+                writer.put(&[kind::PLAYOUT])?;
+                writer.put(&at.to_be_bytes())?;
             }
             Self::Packet { header, packet } => {
                 check("length of the packet", 0, !packet.is_empty(), "at least 1")?;
@@ -354,10 +365,11 @@ impl<'a> Frame<'a> {
                 Ok(Self::AddressObserved { path, address: address::read(reader)? })
             }
             kind::SESSION_UNKNOWN => Ok(Self::SessionUnknown { session: SessionId::read(reader)? }),
+            kind::PLAYOUT => Ok(Self::Playout { at: u16::from_be_bytes(reader.array("time")?) }),
             other => Err(Error::Value {
                 field: "frame type",
                 offset,
-                expected: "0x00..=0x0e, 0x20, 0x21, 0x28 or 0x29",
+                expected: "0x00..=0x0f, 0x20, 0x21, 0x28 or 0x29",
                 got: u64::from(other),
             }),
         }

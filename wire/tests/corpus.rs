@@ -212,6 +212,7 @@ fn write_frames() {
         ("path-abandoned", vec![status(PathStatus::Abandoned)]),
         ("session-open-v4", vec![open(v4)]),
         ("session-open-v6", vec![open(v6)]),
+        ("playout", vec![Frame::Playout { at: 1 }, Frame::Heartbeat]),
         ("session-unknown", vec![Frame::SessionUnknown { session: SessionId(70_000) }]),
         ("compact-packet", vec![Frame::Heartbeat, compact]),
         ("session-close", vec![Frame::SessionClose { session: SessionId(u32::MAX) }]),

@@ -4,12 +4,11 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use mpip_wire::{
-    CompactFrameHeader, Frame, Frames, NetworkFields, PacketFrameHeader, SessionFields, SessionId,
-    TransportHeader,
+    CompactFrameHeader, Frame, Frames, NetworkFields, SessionFields, SessionId, TransportHeader,
 };
 
 use super::outgoing::Loss;
-use super::{Association, Context};
+use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
 use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
@@ -36,6 +35,15 @@ const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
 const DRAIN_PARDON: Duration = Duration::from_millis(150);
+
+/// How a packet is to be handed on.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    sequence: u32,
+    ordered: bool,
+    /// Not before.
+    not_before: Instant,
+}
 
 impl Association {
     /// Takes in a transport datagram with its clear header, which was checked, and the header's
@@ -147,17 +155,23 @@ impl Association {
     ) {
         let mut asks = false;
         let mut closed = false;
+        let mut not_before = Instant::ZERO;
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
             match frame {
                 Frame::Packet { header, packet } => {
-                    if let Err(reason) = self.on_packet(now, header, packet, cx, packets) {
+                    let delivery =
+                        Delivery { sequence: header.sequence, ordered: header.ordered, not_before };
+                    let session = header.session;
+                    if let Err(reason) = self.on_packet(now, session, delivery, packet, cx, packets)
+                    {
                         cx.drops.count(reason);
                     }
                 }
                 Frame::Feedback(feedback) => self.on_feedback(now, cx, &feedback),
                 Frame::Padding(_) | Frame::Heartbeat => {}
+                Frame::Playout { at } => not_before = playout::time(now, at),
                 Frame::PathChallenge(data) => {
                     self.paths[index].response_owed = Some((data, from));
                 }
@@ -179,9 +193,15 @@ impl Association {
                 }
                 Frame::SessionUnknown { session } => self.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
-                    if let Err(reason) =
-                        self.on_compact_packet(now, header, (compact, ecn), cx, packets)
-                    {
+                    let received = self.on_compact_packet(
+                        now,
+                        header,
+                        not_before,
+                        (compact, ecn),
+                        cx,
+                        packets,
+                    );
+                    if let Err(reason) = received {
                         cx.drops.count(reason);
                     }
                 }
@@ -269,7 +289,8 @@ impl Association {
     fn on_packet(
         &mut self,
         now: Instant,
-        frame: PacketFrameHeader,
+        session: SessionId,
+        delivery: Delivery,
         packet: &[u8],
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
@@ -281,12 +302,12 @@ impl Association {
         if cx.prefixes.find_source(header.source) != Some(cx.me) {
             return Err(DropReason::ForeignSource);
         }
-        let slot = match self.incoming.find(&frame.session) {
+        let slot = match self.incoming.find(&session) {
             Some(slot) => slot,
-            None => self.accept_session(now, frame.session, header.session(), frame.sequence),
+            None => self.accept_session(now, session, header.session(), delivery.sequence),
         };
         let inner = InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete };
-        self.deliver(now, slot, (frame.sequence, frame.ordered), inner, cx, sink);
+        self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
     }
 
@@ -295,6 +316,7 @@ impl Association {
         &mut self,
         now: Instant,
         frame: CompactFrameHeader,
+        not_before: Instant,
         (compact, ecn): (&[u8], Ecn),
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
@@ -318,7 +340,8 @@ impl Association {
             tail: &compact[restored.payload..],
             checksum: restored.checksum,
         };
-        self.deliver(now, slot, (sequence, frame.ordered), inner, cx, sink);
+        let delivery = Delivery { sequence, ordered: frame.ordered, not_before };
+        self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
     }
 
@@ -327,7 +350,7 @@ impl Association {
         &mut self,
         now: Instant,
         slot: u32,
-        (sequence, ordered): (u32, bool),
+        Delivery { sequence, ordered, not_before }: Delivery,
         inner: InnerPacket<'_>,
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
@@ -343,17 +366,23 @@ impl Association {
         if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
             session.newest = sequence;
         }
-        match session.order.get_or_insert_with(|| Order::new(ordered)) {
+        let order = session.order.get_or_insert_with(|| Order::new(ordered));
+        if ordered {
+            order.require(sequence);
+        }
+        match order {
             Order::AsTheyCome(window) => match window.accept(sequence) {
                 Seen::New => deliver(inner),
                 Seen::Duplicate | Seen::TooOld => cx.drops.count(DropReason::Duplicate),
             },
             Order::Sequenced(resequencer) => {
                 let before = resequencer.deadline(hold);
-                let hold_limits =
-                    HoldLimits { max_wait: *max_wait, max_bytes: limits.resequencing / 2 };
-                let received =
-                    resequencer.receive(now, sequence, inner, hold_limits, hold, deliver);
+                let max_bytes = limits.resequencing / 2;
+                let hold_limits = HoldLimits { max_wait: *max_wait, max_bytes, not_before };
+                let received = match ordered {
+                    true => resequencer.receive(now, sequence, inner, hold_limits, hold, deliver),
+                    false => resequencer.pass_by(now, sequence, inner, hold_limits, hold, deliver),
+                };
                 if received == Received::Duplicate {
                     cx.drops.count(DropReason::Duplicate);
                 }

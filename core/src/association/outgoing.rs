@@ -7,7 +7,7 @@ use mpip_wire::{CompactFrameHeader, Frame, PacketFrameHeader, SessionId, Truncat
 use super::control::CONTROL_ROOM;
 use super::departure::{Manifest, datagram_overhead};
 use super::paths::INNER_OVERHEAD;
-use super::{Association, Context, range_room, refuse};
+use super::{Association, Context, playout, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
 use crate::omission::{CompactHeader, SessionHeader, fields};
@@ -27,6 +27,9 @@ const REPAIR_FOR: Duration = Duration::from_secs(1);
 const REPAIRS: usize = 16_384;
 /// Skips that wait to be told; beyond it the receiver's time limit has to do.
 const SKIPS: usize = 256;
+/// Packets of so many bytes are taken for part of a transfer, which an even delay helps more than a
+/// short one.
+const BULK: usize = 1_000;
 /// Sessions whose header fields wait to be told; beyond it a session tells them later.
 const OPENS: usize = 64;
 /// Something to send after a pause shorter than this counts as if there had been no pause.
@@ -291,7 +294,7 @@ impl Association {
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
-                ordered: session.ordered,
+                ordered: session.ordered && !(self.uneven && candidate.item.is_pure_ack()),
                 repair: session.ordered || session.repair,
                 mark: candidate.mark,
                 priority: candidate.priority,
@@ -384,6 +387,14 @@ impl Association {
                 .filter(|frame| frame.encoded_len() <= free);
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
+        let bulk = load.ordered && load.first_sent.is_none() && len >= BULK;
+        let playout = path.playout(now, self.delay_reference).filter(|_| bulk);
+        let playout =
+            playout.map(|at| Frame::Playout { at: playout::encode(at) }).filter(|frame| {
+                let used = datagram_overhead(path.id) + plain_len;
+                used + frame.encoded_len() <= path.max_datagram()
+            });
+        plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
         let cargo = load.repair.then(|| Cargo {
             ordered: load.ordered,
             segments: load.segments.clone(),
@@ -396,10 +407,10 @@ impl Association {
         });
         let manifest = Manifest { asks: true, paced: true, control: Control::default(), cargo };
         let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
-            let at = match &feedback {
-                Some(frame) => frame.emit(plain).expect("room was reserved"),
-                None => 0,
-            };
+            let mut at = 0;
+            for frame in [&feedback, &playout].into_iter().flatten() {
+                at += frame.emit(&mut plain[at..]).expect("room was reserved");
+            }
             form.write(load, &mut plain[at..]);
             let first = tell && load.first_sent.is_none();
             first.then(|| fields(load.sequence, &plain[plain_len - len..])).flatten()

@@ -380,6 +380,8 @@ impl Association {
             .map(|path| path.candidate(now, 0))
             .collect();
         self.scheduler.adjust(&candidates);
+        self.paths.iter_mut().for_each(Path::update_playout);
+        self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
         self.compute_wait();

@@ -47,6 +47,8 @@ const RANDOM_LOSS_SHARE: f64 = 0.9;
 /// Startup ends after so many rounds without so much growth; with a queue half as many say it.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
+/// Packets that have to be lost in a round to end Startup (the draft's `BBRStartupFullLossCnt`).
+const STARTUP_LOSSES: u64 = 6;
 /// Growth that shows in a probe that the path has become wider; twice in succession: Startup again.
 const WIDER_GROWTH: f64 = 1.12;
 const CRUISE_ROUNDS: u32 = 5;
@@ -113,6 +115,9 @@ pub(super) struct Bbr {
     /// The most that was in flight before ProbeRTT.
     flight_before: u64,
     min_rtt: Option<Duration>,
+    /// Seconds that a packet takes to be acknowledged, and the mean deviation.
+    smoothed_rtt: f64,
+    rtt_deviation: f64,
     /// When a packet last was about as fast as `min_rtt`, and when a round was not much slower.
     min_rtt_at: Instant,
     not_inflated_at: Instant,
@@ -125,6 +130,8 @@ pub(super) struct Bbr {
     filled: bool,
     full_rate: f64,
     full_rounds: u32,
+    /// Loss ended Startup, and nothing has shown it to be spurious yet.
+    startup_lost: bool,
     /// Rate before the probe, and how often in succession it found more.
     rate_before: f64,
     wider: u32,
@@ -156,6 +163,8 @@ impl Bbr {
             rival: Rival::default(),
             flight_before: 0,
             min_rtt: None,
+            smoothed_rtt: 0.0,
+            rtt_deviation: 0.0,
             min_rtt_at: now,
             not_inflated_at: now,
             drained_at: now,
@@ -164,6 +173,7 @@ impl Bbr {
             filled: false,
             full_rate: 0.0,
             full_rounds: 0,
+            startup_lost: false,
             rate_before: 0.0,
             wider: 0,
             slower: 0,
@@ -186,7 +196,12 @@ impl Bbr {
 
     /// Seconds that a packet counts as in flight when no queue stands.
     fn flight_time(&self) -> f64 {
-        self.min_rtt.map_or(0.0, |rtt| rtt.as_secs_f64()) + self.excess.seconds()
+        let min_rtt = self.min_rtt.map_or(0.0, |rtt| rtt.as_secs_f64());
+        match self.excess.is_known() {
+            true => min_rtt + self.excess.seconds(),
+            // The first packets back are those that overtook the others.
+            false => min_rtt.max(self.smoothed_rtt),
+        }
     }
 
     /// What the path holds without a queue, bytes.
@@ -194,18 +209,32 @@ impl Bbr {
         self.send_rate() * self.flight_time()
     }
 
+    /// Whether the sender had so much in flight that it could have made a queue. With less, a late
+    /// packet shows jitter, or somebody else's queue.
+    fn fills_queues(&self) -> bool {
+        self.round.peak_flight as f64 >= self.min_window()
+    }
+
     /// Whether a packet that took `rtt` clearly has waited in a queue.
     fn late(&self, rtt: Option<Duration>) -> bool {
         let (Some(rtt), Some(min_rtt)) = (rtt, self.min_rtt) else { return false };
+        if !self.fills_queues() {
+            return false;
+        }
         let min_rtt = min_rtt.as_secs_f64();
         rtt.as_secs_f64() > min_rtt + self.excess.seconds().max(min_rtt / 8.0)
     }
 
-    /// Whether a packet that took `rtt` has waited so long that the path, not the sender, was what
-    /// held it back.
-    fn queued(&self, rtt: Option<Duration>) -> bool {
-        let (Some(rtt), Some(min_rtt)) = (rtt, self.min_rtt) else { return false };
-        rtt.as_secs_f64() > 2.0 * min_rtt.as_secs_f64() + self.excess.seconds() + QUEUED
+    /// Whether even the fastest packet of the round has waited so long that the path, not the
+    /// sender, was what held it back. In Startup too little is known of the path's jitter to say.
+    fn queued(&self) -> bool {
+        let (Some(rtt), Some(min_rtt)) = (self.round.fastest, self.min_rtt) else { return false };
+        self.filled
+            && self.fills_queues()
+            && rtt.as_secs_f64()
+                > 2.0 * (min_rtt.as_secs_f64() + self.rtt_deviation)
+                    + self.excess.seconds()
+                    + QUEUED
     }
 
     fn min_window(&self) -> f64 {
@@ -262,7 +291,6 @@ impl Bbr {
     }
 
     fn update_round(&mut self, sample: &RateSample) {
-        let queued = self.queued(sample.rtt);
         let round = &mut self.round;
         let elapsed = sample.now.since(core::mem::replace(&mut self.last_feedback, sample.now));
         round.allowance += self.pacing.unwrap_or(0.0) * elapsed.as_secs_f64();
@@ -273,6 +301,8 @@ impl Bbr {
         if let Some(rtt) = sample.rtt {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
+        let queued = self.queued();
+        let round = &mut self.round;
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
             // What a sender with too little to send got through is a lower bound.
@@ -309,7 +339,7 @@ impl Bbr {
         let measured = self.round.rate(now, self.flight_time());
         let before = self.rate.max();
         let last_used = core::mem::replace(&mut self.last_used, self.round.used());
-        let queued = self.queued(self.round.fastest);
+        let queued = self.queued();
         let used = queued || (last_used && self.last_used);
         if let Some(rate) = measured {
             self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
@@ -369,7 +399,10 @@ impl Bbr {
                 self.full_rounds += if late { FULL_ROUNDS.div_ceil(2) } else { 1 };
             }
         }
+        let overflowed =
+            overflowed && (self.round.ecn || self.round.lost >= STARTUP_LOSSES * self.max_datagram);
         if self.full_rounds >= FULL_ROUNDS || overflowed {
+            self.startup_lost = overflowed;
             self.filled = true;
             self.enter(State::Drain);
         }
@@ -562,6 +595,8 @@ impl CongestionControl for Bbr {
         let mut others = subflows.iter().enumerate().filter(|(index, _)| *index != own);
         let others_drain = others.any(|(_, flow)| flow.drains);
         self.excess.on_feedback(sample);
+        self.smoothed_rtt = sample.smoothed_rtt.as_secs_f64();
+        self.rtt_deviation = sample.rtt_deviation.as_secs_f64();
         self.update_min_rtt(sample);
         self.update_round(sample);
         if self.filled {
@@ -594,6 +629,9 @@ impl CongestionControl for Bbr {
 
     fn on_spurious(&mut self, now: Instant) {
         self.rival.on_spurious(now);
+        if core::mem::take(&mut self.startup_lost) {
+            self.enter(State::Startup);
+        }
         if let Some((high, low)) = self.prior.take() {
             self.volume_high = high;
             self.rate_low = low;

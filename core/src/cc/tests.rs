@@ -191,7 +191,7 @@ fn bbr_paths_of_one_bottleneck_take_the_share_of_one_loss_based_flow() {
             for rivals in [1, 3] {
                 let times_fair = bbr_beside_cubic(link, count, rivals) * (rivals + 1) as f64;
                 let case = format!("{count} beside {rivals} at {mbps} Mbit/s: {times_fair:.2}");
-                assert!((0.5..=1.4).contains(&times_fair), "{case}");
+                assert!((0.5..=1.5).contains(&times_fair), "{case}");
             }
         }
     }
@@ -327,6 +327,7 @@ impl Steady {
                 prior_delivered,
                 rtt: Some(ms(100)),
                 smoothed_rtt: ms(100),
+                rtt_deviation: ms(0),
                 min_rtt: ms(100),
                 ecn_ce: 0,
             };

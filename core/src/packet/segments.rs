@@ -108,6 +108,7 @@ pub struct Segments {
     kind: Option<SegmentationKind>,
     checksum: Checksum,
     ecn: Ecn,
+    pure_ack: bool,
 }
 
 impl Segments {
@@ -128,6 +129,7 @@ impl Segments {
             kind: None,
             checksum: Checksum::AsIs,
             ecn: header.ecn,
+            pure_ack: header.is_pure_ack(packet.bytes()),
             packet,
         };
         match whole.packet.offload().segmentation {
@@ -200,6 +202,11 @@ impl Segments {
         self.count = payload.div_ceil(to.size).max(1);
         self.kind = Some(to.kind);
         Ok(self)
+    }
+
+    /// Whether it is a TCP segment that does nothing but acknowledge.
+    pub fn is_pure_ack(&self) -> bool {
+        self.pure_ack
     }
 
     /// How many segments there are, at least 1.

@@ -12,7 +12,7 @@ use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, SessionId};
 
 use super::ecn::EcnValidation;
 use super::rate::DeliveryHistory;
-use super::rtt::RttEstimator;
+use super::rtt::{RttEstimator, Turnaround};
 use crate::cc::RateSample;
 use crate::packet::Segments;
 use crate::time::Instant;
@@ -194,6 +194,7 @@ pub(crate) struct Flight {
     /// When the newest packet known to have arrived had left.
     newest_arrived: Instant,
     rtt: RttEstimator,
+    turnaround: Turnaround,
     /// Largest lateness seen, in the current and the former half of its lifetime.
     lateness: [Duration; 2],
     /// Most numbers by which a packet was overtaken, likewise.
@@ -222,6 +223,7 @@ impl Flight {
             largest_acked: None,
             newest_arrived: Instant::ZERO,
             rtt: RttEstimator::default(),
+            turnaround: Turnaround::default(),
             lateness: [Duration::ZERO; 2],
             extent: [0; 2],
             lateness_started: now,
@@ -370,8 +372,9 @@ impl Flight {
                     let overtaken = former_largest.map_or(0, |largest| largest - number);
                     self.extent[0] = self.extent[0].max(overtaken);
                     let took = now.since(sent.at);
-                    let late = took.saturating_sub(self.rtt.smoothed());
+                    let late = took.saturating_sub(self.typical());
                     self.lateness[0] = self.lateness[0].max(late);
+                    self.turnaround.on_sample(took);
                 }
             }
         }
@@ -384,6 +387,7 @@ impl Flight {
             let held = Duration::from_micros(feedback.delay.min(1 << 30));
             let sample = now.since(at).saturating_sub(held).max(MIN_RTT);
             self.rtt.on_sample(now, sample);
+            self.turnaround.on_sample(sample);
             rtt = Some(sample);
             delay = Some((at.as_micros() as u32, feedback.received_at));
         }
@@ -420,7 +424,8 @@ impl Flight {
                 delivered: self.delivered,
                 prior_delivered: delivered,
                 rtt,
-                smoothed_rtt: self.rtt.smoothed(),
+                smoothed_rtt: self.typical(),
+                rtt_deviation: self.turnaround.deviation(),
                 min_rtt: self.rtt.minimum(),
                 ecn_ce,
             }
@@ -432,13 +437,28 @@ impl Flight {
     /// How far behind its followers a packet may be before it counts as lost.
     pub(crate) fn reordering_window(&self) -> Duration {
         let learned = self.lateness[0].max(self.lateness[1]);
-        let bound = self.rtt.smoothed() * 2 + Duration::from_millis(50);
-        (self.rtt.smoothed() / 4).max(MIN_WINDOW).max((learned + learned / 4).min(bound))
+        let least = (self.typical() / 4).max(MIN_WINDOW);
+        // The latest of thousands is no measure for all, and an outage is no jitter.
+        let bound = least * 2 + self.turnaround.deviation() * 4;
+        least.max((learned + learned / 4).min(bound))
+    }
+
+    /// How long a packet usually takes to be acknowledged.
+    fn typical(&self) -> Duration {
+        self.rtt.smoothed().max(self.turnaround.mean())
     }
 
     /// The most numbers by which a packet was overtaken, of the last 5 to 10 s.
     pub(crate) fn reordering_extent(&self) -> u64 {
         self.extent[0].max(self.extent[1])
+    }
+
+    /// Where packets overtake each other lately: how much longer they take than RTT samples say, and
+    /// the mean deviation of that. A queue that grows and shrinks is not meant.
+    pub(crate) fn reordering(&self) -> Option<(Duration, Duration)> {
+        let late = self.lateness[0].max(self.lateness[1]);
+        let deviation = self.turnaround.deviation();
+        (late >= deviation).then(|| (self.typical() - self.rtt.smoothed(), deviation))
     }
 
     /// Finds losses among what left before the newest arrival; sets the timer for those that are
@@ -452,7 +472,7 @@ impl Flight {
         }
         self.loss_timer = None;
         let Some(largest) = self.largest_acked else { return };
-        let patience = self.rtt.smoothed() + self.reordering_window();
+        let patience = self.typical() + self.reordering_window();
         let by_count = if self.reordered { u64::MAX } else { PACKET_THRESHOLD };
         let end = ((largest + 1).saturating_sub(self.base) as usize).min(self.sent.len());
         for (index, sent) in self.sent.iter_mut().enumerate().take(end) {
@@ -513,7 +533,7 @@ impl Flight {
     /// Forgets what needs no more watching from the front: what was acknowledged, and what was
     /// lost so long ago that its late arrival would teach nothing.
     fn trim(&mut self, now: Instant) {
-        let remember = self.rtt.smoothed() * 2 + self.reordering_window();
+        let remember = self.typical() * 2 + self.reordering_window();
         while let Some(front) = self.sent.front() {
             let done = match front.fate {
                 Fate::InFlight => false,

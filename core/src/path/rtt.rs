@@ -68,6 +68,40 @@ impl RttEstimator {
     }
 }
 
+/// How long packets take until they are acknowledged, of those that were overtaken and those that
+/// overtook alike.
+///
+/// RTT samples are taken of the newest packet of a feedback. Where a path reorders, that is one
+/// which was faster than the others, and their mean lies below the path's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turnaround {
+    mean: Option<Duration>,
+    deviation: Duration,
+}
+
+impl Turnaround {
+    /// Weight of a sample, as a divisor: there are many in a round trip (RFC 7323, appendix G).
+    const WEIGHT: u32 = 32;
+
+    /// A packet was acknowledged after `took`.
+    pub(crate) fn on_sample(&mut self, took: Duration) {
+        let mean = *self.mean.get_or_insert(took);
+        let weigh = |old: Duration, new| (old * (Self::WEIGHT - 1) + new) / Self::WEIGHT;
+        self.deviation = weigh(self.deviation, mean.abs_diff(took));
+        self.mean = Some(weigh(mean, took));
+    }
+
+    /// The moving average; zero before the first sample.
+    pub(crate) fn mean(&self) -> Duration {
+        self.mean.unwrap_or_default()
+    }
+
+    /// Mean deviation from the average.
+    pub(crate) fn deviation(&self) -> Duration {
+        self.deviation
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +127,17 @@ mod tests {
             rtt.on_sample(Instant::from_millis(second * 1_000), Duration::from_millis(9));
         }
         assert_eq!(rtt.minimum(), Duration::from_millis(9));
+    }
+
+    #[test]
+    fn the_turnaround_is_the_mean_of_all_packets() {
+        let mut turnaround = Turnaround::default();
+        assert_eq!(turnaround.mean(), Duration::ZERO);
+        for n in 0..2_000 {
+            turnaround.on_sample(Duration::from_millis(if n % 2 == 0 { 100 } else { 300 }));
+        }
+        assert!(turnaround.mean().abs_diff(Duration::from_millis(200)) < Duration::from_millis(5));
+        let deviation = turnaround.deviation();
+        assert!(deviation.abs_diff(Duration::from_millis(100)) < Duration::from_millis(5));
     }
 }

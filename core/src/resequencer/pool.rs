@@ -16,6 +16,8 @@ pub(super) struct Held {
     checksum: Checksum,
     pub(super) sequence: u32,
     pub(super) arrived: Instant,
+    /// Not to be delivered before.
+    pub(super) not_before: Instant,
     /// Neighbours of the same session in the order of arrival; of a free slot, `later` is the next
     /// free one.
     pub(super) earlier: u32,
@@ -98,6 +100,7 @@ impl HoldPool {
         packet: &InnerPacket<'_>,
         sequence: u32,
         arrived: Instant,
+        not_before: Instant,
     ) -> Option<u32> {
         let index = self.vacant();
         if !self.fit(index, packet.len()) {
@@ -113,6 +116,7 @@ impl HoldPool {
         slot.checksum = packet.checksum;
         slot.sequence = sequence;
         slot.arrived = arrived;
+        slot.not_before = not_before;
         slot.earlier = NONE;
         slot.later = NONE;
         self.held += slot.buffer.capacity();
@@ -150,6 +154,7 @@ impl HoldPool {
                 checksum: Checksum::Complete,
                 sequence: 0,
                 arrived: Instant::ZERO,
+                not_before: Instant::ZERO,
                 earlier: NONE,
                 later: NONE,
             });

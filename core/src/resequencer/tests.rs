@@ -5,8 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::sink::Checksum;
 
-const LIMITS: HoldLimits =
-    HoldLimits { max_wait: Duration::from_millis(100), max_bytes: usize::MAX };
+const LIMITS: HoldLimits = HoldLimits {
+    max_wait: Duration::from_millis(100),
+    max_bytes: usize::MAX,
+    not_before: Instant::ZERO,
+};
 
 fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
@@ -406,7 +409,7 @@ proptest! {
                 }
                 Step::Allow { max_wait, max_bytes } => {
                     let max_wait = Duration::from_micros(max_wait);
-                    bench.limits = HoldLimits { max_wait, max_bytes };
+                    bench.limits = HoldLimits { max_wait, max_bytes, ..LIMITS };
                     bench.expire(now);
                     gave_up = true;
                 }
@@ -443,5 +446,140 @@ proptest! {
         prop_assert_eq!(&model.delivered, &arrived);
         prop_assert_eq!(bench.pool.held(), 0);
         prop_assert_eq!(bench.resequencer.stats().delivered, model.delivered.len() as u64);
+    }
+}
+
+impl Bench {
+    fn receive_at(&mut self, millis: u64, sequence: u32, not_before: u64) -> Received {
+        self.limits.not_before = at(not_before);
+        let received = self.receive(millis, sequence);
+        self.limits.not_before = Instant::ZERO;
+        received
+    }
+
+    fn pass_by(&mut self, millis: u64, sequence: u32) -> Received {
+        let bytes = bytes(sequence, 60);
+        let packet = InnerPacket { head: &bytes, tail: &[], checksum: Checksum::Complete };
+        let delivered = &mut self.delivered;
+        let (now, limits) = (at(millis), self.limits);
+        self.resequencer.pass_by(now, sequence, packet, limits, &mut self.pool, |packet| {
+            delivered.push(read(packet));
+        })
+    }
+}
+
+#[test]
+fn a_packet_waits_for_its_time() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.receive_at(0, 0, 30), Received::Held);
+    assert_eq!(bench.receive_at(1, 0, 30), Received::Duplicate);
+    assert_eq!(bench.receive_at(10, 1, 20), Received::Held);
+    assert_eq!(bench.deadline(), Some(at(30)));
+    bench.expire(at(29));
+    assert!(bench.delivered.is_empty());
+    bench.expire(at(30));
+    assert_eq!(bench.delivered, [0, 1]);
+    // One that was missing until its time has passed holds nothing back longer.
+    bench.receive_at(40, 3, 50);
+    assert_eq!(bench.receive_at(60, 2, 45), Received::Delivered);
+    assert_eq!(bench.delivered, [0, 1, 2, 3]);
+    assert_eq!((bench.deadline(), bench.pool.held()), (None, 0));
+}
+
+#[test]
+fn no_packet_waits_for_its_time_longer_than_for_others() {
+    let mut bench = Bench::new();
+    bench.receive_at(0, 0, 10_000);
+    assert_eq!(bench.deadline(), Some(at(100)));
+    bench.expire(at(100));
+    assert_eq!(bench.delivered, [0]);
+    bench.limits.max_wait = Duration::ZERO;
+    assert_eq!(bench.receive_at(101, 1, 500), Received::Delivered);
+}
+
+#[test]
+fn without_memory_a_packet_does_not_wait_for_its_time() {
+    let mut bench = Bench::with_pool(8_192);
+    for sequence in 0..10 {
+        bench.receive_at(0, sequence, 50);
+    }
+    assert!(bench.delivered.len() >= 6, "{:?}", bench.delivered);
+    assert!(bench.pool.memory() <= 8_192);
+    bench.expire(at(50));
+    assert_eq!(bench.delivered, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_needs_no_order_passes_by_and_holds_nothing_back() {
+    let mut bench = Bench::new();
+    bench.receive(0, 0);
+    assert_eq!(bench.pass_by(1, 2), Received::Delivered);
+    assert_eq!(bench.pass_by(1, 2), Received::Duplicate);
+    assert_eq!(bench.receive(2, 3), Received::Held);
+    assert_eq!(bench.receive(3, 2), Received::Duplicate);
+    assert_eq!(bench.receive(4, 1), Received::Delivered);
+    assert_eq!(bench.delivered, [0, 2, 1, 3]);
+    assert_eq!(bench.deadline(), None);
+}
+
+#[test]
+fn numbers_that_are_missing_before_what_passed_by_are_given_up() {
+    let mut bench = Bench::new();
+    bench.pass_by(0, 1);
+    bench.pass_by(50, 5);
+    assert_eq!(bench.deadline(), Some(at(100)));
+    bench.expire(at(100));
+    assert_eq!((bench.resequencer.expected(), bench.deadline()), (6, None));
+    assert_eq!(bench.receive(101, 0), Received::Late);
+    assert_eq!(bench.receive(102, 5), Received::Duplicate);
+    // However far ahead, memory is bounded.
+    bench.pass_by(103, 6 + 3 * SPAN);
+    assert!(bench.resequencer.places.len() <= SPAN as usize);
+}
+
+#[test]
+fn a_session_that_had_no_order_gets_one() {
+    let mut window = DuplicateWindow::new();
+    window.accept(0);
+    window.accept(2);
+    let mut bench = Bench::new();
+    bench.resequencer = Resequencer::continuing(window, 3);
+    assert_eq!(bench.receive(0, 2), Received::Duplicate);
+    assert_eq!(bench.receive(0, 1), Received::Late);
+    assert_eq!(bench.receive(0, 4), Received::Held);
+    assert_eq!(bench.receive(0, 3), Received::Delivered);
+    assert_eq!(bench.delivered, [1, 3, 4]);
+}
+
+proptest! {
+    /// Arrivals in any order, some of which need none and some of which are early.
+    #[test]
+    fn ordered_packets_keep_their_order_and_their_time(
+        arrivals in Just((0..60_u32).collect::<Vec<_>>()).prop_shuffle(),
+        unordered in proptest::collection::vec(proptest::bool::weighted(0.3), 60),
+        early in proptest::collection::vec(0..40_u64, 60),
+    ) {
+        let mut bench = Bench::new();
+        bench.limits.max_wait = Duration::from_millis(1_000);
+        let mut checked = 0;
+        for millis in 0..200_u64 {
+            if let Some(&sequence) = arrivals.get(millis as usize) {
+                match unordered[sequence as usize] {
+                    true => bench.pass_by(millis, sequence),
+                    false => bench.receive_at(millis, sequence, 20 + early[sequence as usize]),
+                };
+            }
+            bench.expire(at(millis));
+            for sequence in &bench.delivered[checked..] {
+                let due = 20 + early[*sequence as usize];
+                prop_assert!(unordered[*sequence as usize] || millis >= due);
+            }
+            checked = bench.delivered.len();
+        }
+        let ordered = bench.delivered.iter().filter(|sequence| !unordered[**sequence as usize]);
+        prop_assert!(ordered.is_sorted(), "{:?}", bench.delivered);
+        let all: BTreeSet<_> = bench.delivered.iter().copied().collect();
+        prop_assert_eq!((all.len(), bench.delivered.len()), (60, 60));
+        prop_assert_eq!((bench.deadline(), bench.pool.held()), (None, 0));
     }
 }

@@ -133,7 +133,7 @@ fn bounded_frame() -> impl Strategy<Value = Owned> {
     ];
     let plain =
         prop_oneof![
-            Just(Frame::Heartbeat),
+            prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
             any::<[u8; 8]>().prop_map(Frame::PathChallenge),
             any::<[u8; 8]>().prop_map(Frame::PathResponse),
             (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
@@ -282,6 +282,7 @@ fn frames_have_the_specified_layout() {
         (Frame::Close { reason: 1, message: "bye" }, "0c 01 03 627965"),
         (Frame::AddressObserved { path: PathId(1), address: list[0] }, "0d 01 04 1826 c6336402"),
         (Frame::SessionUnknown { session: SessionId(64) }, "0e 4040"),
+        (Frame::Playout { at: 0xabcd }, "0f abcd"),
         (packet(false), "20 412c 0a0b0c0d 4500"),
         (packet(true), "21 412c 0a0b0c0d 4500"),
         (compact(false), "28 412c 0b0c0d 10ff"),
@@ -317,7 +318,7 @@ fn compact_frame_header_emits_what_the_compact_packet_frame_begins_with() {
 #[test]
 fn unknown_frame_types_are_refused_also_those_reserved() {
     for kind in 0..=255_u8 {
-        let known = kind <= 0x0e || [0x20, 0x21, 0x28, 0x29].contains(&kind);
+        let known = kind <= 0x0f || [0x20, 0x21, 0x28, 0x29].contains(&kind);
         let mut bytes = [0; 64];
         bytes[0] = kind;
         let unknown =

@@ -97,9 +97,14 @@ impl FlightExcess {
         *self = Self { start: Some(now), last, seconds, ..Self::default() };
     }
 
-    /// Seconds.
+    /// Seconds; 0 while nothing is known.
     pub(super) fn seconds(&self) -> f64 {
         self.seconds.unwrap_or(0.0)
+    }
+
+    /// Whether a value was taken.
+    pub(super) fn is_known(&self) -> bool {
+        self.seconds.is_some()
     }
 
     fn advance(&mut self, now: Instant, in_flight: u64) {

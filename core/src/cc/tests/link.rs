@@ -470,6 +470,7 @@ impl World {
             prior_delivered: packet.delivered,
             rtt: Some(rtt),
             smoothed_rtt: flow.srtt.unwrap_or(rtt),
+            rtt_deviation: self.link.jitter / 2,
             min_rtt: flow.min_rtt.0,
             ecn_ce: 0,
         };
@@ -494,6 +495,7 @@ impl World {
             prior_delivered: 0,
             rtt: None,
             smoothed_rtt: flow.srtt.unwrap_or(self.link.rtt),
+            rtt_deviation: self.link.jitter / 2,
             min_rtt: flow.min_rtt.0,
             ecn_ce: 0,
         };

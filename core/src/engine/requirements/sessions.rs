@@ -59,6 +59,48 @@ fn a_gap_holds_back_its_own_session_only() {
     assert_eq!(sequences(&pair.out[1].packets), [0, 0, 1, 1, 2]);
 }
 
+/// [S-11]
+#[test]
+fn a_packet_is_not_delivered_before_its_time_and_not_much_later() {
+    let mut pair = running();
+    // Both engines of the harness read the same clock.
+    let at = |pair: &Pair, millis: u64| ((pair.now.as_micros() + millis * 1_000) >> 8) as u16;
+    let send = |pair: &mut Pair, sequence, at| {
+        let packet = tcp(0, sequence, 20);
+        let header = PacketFrameHeader { session: SessionId(50), sequence, ordered: true };
+        let frames = [Frame::Playout { at }, Frame::Packet { header, packet: &packet }];
+        pair.inject(0, FAST, &frames);
+    };
+    let due = at(&pair, 50);
+    send(&mut pair, 0, due);
+    pair.run_for(Duration::from_millis(40));
+    assert!(pair.out[1].packets.is_empty());
+    pair.run_for(Duration::from_millis(11));
+    assert_eq!(sequences(&pair.out[1].packets), [0]);
+    // A time that has passed, and one that is too far away to be meant.
+    let (passed, far) = (at(&pair, 0).wrapping_sub(50), at(&pair, 3_000));
+    send(&mut pair, 1, passed);
+    send(&mut pair, 2, far);
+    pair.run_for(WAY);
+    assert_eq!(sequences(&pair.out[1].packets), [0, 1, 2]);
+}
+
+/// [S-3]
+#[test]
+fn what_needs_no_order_is_not_held_back_in_a_session_that_has_one() {
+    let mut pair = running();
+    for (sequence, ordered) in [(0, true), (2, true), (3, false), (5, false)] {
+        inject(&mut pair, FAST, 50, sequence, ordered);
+    }
+    pair.run_for(WAY);
+    assert_eq!(sequences(&pair.out[1].packets), [0, 3, 5]);
+    for sequence in [1, 4] {
+        inject(&mut pair, FAST, 50, sequence, true);
+    }
+    pair.run_for(WAY);
+    assert_eq!(sequences(&pair.out[1].packets), [0, 3, 5, 1, 2, 4]);
+}
+
 /// [S-3]
 #[test]
 fn unordered_packets_are_delivered_as_they_come() {
