@@ -124,7 +124,7 @@ fn an_unknown_peer_outlives_a_renewal_of_the_keys() {
     assert!(status.peers[0].handshake_age.is_some_and(|age| age < SECOND * 125));
 }
 
-/// [A-7] [P-15]
+/// [A-7] [P-20]
 #[test]
 fn a_stranger_behind_a_translator_is_met_and_its_packets_stay_plain() {
     let mut pair = strangers(|_, config| {

@@ -323,7 +323,7 @@ fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_
     assert_eq!(seen.iter().filter(|seen| **seen == Some(moved)).count(), 2, "{seen:?}");
 }
 
-/// [P-15]
+/// [P-20]
 #[test]
 fn behind_a_translator_ordinary_addresses_are_not_captured() {
     let captured = |translated| {
