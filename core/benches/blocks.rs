@@ -57,7 +57,11 @@ fn packet(criterion: &mut Criterion) {
 }
 
 fn resequencer(criterion: &mut Criterion) {
-    let limits = HoldLimits { max_wait: Duration::from_millis(100), max_bytes: 1 << 20 };
+    let limits = HoldLimits {
+        max_wait: Duration::from_millis(100),
+        max_bytes: 1 << 20,
+        not_before: Instant::ZERO,
+    };
     let packet = InnerPacket { head: &[0; 40], tail: &[0; 1_400], checksum: Checksum::Complete };
     let now = Instant::from_millis(1);
     let mut group = criterion.benchmark_group("resequencer");
