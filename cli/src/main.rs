@@ -86,7 +86,7 @@ enum Command {
     },
     /// Show which destinations of the host speak mpip
     ///
-    /// Those that the host talks to, within the prefixes of [opportunistic]: whether they were asked
+    /// Those that the host talks to, within the prefixes of `[opportunistic]`: whether they were asked
     /// (queried), a node answered (enabled), nothing came of it (not-enabled), or a node named
     /// another key than the one pinned to its address (key-changed).
     Availability {

@@ -16,11 +16,11 @@ pub(crate) const NAME: &str = "TCP";
 
 /// Instructions of classic BPF (`linux/bpf_common.h`).
 mod bpf {
-    /// X = 4 * (packet[k] & 0xf): the length of an IPv4 header.
+    /// `X = 4 * (packet[k] & 0xf)`: the length of an IPv4 header.
     pub(super) const LOAD_HEADER_LEN: u16 = 0xb1;
-    /// A = packet[k], 16 bits.
+    /// `A = packet[k]`, 16 bits.
     pub(super) const LOAD: u16 = 0x28;
-    /// A = packet[X + k], 16 bits.
+    /// `A = packet[X + k]`, 16 bits.
     pub(super) const LOAD_INDEXED: u16 = 0x48;
     /// Skips `jt` instructions if A == k, else `jf`.
     pub(super) const JUMP_EQUAL: u16 = 0x15;
