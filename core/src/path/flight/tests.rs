@@ -177,3 +177,32 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn packets_that_were_overtaken_count_for_how_long_packets_take() {
+    let mut lane = Lane::new();
+    for pair in 0..200 {
+        let (at, first) = (pair * 120, pair * 2);
+        lane.send(at, 2, 0);
+        lane.feedback(at + 40, &[(first + 1, first + 1)]).expect("sent");
+        lane.feedback(at + 100, &[(0, first + 1)]).expect("sent");
+    }
+    assert!(lane.flight.rtt().smoothed() <= Duration::from_millis(41));
+    let (longer, deviation) = lane.flight.reordering().expect("half of them were overtaken");
+    let near =
+        |value: Duration, millis| value.abs_diff(Duration::from_millis(millis)).as_millis() < 6;
+    assert!(near(longer, 30) && near(deviation, 30), "{longer:?}, {deviation:?}");
+    // And none of them is taken for lost before it is later than the others were.
+    let patience = lane.flight.rtt().smoothed() + longer + lane.flight.reordering_window();
+    assert!(patience > Duration::from_millis(100), "{patience:?}");
+}
+
+#[test]
+fn a_queue_that_grows_is_no_reordering() {
+    let mut lane = Lane::new();
+    for number in 0..100 {
+        lane.send(number * 10, 1, 0);
+        lane.feedback(number * 12 + 20, &[(0, number)]).expect("sent");
+    }
+    assert!(lane.flight.reordering().is_none());
+}
