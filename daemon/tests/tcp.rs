@@ -202,7 +202,8 @@ fn tcp_alone_survives_forged_resets() {
     }
     let _alone = alone();
     let world = World::new("tcp-rst");
-    // The router answers every hundredth segment to host b with a reset in its name.
+    // The router answers every tenth packet to host b with a reset in its name. How many segments
+    // make one packet there is up to the kernel.
     let _b = world.daemon(2, &[], "", "encapsulation = 'tcp'");
     let a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
     wait_for_kinds(&a, &["tcp"]);
@@ -210,7 +211,7 @@ fn tcp_alone_survives_forged_resets() {
         "table inet resets {
              chain forward {
                  type filter hook forward priority -10;
-                 tcp dport 6182 numgen inc mod 100 0 counter reject with tcp reset
+                 tcp dport 6182 numgen inc mod 10 0 counter reject with tcp reset
              }
          }",
     );
@@ -221,7 +222,7 @@ fn tcp_alone_survives_forged_resets() {
         let drops = daemon.status().drops;
         drops.iter().find(|drop| drop.name == "tcp_reset_ignored").map_or(0, |drop| drop.count)
     };
-    assert!(resets(&a) > 10, "{}", resets(&a));
+    assert!(resets(&a) > 0, "no reset came");
     assert_eq!(kinds(&a), ["tcp"]);
     assert_eq!(path(&a).id, 0, "the first path serves still");
 }
