@@ -202,7 +202,7 @@ fn tcp_alone_survives_forged_resets() {
     }
     let _alone = alone();
     let world = World::new("tcp-rst");
-    // The router answers every tenth packet to host b with a reset in its name. How many segments
+    // The router answers every fortieth packet to host b with a reset in its name. How many segments
     // make one packet there is up to the kernel.
     let _b = world.daemon(2, &[], "", "encapsulation = 'tcp'");
     let a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
@@ -211,7 +211,7 @@ fn tcp_alone_survives_forged_resets() {
         "table inet resets {
              chain forward {
                  type filter hook forward priority -10;
-                 tcp dport 6182 numgen inc mod 10 0 counter reject with tcp reset
+                 tcp dport 6182 numgen inc mod 40 0 counter reject with tcp reset
              }
          }",
     );
