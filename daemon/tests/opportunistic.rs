@@ -92,7 +92,7 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/16']\npins = 'other'";
     let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), lines));
     let open = connection(&host_a, &host_b, "198.18.0.2");
-    wait_for("the refusal", LIMIT, || count(&daemon_a, "key-changed") == 1);
+    wait_for("the refusal", LIMIT * 4, || count(&daemon_a, "key-changed") == 1);
     let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
     assert_eq!(known.state, "key-changed");
     assert!(daemon_a.log().contains("ERROR") && daemon_a.log().contains("ITS KEY HAS CHANGED"));
