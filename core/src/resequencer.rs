@@ -190,14 +190,10 @@ impl Resequencer {
             deliver(packet);
             return Received::Delivered;
         }
-        let ahead = sequence.wrapping_sub(self.expected);
-        if ahead > i32::MAX as u32 {
-            return self.receive_late(sequence, packet, deliver);
-        }
-        if self.is_held(ahead) {
-            self.stats.duplicates += 1;
-            return Received::Duplicate;
-        }
+        let ahead = match self.place_ahead(sequence, packet, &mut deliver) {
+            Ok(ahead) => ahead,
+            Err(received) => return received,
+        };
         if ahead == 0 && early && self.fits(packet.len(), limits, pool) {
             self.hold(now, sequence, &packet, limits, pool);
             return Received::Held;
@@ -231,14 +227,10 @@ impl Resequencer {
     ) -> Received {
         self.max_wait = limits.max_wait;
         self.note(sequence);
-        let ahead = sequence.wrapping_sub(self.expected);
-        if ahead > i32::MAX as u32 {
-            return self.receive_late(sequence, packet, deliver);
-        }
-        if self.is_held(ahead) {
-            self.stats.duplicates += 1;
-            return Received::Duplicate;
-        }
+        let ahead = match self.place_ahead(sequence, packet, &mut deliver) {
+            Ok(ahead) => ahead,
+            Err(received) => return received,
+        };
         deliver(packet);
         if ahead >= SPAN {
             self.advance(now, sequence.wrapping_sub(SPAN - 1), pool, &mut deliver);
@@ -388,6 +380,25 @@ impl Resequencer {
     /// Whether a packet of `len` bytes may wait without anything being given up.
     fn fits(&self, len: usize, limits: HoldLimits, pool: &HoldPool) -> bool {
         self.bytes + HoldPool::cost(len) <= limits.max_bytes && pool.admits(self.bytes, len)
+    }
+
+    /// How many places after the expected packet `sequence` belongs. A packet whose place is left
+    /// behind or taken has none: it is dealt with here, and the error says how.
+    fn place_ahead(
+        &mut self,
+        sequence: u32,
+        packet: InnerPacket<'_>,
+        deliver: impl FnMut(InnerPacket<'_>),
+    ) -> Result<u32, Received> {
+        let ahead = sequence.wrapping_sub(self.expected);
+        if ahead > i32::MAX as u32 {
+            return Err(self.receive_late(sequence, packet, deliver));
+        }
+        if self.is_held(ahead) {
+            self.stats.duplicates += 1;
+            return Err(Received::Duplicate);
+        }
+        Ok(ahead)
     }
 
     fn receive_late(

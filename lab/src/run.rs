@@ -12,15 +12,15 @@ use mpip_link::scenario::{Scenario, TrafficKind};
 
 use crate::calibrate;
 use crate::command;
-use crate::emulator::Setup;
+use crate::emulator::{Record, Setup};
 use crate::netns;
 use crate::progress::Progress;
 use crate::results::{self, Environment, LATE_BOUND, RunResult, Store};
 use crate::scenarios::Loaded;
-use crate::simulated;
+use crate::simulated::{self, Estimate};
 use crate::systems::{self, Subject};
 use crate::testbed::Testbed;
-use crate::traffic::{Flow, ports};
+use crate::traffic::{Flow, FlowResult, ports};
 
 /// Below this share of idle time the processors were the bottleneck.
 const IDLE_BOUND: f64 = 0.02;
@@ -337,8 +337,37 @@ fn run_simulated(job: &Job<'_>, environment: &Environment) -> io::Result<RunResu
     let scenario = &job.loaded.scenario;
     let outcome =
         simulated::run(scenario, &job.subject, job.repetition).map_err(io::Error::other)?;
-    let flows = outcome.flows;
-    Ok(RunResult {
+    Ok(result_of(
+        job,
+        environment,
+        Measured {
+            flows: outcome.flows,
+            emulator: outcome.record,
+            overrun: 0,
+            cpu_idle: 1.0,
+            estimates: outcome.estimates,
+            status: serde_json::Value::Null,
+            invalid: outcome.violations,
+        },
+    ))
+}
+
+/// What one run brought, in real or in virtual time.
+struct Measured {
+    flows: Vec<FlowResult>,
+    emulator: Record,
+    overrun: u64,
+    cpu_idle: f64,
+    estimates: Vec<Estimate>,
+    status: serde_json::Value,
+    invalid: Vec<String>,
+}
+
+/// The row of the result file for what was `measured`.
+fn result_of(job: &Job<'_>, environment: &Environment, measured: Measured) -> RunResult {
+    let scenario = &job.loaded.scenario;
+    let own = measured.flows.iter().filter(|flow| !flow.plain);
+    RunResult {
         scenario: job.loaded.name.clone(),
         scenario_hash: results::hash(&job.loaded.text),
         system: job.subject.name.clone(),
@@ -347,21 +376,18 @@ fn run_simulated(job: &Job<'_>, environment: &Environment) -> io::Result<RunResu
         seed: scenario.seed,
         time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         environment: environment.clone(),
-        goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
+        goodput_bps: own.clone().map(|flow| flow.goodput_bps).sum(),
         limit_bps: limit_of(scenario, &job.subject),
-        longest_stall_ms: flows
-            .iter()
-            .map(crate::traffic::FlowResult::longest_stall_ms)
-            .fold(0.0, f64::max),
-        flows,
-        emulator: outcome.record,
-        overrun: 0,
-        cpu_idle: 1.0,
-        estimates: outcome.estimates,
-        status: serde_json::Value::Null,
+        longest_stall_ms: own.map(FlowResult::longest_stall_ms).fold(0.0, f64::max),
+        flows: measured.flows,
+        emulator: measured.emulator,
+        overrun: measured.overrun,
+        cpu_idle: measured.cpu_idle,
+        estimates: measured.estimates,
+        status: measured.status,
         calibration: None,
-        invalid: outcome.violations,
-    })
+        invalid: measured.invalid,
+    }
 }
 
 fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::Result<RunResult> {
@@ -439,28 +465,19 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
     if cpu_idle < IDLE_BOUND && !options.allow_busy {
         invalid.push(format!("the processors were busy: {:.1} % idle", cpu_idle * 100.0));
     }
-    let own = results.iter().filter(|flow| !flow.plain);
-    Ok(RunResult {
-        scenario: job.loaded.name.clone(),
-        scenario_hash: results::hash(&job.loaded.text),
-        system: job.subject.name.clone(),
-        kind: job.subject.system.kind.clone(),
-        repetition: job.repetition,
-        seed: scenario.seed,
-        time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
-        environment: environment.clone(),
-        goodput_bps: own.clone().map(|flow| flow.goodput_bps).sum(),
-        limit_bps: limit_of(scenario, &job.subject),
-        longest_stall_ms: own.map(crate::traffic::FlowResult::longest_stall_ms).fold(0.0, f64::max),
-        flows: results,
-        emulator: record,
-        overrun,
-        cpu_idle,
-        estimates: Vec::new(),
-        status,
-        calibration: None,
-        invalid,
-    })
+    Ok(result_of(
+        job,
+        environment,
+        Measured {
+            flows: results,
+            emulator: record,
+            overrun,
+            cpu_idle,
+            estimates: Vec::new(),
+            status,
+            invalid,
+        },
+    ))
 }
 
 /// Builds the topology and runs a shell, or `exec`, in a host.
