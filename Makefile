@@ -8,10 +8,10 @@ FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 iperf3:iperf3 nft:nftables
 
-.PHONY: help build demo test lint unit bench figures sim setup install clean
+.PHONY: help build demo test lint unit bench figures kill-matrix sim setup install clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 build: ## Build mpipd, mpip and mpip-lab in release mode
 	$(CARGO) build --locked --release
@@ -45,6 +45,9 @@ bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, en
 
 figures: build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
 	target/release/mpip-lab figures --repetitions $(or $(REPETITIONS),5)
+
+kill-matrix: build ## Every proper subset of 2 to 4 paths killed in every way, on real kernels (40 min)
+	target/release/mpip-lab kill-matrix --out results
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
 	$(CARGO) run --locked --release -p mpip-sim -- --first $(FIRST) --seeds $(SEEDS)

@@ -15,6 +15,7 @@ mod emulator;
 mod factorial;
 mod figures;
 mod generator;
+mod kill_matrix;
 mod netem;
 mod netns;
 mod pcap;
@@ -178,6 +179,9 @@ enum Command {
         #[arg(long, default_value = "results")]
         out: PathBuf,
     },
+    /// Kills every proper subset of two to four paths in every way in the middle of a transfer, and
+    /// prints what came of it. Can be interrupted and resumed.
+    KillMatrix(kill_matrix::Options),
     /// Measures how accurate the emulator is on this machine.
     Calibrate {
         /// Seconds of each of the three measurements.
@@ -233,6 +237,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
     match command {
         Command::Demo(options) => return demo::run(&options),
         Command::DemoPart(part) => demo::part(part)?,
+        Command::KillMatrix(options) => return kill_matrix::run(&options),
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),
         Command::List => list()?,
         Command::Run {

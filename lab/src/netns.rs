@@ -5,13 +5,16 @@
 //! process, however it ends, and removes its namespaces.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::command;
 
@@ -52,6 +55,21 @@ impl Namespace {
     pub(crate) fn ip(&self, arguments: &[&str]) -> io::Result<String> {
         let line: Vec<&str> = ["ip", "-n", &self.name].iter().chain(arguments).copied().collect();
         command::run(&line)
+    }
+
+    /// Calls `f` in a thread inside; sockets that it opens stay there.
+    ///
+    /// # Errors
+    /// Those of `f`, and without CAP_SYS_ADMIN.
+    pub(crate) fn enter<T: Send>(&self, f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        let namespace = File::open(Path::new("/run/netns").join(&self.name))?;
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+                f()
+            });
+            inside.join().map_err(|_| io::Error::other("a thread panicked"))?
+        })
     }
 
     /// Sets kernel parameters; those that this kernel does not have are left out.

@@ -575,12 +575,12 @@ fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
 }
 
 /// Files of a run (keys, sockets), removed at its end.
-struct WorkDirectory {
-    path: PathBuf,
+pub(crate) struct WorkDirectory {
+    pub(crate) path: PathBuf,
 }
 
 impl WorkDirectory {
-    fn create() -> io::Result<Self> {
+    pub(crate) fn create() -> io::Result<Self> {
         let path = netns::work_directory(std::process::id());
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(Self { path })

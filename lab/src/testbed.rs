@@ -114,9 +114,7 @@ impl Testbed {
             let mac = mac(port);
             let mtu = interface.mtu.to_string();
             host.ip(&["link", "set", "dev", &device, "name", name, "address", &mac, "mtu", &mtu])?;
-            let address = prefix(interface.address);
-            let nodad: &[&str] = if interface.address.is_ipv6() { &["nodad"] } else { &[] };
-            host.ip(&[&["addr", "add", &address, "dev", name], nodad].concat())?;
+            testbed.add_address(port)?;
             host.ip(&["link", "set", "dev", name, "up"])?;
         }
         for port in 0..testbed.scenario.interfaces.len() {
@@ -188,7 +186,28 @@ impl Testbed {
         let interface = &self.scenario.interfaces[port];
         let host = self.host(&interface.host)?;
         host.ip(&["link", "set", "dev", &interface.name, if up { "up" } else { "down" }])?;
-        if up { self.add_routes(port) } else { Ok(()) }
+        if up { self.set_address(port, true) } else { Ok(()) }
+    }
+
+    /// Takes the address of an interface away, or gives it back with its routes.
+    pub(crate) fn set_address(&self, port: usize, there: bool) -> io::Result<()> {
+        if there {
+            self.add_address(port)?;
+            return self.add_routes(port);
+        }
+        let interface = &self.scenario.interfaces[port];
+        let address = prefix(interface.address);
+        let host = self.host(&interface.host)?;
+        host.ip(&["addr", "del", &address, "dev", &interface.name]).map(drop)
+    }
+
+    /// Adds the address of an interface; IPv6 forgets it when the interface goes down.
+    fn add_address(&self, port: usize) -> io::Result<()> {
+        let interface = &self.scenario.interfaces[port];
+        let address = prefix(interface.address);
+        let nodad: &[&str] = if interface.address.is_ipv6() { &["nodad"] } else { &[] };
+        let line = [&["addr", "replace", &address, "dev", &interface.name], nodad].concat();
+        self.host(&interface.host)?.ip(&line).map(drop)
     }
 
     /// The namespace of a host.

@@ -1,0 +1,207 @@
+//! A connection of TCP between two hosts that carries as much as it can in both directions until
+//! it is told to end, and every byte of which is checked.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use crate::clock;
+use crate::netns::Namespace;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// A transfer in which nothing moves for so long has failed.
+const STALLED: Duration = Duration::from_secs(15);
+const CHUNK: usize = 64 * 1024;
+/// What the sender's kernel queues; less than a tenth of a second of the links of a world.
+const SEND_BUFFER: usize = 192 * 1024;
+/// Shorter pauses are the ordinary time between two reads.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// After so many bytes the content repeats; not a power of two, so that a piece in a wrong place
+/// differs.
+const PERIOD: usize = 251 * 241;
+
+/// What a transfer carries: the bytes from any place of a period on, a chunk at least.
+fn content() -> Vec<u8> {
+    (0..PERIOD + CHUNK).map(|at| (at % 251) as u8 ^ (at / 251 % 241) as u8).collect()
+}
+
+/// What one direction came to.
+#[derive(Debug, Default)]
+pub(super) struct Direction {
+    /// Bytes that arrived.
+    pub(super) bytes: u64,
+    /// Whether all that was sent arrived, and as it was sent.
+    pub(super) equal: bool,
+    /// Pauses of the receiver: beginning and end, on the machine's monotonic clock.
+    pauses: Vec<(Duration, Duration)>,
+    /// Why one of its ends gave up.
+    pub(super) errors: Vec<io::Error>,
+}
+
+impl Direction {
+    /// The longest pause that ended after `from`, of what it had after `from`.
+    pub(super) fn longest_pause(&self, from: Duration) -> Duration {
+        let pauses = self.pauses.iter().map(|(begin, end)| end.saturating_sub(from.max(*begin)));
+        pauses.max().unwrap_or_default()
+    }
+}
+
+/// A connection that is in use.
+pub(super) struct Transfer {
+    ending: Arc<AtomicBool>,
+    /// Sender and receiver of each direction, the connecting host's first.
+    directions: [(JoinHandle<Sent>, JoinHandle<Received>); 2],
+}
+
+type Sent = (u64, Option<io::Error>);
+
+struct Received {
+    bytes: u64,
+    right: bool,
+    pauses: Vec<(Duration, Duration)>,
+    error: Option<io::Error>,
+}
+
+impl Transfer {
+    /// Connects from `client` to `address` on `server`, and begins.
+    ///
+    /// # Errors
+    /// There is no connection within 5 s.
+    pub(super) fn start(
+        client: &Namespace,
+        server: &Namespace,
+        address: IpAddr,
+    ) -> io::Result<Self> {
+        let listener = server.enter(|| TcpListener::bind((address, 0)))?;
+        let to = listener.local_addr()?;
+        let near = client.enter(|| TcpStream::connect_timeout(&to, CONNECT))?;
+        let (far, _) = listener.accept()?;
+        for stream in [&near, &far] {
+            sockopt::set_tcp_congestion(stream, "cubic")?;
+            sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER)?;
+            stream.set_read_timeout(Some(STALLED))?;
+            stream.set_write_timeout(Some(STALLED))?;
+        }
+        let ending = Arc::new(AtomicBool::new(false));
+        let content = Arc::new(content());
+        let direction = |from: &TcpStream, to: &TcpStream| -> io::Result<_> {
+            let (from, to, flag) = (from.try_clone()?, to.try_clone()?, Arc::clone(&ending));
+            let (sent, expected) = (Arc::clone(&content), Arc::clone(&content));
+            Ok((
+                std::thread::spawn(move || send(from, &sent, &flag)),
+                std::thread::spawn(move || receive(to, &expected)),
+            ))
+        };
+        let directions = [direction(&near, &far)?, direction(&far, &near)?];
+        Ok(Self { ending, directions })
+    }
+
+    /// Ends both directions and waits until all that was sent has arrived. The first result is that
+    /// of what the connecting host sent.
+    pub(super) fn finish(self) -> [Direction; 2] {
+        self.ending.store(true, Ordering::Relaxed);
+        self.directions.map(|(sender, receiver)| {
+            let panicked = || Some(io::Error::other("a thread of the transfer panicked"));
+            let (sent, send_error) = sender.join().unwrap_or_else(|_| (0, panicked()));
+            let received = receiver.join().unwrap_or_else(|_| Received {
+                bytes: 0,
+                right: false,
+                pauses: Vec::new(),
+                error: panicked(),
+            });
+            Direction {
+                bytes: received.bytes,
+                equal: received.right && sent == received.bytes,
+                pauses: received.pauses,
+                errors: send_error.into_iter().chain(received.error).collect(),
+            }
+        })
+    }
+}
+
+fn send(mut stream: TcpStream, content: &[u8], ending: &AtomicBool) -> Sent {
+    let mut sent = 0u64;
+    while !ending.load(Ordering::Relaxed) {
+        let at = (sent % PERIOD as u64) as usize;
+        match stream.write(&content[at..at + CHUNK]) {
+            Ok(length) => sent += length as u64,
+            Err(error) => return (sent, Some(error)),
+        }
+    }
+    (sent, stream.shutdown(Shutdown::Write).err())
+}
+
+fn receive(mut stream: TcpStream, content: &[u8]) -> Received {
+    let mut received = Received { bytes: 0, right: true, pauses: Vec::new(), error: None };
+    let mut last = clock::now();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let result = stream.read(&mut chunk);
+        let now = clock::now();
+        if now - last >= PAUSE_MIN {
+            received.pauses.push((last, now));
+        }
+        last = now;
+        match result {
+            Ok(0) => return received,
+            Ok(length) => {
+                let at = (received.bytes % PERIOD as u64) as usize;
+                received.right &= chunk[..length] == content[at..at + length];
+                received.bytes += length as u64;
+            }
+            Err(error) => {
+                received.error = Some(error);
+                return received;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over_loopback(change: impl Fn(&mut [u8])) -> (Sent, Received) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        let (far, _) = listener.accept().expect("connected");
+        let (good, mut expected) = (content(), content());
+        change(&mut expected);
+        let ending = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(stream, &good, &ending));
+            let receiver = scope.spawn(|| receive(far, &expected));
+            std::thread::sleep(Duration::from_millis(50));
+            ending.store(true, Ordering::Relaxed);
+            (sender.join().expect("no panic"), receiver.join().expect("no panic"))
+        })
+    }
+
+    #[test]
+    fn all_bytes_arrive_as_they_were_sent() {
+        let ((sent, send_error), received) = over_loopback(|_| {});
+        assert!(send_error.is_none() && received.error.is_none());
+        assert!(received.right && sent == received.bytes && sent > PERIOD as u64, "{sent}");
+    }
+
+    #[test]
+    fn one_bit_that_differs_is_noticed() {
+        let (_, received) = over_loopback(|expected| expected[40_000] ^= 1);
+        assert!(!received.right);
+    }
+
+    #[test]
+    fn a_pause_counts_from_the_kill_on() {
+        let ms = Duration::from_millis;
+        let pauses = vec![(ms(100), ms(400)), (ms(900), ms(1_300)), (ms(2_000), ms(2_100))];
+        let direction = Direction { pauses, ..Direction::default() };
+        assert_eq!(direction.longest_pause(ms(1_000)), ms(300));
+        assert_eq!(direction.longest_pause(ms(1_290)), ms(100));
+        assert_eq!(direction.longest_pause(ms(3_000)), ms(0));
+    }
+}
