@@ -139,13 +139,29 @@ impl Host {
     /// Pings `address` with so many bytes of payload; whether all were answered.
     pub fn ping_with(&self, address: &str, count: u16, payload: usize) -> bool {
         let address: IpAddr = address.parse().expect("valid");
-        let ping = move || (1..=count).all(|sequence| echo(address, sequence, payload));
+        let ping = move || (1..=count).all(|sequence| echo(address, sequence, payload, None));
         self.spawn(ping).join().expect("no panic")
+    }
+
+    /// Pings `address` so that no more than `hops` routers are passed; whether it was answered.
+    pub fn ping_within(&self, address: &str, hops: u8) -> bool {
+        let address: IpAddr = address.parse().expect("valid");
+        self.spawn(move || echo(address, 1, 56, Some(hops))).join().expect("no panic")
     }
 }
 
+/// Sets the TTL, or hop limit, of what a socket sends to `address`.
+pub fn set_hops(socket: &UdpSocket, address: IpAddr, hops: u8) {
+    use rustix::net::sockopt::{set_ip_ttl, set_ipv6_unicast_hops};
+    let set = match address {
+        IpAddr::V4(_) => set_ip_ttl(socket, hops.into()),
+        IpAddr::V6(_) => set_ipv6_unicast_hops(socket, Some(hops)),
+    };
+    set.expect("a number of hops");
+}
+
 /// Sends an echo request and waits for its answer (icmp(7)); whether it is right.
-fn echo(address: IpAddr, sequence: u16, payload: usize) -> bool {
+fn echo(address: IpAddr, sequence: u16, payload: usize, hops: Option<u8>) -> bool {
     use rustix::net::{AddressFamily, SocketType, ipproto, socket};
     let (family, protocol, request, reply) = match address {
         IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8, 0),
@@ -154,6 +170,9 @@ fn echo(address: IpAddr, sequence: u16, payload: usize) -> bool {
     let socket = socket(family, SocketType::DGRAM, Some(protocol)).expect("allowed by sysctl");
     let socket = UdpSocket::from(socket);
     socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time-out");
+    if let Some(hops) = hops {
+        set_hops(&socket, address, hops);
+    }
     if socket.connect((address, 0)).is_err() {
         return false;
     }
@@ -425,15 +444,51 @@ pub struct Received {
 impl Transfer {
     /// Sends `bytes` from `from` to `address` on `to`, at most `rate` bytes per second.
     pub fn start(from: &Host, to: &Host, address: IpAddr, bytes: u64, rate: u64) -> Self {
-        let listener = to
-            .spawn(move || TcpListener::bind((address, 0)).expect("the host has the address"))
-            .join()
-            .expect("no panic");
-        let address = listener.local_addr().expect("bound");
+        let listen = move || TcpListener::bind((address, 0)).expect("the host has the address");
+        let connect = |address| {
+            TcpStream::connect_timeout(&address, Duration::from_secs(5)).expect("connect")
+        };
+        Self::between((from, connect), (to, listen), address, bytes, rate)
+    }
+
+    /// As [`start`](Self::start), by Multipath TCP (RFC 8684).
+    pub fn start_mptcp(from: &Host, to: &Host, address: IpAddr, bytes: u64, rate: u64) -> Self {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, listen, socket};
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let open = move || {
+            socket(family, SocketType::STREAM, Some(ipproto::MPTCP)).expect("the kernel has it")
+        };
+        // Subflows to the host's other addresses arrive at the same listener.
+        let any: SocketAddr =
+            if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().expect("valid");
+        let listening = move || {
+            let socket = open();
+            bind(&socket, &any).expect("a free port");
+            listen(&socket, 1).expect("bound");
+            TcpListener::from(socket)
+        };
+        let connected = move |address: SocketAddr| {
+            let socket = open();
+            connect(&socket, &address).expect("connect");
+            TcpStream::from(socket)
+        };
+        Self::between((from, connected), (to, listening), address, bytes, rate)
+    }
+
+    fn between(
+        (from, connect): (&Host, impl FnOnce(SocketAddr) -> TcpStream + Send + 'static),
+        (to, listen): (&Host, impl FnOnce() -> TcpListener + Send + 'static),
+        address: IpAddr,
+        bytes: u64,
+        rate: u64,
+    ) -> Self {
+        let listener = to.spawn(listen).join().expect("no panic");
+        let port = listener.local_addr().expect("bound").port();
+        let address = SocketAddr::new(address, port);
         let progress = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&progress);
         let receiver = to.spawn(move || receive(&listener, &counter));
-        let sender = from.spawn(move || send(address, bytes, rate));
+        let sender = from.spawn(move || send(connect(address), bytes, rate));
         Self { sender, receiver, progress }
     }
 
@@ -453,8 +508,7 @@ impl Transfer {
     }
 }
 
-fn send(address: SocketAddr, bytes: u64, rate: u64) {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).expect("connect");
+fn send(mut stream: TcpStream, bytes: u64, rate: u64) {
     stream.set_write_timeout(Some(Duration::from_secs(20))).expect("a time-out");
     let start = Instant::now();
     let mut buffer = vec![0; 64 << 10];
