@@ -8,14 +8,16 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mpip_crypto::{PresharedKey, PublicKey, Responder};
 use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 
 use super::{DropReason, Engine, REPLIES};
 use crate::association::Association;
-use crate::availability::{Availability, AvailabilityState, AvailabilityStatus, Bucket, Query};
+use crate::availability::{
+    ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, Bucket, Query,
+};
 use crate::config::{
     Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix,
 };
@@ -37,6 +39,9 @@ pub(super) struct Unknown {
     table: Availability,
     answers: Bucket,
     pins: BTreeMap<IpAddr, PublicKey>,
+    /// When another key than the pinned one of an address was last reported; addresses are some of
+    /// those in `pins`.
+    reported: BTreeMap<IpAddr, Instant>,
     /// By number of the association.
     nodes: BTreeMap<usize, Node>,
     /// When those without keys are given up; entries of nodes that have some are passed over.
@@ -66,6 +71,7 @@ impl Unknown {
             table: Availability::new(now, seed),
             answers: Bucket::new(now),
             pins,
+            reported: BTreeMap::new(),
             nodes: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             vacant: Vec::new(),
@@ -81,9 +87,23 @@ impl Unknown {
         self.nodes.contains_key(&peer)
     }
 
-    /// The pinned key of `address`, if it is another than `found`.
-    fn other_pin(&self, address: IpAddr, found: &PublicKey) -> Option<PublicKey> {
-        self.pins.get(&address).copied().filter(|pinned| pinned != found)
+    /// Whether `address` has another key pinned than `found`. The event that says so comes once in
+    /// a while: who is refused tries again.
+    fn refuses(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        found: PublicKey,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        let pinned = self.pins.get(&address).copied().filter(|pinned| *pinned != found);
+        let Some(pinned) = pinned else { return false };
+        let last = self.reported.get(&address);
+        if last.is_none_or(|at| now.since(*at) >= ASK_AGAIN) {
+            self.reported.insert(address, now);
+            events.push_back(Event::KeyChanged { address, pinned, found });
+        }
+        true
     }
 
     fn peer_config(&self, address: IpAddr, public_key: PublicKey, asked: bool) -> PeerConfig {
@@ -208,10 +228,9 @@ impl Engine {
         let source = source.ok_or(DropReason::Availability)?;
         if found == *self.private_key.public_key() {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
-        } else if let Some(pinned) = unknown.other_pin(address, &found) {
+        } else if unknown.refuses(now, address, found, &mut self.events) {
             let state = AvailabilityState::KeyChanged { public_key: found };
             unknown.table.refuse(now, address, state);
-            self.events.push_back(Event::KeyChanged { address, pinned, found });
         } else if !self.by_key.contains_key(&found)
             && self.by_prefix.find(address).is_none()
             && let Some(peer) = self.add_node(now, address, found, true)
@@ -237,13 +256,12 @@ impl Engine {
     ) -> Result<usize, DropReason> {
         let found = *responder.remote();
         let address = from.remote.ip();
-        let unknown = self.unknown.as_ref();
+        let unknown = self.unknown.as_mut();
         let Some(unknown) = unknown.filter(|unknown| unknown.settings.concerns(address)) else {
             let reason = format!("no peer has the key {found}");
             return Err(self.refuse_handshake(from.remote, reason));
         };
-        if let Some(pinned) = unknown.other_pin(address, &found) {
-            self.events.push_back(Event::KeyChanged { address, pinned, found });
+        if unknown.refuses(now, address, found, &mut self.events) {
             return Err(DropReason::Handshake);
         }
         if let Some(peer) = self.by_prefix.find(address) {

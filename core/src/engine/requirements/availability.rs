@@ -219,7 +219,9 @@ fn a_changed_key_is_refused_on_both_sides() {
     talk(&mut pair);
     pair.run_for(SECOND * 60);
     let changed = Event::KeyChanged { address: inner(0), pinned: public(7), found: public(0) };
-    assert!(events(&mut pair, 1).contains(&changed));
+    // It was told once, however often the other one called.
+    let told = events(&mut pair, 1).into_iter().filter(|event| *event == changed);
+    assert_eq!(told.count(), 1);
     assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
 }
