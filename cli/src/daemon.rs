@@ -55,6 +55,26 @@ pub(crate) fn check(file: &Path) -> Result<ExitCode, Failure> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Runs the daemon's examination of the host, which prints what it finds.
+pub(crate) fn doctor(
+    file: Option<&Path>,
+    socket: Option<&Path>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(program());
+    command.arg("--doctor");
+    for (option, value) in [("--config", file), ("--socket", socket)] {
+        if let Some(value) = value {
+            command.arg(option).arg(value);
+        }
+    }
+    if json {
+        command.arg("--json");
+    }
+    let status = command.status().map_err(|error| not_started(&error))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// Starts a daemon and waits until it answers.
 pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
     let socket = socket_of(file)?;

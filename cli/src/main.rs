@@ -23,6 +23,7 @@ use clap::{Parser, Subcommand};
 ///   mpip check /etc/mpip/mpip0.toml            is the configuration right?
 ///   mpip up /etc/mpip/mpip0.toml               start
 ///   mpip status                                are the paths active?
+///   mpip doctor                                if not: what is in the way?
 #[derive(Debug, Parser)]
 #[command(name = "mpip", version, verbatim_doc_comment)]
 struct Arguments {
@@ -100,6 +101,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what on this host keeps mpip from working, and how to mend it
+    ///
+    /// A line for each thing that is `wrong`, each `note`, and what could not be checked. Ends with 0
+    /// when nothing is wrong, else with 1. Changes nothing; as root it sees most.
+    Doctor {
+        /// The configuration, whether or not its daemon runs; without it that of the running one
+        file: Option<PathBuf>,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Check a configuration and its key files
     Check {
         /// The configuration
@@ -146,6 +158,13 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Status { json, sessions } => show::status(&socket()?, *json, *sessions)?,
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
+        Command::Doctor { file, json } => {
+            let socket = match (file, &arguments.socket) {
+                (Some(_), None) => None,
+                (_, given) => socket::find_any(given.as_deref())?,
+            };
+            return daemon::doctor(file.as_deref(), socket.as_deref(), *json);
+        }
         Command::Check { file } => return daemon::check(file),
     }
     Ok(ExitCode::SUCCESS)

@@ -15,8 +15,16 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The only socket in `directory`.
-fn only_one(directory: &Path) -> Result<PathBuf, Failure> {
+/// As [`find`], but that there is none is no error.
+pub(crate) fn find_any(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let directory = Path::new(SOCKET_DIRECTORY);
+    match given {
+        None if sockets(directory)?.is_empty() => Ok(None),
+        given => find(given).map(Some),
+    }
+}
+
+fn sockets(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let shown = directory.display();
     let mut sockets: Vec<PathBuf> = match fs::read_dir(directory) {
         Ok(entries) => entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect(),
@@ -25,6 +33,13 @@ fn only_one(directory: &Path) -> Result<PathBuf, Failure> {
     };
     sockets.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));
     sockets.sort();
+    Ok(sockets)
+}
+
+/// The only socket in `directory`.
+fn only_one(directory: &Path) -> Result<PathBuf, Failure> {
+    let shown = directory.display();
+    let mut sockets = sockets(directory)?;
     match sockets.len() {
         1 => Ok(sockets.remove(0)),
         0 => Err(Failure(format!(

@@ -133,7 +133,7 @@ fn a_missing_mpipd_is_named() {
     let alone = directory.path("mpip");
     let _ = fs::remove_file(&alone);
     fs::hard_link(env!("CARGO_BIN_EXE_mpip"), &alone).expect("the same file system");
-    for command in ["check", "up", "down"] {
+    for command in ["check", "doctor", "up", "down"] {
         let output = Command::new(&alone)
             .args([command, "mpip0.toml"])
             .env("PATH", Path::new("/nonexistent"))

@@ -4,6 +4,8 @@
 //! routes, sockets), hands packets, datagrams and time to the engine of `mpip-core`, and answers
 //! the [`control`] socket.
 //!
+//! [`doctor`] looks for what on the host keeps all this from working.
+//!
 //! One thread owns the engine and everything of the host ([`run()`]). The control socket has threads
 //! of its own, which ask that one through a channel and wait for its answer.
 
@@ -11,6 +13,7 @@ mod capture;
 pub mod config;
 pub mod control;
 mod destinations;
+pub mod doctor;
 mod error;
 mod events;
 mod host;

@@ -12,18 +12,18 @@ use crate::config::Settings;
 use crate::sockets::Socket;
 
 /// Bytes that a socket may hold in each direction: 100 ms at 500 Mbit/s.
-const SOCKET_BUFFER: usize = 6 << 20;
+pub(crate) const SOCKET_BUFFER: usize = 6 << 20;
 
 /// Kinds of interfaces that are tunnels themselves: used only where a `[[path]]` names them.
 const TUNNELS: [&str; 2] = ["tun", "wireguard"];
 
 /// An address of the host that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Usable {
+pub(crate) struct Usable {
     /// The kernel's number of the interface: another one of the same name is another interface.
-    link: u32,
-    interface: String,
-    ip: IpAddr,
+    pub(crate) link: u32,
+    pub(crate) interface: String,
+    pub(crate) ip: IpAddr,
     mtu: u16,
 }
 
@@ -64,7 +64,7 @@ impl Changes {
 }
 
 /// The addresses in use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LocalAddresses {
     ports: Vec<Port>,
     mark: u32,
@@ -187,7 +187,13 @@ impl LocalAddresses {
         }
     }
 
-    fn usable(&self, links: &[Link], addresses: &[HostAddress], tun: u32) -> Vec<Usable> {
+    /// The addresses that may be used; `tun` is the number of our own device.
+    pub(crate) fn usable(
+        &self,
+        links: &[Link],
+        addresses: &[HostAddress],
+        tun: u32,
+    ) -> Vec<Usable> {
         let mut usable: Vec<Usable> = Vec::new();
         for host in addresses {
             let Some(link) = links.iter().find(|link| link.index == host.link) else { continue };

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use log::LevelFilter;
 use mpip_api::rfc3339;
-use mpip_daemon::config;
+use mpip_daemon::{config, doctor};
 
 /// One mpip node: all paths between this host and its peers, used at the same time.
 ///
@@ -18,14 +18,24 @@ use mpip_daemon::config;
 #[command(name = "mpipd", version)]
 struct Arguments {
     /// The configuration, described in docs/configuration.md
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "doctor")]
+    config: Option<PathBuf>,
     /// Check the configuration and its key files, say what is wrong, and end
     #[arg(long)]
     check: bool,
     /// Print the path of the control socket that the configuration names, and end
     #[arg(long, conflicts_with = "check")]
     print_socket: bool,
+    /// Say what on this host keeps mpipd from working and how to mend it, and end: with 0 when nothing
+    /// is wrong, else with 1
+    #[arg(long, conflicts_with_all = ["check", "print_socket"])]
+    doctor: bool,
+    /// With --doctor: the control socket of the daemon that runs
+    #[arg(long, value_name = "PATH", requires = "doctor")]
+    socket: Option<PathBuf>,
+    /// With --doctor: as one JSON object
+    #[arg(long, requires = "doctor")]
+    json: bool,
     /// How much to log: off, error, warn, info, debug or trace (every packet); without it the
     /// environment variable RUST_LOG decides, else info
     #[arg(long, value_name = "LEVEL")]
@@ -40,7 +50,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log(arguments.log_level);
     match act(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("mpipd: {error}");
             ExitCode::FAILURE
@@ -48,22 +58,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn act(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    if arguments.print_socket {
-        println!("{}", config::control_socket(&arguments.config)?.display());
-        return Ok(());
+fn act(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    if arguments.doctor {
+        return examine(arguments);
     }
-    let settings = config::load(&arguments.config)?;
+    let config = arguments.config.as_deref().expect("clap requires it");
+    if arguments.print_socket {
+        println!("{}", config::control_socket(config)?.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = config::load(config)?;
     if arguments.check {
         let (peers, rules) = (settings.peers.len(), settings.rules.len());
         println!(
             "{}: valid: interface {}, {peers} peers, {rules} rules",
-            arguments.config.display(),
+            config.display(),
             settings.interface
         );
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(mpip_daemon::run(settings, arguments.qlog.as_deref())?)
+    mpip_daemon::run(settings, arguments.qlog.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examine(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let Arguments { config, socket, json, .. } = arguments;
+    let report =
+        doctor::examine(&doctor::Target { config: config.clone(), socket: socket.clone() });
+    let text = match json {
+        true => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        false => report.to_string(),
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn start_log(level: Option<LevelFilter>) {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mpip_net::netlink::Link;
 
@@ -34,10 +34,8 @@ pub(crate) struct ReversePath {
 impl ReversePath {
     /// Nothing is changed yet.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let mut record = settings.control_socket.clone().into_os_string();
-        record.push(".rp_filter");
         Self {
-            record: record.into(),
+            record: record_beside(&settings.control_socket),
             enabled: settings.host_mode.loosen_rp_filter,
             interfaces: settings.path_interfaces.clone(),
             former: BTreeMap::new(),
@@ -96,6 +94,13 @@ impl ReversePath {
             log::warn!("cannot remove {}: {error}", self.record.display());
         }
     }
+}
+
+/// Where the daemon with this control socket writes the former values down.
+pub(crate) fn record_beside(control_socket: &Path) -> PathBuf {
+    let mut record = control_socket.to_owned().into_os_string();
+    record.push(".rp_filter");
+    record.into()
 }
 
 fn file(interface: &str) -> PathBuf {

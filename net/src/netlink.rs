@@ -5,6 +5,7 @@ mod configure;
 mod inventory;
 mod monitor;
 mod sockets;
+mod survey;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -20,6 +21,7 @@ pub use configure::{ROUTE_PROTOCOL, Route, RoutingRule};
 pub use inventory::{HostAddress, Link};
 pub use monitor::{Changes, Monitor};
 pub use sockets::ConnectedSockets;
+pub use survey::{DefaultRoute, Question, RuleEntry, Way};
 
 /// Largest answer that is taken in one piece; the kernel sends at most 32 KiB.
 const BUFFER: usize = 64 << 10;

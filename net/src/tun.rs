@@ -17,7 +17,8 @@ pub use vnet::FrameError;
 use vnet::{VNET_HEADER_LEN, VnetHeader};
 pub use writer::{TunCounters, TunWriter};
 
-const DEVICE: &str = "/dev/net/tun";
+/// The kernel's TUN driver.
+pub const DEVICE: &str = "/dev/net/tun";
 
 /// Longest name of an interface (`IFNAMSIZ` less the terminating zero).
 const MAX_NAME: usize = libc::IFNAMSIZ - 1;

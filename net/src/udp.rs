@@ -4,6 +4,7 @@ pub(crate) mod address;
 pub(crate) mod batch;
 pub(crate) mod cmsg;
 mod errors;
+mod probe;
 pub(crate) mod receive;
 pub(crate) mod send;
 
@@ -18,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use mpip_core::LocalId;
 
 use address::RawAddress;
+pub use probe::Granted;
 pub use receive::ReceiveBuffers;
 pub use send::{SendCounters, SendError, UdpSender};
 

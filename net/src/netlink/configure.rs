@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use mpip_core::Prefix;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
@@ -15,7 +15,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
-use super::{Link, Netlink, NetlinkError, family};
+use super::{Link, Netlink, NetlinkError, Question, family};
 
 /// The protocol number of our routes and rules (`ip route show proto 109`): what a killed daemon
 /// left behind can be told from everybody else's by it.
@@ -24,7 +24,7 @@ pub const ROUTE_PROTOCOL: u8 = 0x6d;
 /// The interface that packets seem to come from while they are routed for the first time.
 const LOOPBACK: &str = "lo";
 
-const PROTOCOL: RouteProtocol = RouteProtocol::Other(ROUTE_PROTOCOL);
+pub(super) const PROTOCOL: RouteProtocol = RouteProtocol::Other(ROUTE_PROTOCOL);
 
 /// A route that leads to an interface, or to nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,29 +176,8 @@ impl Netlink {
         destination: IpAddr,
         mark: u32,
     ) -> Result<Option<IpAddr>, NetlinkError> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(destination);
-        message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
-        message.attributes =
-            vec![RouteAttribute::Destination(destination.into()), RouteAttribute::Mark(mark)];
-        let (mut source, mut unicast) = (None, false);
-        let result = self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_ACK, |answer| {
-            if let RouteNetlinkMessage::NewRoute(message) = answer {
-                unicast = message.header.kind == RouteType::Unicast;
-                source = message.attributes.iter().find_map(|attribute| match attribute {
-                    RouteAttribute::PrefSource(address) => ip_address(address),
-                    _ => None,
-                });
-            }
-        });
-        match result {
-            Ok(()) => Ok(source.filter(|_| unicast)),
-            Err(error) if is_no_route(&error) => Ok(None),
-            Err(error) => {
-                let operation = format!("ask for the route to {destination}");
-                Err(NetlinkError::new(operation, error))
-            }
-        }
+        let way = self.way(Question { destination, source: None, mark, bound_to: None })?;
+        Ok(way.and_then(|way| way.source))
     }
 
     /// Our routes in every table, whoever left them.
@@ -245,7 +224,7 @@ impl Netlink {
     }
 }
 
-fn is_no_route(error: &std::io::Error) -> bool {
+pub(super) fn is_no_route(error: &std::io::Error) -> bool {
     let unreachable = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
     error.raw_os_error().is_some_and(|errno| unreachable.contains(&errno))
 }
@@ -319,7 +298,7 @@ fn read_route(message: &RouteMessage) -> Option<Route> {
     Some(Route { prefix, link, source, mtu, table, metric })
 }
 
-fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
+pub(super) fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
     match address {
         RouteAddress::Inet(v4) => Some((*v4).into()),
         RouteAddress::Inet6(v6) => Some((*v6).into()),

@@ -1,0 +1,88 @@
+//! What `mpipd` is to do on this host, as far as the checks need to know.
+
+use std::net::{IpAddr, SocketAddr};
+
+use mpip_core::{DEFAULT_PORT, Encapsulation, Policy};
+
+use crate::config::{HostMode, Settings};
+
+/// What `mpipd` is to do on this host. Without a configuration, what it does by default.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) listen_port: u16,
+    /// The port of paths that look like TCP, if there are any.
+    pub(super) tcp_port: Option<TcpPort>,
+    pub(super) interface: String,
+    pub(super) host_mode: HostMode,
+    /// Whether packets are captured.
+    pub(super) captures: bool,
+    /// The interfaces that a `[[path]]` names.
+    pub(super) path_interfaces: Vec<String>,
+    /// Where peers can be reached.
+    pub(super) endpoints: Vec<SocketAddr>,
+    /// Whether there is somebody who calls and cannot be called.
+    pub(super) is_called: bool,
+    pub(super) public_key: Option<String>,
+    /// Command that starts it.
+    pub(super) up: String,
+}
+
+/// The TCP port of paths, and how much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TcpPort {
+    pub(super) number: u16,
+    /// A peer has no other paths.
+    pub(super) required: bool,
+    /// The configuration names it.
+    pub(super) named: bool,
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self {
+            listen_port: DEFAULT_PORT,
+            tcp_port: None,
+            interface: "mpip0".to_owned(),
+            host_mode: HostMode::default(),
+            captures: false,
+            path_interfaces: Vec::new(),
+            endpoints: Vec::new(),
+            is_called: true,
+            public_key: None,
+            up: "mpip up FILE".to_owned(),
+        }
+    }
+}
+
+impl Subject {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let peers = &settings.peers;
+        let opportunistic = settings.opportunistic.is_some();
+        let tcp_port = settings.permits(Encapsulation::Tcp).then(|| TcpPort {
+            number: settings.tcp_port,
+            required: settings.requires(Encapsulation::Tcp),
+            named: settings.tcp_port_place.line.is_some(),
+        });
+        Self {
+            listen_port: settings.listen_port,
+            tcp_port,
+            interface: settings.interface.clone(),
+            host_mode: settings.host_mode.clone(),
+            captures: opportunistic
+                || peers.iter().any(|peer| peer.host_mode && peer.policy != Policy::Off),
+            path_interfaces: settings.path_interfaces.clone().unwrap_or_default(),
+            endpoints: peers.iter().flat_map(|peer| peer.endpoints.clone()).collect(),
+            is_called: opportunistic || peers.iter().any(|peer| peer.endpoints.is_empty()),
+            public_key: Some(settings.private_key.public_key().to_string()),
+            up: format!("mpip up {}", settings.file.display()),
+        }
+    }
+
+    /// Addresses of peers.
+    pub(super) fn peer_addresses(&self) -> Vec<IpAddr> {
+        let mut addresses: Vec<_> = self.endpoints.iter().map(SocketAddr::ip).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}

@@ -1,0 +1,309 @@
+//! The state of the host that the checks judge, gathered once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+use mpip_api::{ClientError, Status};
+use mpip_net::netlink::{
+    DefaultRoute, HostAddress, Link, Netlink, NetlinkError, Question, Route, RuleEntry,
+};
+use mpip_net::udp::Granted;
+use mpip_net::{clock, privileges};
+
+use super::Target;
+use super::firewall::Ruleset;
+use super::ports::{self, OpenPort};
+use super::subject::Subject;
+use crate::config::{self, ConfigError, Settings};
+use crate::local::{LocalAddresses, SOCKET_BUFFER};
+
+/// Kernel parameters that are looked at, by their path below /proc/sys.
+const PARAMETERS: [&str; 2] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"];
+
+/// Whether a daemon answers on the control socket.
+#[derive(Debug)]
+pub(super) enum Running {
+    Yes(Box<Status>),
+    /// Nobody listens there, or no socket is known.
+    No,
+    /// Somebody may, who does not answer.
+    Silent(ClientError),
+}
+
+impl Running {
+    pub(super) fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Yes(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+/// An address that paths start from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) link: u32,
+    pub(super) interface: String,
+    pub(super) address: IpAddr,
+    /// Bits of the prefix that is on the link.
+    pub(super) prefix_len: u8,
+}
+
+/// How packets from one of our addresses get to one of a peer's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    pub(super) start: Start,
+    pub(super) destination: IpAddr,
+    /// The number of the interface by which packets leave whose socket is not bound to one.
+    pub(super) leaves_by: Option<u32>,
+    /// Whether there is a way by the address's own interface.
+    pub(super) by_its_own: bool,
+}
+
+/// A destination whose packets are captured, and the interface by which they leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Captured {
+    pub(super) destination: IpAddr,
+    pub(super) leaves_by: Option<u32>,
+}
+
+/// The state of the host.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) subject: Subject,
+    pub(super) refused: Option<ConfigError>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) running: Running,
+    /// Capabilities that the running daemon has, else those of this process (capabilities(7)).
+    pub(super) capabilities: u64,
+    /// What came of opening the TUN driver.
+    pub(super) tun: io::Result<()>,
+    /// Release of the kernel.
+    pub(super) kernel: String,
+    pub(super) granted: Option<Granted>,
+    /// Whether this process may configure the network.
+    pub(super) privileged: bool,
+    /// The wall clock, and the time at which configuration and keys were written.
+    pub(super) clock: (Duration, Duration),
+    pub(super) udp: Vec<OpenPort>,
+    pub(super) tcp: Vec<OpenPort>,
+    pub(super) ruleset: Option<Ruleset>,
+    pub(super) links: Vec<Link>,
+    pub(super) starts: Vec<Start>,
+    pub(super) rules: Vec<RuleEntry>,
+    pub(super) default_routes: Vec<DefaultRoute>,
+    pub(super) own_routes: Vec<Route>,
+    pub(super) reach: Vec<Reach>,
+    pub(super) captured: Vec<Captured>,
+    /// Strictness of the reverse path filters of the interfaces with paths, by name.
+    pub(super) reverse_path: BTreeMap<String, u8>,
+    /// Whether nobody here can change them.
+    pub(super) sysctl_read_only: bool,
+    /// Where a daemon wrote down what the filters were, and what.
+    pub(super) reverse_path_record: Option<(PathBuf, String)>,
+    pub(super) parameters: BTreeMap<&'static str, String>,
+    pub(super) not_checked: Vec<String>,
+}
+
+impl Survey {
+    /// Looks at everything.
+    pub(super) fn take(target: &Target) -> Self {
+        let mut running = target.socket.as_deref().map_or(Running::No, ask);
+        let file = target.config.clone().or_else(|| running.status().and_then(config_of));
+        let loaded = file.as_deref().map(config::load);
+        let (settings, refused) = match loaded {
+            Some(Ok(settings)) => (Some(settings), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
+        };
+        let named = || file.as_deref().and_then(|file| config::control_socket(file).ok());
+        let socket = target.socket.clone().or_else(named);
+        if let (Running::No, Some(socket)) = (&running, &socket) {
+            running = ask(socket);
+        }
+        let subject = settings.as_ref().map_or_else(Subject::default, Subject::of);
+        let mut not_checked = Vec::new();
+        if file.is_none() {
+            not_checked.push("the configuration: none was given, and no daemon names one".into());
+        }
+        let process = running.status().map_or("self".to_owned(), |status| status.pid.to_string());
+        let mut survey = Self {
+            refused,
+            running,
+            capabilities: capabilities(&process),
+            tun: fs::File::options().read(true).write(true).open(mpip_net::tun::DEVICE).map(drop),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            granted: Granted::ask(SOCKET_BUFFER).ok(),
+            privileged: privileges::has_net_admin().unwrap_or(false),
+            clock: (clock::unix_time(), newest(settings.as_ref())),
+            udp: ports::open("udp"),
+            tcp: ports::open("tcp"),
+            ruleset: ruleset(&mut not_checked),
+            links: Vec::new(),
+            starts: Vec::new(),
+            rules: Vec::new(),
+            default_routes: Vec::new(),
+            own_routes: Vec::new(),
+            reach: Vec::new(),
+            captured: Vec::new(),
+            reverse_path: BTreeMap::new(),
+            sysctl_read_only: is_read_only(Path::new("/proc/sys/net/ipv4/conf/all/rp_filter")),
+            reverse_path_record: socket.as_deref().and_then(reverse_path_record),
+            parameters: PARAMETERS
+                .map(|name| (name, read(&format!("/proc/sys/{name}"))))
+                .into_iter()
+                .collect(),
+            socket,
+            subject,
+            not_checked,
+        };
+        if let Err(error) = survey.look_at_network(settings.as_ref()) {
+            survey.not_checked.push(format!("addresses, routes and rules: {error}"));
+        }
+        survey
+    }
+
+    fn look_at_network(&mut self, settings: Option<&Settings>) -> Result<(), NetlinkError> {
+        let mut netlink = Netlink::new()?;
+        self.links = netlink.links()?;
+        let addresses = netlink.addresses()?;
+        self.rules = netlink.rules()?;
+        self.default_routes = netlink.default_routes()?;
+        self.own_routes = netlink.own_routes()?;
+        self.starts = starts(&self.subject, settings, &self.links, &addresses);
+        for start in &self.starts {
+            let strictness = crate::reverse_path::effective(&start.interface);
+            self.reverse_path.insert(start.interface.clone(), strictness);
+        }
+        let mark = self.subject.host_mode.mark;
+        for start in &self.starts {
+            let peers = self.subject.peer_addresses().into_iter();
+            for destination in peers.filter(|peer| peer.is_ipv4() == start.address.is_ipv4()) {
+                let source = Some(start.address);
+                let free = Question { destination, source, mark, bound_to: None };
+                let bound = Question { bound_to: Some(start.link), ..free };
+                self.reach.push(Reach {
+                    start: start.clone(),
+                    destination,
+                    leaves_by: netlink.way(free)?.map(|way| way.link),
+                    by_its_own: netlink.way(bound)?.is_some(),
+                });
+            }
+        }
+        let peers = self.running.status().into_iter().flat_map(|status| &status.peers);
+        let captured = peers.flat_map(|peer| &peer.captured);
+        let hosts = captured.filter_map(|prefix| prefix.split('/').next()?.parse().ok());
+        for destination in hosts.collect::<Vec<IpAddr>>() {
+            let question = Question { destination, source: None, mark: 0, bound_to: None };
+            let leaves_by = netlink.way(question)?.map(|way| way.link);
+            self.captured.push(Captured { destination, leaves_by });
+        }
+        Ok(())
+    }
+
+    /// The name of an interface.
+    pub(super) fn link_name(&self, index: u32) -> &str {
+        let link = self.links.iter().find(|link| link.index == index);
+        link.map_or("?", |link| link.name.as_str())
+    }
+}
+
+fn ask(socket: &Path) -> Running {
+    match mpip_api::status(socket, false) {
+        Ok(status) => Running::Yes(Box::new(status)),
+        Err(error) if error.is_not_running() => Running::No,
+        Err(error) => Running::Silent(error),
+    }
+}
+
+/// The configuration of a running daemon; it may have been named relative to its directory.
+fn config_of(status: &Status) -> Option<PathBuf> {
+    let directory = fs::read_link(format!("/proc/{}/cwd", status.pid)).unwrap_or_default();
+    Some(directory.join(&status.config_file)).filter(|file| file.is_file())
+}
+
+/// What the process may do, as /proc shows it; nothing if that cannot be read.
+fn capabilities(process: &str) -> u64 {
+    let status = read(&format!("/proc/{process}/status"));
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+}
+
+/// Whether the file system says so; whether this user may write is another question.
+fn is_read_only(file: &Path) -> bool {
+    let opened = fs::File::options().write(true).open(file);
+    opened.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// When configuration and pins were last written.
+fn newest(settings: Option<&Settings>) -> Duration {
+    let files = settings.into_iter().flat_map(|settings| {
+        let pins = settings.opportunistic.as_ref().map(|settings| settings.pins_file.clone());
+        [Some(settings.file.clone()), pins].into_iter().flatten()
+    });
+    let times = files.filter_map(|file| fs::metadata(file).ok()?.modified().ok());
+    times.filter_map(|time| time.duration_since(UNIX_EPOCH).ok()).max().unwrap_or_default()
+}
+
+fn starts(
+    subject: &Subject,
+    settings: Option<&Settings>,
+    links: &[Link],
+    addresses: &[HostAddress],
+) -> Vec<Start> {
+    let ours = links.iter().find(|link| link.name == subject.interface);
+    let local = settings.map(LocalAddresses::new).unwrap_or_default();
+    let usable = local.usable(links, addresses, ours.map_or(0, |link| link.index));
+    let starts = usable.into_iter().filter_map(|usable| {
+        let same = |host: &&HostAddress| host.link == usable.link && host.address == usable.ip;
+        let prefix_len = addresses.iter().find(same)?.prefix_len;
+        let (link, interface, address) = (usable.link, usable.interface, usable.ip);
+        Some(Start { link, interface, address, prefix_len })
+    });
+    starts.collect()
+}
+
+fn reverse_path_record(socket: &Path) -> Option<(PathBuf, String)> {
+    let file = crate::reverse_path::record_beside(socket);
+    let text = fs::read_to_string(&file).ok()?;
+    Some((file, text))
+}
+
+/// What `nft` says of the host's packet filters.
+fn ruleset(not_checked: &mut Vec<String>) -> Option<Ruleset> {
+    let legacy =
+        ["ip", "ip6"].map(|family| read(&format!("/proc/thread-self/net/{family}_tables_names")));
+    if legacy.iter().any(|tables| tables.lines().any(|table| table == "filter")) {
+        not_checked.push("the firewall's rules in iptables-legacy, which nft does not show".into());
+    }
+    let output = match Command::new("nft").args(["-j", "list", "ruleset"]).output() {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(output) => {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            not_checked.push(format!("the firewall: nft says: {words}"));
+            return None;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            not_checked.push("the firewall: the program nft is not installed".into());
+            return None;
+        }
+        Err(error) => {
+            not_checked.push(format!("the firewall: cannot run nft: {error}"));
+            return None;
+        }
+    };
+    let ruleset = Ruleset::parse(&String::from_utf8_lossy(&output));
+    if ruleset.is_none() {
+        not_checked.push("the firewall: what nft prints is no JSON that this release knows".into());
+    }
+    ruleset
+}

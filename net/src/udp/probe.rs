@@ -1,0 +1,61 @@
+//! What the kernel grants a UDP socket, found out with one that is never bound.
+
+use core::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::{set_buffers, set_option};
+
+/// What the kernel grants a UDP socket of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Bytes of the receive buffer, as it was asked for.
+    pub receive_buffer: usize,
+    /// Whether it cuts datagrams (`UDP_SEGMENT`, Linux 4.18).
+    pub segmentation: bool,
+    /// Whether it joins them (`UDP_GRO`, Linux 5.0).
+    pub receive_offload: bool,
+}
+
+impl Granted {
+    /// Asks for buffers of so many bytes, and for every offload.
+    pub fn ask(buffer: usize) -> io::Result<Self> {
+        // SAFETY: takes three numbers.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, and nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        set_buffers(fd.as_fd(), buffer)?;
+        // The kernel doubles what was asked for (socket(7)).
+        let receive_buffer = option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2;
+        Ok(Self {
+            receive_buffer: usize::try_from(receive_buffer).unwrap_or(0),
+            segmentation: option(fd.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok(),
+            receive_offload: set_option(fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok(),
+        })
+    }
+}
+
+fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the pointers are valid, and `len` says for how many bytes the first is.
+    let status = unsafe {
+        let value = (&raw mut value).cast::<c_void>();
+        libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len)
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_buffer_is_granted_as_it_was_asked_for() {
+        let granted = Granted::ask(64 << 10).expect("a socket");
+        assert_eq!(granted.receive_buffer, 64 << 10);
+    }
+}
