@@ -33,7 +33,7 @@ use self::keys::KeyRing;
 use self::too_big::Allowance;
 use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig};
-use crate::engine::{DropReason, Drops, PrefixTable, Returns};
+use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
@@ -76,6 +76,8 @@ pub(crate) struct Context<'a> {
     pub(crate) replies: &'a mut VecDeque<(PathAddress, Vec<u8>)>,
     /// Packets of our own for the host.
     pub(crate) returns: &'a mut Returns,
+    /// Packets that the host is to send itself.
+    pub(crate) plain: &'a mut Plain,
 }
 
 /// Everything between this node and one peer.
@@ -307,6 +309,9 @@ impl Association {
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
         for index in 0..self.paths.len() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
+        }
+        if self.goes_on_plain() {
+            self.give_back(now, cx);
         }
         self.paths.clear();
         self.next_path = 0;

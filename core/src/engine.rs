@@ -21,8 +21,10 @@ use crate::status::Status;
 use crate::time::Instant;
 use crate::trace::{Trace, TraceSink};
 
+mod plain;
 mod unknown;
 
+pub(crate) use self::plain::Plain;
 use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
@@ -241,6 +243,7 @@ pub struct Engine {
     events: VecDeque<Event>,
     replies: VecDeque<(PathAddress, Vec<u8>)>,
     returns: Returns,
+    plain: Plain,
     drops: Drops,
     cookies: CookieJar,
     initiations: u32,
@@ -293,6 +296,7 @@ impl Engine {
             events: VecDeque::new(),
             replies: VecDeque::new(),
             returns: Returns::default(),
+            plain: Plain::default(),
             drops: Drops::default(),
             cookies: CookieJar::new(&mut rng, &public_key),
             initiations: 0,
@@ -533,6 +537,7 @@ impl Engine {
             drops: &mut self.drops,
             replies: &mut self.replies,
             returns: &mut self.returns,
+            plain: &mut self.plain,
         };
         (&mut self.associations[peer], cx)
     }

@@ -35,7 +35,7 @@ use crate::time::Instant;
 use crate::trace::Metrics;
 
 /// A path that carries nothing is asked for a sign of life so often (seed 000, section 3.5).
-pub(crate) const HEARTBEAT: Duration = Duration::from_millis(300);
+const HEARTBEAT: Duration = Duration::from_millis(300);
 /// A path that does not answer is asked with doubling pauses up to this one.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Silence is never called failure before this: schedulers of busy hosts pause that long.
@@ -597,7 +597,7 @@ impl Path {
     /// The path is known to be dead: from now on it is only asked whether it lives again.
     pub(crate) fn on_dead(&mut self, now: Instant) {
         self.probes = 1;
-        self.probe_at = Some(now + HEARTBEAT);
+        self.probe_at = Some(now + HEARTBEAT.min(self.longest_pause));
         self.mtu.on_interruption();
         self.congested(now, now, 0, false, true, &[], 0);
     }

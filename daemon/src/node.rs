@@ -14,7 +14,7 @@ use mpip_core::{
 use mpip_net::netlink::{self, HostAddress, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
-use mpip_net::{Interest, Poller, Readiness, clock};
+use mpip_net::{Interest, PlainSender, Poller, Readiness, clock};
 
 use crate::capture::Captures;
 use crate::config::Settings;
@@ -106,6 +106,7 @@ pub(crate) struct Node {
     tun: Arc<Tun>,
     tun_paused: Option<Instant>,
     pool: PacketPool,
+    plain: PlainSender,
     writer: TunWriter,
     sender: Sockets,
     buffers: ReceiveBuffers,
@@ -161,7 +162,12 @@ impl Description {
 
 impl Node {
     /// Sets up the host and the engine; sources are added to `poller`.
-    pub(crate) fn start(settings: Settings, poller: &Poller) -> Result<Self, Error> {
+    /// `plain` takes the packets that no path delivers and that may leave as plain IP.
+    pub(crate) fn start(
+        settings: Settings,
+        plain: PlainSender,
+        poller: &Poller,
+    ) -> Result<Self, Error> {
         let tun =
             Arc::new(Tun::open(&settings.interface).map_err(|error| Error::tun(&settings, error))?);
         let host = Host::set_up(Netlink::new()?, &settings)?;
@@ -194,6 +200,7 @@ impl Node {
             tun,
             tun_paused: None,
             pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
+            plain,
             sender: Sockets::default(),
             buffers: ReceiveBuffers::new(RECEIVE_BATCH),
             received: false,
@@ -377,6 +384,7 @@ impl Node {
                 log::warn!("{error}");
             }
         }
+        self.engine.take_plain(&mut self.plain);
         while let Some(event) = self.engine.poll_event() {
             self.events.engine(clock::unix_time(), &event);
             if let (Event::Pinned { address, public_key }, Some(pins)) = (&event, &self.pins)
@@ -493,6 +501,7 @@ impl Node {
             ("tun_broken_frame", self.broken_frames),
             ("tun_no_room", tun.no_room),
             ("tun_refused", tun.refused),
+            ("plain_refused", self.plain.refused()),
             ("receive_truncated", self.buffers.truncated()),
         ]
         .map(|(name, count)| api::Counter { name: name.to_owned(), count })

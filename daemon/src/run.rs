@@ -8,7 +8,9 @@ use std::time::Duration;
 use mpip_core::Encapsulation;
 use mpip_net::netlink::Monitor;
 use mpip_net::privileges::Needs;
-use mpip_net::{Interest, Poller, Readiness, Signal, Signals, Waker, clock, privileges};
+use mpip_net::{
+    Interest, PlainSender, Poller, Readiness, Signal, Signals, Waker, clock, privileges,
+};
 
 use crate::config::Settings;
 use crate::control::{Ask, Asker, Socket};
@@ -45,6 +47,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         raw_sockets: settings.permits(Encapsulation::Tcp),
         low_ports: ports.iter().any(|port| *port < 1024),
     };
+    let plain = if settings.falls_back() { plain_sender(settings.host_mode.mark) } else { None };
     privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
     let poller = Poller::new().map_err(system("make an epoll"))?;
@@ -59,7 +62,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
 
     let opportunistic = settings.opportunistic.as_ref();
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
-    let mut node = Node::start(settings, &poller)?;
+    let mut node = Node::start(settings, plain.unwrap_or_default(), &poller)?;
     for (peer, file) in traces.into_iter().flatten() {
         node.trace(&peer, file);
     }
@@ -84,6 +87,15 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         let _ = answered.recv_timeout(FAREWELL);
     }
     Ok(())
+}
+
+/// What sends packets that go back to plain IP. Without it they are lost, which their senders find
+/// out themselves.
+fn plain_sender(mark: u32) -> Option<PlainSender> {
+    let opened = PlainSender::open(mark);
+    opened
+        .map_err(|error| log::info!("{error}; packets on their way are lost when paths fail"))
+        .ok()
 }
 
 /// Hands everything that happens to the node until it is to end; returns who asked for that.

@@ -25,12 +25,14 @@
 mod checksum;
 pub mod clock;
 pub mod netlink;
+mod plain;
 mod poll;
 pub mod privileges;
 pub mod tcp;
 pub mod tun;
 pub mod udp;
 
+pub use plain::PlainSender;
 pub use poll::{Interest, Poller, Readiness, Signal, Signals, Waker, set_precise_timers};
 pub use tcp::{TcpSender, TcpSocket};
 pub use tun::{Tun, TunWriter};

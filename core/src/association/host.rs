@@ -124,7 +124,7 @@ impl Association {
             return;
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
-            self.drop_queued(cx);
+            self.give_back(now, cx);
         }
         let reason = match (traffic, self.established) {
             (Traffic::Multipath, _) => "paths work",
@@ -144,6 +144,20 @@ impl Association {
             let peer = self.config.name.clone();
             cx.captures.insert(peer, self.capture());
         }
+    }
+
+    /// Whether packets that no path delivers can leave as plain IP: until now they took the paths.
+    pub(super) fn goes_on_plain(&self) -> bool {
+        self.config.host_mode
+            && self.config.policy == Policy::Prefer
+            && self.host.traffic == Traffic::Multipath
+    }
+
+    /// Whether packets have gone back to plain IP, so that the host hands over no more of them.
+    pub(super) fn is_plain(&self) -> bool {
+        self.config.host_mode
+            && self.config.policy == Policy::Prefer
+            && self.host.traffic == Traffic::Plain
     }
 
     /// What the host is to capture now.
@@ -309,11 +323,12 @@ impl Association {
 
     /// While the peer may not have validated all of our addresses from which packets to `ip` can
     /// start, when that has to be looked at again. It has validated those of paths on which it
-    /// acknowledges.
+    /// acknowledges, whatever they look like on the way.
     fn unsettled(&self, now: Instant, ip: IpAddr, locals: &[LocalAddress]) -> Option<Instant> {
         let same_family = |local: &&LocalAddress| local.address.is_ipv4() == ip.is_ipv4();
         let waits = locals.iter().filter(same_family).filter_map(|local| {
-            let mut own = self.paths.iter().filter(|path| path.address.local == local.id);
+            let ip = local.address.ip();
+            let mut own = self.paths.iter().filter(|path| path.local.ip() == ip);
             if own.clone().any(|path| path.confirmed) {
                 return None;
             }

@@ -141,6 +141,13 @@ impl Association {
         segments: Segments,
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
+        if self.is_plain() {
+            // It entered the TUN device before the host heard of that.
+            for segment in 0..segments.count() {
+                cx.plain.push(segments.clone(), segment);
+            }
+            return Ok(());
+        }
         if self.keys.current().is_none() {
             return Err(refuse(cx, DropReason::NotEstablished));
         }
@@ -198,6 +205,38 @@ impl Association {
             cx.drops.count(DropReason::NoPath);
         }
         self.repairs.clear();
+    }
+
+    /// Gives what waits, and what no path is known to have delivered, back to the host, which sends
+    /// it as plain IP. Sessions of which something was on its way begin anew, so that the peer does
+    /// not wait for it when they return to the paths.
+    pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let mut left = |segments, segment| {
+            if !cx.plain.push(segments, segment) {
+                cx.drops.count(DropReason::NoPath);
+            }
+        };
+        let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
+        repairs.sort_by_key(|cargo| (cargo.first_sent, cargo.slot, cargo.sequence));
+        // Some left more than once.
+        repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
+        let mut begun = Vec::new();
+        for cargo in repairs {
+            begun.push((cargo.slot, cargo.session));
+            if now.since(cargo.first_sent) <= REPAIR_FOR {
+                left(cargo.segments, cargo.segment.into());
+            }
+        }
+        while let Some(candidate) = self.queue.next(self.period_at) {
+            left(candidate.item.clone(), candidate.segment);
+            self.queue.take();
+        }
+        for (slot, id) in begun {
+            if self.outgoing.get(slot).is_some_and(|session| session.id == id) {
+                self.outgoing.remove(slot);
+                self.queue.discard(slot);
+            }
+        }
     }
 
     /// Sends all that may leave now.

@@ -11,7 +11,7 @@ use super::{Association, Context};
 use crate::bottleneck::regroup;
 use crate::config::{LocalAddress, Policy};
 use crate::event::Event;
-use crate::path::{Challenge, HEARTBEAT, Path, PathState, Silence};
+use crate::path::{Challenge, Path, PathState, Silence};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
 use crate::sink::PathAddress;
@@ -25,6 +25,9 @@ pub(super) const INNER_OVERHEAD: usize = 9 + 9 + mpip_wire::TAG_LEN;
 const LINGER: Duration = Duration::from_secs(3);
 /// Without a path for so long, what waits is stale.
 const STALE: Duration = Duration::from_secs(3);
+/// Connections that have fallen back to plain IP return within 500 ms once a path works again: the
+/// pause between two probes, one that is lost, and what the host needs for it.
+const FALLBACK_PAUSE: Duration = Duration::from_millis(200);
 /// When no path works, a new handshake is tried after this.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
@@ -173,7 +176,7 @@ impl Association {
         let mut path = Path::new(id, address, local, kind, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
             // Connections wait as plain IP for what works again.
-            path.longest_pause = HEARTBEAT;
+            path.longest_pause = FALLBACK_PAUSE;
         }
         let weights = &self.config.fixed_weights;
         path.fixed_weight =

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use mpip_core::{Encapsulation, Opportunistic, PeerConfig, Prefix, Rule};
+use mpip_core::{Encapsulation, Opportunistic, PeerConfig, Policy, Prefix, Rule};
 use mpip_crypto::PrivateKey;
 
 /// The settings of one daemon.
@@ -57,6 +57,12 @@ impl Settings {
     /// Whether paths of any peer may use `encapsulation`.
     pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
         self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+    }
+
+    /// Whether packets of any peer may leave as plain IP when no path works.
+    pub(crate) fn falls_back(&self) -> bool {
+        let prefers = |peer: &PeerConfig| peer.host_mode && peer.policy == Policy::Prefer;
+        self.opportunistic.is_some() || self.peers.iter().any(prefers)
     }
 
     /// Whether a peer has no paths without `encapsulation`.

@@ -1,7 +1,8 @@
-//! Control messages beside datagrams: segment size and traffic class.
+//! Control messages beside datagrams: segment size, traffic class and source address.
 
 use core::ffi::c_int;
 use core::mem::size_of;
+use core::net::IpAddr;
 
 use mpip_core::Ecn;
 
@@ -10,6 +11,8 @@ pub(crate) const CONTROL_LEN: usize = 64;
 
 // Two messages of up to four bytes of data each, padded.
 const _: () = assert!(CONTROL_LEN >= 2 * (size_of::<libc::cmsghdr>() + 8));
+// Or one with a source address.
+const _: () = assert!(CONTROL_LEN >= size_of::<libc::cmsghdr>() + 24);
 
 /// A buffer for control messages, aligned for them.
 #[derive(Clone, Copy)]
@@ -53,6 +56,24 @@ impl Control {
             (libc::IPPROTO_IP, libc::IP_TOS)
         };
         self.push(level, kind, &c_int::from(ecn as u8).to_ne_bytes());
+    }
+
+    /// Chooses the route of a packet as one from `source`, which is an address of this host.
+    pub(crate) fn push_source(&mut self, source: IpAddr) {
+        match source {
+            // Interface 0, the source, and an address that only counts on receipt (ip(7)).
+            IpAddr::V4(v4) => {
+                let mut info = [0; size_of::<libc::in_pktinfo>()];
+                info[4..8].copy_from_slice(&v4.octets());
+                self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            // The source, and interface 0 (ipv6(7)).
+            IpAddr::V6(v6) => {
+                let mut info = [0; size_of::<libc::in6_pktinfo>()];
+                info[..16].copy_from_slice(&v6.octets());
+                self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+        }
     }
 
     /// Points `header` at the messages.
