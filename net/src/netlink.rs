@@ -77,9 +77,7 @@ impl Netlink {
     /// Connects.
     pub fn new() -> Result<Self, NetlinkError> {
         let open = || {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
+            let socket = connect(NETLINK_ROUTE)?;
             // So that a dump's filter is obeyed and an error's reason is told.
             let _ = socket.set_netlink_get_strict_chk(true);
             let _ = socket.set_ext_ack(true);
@@ -126,12 +124,7 @@ impl Netlink {
         message.serialize(&mut bytes);
         self.socket.send(&bytes, 0)?;
         loop {
-            self.buffer.clear();
-            match self.socket.recv(&mut self.buffer, 0) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
+            receive(&self.socket, &mut self.buffer)?;
             for message in Messages(&self.buffer) {
                 let Ok(message) = message else { continue };
                 if message.header.sequence_number != self.sequence {
@@ -146,6 +139,26 @@ impl Netlink {
                     _ => {}
                 }
             }
+        }
+    }
+}
+
+/// A socket to what speaks `protocol` in the kernel.
+fn connect(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+/// Waits for the next piece of an answer, which takes the place of what is in `buffer`.
+fn receive(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        buffer.clear();
+        match socket.recv(buffer, 0) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -7,9 +7,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
 
 use mpip_core::Prefix;
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
 
-use super::{BUFFER, NetlinkError, os_result};
+use super::{BUFFER, NetlinkError, connect, os_result, receive};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
@@ -39,14 +39,8 @@ pub struct ConnectedSockets {
 impl ConnectedSockets {
     /// Sockets connected to addresses of `prefixes`, of which there are at most 1,024.
     pub fn to(prefixes: &[Prefix]) -> Result<Self, NetlinkError> {
-        let open = || {
-            let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            Ok(socket)
-        };
-        let socket =
-            open().map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
+        let socket = connect(NETLINK_SOCK_DIAG)
+            .map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
         let filter = filter(prefixes);
         Ok(Self { socket, filter, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
     }
@@ -72,12 +66,7 @@ impl ConnectedSockets {
         let request = self.request(family, protocol);
         self.socket.send(&request, 0)?;
         loop {
-            self.buffer.clear();
-            match self.socket.recv(&mut self.buffer, 0) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
+            receive(&self.socket, &mut self.buffer)?;
             let mut rest = &self.buffer[..];
             while let Some((kind, sequence, body, following)) = next_message(rest) {
                 rest = following;

@@ -114,22 +114,15 @@ impl Connection {
 
     /// One whose first segment after our answer to its SYN came, `header`.
     pub(super) fn accept(now: Instant, origin: u32, header: &Header, scaled: bool) -> Self {
+        let initial = header.acknowledgement.wrapping_sub(1);
         Self {
             state: State::Open,
             opener: false,
-            initial: header.acknowledgement.wrapping_sub(1),
-            next: header.acknowledgement,
             expected: header.sequence,
             echo: header.timestamps.map(|(value, _)| value),
             scaled,
-            origin,
-            since: now,
-            syn_at: now,
-            syns: 0,
-            sent: now,
-            heard: now,
-            wanted: now,
-            held: VecDeque::new(),
+            // As one that we open, of which nothing was sent and nothing waits.
+            ..Self::open(now, origin, initial, None)
         }
     }
 

@@ -16,7 +16,7 @@ use super::stream::PREFIX;
 use crate::udp::address::RawAddress;
 use crate::udp::batch::{Batch, is_temporary};
 use crate::udp::receive::{ReceiveBuffers, receive};
-use crate::udp::send::Report;
+use crate::udp::send::{Queues, Report, SendQueue};
 use crate::udp::{SendCounters, SendError};
 
 /// Bytes before a datagram in its slot.
@@ -34,12 +34,8 @@ const MAX_WAITING: usize = 512;
 /// It is used as a [`UdpSender`](crate::UdpSender) is.
 #[derive(Debug, Default)]
 pub struct TcpSender {
-    queues: Vec<Queue>,
-    /// The queue that lent out the last slot.
-    reserved: Option<usize>,
-    committed: bool,
+    queues: Queues<Queue>,
     now: Instant,
-    report: Report,
 }
 
 impl TcpSender {
@@ -51,17 +47,12 @@ impl TcpSender {
     /// Adds a socket, whose interface sends packets of at most `mtu` bytes; `seed` is
     /// unpredictable. One with the same id is replaced.
     pub fn insert(&mut self, socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) {
-        self.remove(socket.id());
-        self.queues.push(Queue::new(socket, mtu, seed));
+        self.queues.insert(Queue::new(socket, mtu, seed));
     }
 
     /// Removes the socket of `local` and drops what waits there.
     pub fn remove(&mut self, local: LocalId) {
-        self.settle();
-        if let Some(index) = self.find(local) {
-            let queue = self.queues.remove(index);
-            self.report.counters.dropped_removed += queue.waiting() as u64;
-        }
+        self.queues.remove(local);
     }
 
     /// The sockets.
@@ -71,7 +62,7 @@ impl TcpSender {
 
     /// The socket of `local`.
     pub fn socket(&self, local: LocalId) -> Option<&Arc<TcpSocket>> {
-        self.find(local).map(|index| &self.queues[index].socket)
+        self.queues.get(local).map(|queue| &queue.socket)
     }
 
     /// Receives what has arrived at the socket of `local`, at most one message per buffer, and
@@ -83,10 +74,9 @@ impl TcpSender {
         buffers: &mut ReceiveBuffers,
         mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
     ) -> io::Result<()> {
-        self.settle();
         self.now = now;
-        let Some(index) = self.find(local) else { return Ok(()) };
-        let Queue { socket, endpoint, .. } = &mut self.queues[index];
+        let Some((queue, _)) = self.queues.settled_at(local) else { return Ok(()) };
+        let Queue { socket, endpoint, .. } = queue;
         let local = socket.address();
         receive(socket.as_fd(), buffers, |source, ecn, _, message| {
             receive_segment(now, endpoint, local, source, message, |remote, datagram| {
@@ -97,28 +87,24 @@ impl TcpSender {
 
     /// Sends everything that the kernel takes.
     pub fn flush(&mut self, now: Instant) {
-        self.settle();
         self.now = now;
-        for queue in &mut self.queues {
-            if !queue.blocked {
-                queue.send(now, &mut self.report);
-            }
+        let (queues, report) = self.queues.settled();
+        for queue in queues.iter_mut().filter(|queue| !queue.blocked) {
+            queue.send(now, report);
         }
     }
 
     /// Tries to send the backlog of `local`, whose socket has become writable. Returns whether it
     /// is no longer blocked.
     pub fn writable(&mut self, now: Instant, local: LocalId) -> bool {
-        self.settle();
-        let Some(index) = self.find(local) else { return false };
-        let queue = &mut self.queues[index];
-        queue.send(now, &mut self.report);
+        let Some((queue, report)) = self.queues.settled_at(local) else { return false };
+        queue.send(now, report);
         !queue.blocked
     }
 
     /// Whether the socket of `local` has a backlog that waits until it is writable.
     pub fn is_blocked(&self, local: LocalId) -> bool {
-        self.find(local).is_some_and(|index| self.queues[index].blocked)
+        self.queues.is_blocked(local)
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
@@ -128,7 +114,7 @@ impl TcpSender {
 
     /// Looks after the connections; [`flush`](Self::flush) sends what comes of it.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for queue in &mut self.queues {
+        for queue in self.queues.settled().0 {
             queue.endpoint.handle_timeout(now);
         }
     }
@@ -136,7 +122,7 @@ impl TcpSender {
     /// Closes every connection, as far as the kernel takes it.
     pub fn close(&mut self, now: Instant) {
         self.flush(now);
-        for queue in &mut self.queues {
+        for queue in self.queues.settled().0 {
             queue.endpoint.close(now);
         }
         self.flush(now);
@@ -144,47 +130,29 @@ impl TcpSender {
 
     /// The next error, oldest first.
     pub fn poll_error(&mut self) -> Option<SendError> {
-        self.report.errors.pop_front()
+        self.queues.report.errors.pop_front()
     }
 
     /// What was sent so far.
     pub fn counters(&self) -> SendCounters {
-        self.report.counters
+        self.queues.report.counters
     }
 
     /// What happened to the connections so far, and how many there are.
     pub fn connections(&self) -> (Counters, usize) {
         let mut sum = (Counters::default(), 0);
-        for queue in &self.queues {
+        for queue in self.queues.iter() {
             sum.0 += queue.endpoint.counters();
             sum.1 += queue.endpoint.connections();
         }
         sum
     }
-
-    fn find(&self, local: LocalId) -> Option<usize> {
-        self.queues.iter().position(|queue| queue.socket.id() == local)
-    }
-
-    /// Counts the last slot in, or rolls it back.
-    fn settle(&mut self) {
-        if let Some(index) = self.reserved.take() {
-            self.queues[index].settle(self.committed);
-        }
-    }
 }
 
 impl DatagramSink for TcpSender {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
-        self.settle();
-        let Some(index) = self.find(to.local) else {
-            self.report.counters.no_socket += 1;
-            return None;
-        };
-        let queue = &mut self.queues[index];
-        let room = queue.reserve(self.now, to.remote, ecn, len, &mut self.report)?;
-        self.reserved = Some(index);
-        Some(Slot::new(room, &mut self.committed))
+        let now = self.now;
+        self.queues.lend(to.local, |queue, report| queue.reserve(now, to.remote, ecn, len, report))
     }
 }
 
@@ -243,6 +211,28 @@ struct Queue {
     blocked: bool,
 }
 
+impl SendQueue for Queue {
+    fn id(&self) -> LocalId {
+        self.socket.id()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    fn settle(&mut self, committed: bool) {
+        let Some(datagram) = self.reserved.take() else { return };
+        if committed {
+            self.used = datagram.range.end;
+            self.datagrams.push(datagram);
+        }
+    }
+
+    fn clear(&mut self) -> u64 {
+        (self.datagrams.drain(..).count() + self.segments.drain(..).count()) as u64
+    }
+}
+
 impl Queue {
     fn new(socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) -> Self {
         Self {
@@ -255,10 +245,6 @@ impl Queue {
             reserved: None,
             blocked: false,
         }
-    }
-
-    fn waiting(&self) -> usize {
-        self.datagrams.len() + self.segments.len()
     }
 
     fn reserve(
@@ -285,14 +271,6 @@ impl Queue {
         let range = self.used..self.used + size;
         self.reserved = Some(Outgoing { to, ecn, range: range.clone(), own: Vec::new() });
         Some(&mut self.buffer[range][HEADROOM..])
-    }
-
-    fn settle(&mut self, committed: bool) {
-        let Some(datagram) = self.reserved.take() else { return };
-        if committed {
-            self.used = datagram.range.end;
-            self.datagrams.push(datagram);
-        }
     }
 
     /// Sends until nothing is left or the kernel takes no more.

@@ -2,6 +2,7 @@
 
 mod counters;
 mod queue;
+mod queues;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use mpip_core::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
 use super::UdpSocket;
 pub use counters::{SendCounters, SendError};
 use queue::Queue;
+pub(crate) use queues::{Queues, SendQueue};
 
 /// Send errors that wait to be read; beyond it the oldest is forgotten.
 const MAX_ERRORS: usize = 64;
@@ -24,11 +26,7 @@ const MAX_ERRORS: usize = 64;
 /// [`writable`](Self::writable) and then the engine's `handle_writable`.
 #[derive(Debug, Default)]
 pub struct UdpSender {
-    queues: Vec<Queue>,
-    /// The queue that lent out the last slot.
-    reserved: Option<usize>,
-    committed: bool,
-    report: Report,
+    queues: Queues<Queue>,
 }
 
 /// What the caller learns.
@@ -57,18 +55,13 @@ impl UdpSender {
 
     /// Adds a socket; one with the same id is replaced, its backlog dropped.
     pub fn insert(&mut self, socket: Arc<UdpSocket>) {
-        self.remove(socket.id());
-        self.queues.push(Queue::new(socket));
+        self.queues.insert(Queue::new(socket));
     }
 
     /// Removes the socket of `local` and drops its backlog; the socket closes once nobody else
     /// refers to it.
     pub fn remove(&mut self, local: LocalId) {
-        self.settle();
-        if let Some(index) = self.find(local) {
-            let mut queue = self.queues.remove(index);
-            self.report.counters.dropped_removed += queue.clear();
-        }
+        self.queues.remove(local);
     }
 
     /// The sockets.
@@ -78,72 +71,49 @@ impl UdpSender {
 
     /// The socket of `local`.
     pub fn socket(&self, local: LocalId) -> Option<&Arc<UdpSocket>> {
-        self.find(local).map(|index| self.queues[index].socket())
+        self.queues.get(local).map(Queue::socket)
     }
 
     /// Sends everything that the kernel takes.
     pub fn flush(&mut self) {
-        self.settle();
-        for queue in &mut self.queues {
-            if !queue.is_blocked() {
-                queue.send(&mut self.report);
-            }
+        let (queues, report) = self.queues.settled();
+        for queue in queues.iter_mut().filter(|queue| !queue.is_blocked()) {
+            queue.send(report);
         }
     }
 
     /// Tries to send the backlog of `local`, whose socket has become writable. Returns whether it
     /// is no longer blocked.
     pub fn writable(&mut self, local: LocalId) -> bool {
-        self.settle();
-        let Some(index) = self.find(local) else { return false };
-        let queue = &mut self.queues[index];
-        queue.send(&mut self.report);
+        let Some((queue, report)) = self.queues.settled_at(local) else { return false };
+        queue.send(report);
         !queue.is_blocked()
     }
 
     /// Whether the socket of `local` has a backlog that waits until it is writable.
     pub fn is_blocked(&self, local: LocalId) -> bool {
-        self.find(local).is_some_and(|index| self.queues[index].is_blocked())
+        self.queues.is_blocked(local)
     }
 
     /// The local addresses whose sockets have a backlog.
     pub fn blocked(&self) -> impl Iterator<Item = LocalId> {
-        self.queues.iter().filter(|queue| queue.is_blocked()).map(|queue| queue.socket().id())
+        self.queues.iter().filter(|queue| queue.is_blocked()).map(SendQueue::id)
     }
 
     /// The next error, oldest first.
     pub fn poll_error(&mut self) -> Option<SendError> {
-        self.report.errors.pop_front()
+        self.queues.report.errors.pop_front()
     }
 
     /// What was done so far.
     pub fn counters(&self) -> SendCounters {
-        self.report.counters
-    }
-
-    fn find(&self, local: LocalId) -> Option<usize> {
-        self.queues.iter().position(|queue| queue.socket().id() == local)
-    }
-
-    /// Counts the last slot in, or rolls it back.
-    fn settle(&mut self) {
-        if let Some(index) = self.reserved.take() {
-            self.queues[index].settle(self.committed);
-        }
+        self.queues.report.counters
     }
 }
 
 impl DatagramSink for UdpSender {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
-        self.settle();
-        let Some(index) = self.find(to.local) else {
-            self.report.counters.no_socket += 1;
-            return None;
-        };
-        let queue = &mut self.queues[index];
-        let room = queue.reserve(to.remote, ecn, len, &mut self.report)?;
-        self.reserved = Some(index);
-        Some(Slot::new(room, &mut self.committed))
+        self.queues.lend(to.local, |queue, report| queue.reserve(to.remote, ecn, len, report))
     }
 }
 

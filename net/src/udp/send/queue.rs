@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use mpip_core::Ecn;
+use mpip_core::{Ecn, LocalId};
 
 use super::super::UdpSocket;
 use super::super::batch::{Batch, is_temporary};
-use super::{Report, SendError, same_family};
+use super::{Report, SendError, SendQueue, same_family};
 
 /// Most datagrams in a message (`UDP_MAX_SEGMENTS` until Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
@@ -69,6 +69,32 @@ pub(super) struct Queue {
     blocked: bool,
 }
 
+impl SendQueue for Queue {
+    fn id(&self) -> LocalId {
+        self.socket.id()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    fn settle(&mut self, committed: bool) {
+        let Some((index, len)) = self.reserved.take() else { return };
+        let message = &mut self.messages[index];
+        if committed {
+            message.len += len;
+            message.closed = len < message.segment;
+        } else if message.len == 0 {
+            let message = self.messages.remove(index);
+            self.spare.push(message.bytes);
+        }
+    }
+
+    fn clear(&mut self) -> u64 {
+        self.messages.drain(..).map(|message| message.datagrams() as u64).sum()
+    }
+}
+
 impl Queue {
     pub(super) fn new(socket: Arc<UdpSocket>) -> Self {
         Self {
@@ -82,15 +108,6 @@ impl Queue {
 
     pub(super) fn socket(&self) -> &Arc<UdpSocket> {
         &self.socket
-    }
-
-    pub(super) fn is_blocked(&self) -> bool {
-        self.blocked
-    }
-
-    /// Drops everything; returns how many datagrams that were.
-    pub(super) fn clear(&mut self) -> u64 {
-        self.messages.drain(..).map(|message| message.datagrams() as u64).sum()
     }
 
     /// Room for a datagram behind those toward the same address.
@@ -145,19 +162,6 @@ impl Queue {
             closed: false,
         });
         Some(self.messages.len() - 1)
-    }
-
-    /// Counts the slot that was lent out, or rolls it back.
-    pub(super) fn settle(&mut self, committed: bool) {
-        let Some((index, len)) = self.reserved.take() else { return };
-        let message = &mut self.messages[index];
-        if committed {
-            message.len += len;
-            message.closed = len < message.segment;
-        } else if message.len == 0 {
-            let message = self.messages.remove(index);
-            self.spare.push(message.bytes);
-        }
     }
 
     /// Sends until nothing is left or the kernel takes no more.
