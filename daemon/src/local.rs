@@ -1,9 +1,10 @@
 //! The addresses that paths start from, and their sockets: which the host has, and what changed.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use mpip_core::{Encapsulation, LocalAddress, LocalId, Prefix};
+use mpip_core::{Encapsulation, EncapsulationPolicy, LocalAddress, LocalId, Prefix};
 use mpip_net::netlink::{HostAddress, Link};
 use mpip_net::udp::{BindError, SocketConfig};
 use mpip_net::{TcpSocket, UdpSocket};
@@ -69,6 +70,7 @@ pub(crate) struct LocalAddresses {
     ports: Vec<Port>,
     mark: u32,
     interfaces: Option<Vec<String>>,
+    encapsulations: BTreeMap<String, EncapsulationPolicy>,
     prefixes: Vec<Prefix>,
     own: Vec<IpAddr>,
     open: Vec<Open>,
@@ -85,6 +87,7 @@ impl LocalAddresses {
             ports: ports(settings),
             mark: settings.host_mode.mark,
             interfaces: settings.path_interfaces.clone(),
+            encapsulations: settings.path_encapsulations.clone(),
             prefixes: prefixes.collect(),
             own: settings.addresses.iter().map(|own| own.address).collect(),
             open: Vec::new(),
@@ -121,7 +124,7 @@ impl LocalAddresses {
             found.is_some()
         });
         for usable in usable {
-            for port in self.ports.clone() {
+            for port in self.ports_on(&usable.interface) {
                 let same = |open: &Open| {
                     open.is(&usable) && open.address.encapsulation == port.encapsulation
                 };
@@ -137,6 +140,15 @@ impl LocalAddresses {
             }
         }
         changes
+    }
+
+    /// What is opened at the addresses of `interface`.
+    fn ports_on(&self, interface: &str) -> Vec<Port> {
+        let policy = self.encapsulations.get(interface).copied().unwrap_or_default();
+        let ports = self.ports.iter().filter(|port| policy.permits(port.encapsulation));
+        // Nothing else takes the place of what is asked for by name.
+        let by_name = policy != EncapsulationPolicy::Auto;
+        ports.map(|port| Port { required: port.required || by_name, ..*port }).collect()
     }
 
     /// Opens a socket; `None` when there are no more numbers for it.
@@ -286,6 +298,7 @@ mod tests {
             mark: 0,
             ports: vec![UDP],
             interfaces: interfaces.map(|names| names.iter().map(ToString::to_string).collect()),
+            encapsulations: BTreeMap::new(),
             prefixes: prefixes.iter().map(|text| text.parse().expect("valid")).collect(),
             own: vec!["10.77.0.1".parse().expect("valid")],
             open: Vec::new(),

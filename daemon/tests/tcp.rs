@@ -14,7 +14,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Host, Transfer, alone, privileged, run, wait_for};
+use common::{
+    Configuration, Daemon, Directory, Family, Host, Transfer, alone, privileged, run, two_hosts,
+    wait_for,
+};
 use mpip_api::PathStatus;
 
 const V4: &[&str] = &["198.18.1.2:6182"];
@@ -253,4 +256,44 @@ fn a_port_that_another_program_has_costs_tcp_only() {
     );
     assert!(!a.wait(), "{}", a.log());
     assert!(a.log().contains("TCP socket at 198.18.0.1:6182"), "{}", a.log());
+}
+
+/// Two links, of which one is told to look like TCP at one end alone.
+#[test]
+fn each_path_may_have_its_own_encapsulation() {
+    if !privileged() {
+        return;
+    }
+    let _alone = alone();
+    let paths = "scheduler = 'round-robin'
+        [[path]]
+        interface = 'eth0'
+        [[path]]
+        interface = 'eth1'
+        encapsulation = 'tcp'";
+    for caller in [1, 2] {
+        let (a, b) = two_hosts(&format!("tcp-mixed{caller}"), 2, &[Family::V4]);
+        let directory = Directory::new(&format!("tcp-mixed{caller}"));
+        let configuration = |number, peer| {
+            let address = format!("198.18.0.{}:6182", 3 - number);
+            let endpoints = if number == caller { vec![address] } else { vec![] };
+            let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+            let host = if number == 1 { &a } else { &b };
+            let keys = (number, 3 - number);
+            let configuration = Configuration { number, keys, endpoints: &endpoints, peer };
+            Daemon::start(host, &directory, &configuration)
+        };
+        let daemon_b = configuration(2, "scheduler = 'round-robin'");
+        let daemon_a = configuration(1, paths);
+        wait_for_kinds(&daemon_a, &["tcp", "udp"]);
+        wait_for_kinds(&daemon_b, &["tcp", "udp"]);
+        let address = "10.77.0.2".parse().expect("valid");
+        let received = Transfer::start(&a, &b, address, 32 << 20, 1 << 30).finish();
+        assert_eq!(received.bytes, 32 << 20);
+        for path in daemon_a.active_paths() {
+            let expected = if path.interface == "eth0" { "udp" } else { "tcp" };
+            assert_eq!(path.encapsulation, expected);
+            assert!(path.share > 0.2, "{path:?}");
+        }
+    }
 }

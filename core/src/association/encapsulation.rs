@@ -102,20 +102,26 @@ impl Association {
         }
     }
 
-    /// Whether an attempt at a handshake goes to `address` by `encapsulation`: by UDP first, by
-    /// both when that had no answer, and wherever a path works.
-    pub(super) fn calls_by(&self, encapsulation: Encapsulation, address: PathAddress) -> bool {
+    /// Whether an attempt at a handshake goes from `local` to `address`: by UDP first, by both when
+    /// that had no answer or there is no UDP, and wherever a path works.
+    pub(super) fn calls_from(
+        &self,
+        local: &LocalAddress,
+        locals: &[LocalAddress],
+        address: PathAddress,
+    ) -> bool {
         let works = |path: &Path| {
             path.address == address
                 && matches!(path.state(), PathState::Active | PathState::Standby)
         };
         match self.config.encapsulation {
             EncapsulationPolicy::Auto => {
-                encapsulation == Encapsulation::Udp
+                local.encapsulation == Encapsulation::Udp
+                    || udp_beside(locals, local).is_none()
                     || self.attempts > 0
                     || self.paths.iter().any(works)
             }
-            policy => policy.permits(encapsulation),
+            policy => policy.permits(local.encapsulation),
         }
     }
 }

@@ -132,7 +132,7 @@ impl Association {
                     && may_begin(local.address.ip())
             }) {
                 let pair = PathAddress { local: local.id, remote };
-                if self.calls_by(encapsulation, pair) && !pairs.contains(&pair) {
+                if self.calls_from(local, cx.locals, pair) && !pairs.contains(&pair) {
                     pairs.push(pair);
                 }
             }

@@ -65,6 +65,7 @@ pub(super) struct HostMode {
 #[serde(deny_unknown_fields)]
 pub(super) struct Path {
     pub(super) interface: Spanned<String>,
+    pub(super) encapsulation: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -123,6 +123,7 @@ pub(super) fn resolve(
         .filter_map(|text| interface_address(text, &mut problems))
         .collect();
     let path_interfaces = path_interfaces(&raw.path, &interface, &mut problems);
+    let path_encapsulations = path_encapsulations(&raw.path, &mut problems);
     let host_mode = host_mode_settings(&raw.host_mode, &mut problems);
     let mut peers = Peers {
         own_key: private_key.as_ref().map(|key| *key.public_key()),
@@ -158,6 +159,7 @@ pub(super) fn resolve(
         interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,
         path_interfaces,
+        path_encapsulations,
         host_mode,
         peers,
         rules,
@@ -262,7 +264,7 @@ fn path_interfaces(
     problems: &mut Problems<'_>,
 ) -> Option<Vec<String>> {
     let mut interfaces = Vec::new();
-    for raw::Path { interface } in paths {
+    for raw::Path { interface, .. } in paths {
         check_interface_name(interface, "interface", problems);
         let name = interface.get_ref();
         if name == tun {
@@ -276,6 +278,20 @@ fn path_interfaces(
         interfaces.push(name.clone());
     }
     (!interfaces.is_empty()).then_some(interfaces)
+}
+
+/// What paths from an interface look like, where its section says so.
+fn path_encapsulations(
+    paths: &[raw::Path],
+    problems: &mut Problems<'_>,
+) -> BTreeMap<String, EncapsulationPolicy> {
+    let mut found = BTreeMap::new();
+    for raw::Path { interface, encapsulation } in paths {
+        let policy =
+            named(encapsulation.as_ref(), "encapsulation", EncapsulationPolicy::NAMES, problems);
+        found.extend(policy.map(|policy| (interface.get_ref().clone(), policy)));
+    }
+    found
 }
 
 /// What peers have claimed already, with the line of the claim.

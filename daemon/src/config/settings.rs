@@ -1,10 +1,13 @@
 //! What a daemon works with: every value checked.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use mpip_core::{Encapsulation, Opportunistic, PeerConfig, Policy, Prefix, Rule};
+use mpip_core::{
+    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule,
+};
 use mpip_crypto::PrivateKey;
 
 /// The settings of one daemon.
@@ -34,6 +37,8 @@ pub struct Settings {
     pub addresses: Vec<InterfaceAddress>,
     /// The interfaces that paths may use; `None` for every one with a usable address.
     pub path_interfaces: Option<Vec<String>>,
+    /// What paths from an interface look like; those that are not here leave it to the peers.
+    pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
     /// What host mode uses on the host.
     pub host_mode: HostMode,
     /// The nodes to be associated with.

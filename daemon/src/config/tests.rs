@@ -72,7 +72,7 @@ fn a_full_configuration_is_read() {
             "[node]\nprivate_key_file = 'node.key'\nlisten_port = 7000\n\
              control_socket = '/tmp/x.sock'\n\
              [interface]\nname = 'mpip7'\naddresses = ['10.77.0.1/24', '2001:db8:77::1/64']\n\
-             [[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'wwan0'\n\
+             [[path]]\ninterface = 'eth0'\nencapsulation = 'tcp'\n[[path]]\ninterface = 'wwan0'\n\
              [[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\npreshared_key_file = 'psk.key'\n\
              endpoints = ['198.18.0.2:6182', '[2001:db8::2]:6182']\n\
              allowed_prefixes = ['10.77.0.2', '2001:db8:77::/64']\n\
@@ -94,6 +94,8 @@ fn a_full_configuration_is_read() {
         settings.path_interfaces.as_deref(),
         Some(&["eth0".to_owned(), "wwan0".to_owned()][..])
     );
+    let tcp = ("eth0".to_owned(), EncapsulationPolicy::Tcp);
+    assert_eq!(settings.path_encapsulations.into_iter().collect::<Vec<_>>(), [tcp]);
     let peer = &settings.peers[0];
     assert_eq!(peer.public_key.to_string(), PEER_KEY);
     assert_ne!(peer.preshared_key.secret_bytes(), &[0; 32]);
@@ -117,6 +119,7 @@ fn defaults_are_as_documented() {
     assert_eq!(settings.interface, "mpip0");
     assert_eq!(settings.control_socket, PathBuf::from("/run/mpip/mpip0.sock"));
     assert_eq!(settings.path_interfaces, None);
+    assert!(settings.path_encapsulations.is_empty());
     let peer = &settings.peers[0];
     assert_eq!(peer.scheduler, SchedulerKind::Earliest);
     assert_eq!(peer.congestion_control, CongestionControlKind::Bbr);

@@ -87,6 +87,29 @@ fn the_second_attempt_at_a_handshake_goes_by_tcp_too() {
     assert!(age.is_some_and(|age| age < SECOND * 30), "{age:?}");
 }
 
+/// [E-6] [E-8]
+#[test]
+fn each_local_address_may_have_its_own_encapsulation() {
+    for host in 0..2 {
+        let mut pair = pair(EncapsulationPolicy::Auto);
+        // UDP on the first link, TCP on the second.
+        let mut mixed = locals_with_tcp(host);
+        mixed.retain(|local| matches!(local.id.0, 0 | 11));
+        pair.engines[host].handle_command(pair.now, Command::LocalAddresses(mixed));
+        pair.run_for(SECOND * 5);
+        assert_eq!((working(&pair, 0), working(&pair, 1)), ((2, 2), (2, 2)), "host {host}");
+        pair.run_for(SECOND * 20);
+        assert_eq!((working(&pair, 0), working(&pair, 1)), ((2, 2), (2, 2)), "host {host}");
+    }
+    // Without UDP there is no reason to wait for it.
+    let mut pair = pair(EncapsulationPolicy::Auto);
+    let mut tcp = locals_with_tcp(0);
+    tcp.retain(|local| local.id.0 >= TCP_LOCAL);
+    pair.engines[0].handle_command(pair.now, Command::LocalAddresses(tcp));
+    pair.run_for(Duration::from_millis(200));
+    assert_eq!(working(&pair, 0), (0, 4));
+}
+
 #[test]
 fn a_policy_may_forbid_either() {
     let mut tcp = pair(EncapsulationPolicy::Tcp);
