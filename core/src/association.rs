@@ -291,6 +291,9 @@ impl Association {
         if now >= self.period_at {
             self.run_period(now, cx);
         }
+        if self.host.release_at.take().is_some() {
+            self.release_held(now, packets);
+        }
         self.release_overdue(now, packets);
         self.transmit(now, cx, out);
     }

@@ -76,6 +76,8 @@ pub(super) struct HostMode {
     /// Something changed from which another capture may follow.
     stale: bool,
     check_at: Option<Instant>,
+    /// When what waits for a gap to close is delivered as it is: what is missing comes as plain IP.
+    pub(super) release_at: Option<Instant>,
     /// Since when packets take the paths.
     returned_at: Option<Instant>,
     hold_down: Duration,
@@ -99,7 +101,7 @@ impl Association {
 
     /// When the capture has to be reviewed although nothing happens.
     pub(super) fn capture_timeout(&self) -> Option<Instant> {
-        self.host.check_at
+        self.host.check_at.into_iter().chain(self.host.release_at).min()
     }
 
     /// Finds out which addresses are the peer's and what is to be captured.
@@ -125,6 +127,7 @@ impl Association {
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
             self.give_back(now, cx);
+            self.host.release_at = Some(now);
         }
         let reason = match (traffic, self.established) {
             (Traffic::Multipath, _) => "paths work",

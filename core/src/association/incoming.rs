@@ -501,6 +501,16 @@ impl Association {
         }
     }
 
+    /// Delivers everything that waits for a gap to close.
+    pub(super) fn release_held(&mut self, now: Instant, sink: &mut impl PacketSink) {
+        let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
+        for slot in slots {
+            self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+                resequencer.flush(now, hold, deliver);
+            });
+        }
+    }
+
     fn with_resequencer(
         &mut self,
         slot: u32,

@@ -51,6 +51,7 @@ mod tests {
 
     use super::super::harness::{Packets, Pair, SECOND, sequences, tcp};
     use super::*;
+    use crate::Traffic;
     use crate::buffer::Offload;
     use crate::config::{CongestionControlKind, Policy};
 
@@ -106,6 +107,30 @@ mod tests {
         pair.run_for(MS * 10);
         assert_eq!(sequences(&pair.out[1].packets), (410..430).collect::<Vec<_>>());
         assert_eq!(taken(&mut pair), []);
+    }
+
+    #[test]
+    fn at_a_fall_back_nobody_waits_for_what_comes_as_plain_ip() {
+        let mut pair = pair(Policy::Prefer);
+        let held = |pair: &Pair| pair.engines[1].status(pair.now, false).peers[0].resequencing;
+        let plain = |pair: &Pair| {
+            pair.engines[1].status(pair.now, false).peers[0].traffic == Some(Traffic::Plain)
+        };
+        // Its silence shows at once.
+        pair.send(1, &tcp(1, 0, 1_000), Offload::default());
+        pair.lose = Some(7);
+        send(&mut pair, 0..50);
+        pair.run_for(MS);
+        pair.dead = vec![0, 1];
+        let mut waited = 0;
+        while !plain(&pair) {
+            waited = waited.max(held(&pair));
+            pair.send(1, &tcp(1, 1, 1_000), Offload::default());
+            pair.run_for(MS);
+        }
+        assert!(waited > 0, "there was a gap");
+        pair.run_for(MS);
+        assert_eq!(held(&pair), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use mpip_core::{CongestionControlKind, Policy, Priority, SchedulerKind};
+use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, SchedulerKind};
 
 use super::*;
 
