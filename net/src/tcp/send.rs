@@ -25,6 +25,10 @@ const HEADROOM: usize = DATA_HEADER + PREFIX;
 const BUFFER_LEN: usize = 128 << 10;
 /// Most bytes of a datagram: with the headers of IPv6 it has to fit an IP packet.
 const MAX_DATAGRAM: usize = 65_535 - 40 - HEADROOM;
+/// How often the buffers are filled before what came is worked on. Each segment takes one, unless the
+/// kernel has joined some; what follows from a batch (writes to the TUN device, feedback) costs less
+/// for one of many.
+const ROUNDS: usize = 6;
 /// Most segments from one local address that wait because the kernel takes no more.
 const MAX_WAITING: usize = 512;
 
@@ -65,7 +69,7 @@ impl TcpSender {
         self.queues.get(local).map(|queue| &queue.socket)
     }
 
-    /// Receives what has arrived at the socket of `local`, at most one message per buffer, and
+    /// Receives what has arrived at the socket of `local`, some times one message per buffer, and
     /// calls `take` for each datagram. [`flush`](Self::flush) sends what is to be answered.
     pub fn recv_batch(
         &mut self,
@@ -78,11 +82,17 @@ impl TcpSender {
         let Some((queue, _)) = self.queues.settled_at(local) else { return Ok(()) };
         let Queue { socket, endpoint, .. } = queue;
         let local = socket.address();
-        receive(socket.as_fd(), buffers, |source, ecn, _, message| {
-            receive_segment(now, endpoint, local, source, message, |remote, datagram| {
-                take(remote, ecn, datagram);
-            });
-        })
+        for _ in 0..ROUNDS {
+            let full = receive(socket.as_fd(), buffers, |source, ecn, _, message| {
+                receive_segment(now, endpoint, local, source, message, |remote, datagram| {
+                    take(remote, ecn, datagram);
+                });
+            })?;
+            if !full {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Sends everything that the kernel takes.

@@ -64,12 +64,12 @@ impl UdpSocket {
 
 /// Receives what has arrived, at most one message per buffer, and calls `take` for each, in the
 /// order of arrival, with its source, its ECN field and the length of its datagrams if it is several
-/// of them.
+/// of them. Returns whether every buffer was filled: then there may be more.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffers: &mut ReceiveBuffers,
     mut take: impl FnMut(SocketAddr, Ecn, Option<u16>, &mut [u8]),
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut addresses = [RawAddress::default(); MAX_BUFFERS];
     let mut controls = [Control::EMPTY; MAX_BUFFERS];
     // SAFETY: both are plain data, for which zero is valid.
@@ -100,7 +100,7 @@ pub(crate) fn receive(
     let Ok(received) = usize::try_from(received) else {
         let error = io::Error::last_os_error();
         return match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(false),
             _ => Err(error),
         };
     };
@@ -117,5 +117,5 @@ pub(crate) fn receive(
         let len = usize::try_from(messages[index].msg_len).unwrap_or(0).min(BUFFER_LEN);
         take(remote, ecn, size, &mut chunk[..len]);
     }
-    Ok(())
+    Ok(received == count)
 }
