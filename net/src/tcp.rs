@@ -19,6 +19,7 @@
 //! the engine does that, as it does with UDP. A reset is ignored: whether the peer is there is told
 //! by its authenticated datagrams alone.
 
+pub mod check;
 mod connection;
 mod endpoint;
 pub mod segment;
