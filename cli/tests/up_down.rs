@@ -116,6 +116,10 @@ fn a_daemon_goes_up_is_asked_and_goes_down() {
 
     let (valid, words) = world.mpip(&["check", &file]);
     assert!(valid && words.contains("valid: interface mpip0"), "{words}");
+    let (healthy, words) = world.mpip(&["doctor", &file]);
+    let expected = format!("note: no mpipd answers on {socket}: ");
+    assert!(healthy && words.starts_with(&expected), "{words}");
+    assert!(words.ends_with("nothing is wrong\n"), "{words}");
 
     let (up, words) = world.mpip(&["up", &file]);
     assert!(up && words.starts_with("mpip0 is up (process "), "{words}");
@@ -130,6 +134,15 @@ fn a_daemon_goes_up_is_asked_and_goes_down() {
     let status: mpip_api::Status = serde_json::from_str(&words).expect("JSON of a status");
     assert!(shown && status.peers[0].name == "b" && status.peers[0].session_count == Some(0));
     assert_eq!(status.config_file, file);
+
+    // Without a file, that of the running daemon.
+    let (_, words) = world.mpip(&["doctor", "--socket", &socket]);
+    assert!(!words.contains("not checked: the configuration"), "{words}");
+    assert!(!words.contains("no mpipd answers"), "{words}");
+    fs::set_permissions(world.path("node.key"), fs::Permissions::from_mode(0o644)).expect("ours");
+    let (healthy, words) = world.mpip(&["doctor", "--socket", &socket, "--json"]);
+    assert!(!healthy && words.contains("\"command\": \"chmod 600 "), "{words}");
+    fs::set_permissions(world.path("node.key"), fs::Permissions::from_mode(0o600)).expect("ours");
 
     let (down, words) = world.mpip(&["down", &file]);
     assert!(down && words == "mpip0 is down\n", "{words}");

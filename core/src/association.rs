@@ -63,6 +63,8 @@ pub(crate) struct Context<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) draws: &'a mut ChaCha8Rng,
     pub(crate) locals: &'a [LocalAddress],
+    /// All addresses of this host.
+    pub(crate) own: &'a [IpAddr],
     pub(crate) rules: &'a RuleTable,
     /// Whose an inner address is.
     pub(crate) prefixes: &'a mut PrefixTable,

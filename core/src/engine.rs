@@ -147,6 +147,9 @@ impl Returns {
 pub enum Command {
     /// The complete list of addresses that paths may start from; replaces the former list.
     LocalAddresses(Vec<LocalAddress>),
+    /// Every address of this host, whether or not paths may start from it; replaces the former list.
+    /// None is taken for a peer's, whatever a peer tells.
+    OwnAddresses(Vec<IpAddr>),
     /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
 }
@@ -224,6 +227,7 @@ pub struct Engine {
     rng: Rng,
     draws: ChaCha8Rng,
     locals: Vec<LocalAddress>,
+    own: Vec<IpAddr>,
     rules: RuleTable,
     limits: Limits,
     /// Those of the configuration, then those with unknown nodes.
@@ -283,6 +287,7 @@ impl Engine {
             timestamps: TimestampSource::new(),
             draws: ChaCha8Rng::from_seed(rng.bytes()),
             locals: Vec::new(),
+            own: Vec::new(),
             rules: RuleTable::new(config.rules),
             timeouts: vec![None; associations.len()],
             schedule: BTreeSet::new(),
@@ -443,6 +448,10 @@ impl Engine {
                 self.locals = locals;
                 false
             }
+            Command::OwnAddresses(own) => {
+                self.own = own;
+                return;
+            }
             Command::Shutdown => true,
         };
         for peer in 0..self.associations.len() {
@@ -529,6 +538,7 @@ impl Engine {
             rng: &mut self.rng,
             draws: &mut self.draws,
             locals: &self.locals,
+            own: &self.own,
             rules: &self.rules,
             prefixes: &mut self.by_prefix,
             captures: &mut self.captures,

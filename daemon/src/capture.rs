@@ -7,7 +7,7 @@
 //! metric refuses packets, and stays when the daemon is killed.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use mpip_core::{Capture, Prefix};
 use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError, Route, RoutingRule};
@@ -18,6 +18,9 @@ use crate::reverse_path::ReversePath;
 
 /// Metric of the routes that refuse packets once those to the device are gone.
 const REFUSING_METRIC: u32 = 4096;
+
+/// The first address that is no single receiver's (RFC 5771).
+const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
 
 /// What host mode changes on the host, for as long as this lives.
 #[derive(Debug)]
@@ -154,7 +157,7 @@ impl Captures {
         let ip = prefix.address();
         if prefix != Prefix::host(ip) {
             // A network, not an address of the peer: the host's more specific routes go first.
-            routes.extend(routed(prefix).into_iter().map(|prefix| Route {
+            routes.extend(one_receiver(prefix).into_iter().map(|prefix| Route {
                 prefix,
                 link: self.link.index,
                 source: None,
@@ -252,6 +255,29 @@ impl Captures {
     }
 }
 
+/// The parts of `prefix` with addresses of one receiver each: neither multicast nor what is above it
+/// in IPv4. In IPv6 the kernel routes multicast before anything else.
+fn one_receiver(prefix: Prefix) -> Vec<Prefix> {
+    let (mut parts, mut rest) = (Vec::new(), routed(prefix));
+    while let Some(part) = rest.pop() {
+        let IpAddr::V4(address) = part.address() else {
+            parts.push(part);
+            continue;
+        };
+        let last = u32::from(address) | u32::MAX.checked_shr(part.prefix_len().into()).unwrap_or(0);
+        let last = Ipv4Addr::from(last);
+        if last < MULTICAST {
+            parts.push(part);
+        } else if address < MULTICAST {
+            let half = u32::from(address) | 1 << (31 - part.prefix_len());
+            let halves = [address, half.into()];
+            let len = part.prefix_len() + 1;
+            rest.extend(halves.into_iter().rev().filter_map(|half| Prefix::new(half.into(), len)));
+        }
+    }
+    parts
+}
+
 impl Drop for Captures {
     fn drop(&mut self) {
         self.release();
@@ -260,5 +286,25 @@ impl Drop for Captures {
             log::warn!("{error}");
         }
         self.reverse_path.restore();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multicast_stays_where_it_is() {
+        let shown = |text: &str| {
+            let parts = one_receiver(text.parse().expect("valid"));
+            parts.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("198.18.0.0/15"), ["198.18.0.0/15"]);
+        let below = ["128.0.0.0/2", "192.0.0.0/3"];
+        assert_eq!(shown("128.0.0.0/1"), below);
+        assert_eq!(shown("0.0.0.0/0"), [&below[..], &["0.0.0.0/1"]].concat());
+        assert_eq!(shown("224.0.0.0/4"), Vec::<String>::new());
+        assert_eq!(shown("240.0.0.0/5"), Vec::<String>::new());
+        assert_eq!(shown("::/0"), ["8000::/1", "::/1"]);
     }
 }

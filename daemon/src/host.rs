@@ -165,6 +165,15 @@ impl Host {
         let addresses = self.netlink.addresses()?;
         for peer in &settings.peers {
             for on_link in addresses.iter().filter(|on_link| on_link.link != self.link.index) {
+                if peer.allowed_prefixes.contains(&Prefix::host(on_link.address)) {
+                    log::warn!(
+                        "peer `{}`: packets to {} do not use mpip, because that is this host's own \
+                         address",
+                        peer.name,
+                        on_link.address
+                    );
+                    continue;
+                }
                 let prefix = Prefix::new(on_link.address, on_link.prefix_len);
                 if let Some(prefix) = prefix.filter(|own| peer.allowed_prefixes.contains(own)) {
                     let name = links.iter().find(|link| link.index == on_link.link);

@@ -115,6 +115,8 @@ pub(crate) struct Node {
     /// Sockets for which the poller waits until they are writable.
     waiting: Vec<LocalId>,
     local: LocalAddresses,
+    /// All addresses of the host.
+    host_addresses: Vec<IpAddr>,
     refresh: Refresh,
     broken_frames: u64,
     events: Events,
@@ -206,6 +208,7 @@ impl Node {
             received: false,
             waiting: Vec::new(),
             local,
+            host_addresses: Vec::new(),
             refresh: Refresh { last: now, due: None },
             broken_frames: 0,
             events: Events::default(),
@@ -341,6 +344,12 @@ impl Node {
             if address.encapsulation == Encapsulation::Udp {
                 self.events.address_added(unix_time, address);
             }
+        }
+        // What is this host's own has to be known when paths are opened.
+        let own: Vec<IpAddr> = addresses.iter().map(|host| host.address).collect();
+        if own != self.host_addresses {
+            self.engine.handle_command(now, Command::OwnAddresses(own.clone()));
+            self.host_addresses = own;
         }
         if changes.any() {
             let list = self.local.list();

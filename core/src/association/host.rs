@@ -193,7 +193,7 @@ impl Association {
             let told = self.peer_addresses.iter().any(|told| told.ip() == ip);
             let known = self.host.addresses.contains_key(&ip)
                 || self.config.allowed_prefixes.contains(&Prefix::host(ip));
-            if !told || known || !is_capturable(ip, cx.locals) {
+            if !told || known || !is_capturable(ip, cx) {
                 continue;
             }
             if cx.prefixes.claim(Prefix::host(ip), cx.me, true) {
@@ -354,15 +354,17 @@ fn works(path: &crate::path::Path) -> bool {
     matches!(path.state(), PathState::Active | PathState::Standby)
 }
 
-/// Whether an address can be that of one other host.
-pub(super) fn is_capturable(ip: IpAddr, locals: &[LocalAddress]) -> bool {
+/// Whether an address can be that of one other host, which we are not.
+pub(super) fn is_capturable(ip: IpAddr, cx: &Context<'_>) -> bool {
+    let is_ours = cx.own.contains(&ip) || cx.locals.iter().any(|local| local.address.ip() == ip);
+    is_one_host(ip) && !is_ours
+}
+
+/// Whether an address can be that of one host, for others.
+pub(super) fn is_one_host(ip: IpAddr) -> bool {
     let special = match ip {
         IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local() || ip.octets()[0] == 0,
         IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
     };
-    !special
-        && !ip.is_unspecified()
-        && !ip.is_multicast()
-        && !ip.is_loopback()
-        && !locals.iter().any(|local| local.address.ip() == ip)
+    !special && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()
 }

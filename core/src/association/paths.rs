@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, PathStatus};
 
-use super::host::is_capturable;
+use super::host::{is_capturable, is_one_host};
 use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::bottleneck::regroup;
@@ -108,7 +108,7 @@ impl Association {
                     |path: &Path| path.address == address && path.state() != PathState::Abandoned;
                 if local.address.is_ipv4() == remote.is_ipv4()
                     && self.wants_path(now, cx.locals, local, remote)
-                    && is_sensible(remote, cx.locals)
+                    && is_sensible(remote, cx)
                     && !self.paths.iter().any(taken)
                     && let Some(index) = self.open_path(now, address, local)
                 {
@@ -241,6 +241,7 @@ impl Association {
         }
         self.peer_generation = generation;
         self.peer_addresses = addresses.collect();
+        self.refuse_addresses(cx);
         self.review_capture();
         for index in 0..self.paths.len() {
             let remote = self.paths[index].address.remote;
@@ -261,6 +262,24 @@ impl Association {
         }
         self.path_changes += 1;
         self.open_paths(now, cx);
+    }
+
+    /// Forgets the addresses that no host can have for others, and says so. One that is ours is kept,
+    /// because both hosts may have it on a network of their own, and is not used while it is.
+    fn refuse_addresses(&mut self, cx: &Context<'_>) {
+        let name = &self.config.name;
+        self.peer_addresses.retain(|told| {
+            if told.port() == 0 || !is_one_host(told.ip()) {
+                log::warn!(
+                    "peer `{name}` says that it is at {told}, which no other host can be: ignored"
+                );
+                return false;
+            }
+            if !is_sensible(*told, cx) {
+                log::info!("peer `{name}` says that it is at {told}, as we are: not used for it");
+            }
+            true
+        });
     }
 
     /// A path whose remote address the peer did not tell leads through a translator: the peer is
@@ -555,6 +574,6 @@ impl Association {
 
 /// Whether datagrams may be sent to an address that a peer names: not to ourselves, and not to
 /// what is no single host.
-fn is_sensible(remote: SocketAddr, locals: &[LocalAddress]) -> bool {
-    remote.port() != 0 && is_capturable(remote.ip(), locals)
+fn is_sensible(remote: SocketAddr, cx: &Context<'_>) -> bool {
+    remote.port() != 0 && is_capturable(remote.ip(), cx)
 }

@@ -4,6 +4,7 @@ mod availability;
 mod encapsulation;
 mod feedback;
 mod handshake;
+mod host_mode;
 mod memory;
 mod mtu;
 mod paths;

@@ -442,6 +442,13 @@ impl Peers<'_> {
                     continue;
                 }
             };
+            let host_mode = peer.host_mode.as_ref().is_some_and(|host_mode| *host_mode.get_ref());
+            if is_no_other_host(prefix, host_mode) {
+                let message = format!(
+                    "allowed_prefixes: expected addresses of other hosts, found `{prefix}`"
+                );
+                problems.add(&text.span(), message);
+            }
             let single = prefix.prefix_len() == if prefix.address().is_ipv4() { 32 } else { 128 };
             let own = self.addresses.iter().find(|own| own.address == prefix.address());
             if let Some(own) = own.filter(|_| single) {
@@ -505,6 +512,22 @@ fn is_nobody(endpoint: &SocketAddr) -> bool {
     let ip = endpoint.ip();
     let broadcast = matches!(ip, std::net::IpAddr::V4(v4) if v4.is_broadcast());
     ip.is_unspecified() || ip.is_multicast() || broadcast
+}
+
+/// Addresses that a host has for itself alone.
+const LOCAL: [&str; 4] = ["127.0.0.0/8", "::1/128", "0.0.0.0/32", "::/128"];
+/// Addresses that mean another host on every link, or many. A tunnel may carry them.
+const OF_A_LINK: [&str; 5] =
+    ["169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"];
+
+/// Whether no address in `prefix` can be another host's ordinary one, or inner one without
+/// `host_mode`.
+fn is_no_other_host(prefix: Prefix, host_mode: bool) -> bool {
+    let within = |text: &&str| {
+        let outer: Prefix = text.parse().expect("a constant");
+        outer.prefix_len() <= prefix.prefix_len() && outer.contains(prefix.address())
+    };
+    LOCAL.iter().any(within) || (host_mode && OF_A_LINK.iter().any(within))
 }
 
 /// Host mode's settings of a peer, and what follows from one for the other.

@@ -270,6 +270,18 @@ fn peer_errors_name_the_line() {
                  2001:db8::/32, found `10.0.0.0/33`",
             ),
             (
+                with_peer("allowed_prefixes = ['127.1.0.0/16']"),
+                "6: allowed_prefixes: expected addresses of other hosts, found `127.1.0.0/16`",
+            ),
+            (
+                with_peer("host_mode = true\nallowed_prefixes = ['224.0.0.0/24']"),
+                "7: allowed_prefixes: expected addresses of other hosts, found `224.0.0.0/24`",
+            ),
+            (
+                with_peer("host_mode = true\nallowed_prefixes = ['fe80::1']"),
+                "7: allowed_prefixes: expected addresses of other hosts, found `fe80::1/128`",
+            ),
+            (
                 with_peer("allowed_prefixes = ['10.0.0.0/24', '10.0.0.7/24']"),
                 "6: allowed_prefixes: expected each prefix once, `10.0.0.0/24` belongs to peer \
                  `b` in line 6",
@@ -447,4 +459,11 @@ fn a_missing_configuration_file_is_named() {
         ),
         "{error}"
     );
+}
+
+#[test]
+fn a_tunnel_may_carry_multicast_and_link_local_addresses() {
+    let directory = Directory::new("multicast");
+    let text = with_peer("allowed_prefixes = ['224.0.0.5/32', 'fe80::/64', '0.0.0.0/0', '::/0']");
+    assert_eq!(directory.parse(&text).expect("valid").peers[0].allowed_prefixes.len(), 4);
 }

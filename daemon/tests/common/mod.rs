@@ -444,11 +444,22 @@ pub struct Received {
 impl Transfer {
     /// Sends `bytes` from `from` to `address` on `to`, at most `rate` bytes per second.
     pub fn start(from: &Host, to: &Host, address: IpAddr, bytes: u64, rate: u64) -> Self {
+        Self::start_translated(from, to, (address, address), bytes, rate)
+    }
+
+    /// As [`start`](Self::start); somebody on the way translates the second address to the first.
+    pub fn start_translated(
+        from: &Host,
+        to: &Host,
+        (address, called): (IpAddr, IpAddr),
+        bytes: u64,
+        rate: u64,
+    ) -> Self {
         let listen = move || TcpListener::bind((address, 0)).expect("the host has the address");
         let connect = |address| {
             TcpStream::connect_timeout(&address, Duration::from_secs(5)).expect("connect")
         };
-        Self::between((from, connect), (to, listen), address, bytes, rate)
+        Self::between((from, connect), (to, listen), called, bytes, rate)
     }
 
     /// As [`start`](Self::start), by Multipath TCP (RFC 8684).
