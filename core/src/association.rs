@@ -14,6 +14,7 @@ mod incoming;
 #[cfg(test)]
 pub(crate) mod inspect;
 mod keys;
+mod moving;
 mod outgoing;
 mod paths;
 mod playout;

@@ -89,6 +89,14 @@ pub struct PeerConfig {
     pub tcp_port: Option<u16>,
 }
 
+impl PeerConfig {
+    /// The weight of paths from `interface` that is never adjusted, if there is one.
+    pub(crate) fn fixed_weight(&self, interface: &str) -> Option<u16> {
+        let mut weights = self.fixed_weights.iter();
+        weights.find(|(name, _)| name == interface).map(|(_, weight)| *weight)
+    }
+}
+
 /// Bounds of the engine's tables. What happens at a bound is said at each.
 #[derive(Clone, Debug)]
 pub struct Limits {

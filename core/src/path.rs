@@ -91,13 +91,22 @@ pub(crate) struct Challenge {
     pub(crate) next: Instant,
     /// How often it was sent.
     pub(crate) attempts: u32,
+    /// We chose the address: from the configuration, or from what the peer has told. To others no
+    /// more may be sent than came from there.
+    pub(crate) ours: bool,
     /// When it was sent last.
     sent: Instant,
 }
 
 impl Challenge {
+    /// A challenge to an address from which something authentic came.
     pub(crate) fn new(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { data, to, next: now, attempts: 0, sent: now }
+        Self { data, to, next: now, attempts: 0, ours: false, sent: now }
+    }
+
+    /// A challenge to an address that we chose.
+    pub(crate) fn ours(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
+        Self { ours: true, ..Self::new(data, to, now) }
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant) {
@@ -396,9 +405,34 @@ impl Path {
         self.ping = true;
     }
 
-    /// It leads elsewhere: its MTU may be another.
-    pub(crate) fn on_moved(&mut self) {
-        self.mtu.on_path_change();
+    /// It leads from `local` to another address from now on. Unless that is only another port, as
+    /// translators give it, what was learnt of the way does not hold any more (RFC 9000, section
+    /// 9.4).
+    pub(crate) fn move_to(
+        &mut self,
+        now: Instant,
+        address: PathAddress,
+        local: &LocalAddress,
+        kind: CongestionControlKind,
+    ) {
+        let former = core::mem::replace(&mut self.address, address);
+        let same_local = former.local == address.local;
+        if same_local {
+            self.mtu.on_path_change();
+        } else {
+            self.interface.clone_from(&local.interface);
+            self.local = local.address;
+            self.encapsulation = local.encapsulation;
+            self.mtu = Search::new(base_mtu(local.encapsulation, address.remote), local.mtu);
+        }
+        if !same_local || former.remote.ip() != address.remote.ip() {
+            self.cc = cc::new(kind, now, u64::from(local.mtu));
+            self.pacer = Pacer::default();
+            self.delay = DelayEstimator::default();
+            self.delays = DelaySeries::default();
+            self.flight.on_moved();
+            self.observed = None;
+        }
     }
 
     /// When `len` more bytes may leave.

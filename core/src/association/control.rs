@@ -59,17 +59,15 @@ impl Association {
 
     fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
-        let opener = self.opener;
         let full = path.challenge_len();
         let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
         else {
             return;
         };
-        let (data, to) = (challenge.data, challenge.to);
+        let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
         challenge.on_sent(now);
-        // Who opens a path risks a full-size datagram to an address that its peer named. Who is
-        // called sends no more than came.
-        let unknown = to != path.address || !opener;
+        // Who opens or moves a path risks a full-size datagram to an address that its peer named.
+        // Who is called sends no more than came.
         let limit = if unknown { full.min(path.credit) } else { full };
         let mut room = [0; CHALLENGE_DATAGRAM_LEN];
         let mut frames = FrameWriter::new(&mut room);

@@ -113,7 +113,7 @@ impl Association {
                     && let Some(index) = self.open_path(now, address, local)
                 {
                     let data = cx.rng.bytes();
-                    self.paths[index].challenge = Some(Challenge::new(data, address, now));
+                    self.paths[index].challenge = Some(Challenge::ours(data, address, now));
                 }
             }
         }
@@ -178,9 +178,7 @@ impl Association {
             // Connections wait as plain IP for what works again.
             path.longest_pause = FALLBACK_PAUSE;
         }
-        let weights = &self.config.fixed_weights;
-        path.fixed_weight =
-            weights.iter().find(|(name, _)| *name == local.interface).map(|(_, weight)| *weight);
+        path.fixed_weight = self.config.fixed_weight(&local.interface);
         self.paths.push(path);
         Some(self.paths.len() - 1)
     }
@@ -198,18 +196,6 @@ impl Association {
             self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
             self.paths.remove(index);
         }
-    }
-
-    /// Gives up the paths whose local address is gone; the others follow their interface's MTU.
-    pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
-        for index in 0..self.paths.len() {
-            let id = self.paths[index].address.local;
-            match cx.locals.iter().find(|local| local.id == id) {
-                Some(local) => self.paths[index].on_interface_mtu(local.mtu),
-                None => self.abandon_path(now, cx, index, "its local address is gone"),
-            }
-        }
-        self.update_inner_mtu(cx);
     }
 
     /// Gives a path up and lets the peer know.
@@ -284,7 +270,7 @@ impl Association {
 
     /// A path whose remote address the peer did not tell leads through a translator: the peer is
     /// told how it is seen there.
-    fn tell_if_translated(&mut self, index: usize) {
+    pub(super) fn tell_if_translated(&mut self, index: usize) {
         let path = &mut self.paths[index];
         let told = self.peer_addresses.contains(&path.address.remote);
         if path.is_validated() && self.peer_generation > 0 && (path.observed_told || !told) {
@@ -313,6 +299,7 @@ impl Association {
 
     /// Looks after every path: losses that have become certain, silence, what lingers.
     pub(super) fn check_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.move_paths(now, cx);
         for index in 0..self.paths.len() {
             self.paths[index].refresh_pacing(now);
             if self.paths[index].flight.loss_timer().is_some_and(|at| now >= at) {
@@ -394,6 +381,7 @@ impl Association {
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.period_at = now + PERIOD;
         self.choose_encapsulations(now, cx);
+        self.settle_paths(now, cx);
         self.limit_to_fastest(now, cx);
         let candidates: Vec<Candidate> = self
             .paths
@@ -516,64 +504,10 @@ impl Association {
             self.wait_owed = true;
         }
     }
-
-    /// A packet of path `index` was authenticated that came from or to another address than the
-    /// path's: the peer, or a NAT on the way, may have moved. The new address is challenged; the
-    /// path serves at the old one until it has answered.
-    pub(super) fn challenge_new_address(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        index: usize,
-        from: PathAddress,
-        len: usize,
-    ) {
-        let path = &mut self.paths[index];
-        match &path.challenge {
-            Some(challenge) if challenge.to == from => path.credit += len,
-            _ => {
-                path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
-                path.credit = len;
-            }
-        }
-    }
-
-    /// The answer to a challenge came.
-    pub(super) fn on_path_response(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        index: usize,
-        from: PathAddress,
-        data: [u8; 8],
-    ) {
-        let path = &mut self.paths[index];
-        let Some(challenge) =
-            path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from)
-        else {
-            return;
-        };
-        let former = core::mem::replace(&mut path.address, challenge.to);
-        if former != challenge.to {
-            self.path_changes += 1;
-            path.on_moved();
-            cx.events.push_back(Event::Rebound {
-                peer: self.config.name.clone(),
-                path: path.id.0,
-                from: former.remote,
-                to: challenge.to.remote,
-            });
-            self.tell_if_translated(index);
-        }
-        if matches!(self.paths[index].state(), PathState::Validating | PathState::Failed) {
-            self.change_state(now, cx, index, PathState::Active, "its challenge was answered");
-            self.limit_to_fastest(now, cx);
-        }
-    }
 }
 
 /// Whether datagrams may be sent to an address that a peer names: not to ourselves, and not to
 /// what is no single host.
-fn is_sensible(remote: SocketAddr, cx: &Context<'_>) -> bool {
+pub(super) fn is_sensible(remote: SocketAddr, cx: &Context<'_>) -> bool {
     remote.port() != 0 && is_capturable(remote.ip(), cx)
 }

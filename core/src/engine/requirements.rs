@@ -6,6 +6,7 @@ mod feedback;
 mod handshake;
 mod host_mode;
 mod memory;
+mod moving;
 mod mtu;
 mod paths;
 mod sessions;

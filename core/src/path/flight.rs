@@ -260,6 +260,12 @@ impl Flight {
         self.sent.len() < CAPACITY
     }
 
+    /// The way is another: what was learnt of its round trip does not hold any more.
+    pub(crate) fn on_moved(&mut self) {
+        self.rtt = RttEstimator::default();
+        self.turnaround = Turnaround::default();
+    }
+
     pub(crate) fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }

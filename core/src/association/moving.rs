@@ -1,0 +1,187 @@
+//! Paths that change their addresses.
+//!
+//! Only the opener opens paths. When it loses an address it gives up the paths from there, and
+//! opens others from what it has. The other node cannot do that, and what it would have to tell the
+//! opener, its new address, needs a path. So while no other path works it keeps those whose address
+//! it has lost, without sending on them, and moves them: it challenges the opener from an address
+//! that it has. That is authentic, and for the opener a path whose other end has moved as a
+//! translator moves it (`[P-7]`). Once one path works again the rest is given up, because the
+//! opener opens paths to whatever it is told then.
+
+use super::outgoing::Loss;
+use super::paths::is_sensible;
+use super::{Association, Context};
+use crate::config::{Encapsulation, LocalAddress};
+use crate::event::Event;
+use crate::path::{Challenge, Path, PathState};
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+impl Association {
+    /// Gives up the paths whose local address is gone, or keeps them until they can move; the
+    /// others follow their interface's MTU.
+    pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let works = |path: &Path| works(path) && local(path.address, cx.locals).is_some();
+        let keeps = !self.opener && self.established && !self.paths.iter().any(works);
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            match local(path.address, cx.locals) {
+                Some(local) => path.on_interface_mtu(local.mtu),
+                None if keeps && path.is_validated() => {
+                    path.challenge = None;
+                    self.change_state(now, cx, index, PathState::Failed, HOMELESS);
+                }
+                None => self.abandon_path(now, cx, index, HOMELESS),
+            }
+        }
+        self.move_paths(now, cx);
+        self.update_inner_mtu(cx);
+    }
+
+    /// Challenges the opener from the addresses that there are, on paths whose own is gone. What had
+    /// no answer makes room for another pair of addresses.
+    pub(super) fn move_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let homeless = |path: &&Path| is_homeless(path, cx.locals);
+        let count = self.paths.iter().filter(homeless).count();
+        if count == 0 {
+            return;
+        }
+        let pairs = self.pairs_to_move_to(cx.locals);
+        if pairs.is_empty() {
+            return;
+        }
+        let paths = self.paths.iter_mut().filter(|path| is_homeless(path, cx.locals));
+        for (position, path) in paths.enumerate() {
+            let due = path.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
+            if !due {
+                continue;
+            }
+            let attempts = path.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
+            let to = pairs[(position + count * attempts as usize) % pairs.len()];
+            if path.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
+                let challenge = path.challenge.insert(Challenge::ours(cx.rng.bytes(), to, now));
+                challenge.attempts = attempts;
+            }
+        }
+    }
+
+    /// Pairs of an address of ours and one of the opener's on which there is no path; first those
+    /// that differ from a former one only in our end.
+    fn pairs_to_move_to(&self, locals: &[LocalAddress]) -> Vec<PathAddress> {
+        let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
+        let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
+        let told = told.filter(|kind| self.config.encapsulation.permits(*kind));
+        let told = told.flat_map(|kind| self.remotes(kind).into_iter().map(move |to| (kind, to)));
+        let remotes = former().map(|path| (path.encapsulation, path.address.remote)).chain(told);
+        let mut pairs = Vec::new();
+        for (encapsulation, remote) in remotes {
+            let fits = |local: &&LocalAddress| {
+                local.encapsulation == encapsulation
+                    && local.address.is_ipv4() == remote.is_ipv4()
+                    && is_sensible(remote, locals)
+            };
+            for local in locals.iter().filter(fits) {
+                let pair = PathAddress { local: local.id, remote };
+                let taken =
+                    |path: &Path| path.address == pair && path.state() != PathState::Abandoned;
+                if !pairs.contains(&pair) && !self.paths.iter().any(taken) {
+                    pairs.push(pair);
+                }
+            }
+        }
+        pairs
+    }
+
+    /// Where one path works, the others need not be moved.
+    pub(super) fn settle_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if self.opener || !self.paths.iter().any(works) {
+            return;
+        }
+        for index in 0..self.paths.len() {
+            if is_homeless(&self.paths[index], cx.locals) {
+                self.abandon_path(now, cx, index, HOMELESS);
+            }
+        }
+    }
+
+    /// A packet of path `index` was authenticated that came from or to another address than the
+    /// path's: the peer, or a NAT on the way, may have moved. The new address is challenged; the
+    /// path serves at the old one until it has answered.
+    pub(super) fn challenge_new_address(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        from: PathAddress,
+        len: usize,
+    ) {
+        let path = &mut self.paths[index];
+        match &path.challenge {
+            Some(challenge) if challenge.to == from => path.credit += len,
+            _ => {
+                path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+                path.credit = len;
+            }
+        }
+    }
+
+    /// The answer to a challenge came.
+    pub(super) fn on_path_response(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        from: PathAddress,
+        data: [u8; 8],
+    ) {
+        let Some(local) = local(from, cx.locals) else { return };
+        let path = &mut self.paths[index];
+        let answered =
+            path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from);
+        if answered.is_none() {
+            return;
+        }
+        if path.state() == PathState::Failed {
+            // Signs of life that were asked for at the old address will never come.
+            self.losses.clear();
+            path.flight.abandon(&mut self.losses);
+            self.repair_losses(Loss::PathDied);
+        }
+        let path = &mut self.paths[index];
+        let former = path.address.remote;
+        if path.address != from {
+            self.path_changes += 1;
+            path.move_to(now, from, local, self.config.congestion_control);
+            path.fixed_weight = self.config.fixed_weight(&local.interface);
+        }
+        if former != from.remote {
+            cx.events.push_back(Event::Rebound {
+                peer: self.config.name.clone(),
+                path: path.id.0,
+                from: former,
+                to: from.remote,
+            });
+            self.tell_if_translated(index);
+        }
+        if matches!(self.paths[index].state(), PathState::Validating | PathState::Failed) {
+            self.change_state(now, cx, index, PathState::Active, "its challenge was answered");
+            self.settle_paths(now, cx);
+            self.limit_to_fastest(now, cx);
+        }
+    }
+}
+
+const HOMELESS: &str = "its local address is gone";
+
+fn local(address: PathAddress, locals: &[LocalAddress]) -> Option<&LocalAddress> {
+    locals.iter().find(|local| local.id == address.local)
+}
+
+fn works(path: &Path) -> bool {
+    matches!(path.state(), PathState::Active | PathState::Standby)
+}
+
+/// Whether the path is kept without an address of its own.
+fn is_homeless(path: &Path, locals: &[LocalAddress]) -> bool {
+    path.state() == PathState::Failed && local(path.address, locals).is_none()
+}

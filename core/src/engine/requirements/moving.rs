@@ -1,0 +1,156 @@
+//! Paths of a node that does not open them, and has lost the addresses that they start from.
+
+use super::super::harness::*;
+use super::super::*;
+use crate::buffer::Offload;
+use crate::config::Encapsulation;
+use crate::path::PathState;
+
+/// Host 0 opens the paths. Host 1 has one address of two.
+fn settled() -> Pair {
+    let mut pair = Pair::new(|_| {});
+    pair.engines[1].handle_command(pair.now, only(0));
+    pair.run_for(SECOND * 2);
+    assert_eq!(pair.states(1), [PathState::Active; 2]);
+    pair
+}
+
+/// Host 1 has the address on this link only.
+fn only(link: usize) -> Command {
+    Command::LocalAddresses(vec![locals(1)[link].clone()])
+}
+
+fn none() -> Command {
+    Command::LocalAddresses(vec![])
+}
+
+/// Nobody is at the first address of host 1 any more.
+fn leaves_first(pair: &mut Pair) {
+    pair.pass = |host, to, _| match host {
+        0 => to.remote != address(1, 0),
+        _ => to.local.0 % TCP_LOCAL != 0,
+    };
+}
+
+/// A packet from each host arrives within `limit`.
+fn assert_both_ways(pair: &mut Pair, sequence: u32, limit: Duration) {
+    for host in 0..2 {
+        pair.out[1 - host].packets.clear();
+        pair.send(host, &tcp(host, sequence, 100), Offload::default());
+    }
+    pair.run_for(limit);
+    for host in 0..2 {
+        assert_eq!(sequences(&pair.out[host].packets), [sequence], "at host {host}");
+    }
+}
+
+fn active(pair: &Pair, host: usize) -> usize {
+    pair.states(host).iter().filter(|state| **state == PathState::Active).count()
+}
+
+/// [P-21] [P-7]
+#[test]
+fn who_opens_no_paths_moves_them_to_its_new_address() {
+    let mut pair = settled();
+    leaves_first(&mut pair);
+    pair.engines[1].handle_command(pair.now, none());
+    pair.run_for(SECOND * 10);
+    assert_eq!(pair.states(1), [PathState::Failed; 2], "kept");
+    pair.tap = Some(Vec::new());
+    pair.engines[1].handle_command(pair.now, only(1));
+    // The fastest way there and back takes 6 ms (3 ms each way), and the answer once more 3 ms.
+    pair.run_for(Duration::from_millis(11));
+    assert_both_ways(&mut pair, 7, Duration::from_millis(5));
+    let sent = pair.tapped();
+    let first = sent.iter().find(|datagram| datagram.host == 1).expect("host 1 speaks first");
+    assert!(first.frames().any(|frame| matches!(frame, mpip_wire::Frame::PathChallenge(_))));
+    // No packet goes from or to the new address before it has answered.
+    let answered = |host: usize| {
+        let answers = |datagram: &&Tapped| {
+            datagram.host != host
+                && datagram.frames().any(|f| matches!(f, mpip_wire::Frame::PathResponse(_)))
+        };
+        sent.iter().position(|datagram| answers(&datagram)).expect("an answer")
+    };
+    for host in 0..2 {
+        let packet = sent.iter().position(|datagram| datagram.host == host && datagram.carries());
+        assert!(packet.expect("a packet") > answered(host), "of host {host}");
+    }
+    pair.run_for(SECOND);
+    // The opener was told, and has a path from each of its addresses.
+    assert_eq!((active(&pair, 0), active(&pair, 1)), (2, 2), "{:?}", pair.states(0));
+}
+
+/// [P-21]
+#[test]
+fn an_address_that_takes_anothers_place_at_once_is_moved_to_at_once() {
+    let mut pair = settled();
+    assert_both_ways(&mut pair, 1, SECOND);
+    leaves_first(&mut pair);
+    pair.engines[1].handle_command(pair.now, only(1));
+    pair.run_for(Duration::from_millis(11));
+    assert_both_ways(&mut pair, 2, Duration::from_millis(5));
+}
+
+/// [P-21]
+#[test]
+fn nothing_is_moved_while_a_path_works() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND * 2);
+    assert_eq!(pair.states(1), [PathState::Active; 4]);
+    pair.tap = Some(Vec::new());
+    pair.engines[1].handle_command(pair.now, only(1));
+    pair.run_for(Duration::from_millis(300));
+    let abandoned = pair.states(1).iter().filter(|s| **s == PathState::Abandoned).count();
+    assert_eq!((abandoned, active(&pair, 1)), (2, 2));
+    let challenges = |d: &Tapped| {
+        d.host == 1 && d.frames().any(|f| matches!(f, mpip_wire::Frame::PathChallenge(_)))
+    };
+    assert!(!pair.tapped().iter().any(challenges));
+}
+
+/// [P-21]
+#[test]
+fn a_path_that_works_again_ends_the_wait_of_the_others() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND * 2);
+    // The second link is silent, and then the first address goes.
+    pair.dead = vec![1];
+    pair.run_for(SECOND);
+    pair.engines[1].handle_command(pair.now, only(1));
+    pair.run_for(SECOND);
+    assert_eq!(active(&pair, 1), 0, "{:?}", pair.states(1));
+    pair.dead.clear();
+    leaves_first(&mut pair);
+    pair.run_for(SECOND * 10);
+    assert_both_ways(&mut pair, 3, SECOND);
+    assert_eq!(pair.states(1), [PathState::Active; 2]);
+}
+
+/// [P-21] [E-8]
+#[test]
+fn a_path_moves_to_tcp_where_the_new_address_has_no_udp() {
+    let mut pair = Pair::new(|peer| peer.tcp_port = Some(TCP_PORT));
+    let with_tcp = |host: usize, link: usize| {
+        let all = locals_with_tcp(host);
+        Command::LocalAddresses(all.into_iter().skip(link).step_by(2).collect())
+    };
+    for host in 0..2 {
+        pair.engines[host].handle_command(pair.now, with_tcp(host, 0));
+    }
+    pair.run_for(SECOND * 2);
+    assert_eq!(pair.states(1), [PathState::Active]);
+    // From and to the new address only TCP gets through.
+    pair.pass = |host, to, _| {
+        to.local.0 >= TCP_LOCAL && (host == 1 || to.remote.ip() == address(1, 1).ip())
+    };
+    pair.engines[1].handle_command(pair.now, with_tcp(1, 1));
+    // A challenge by UDP comes first, the one by TCP 300 ms later.
+    pair.run_for(Duration::from_millis(311));
+    assert_both_ways(&mut pair, 4, Duration::from_millis(10));
+    let status = pair.engines[1].status(pair.now, false);
+    let paths = status.peers[0].paths.iter().filter(|path| path.state == PathState::Active);
+    let kinds: Vec<_> = paths.map(|path| (path.encapsulation, path.local)).collect();
+    let local = SocketAddr::new(address(1, 1).ip(), TCP_PORT);
+    assert_eq!(kinds, [(Encapsulation::Tcp, local)]);
+}
