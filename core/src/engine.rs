@@ -150,6 +150,8 @@ pub enum Command {
     /// Every address of this host, whether or not paths may start from it; replaces the former list.
     /// None is taken for a peer's, whatever a peer tells.
     OwnAddresses(Vec<IpAddr>),
+    /// The host's routes changed: what had no way may have one now.
+    RoutesChanged,
     /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
 }
@@ -443,22 +445,23 @@ impl Engine {
     /// The host changed. Datagrams that follow from it leave at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {
-        let shutdown = match command {
-            Command::LocalAddresses(locals) => {
-                self.locals = locals;
-                false
-            }
+        let routes = matches!(command, Command::RoutesChanged);
+        let shutdown = matches!(command, Command::Shutdown);
+        match command {
+            Command::LocalAddresses(locals) => self.locals = locals,
             Command::OwnAddresses(own) => {
                 self.own = own;
                 return;
             }
-            Command::Shutdown => true,
-        };
+            Command::RoutesChanged | Command::Shutdown => {}
+        }
         for peer in 0..self.associations.len() {
             let (association, mut cx) = self.association(peer);
-            if shutdown {
+            if routes && !association.on_routes(now) {
+                continue;
+            } else if shutdown {
                 association.shut_down();
-            } else {
+            } else if !routes {
                 association.on_local_addresses(now, &mut cx);
             }
             self.touched.insert(peer);
@@ -598,9 +601,12 @@ impl Engine {
         let index = clear.0.receiver.0;
         let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         let (association, mut cx) = self.association(peer);
-        association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets)?;
-        self.touched.insert(peer);
-        Ok(())
+        let handled = association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets);
+        // What authenticated may have to be answered, also on a path that was given up.
+        if matches!(handled, Ok(()) | Err(DropReason::UnknownPath)) {
+            self.touched.insert(peer);
+        }
+        handled
     }
 
     fn on_initiation(

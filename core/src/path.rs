@@ -46,6 +46,10 @@ const MIN_DOUBT: Duration = Duration::from_millis(20);
 /// First and longest pause between challenges on a path that does not answer them.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
 
+/// When routes change, a challenge is repeated so often at most, and after this at the soonest.
+const MAX_REPEATS: u8 = 3;
+const MIN_REPEAT: Duration = Duration::from_millis(5);
+
 /// Where a path is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathState {
@@ -94,6 +98,8 @@ pub(crate) struct Challenge {
     /// We chose the address: from the configuration, or from what the peer has told. To others no
     /// more may be sent than came from there.
     pub(crate) ours: bool,
+    /// How often it was repeated because routes had changed.
+    repeats: u8,
     /// When it was sent last.
     sent: Instant,
 }
@@ -101,7 +107,7 @@ pub(crate) struct Challenge {
 impl Challenge {
     /// A challenge to an address from which something authentic came.
     pub(crate) fn new(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { data, to, next: now, attempts: 0, ours: false, sent: now }
+        Self { data, to, next: now, attempts: 0, ours: false, repeats: 0, sent: now }
     }
 
     /// A challenge to an address that we chose.
@@ -120,6 +126,16 @@ impl Challenge {
     /// and the long pauses of a dead one need not be kept.
     pub(crate) fn hurry(&mut self) {
         self.next = self.next.min(self.sent + CHALLENGE_RETRY.0);
+    }
+
+    /// It may not have reached the network. Not more than a few times: routes may change for ever.
+    fn repeat(&mut self, now: Instant) {
+        let soonest = now.max(self.sent + MIN_REPEAT);
+        if self.attempts > 0 && self.repeats < MAX_REPEATS && soonest < self.next {
+            self.next = soonest;
+            self.repeats += 1;
+            self.attempts -= 1;
+        }
     }
 }
 
@@ -622,6 +638,16 @@ impl Path {
             self.ping = true;
         }
         news
+    }
+
+    /// What had no answer may be reached now. Returns whether something is asked sooner for that.
+    pub(crate) fn ask_again(&mut self, now: Instant) -> bool {
+        let before = self.next_timeout(false);
+        if let Some(challenge) = &mut self.challenge {
+            challenge.repeat(now);
+        }
+        self.probe_at = self.probe_at.map(|at| at.min(now));
+        self.next_timeout(false) != before
     }
 
     fn doubt_deadline(&self) -> Option<Instant> {

@@ -1,5 +1,6 @@
 //! One node: the engine, the TUN device and the sockets, one batch at a time.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -44,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// How often at most the host's addresses are listed, and when one that could not be used is tried
 /// again.
-const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often is looked whether sessions still use an address that its interface lost.
@@ -117,6 +118,8 @@ pub(crate) struct Node {
     local: LocalAddresses,
     /// All addresses of the host.
     host_addresses: Vec<IpAddr>,
+    /// Addresses of interfaces that went down, which have not lost them yet.
+    leaving: BTreeSet<IpAddr>,
     refresh: Refresh,
     broken_frames: u64,
     events: Events,
@@ -130,6 +133,9 @@ pub(crate) struct Node {
 struct Refresh {
     last: Instant,
     due: Option<Instant>,
+    /// When the engine is told that routes changed, which is as seldom.
+    routes: Option<Instant>,
+    routes_told: Instant,
 }
 
 /// What the status says of the settings.
@@ -209,7 +215,8 @@ impl Node {
             waiting: Vec::new(),
             local,
             host_addresses: Vec::new(),
-            refresh: Refresh { last: now, due: None },
+            leaving: BTreeSet::new(),
+            refresh: Refresh { last: now, due: None, routes: None, routes_told: now },
             broken_frames: 0,
             events: Events::default(),
             pins,
@@ -235,7 +242,8 @@ impl Node {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let engine = self.engine.poll_timeout();
         let sockets = self.sender.next_timeout();
-        [engine, self.tun_paused, self.refresh.due, sockets].into_iter().flatten().min()
+        let Refresh { due, routes, .. } = self.refresh;
+        [engine, self.tun_paused, due, routes, sockets].into_iter().flatten().min()
     }
 
     /// Takes packets from the host.
@@ -292,6 +300,9 @@ impl Node {
             let due = (self.refresh.last + REFRESH_INTERVAL).max(now);
             self.refresh.due = Some(self.refresh.due.map_or(due, |earlier| earlier.min(due)));
         }
+        if changes.routes && self.refresh.routes.is_none() {
+            self.refresh.routes = Some((self.refresh.routes_told + REFRESH_INTERVAL).max(now));
+        }
     }
 
     /// Does what is due, sends everything and reports what happened.
@@ -300,6 +311,10 @@ impl Node {
             for error in self.refresh(now, poller)?.failed {
                 log::warn!("{error}; trying again");
             }
+        }
+        if self.refresh.routes.take_if(|due| *due <= now).is_some() {
+            self.refresh.routes_told = now;
+            self.engine.handle_command(now, Command::RoutesChanged);
         }
         if std::mem::take(&mut self.received) {
             self.engine.flush(now, &mut self.sender);
@@ -372,12 +387,16 @@ impl Node {
     /// Keeps what sessions use of the addresses that are `removed`, and lets go what they do not
     /// use; `present` are those that the host has.
     fn keep_addresses(&mut self, removed: &[LocalAddress], present: &[HostAddress]) {
-        let Self { engine, captures, .. } = self;
-        for ip in removed.iter().map(|removed| removed.address.ip()) {
-            if !present.iter().any(|present| present.address == ip) && engine.uses_address(ip) {
-                captures.pin(ip);
+        let own = self.own_addresses();
+        let Self { engine, captures, leaving, .. } = self;
+        leaving.extend(removed.iter().map(|removed| removed.address.ip()));
+        leaving.retain(|ip| {
+            let there = present.iter().any(|present| present.address == *ip);
+            if !there && engine.uses_address(*ip) {
+                captures.pin(*ip);
             }
-        }
+            there && !own.contains(ip)
+        });
         captures.unpin(present, |ip| engine.uses_address(ip));
     }
 

@@ -81,7 +81,7 @@ impl Association {
         self.confirm_keys(now, header.receiver.0, cx);
         let index = match known {
             Some(index) => index,
-            None => self.accept_path(now, cx, header.path, from)?,
+            None => self.accept_path(now, cx, header.path, from, len)?,
         };
         let path = &mut self.paths[index];
         let newest = path.replay.largest().is_none_or(|largest| number > largest);
@@ -118,8 +118,10 @@ impl Association {
         cx: &mut Context<'_>,
         id: mpip_wire::PathId,
         from: PathAddress,
+        len: usize,
     ) -> Result<usize, DropReason> {
         if self.retired_paths.contains(&id) {
+            self.open_to_mover(now, cx, from, len);
             if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
                 self.refused_paths.push_back(id);
             }

@@ -8,6 +8,9 @@
 //! translator moves it (`[P-7]`). Once one path works again the rest is given up, because the
 //! opener opens paths to whatever it is told then.
 
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
 use super::outgoing::Loss;
 use super::paths::is_sensible;
 use super::{Association, Context};
@@ -66,14 +69,22 @@ impl Association {
     }
 
     /// Pairs of an address of ours and one of the opener's on which there is no path; first those
-    /// that differ from a former one only in our end.
+    /// within one network, then those that differ from a former one only in our end. What the opener
+    /// tells is of no use where it is behind a translator, and may be somebody else's.
     fn pairs_to_move_to(&self, locals: &[LocalAddress]) -> Vec<PathAddress> {
         let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
         let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
         let told = told.filter(|kind| self.config.encapsulation.permits(*kind));
         let told = told.flat_map(|kind| self.remotes(kind).into_iter().map(move |to| (kind, to)));
+        let translated = |ip: IpAddr| {
+            let mut seen = former().map(|path| path.address.remote.ip());
+            let told = |ip: IpAddr| self.peer_addresses.iter().any(|told| told.ip() == ip);
+            seen.any(|seen| seen.is_ipv4() == ip.is_ipv4() && !told(seen))
+        };
+        let configured = |to: &SocketAddr| self.config.endpoints.iter().any(|e| e.ip() == to.ip());
+        let told = told.filter(|(_, to)| configured(to) || !translated(to.ip()));
         let remotes = former().map(|path| (path.encapsulation, path.address.remote)).chain(told);
-        let mut pairs = Vec::new();
+        let mut pairs: Vec<PathAddress> = Vec::new();
         for (encapsulation, remote) in remotes {
             let fits = |local: &&LocalAddress| {
                 local.encapsulation == encapsulation
@@ -89,6 +100,10 @@ impl Association {
                 }
             }
         }
+        pairs.sort_by_key(|pair| {
+            let own = local(*pair, locals).map(|local| local.address.ip());
+            !own.is_some_and(|own| are_neighbours(own, pair.remote.ip()))
+        });
         pairs
     }
 
@@ -101,6 +116,46 @@ impl Association {
             if is_homeless(&self.paths[index], cx.locals) {
                 self.abandon_path(now, cx, index, HOMELESS);
             }
+        }
+    }
+
+    /// The host's routes changed: what was asked lately or does not answer may be reached now.
+    /// Returns whether there is any such path.
+    pub(crate) fn on_routes(&mut self, now: Instant) -> bool {
+        let asked = self.paths.iter_mut().map(|path| path.ask_again(now));
+        asked.filter(|sooner| *sooner).count() > 0
+    }
+
+    /// Something authentic came from `from` on a path that we gave up: the peer cannot know, since
+    /// no other works. It has moved there, and a path is opened to it. One at a time, because who
+    /// recorded something could send it again from anywhere.
+    pub(super) fn open_to_mover(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        from: PathAddress,
+        len: usize,
+    ) {
+        let taken = |path: &Path| path.address == from && path.state() != PathState::Abandoned;
+        let called = |path: &Path| {
+            path.state() == PathState::Validating
+                && path.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
+        };
+        let Some(local) = local(from, cx.locals)
+            .filter(|_| self.opener && !self.paths.iter().any(|path| works(path) || taken(path)))
+        else {
+            return;
+        };
+        if let Some(former) = self.paths.iter().position(called) {
+            if now.since(self.paths[former].opened) < CALL {
+                return;
+            }
+            self.abandon_path(now, cx, former, "the peer calls from elsewhere");
+        }
+        if let Some(index) = self.open_path(now, from, local) {
+            let path = &mut self.paths[index];
+            path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+            path.credit = len;
         }
     }
 
@@ -125,6 +180,16 @@ impl Association {
         }
     }
 
+    /// Path `index` may have moved to addresses at which the opener has opened another since.
+    fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: usize) {
+        let address = self.paths[index].address;
+        for other in (0..self.paths.len()).filter(|other| *other != index) {
+            if self.opener && self.paths[other].address == address {
+                self.abandon_path(now, cx, other, "another has moved there");
+            }
+        }
+    }
+
     /// The answer to a challenge came.
     pub(super) fn on_path_response(
         &mut self,
@@ -138,7 +203,7 @@ impl Association {
         let path = &mut self.paths[index];
         let answered =
             path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from);
-        if answered.is_none() {
+        if answered.is_none() || path.state() == PathState::Abandoned {
             return;
         }
         if path.state() == PathState::Failed {
@@ -163,6 +228,7 @@ impl Association {
             });
             self.tell_if_translated(index);
         }
+        self.leave_one_path(now, cx, index);
         if matches!(self.paths[index].state(), PathState::Validating | PathState::Failed) {
             self.change_state(now, cx, index, PathState::Active, "its challenge was answered");
             self.settle_paths(now, cx);
@@ -171,10 +237,22 @@ impl Association {
     }
 }
 
+/// So long an address has to answer before another one is asked.
+const CALL: Duration = Duration::from_secs(1);
+
 const HOMELESS: &str = "its local address is gone";
 
 fn local(address: PathAddress, locals: &[LocalAddress]) -> Option<&LocalAddress> {
     locals.iter().find(|local| local.id == address.local)
+}
+
+/// Whether two addresses are in one network, as networks usually are.
+fn are_neighbours(one: IpAddr, other: IpAddr) -> bool {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
+        (IpAddr::V6(one), IpAddr::V6(other)) => one.segments()[..4] == other.segments()[..4],
+        _ => false,
+    }
 }
 
 fn works(path: &Path) -> bool {

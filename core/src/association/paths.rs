@@ -149,7 +149,7 @@ impl Association {
         }
     }
 
-    fn open_path(
+    pub(super) fn open_path(
         &mut self,
         now: Instant,
         address: PathAddress,

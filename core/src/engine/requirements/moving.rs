@@ -145,12 +145,64 @@ fn a_path_moves_to_tcp_where_the_new_address_has_no_udp() {
         to.local.0 >= TCP_LOCAL && (host == 1 || to.remote.ip() == address(1, 1).ip())
     };
     pair.engines[1].handle_command(pair.now, with_tcp(1, 1));
-    // A challenge by UDP comes first, the one by TCP 300 ms later.
-    pair.run_for(Duration::from_millis(311));
+    // Challenges by UDP to two addresses of the peer come first.
+    pair.run_for(Duration::from_millis(1_000));
     assert_both_ways(&mut pair, 4, Duration::from_millis(10));
     let status = pair.engines[1].status(pair.now, false);
     let paths = status.peers[0].paths.iter().filter(|path| path.state == PathState::Active);
     let kinds: Vec<_> = paths.map(|path| (path.encapsulation, path.local)).collect();
     let local = SocketAddr::new(address(1, 1).ip(), TCP_PORT);
     assert_eq!(kinds, [(Encapsulation::Tcp, local)]);
+}
+
+/// [P-1] [P-6] [P-22]
+#[test]
+fn who_opens_paths_opens_one_to_a_peer_that_moved_when_both_lost_their_addresses() {
+    // Two cables: there is no way from one to the other.
+    let mut pair = Pair::new(|_| {});
+    pair.pass = |host, to, _| to.remote == address(1 - host, to.local.0);
+    pair.engines[1].handle_command(pair.now, only(0));
+    pair.run_for(SECOND * 2);
+    assert_eq!(pair.states(1), [PathState::Active]);
+    // The first one is pulled, both ends see it; host 1 has an address at the other one later.
+    pair.dead = vec![0];
+    let rest = Command::LocalAddresses(vec![locals(0)[1].clone()]);
+    pair.engines[0].handle_command(pair.now, rest);
+    pair.engines[1].handle_command(pair.now, none());
+    pair.run_for(SECOND * 10);
+    pair.tap = Some(Vec::new());
+    pair.engines[1].handle_command(pair.now, only(1));
+    // 5 ms each way: something authentic, challenge and answer, answer.
+    pair.run_for(Duration::from_millis(21));
+    assert_both_ways(&mut pair, 5, Duration::from_millis(10));
+    let opened = |datagram: &&Tapped| datagram.host == 0 && datagram.to.remote == address(1, 1);
+    let sent = pair.tapped();
+    let first = sent.iter().find(opened).expect("a challenge to the new address");
+    assert!(first.bytes.len() <= 1_200 && first.path() > Some(0), "{first:?}");
+}
+
+/// [P-22]
+#[test]
+fn what_was_recorded_opens_one_path_at_a_time_and_costs_no_more_than_it_brings() {
+    let mut pair = settled();
+    pair.tap = Some(Vec::new());
+    pair.run_for(SECOND);
+    let sent = pair.tapped();
+    let recorded = sent.iter().rfind(|datagram| datagram.host == 1).expect("a heartbeat");
+    let recorded = recorded.bytes.clone();
+    pair.dead = vec![0];
+    let rest = Command::LocalAddresses(vec![locals(0)[1].clone()]);
+    pair.engines[0].handle_command(pair.now, rest);
+    pair.run_for(SECOND * 10);
+    let before = pair.states(0).len();
+    let mut answered = 0;
+    for port in 1..=50 {
+        let victim = SocketAddr::new(address(1, 3).ip(), port);
+        let from = PathAddress { local: LocalId(1), remote: victim };
+        assert_eq!(pair.deliver(0, from, &recorded), Err(DropReason::UnknownPath));
+        let to_victim = pair.out[0].datagrams.drain(..).filter(|(to, _)| to.remote == victim);
+        answered += to_victim.map(|(_, bytes)| bytes.len()).sum::<usize>();
+    }
+    assert!(answered <= recorded.len(), "{answered} bytes for {}", recorded.len());
+    assert!(pair.states(0).len() <= before + 1);
 }
