@@ -97,7 +97,9 @@ impl Association {
             // Nothing has moved, or not yet.
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
             path.credit += len;
-        } else if newest && path.state() != PathState::Abandoned && !self.opens_it(index) {
+        } else if newest && path.state() == PathState::Abandoned {
+            self.open_to_mover(now, cx, from, len);
+        } else if newest && !self.opens_it(index) {
             self.challenge_new_address(now, cx, index, from, len);
         }
         self.on_frames(now, cx, index, from, plain, (number, ecn), packets);

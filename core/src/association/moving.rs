@@ -49,7 +49,7 @@ impl Association {
         if count == 0 {
             return;
         }
-        let pairs = self.pairs_to_move_to(cx.locals);
+        let pairs = self.pairs_to_move_to(cx);
         if pairs.is_empty() {
             return;
         }
@@ -71,7 +71,8 @@ impl Association {
     /// Pairs of an address of ours and one of the opener's on which there is no path; first those
     /// within one network, then those that differ from a former one only in our end. What the opener
     /// tells is of no use where it is behind a translator, and may be somebody else's.
-    fn pairs_to_move_to(&self, locals: &[LocalAddress]) -> Vec<PathAddress> {
+    fn pairs_to_move_to(&self, cx: &Context<'_>) -> Vec<PathAddress> {
+        let locals = cx.locals;
         let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
         let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
         let told = told.filter(|kind| self.config.encapsulation.permits(*kind));
@@ -89,7 +90,7 @@ impl Association {
             let fits = |local: &&LocalAddress| {
                 local.encapsulation == encapsulation
                     && local.address.is_ipv4() == remote.is_ipv4()
-                    && is_sensible(remote, locals)
+                    && is_sensible(remote, cx)
             };
             for local in locals.iter().filter(fits) {
                 let pair = PathAddress { local: local.id, remote };
