@@ -4,6 +4,7 @@
 //! [`arrivals`] receives). It is owned by its association, which decides what travels on it.
 
 pub(crate) mod arrivals;
+mod challenge;
 pub(crate) mod delay;
 pub(crate) mod ecn;
 pub(crate) mod flight;
@@ -21,6 +22,7 @@ use mpip_crypto::ReplayWindow;
 use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId};
 
 use self::arrivals::Arrivals;
+pub(crate) use self::challenge::Challenge;
 use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};
 use self::mtu::Search;
@@ -43,12 +45,6 @@ const MIN_SILENCE: Duration = Duration::from_millis(60);
 /// A path of which an unauthenticated message says that it is dead has at least so long to prove
 /// that it lives.
 const MIN_DOUBT: Duration = Duration::from_millis(20);
-/// First and longest pause between challenges on a path that does not answer them.
-const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
-
-/// When routes change, a challenge is repeated so often at most, and after this at the soonest.
-const MAX_REPEATS: u8 = 3;
-const MIN_REPEAT: Duration = Duration::from_millis(5);
 
 /// Where a path is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,61 +77,6 @@ impl PathState {
 impl fmt::Display for PathState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// A challenge of ours that has no answer yet.
-#[derive(Clone, Debug)]
-pub(crate) struct Challenge {
-    /// What the answer must repeat.
-    pub(crate) data: [u8; 8],
-    /// The address that is challenged.
-    pub(crate) to: PathAddress,
-    /// When it is to be sent (again).
-    pub(crate) next: Instant,
-    /// How often it was sent.
-    pub(crate) attempts: u32,
-    /// We chose the address: from the configuration, or from what the peer has told. To others no
-    /// more may be sent than came from there.
-    pub(crate) ours: bool,
-    /// How often it was repeated because routes had changed.
-    repeats: u8,
-    /// When it was sent last.
-    sent: Instant,
-}
-
-impl Challenge {
-    /// A challenge to an address from which something authentic came.
-    pub(crate) fn new(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { data, to, next: now, attempts: 0, ours: false, repeats: 0, sent: now }
-    }
-
-    /// A challenge to an address that we chose.
-    pub(crate) fn ours(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { ours: true, ..Self::new(data, to, now) }
-    }
-
-    pub(crate) fn on_sent(&mut self, now: Instant) {
-        let (first, longest) = CHALLENGE_RETRY;
-        self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(10))).min(longest);
-        self.attempts += 1;
-        self.sent = now;
-    }
-
-    /// Something came from the address that is challenged: the way is open, at least from there,
-    /// and the long pauses of a dead one need not be kept.
-    pub(crate) fn hurry(&mut self) {
-        self.next = self.next.min(self.sent + CHALLENGE_RETRY.0);
-    }
-
-    /// It may not have reached the network. Not more than a few times: routes may change for ever.
-    fn repeat(&mut self, now: Instant) {
-        let soonest = now.max(self.sent + MIN_REPEAT);
-        if self.attempts > 0 && self.repeats < MAX_REPEATS && soonest < self.next {
-            self.next = soonest;
-            self.repeats += 1;
-            self.attempts -= 1;
-        }
     }
 }
 
