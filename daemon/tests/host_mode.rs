@@ -27,7 +27,7 @@ const B: HostConfiguration<'static> =
 
 /// What a change may stop a transfer for on a machine that does other things too; on a quiet one it
 /// is below 100 ms.
-const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// 100 Mbit/s, in bytes per second.
 const RATE: u64 = 12_500_000;
