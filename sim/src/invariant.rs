@@ -161,6 +161,13 @@ impl Ledger {
         let session = self.sessions.entry(tuple).or_default();
         if let Some(index) = entry.places.iter().position(|(place, _)| *place >= session.next) {
             let (place, _) = entry.places[index];
+            if index > 0 && place > session.next {
+                // TCP has sent it again. What comes is as likely the copy that was given up.
+                entry.places.remove(index - 1);
+                session.late += 1;
+                self.late += 1;
+                return Ok(());
+            }
             entry.places.drain(..=index);
             if place > session.next {
                 if session.jumps.len() == JUMPS {

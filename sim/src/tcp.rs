@@ -1,4 +1,5 @@
-//! Real TCP for a host: `smoltcp` with cubic, whose packets go through the node.
+//! Real TCP for a host, whose packets go through the node: `smoltcp` receives, [`Sender`] sends with
+//! what kernels have beyond it.
 //!
 //! Every byte of a transfer is known ([`pattern`]), so the receiver compares what it reads.
 
@@ -7,33 +8,31 @@ use std::collections::VecDeque;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
-use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
+use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use crate::clock::{NEVER, Nanos};
-use crate::packet::pattern;
+use crate::packet::{pattern, tuple};
+
+mod sender;
+mod window;
+
+use sender::Sender;
 
 /// Retransmission gives up after so long without an answer; longer than any outage of a world.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Bytes that are written or compared at a time.
-const CHUNK: usize = 16 * 1024;
+/// Bytes of the sender's side of a socket that only receives.
+const SMALL: usize = 1_024;
 
-/// One end of a transfer.
+/// The receiving end of a transfer.
 #[derive(Debug)]
-struct Transfer {
+struct Receiver {
     handle: SocketHandle,
     flow: u64,
-    role: Role,
-}
-
-#[derive(Debug)]
-enum Role {
-    /// Sends `total` bytes (`None`: without end), of which `sent` are in the socket.
-    Sender { total: Option<u64>, sent: u64, closed: bool },
-    /// Reads and compares.
-    Receiver { received: u64, finished: bool },
+    received: u64,
+    finished: bool,
 }
 
 /// What a receiver has seen of its transfer.
@@ -50,7 +49,8 @@ pub struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
     device: Queues,
-    transfers: Vec<Transfer>,
+    senders: Vec<Sender>,
+    receivers: Vec<Receiver>,
     addresses: Vec<IpAddr>,
     seed: u64,
 }
@@ -67,7 +67,8 @@ impl Stack {
             interface: Self::interface(addresses, &mut device, seed),
             sockets: SocketSet::new(Vec::new()),
             device,
-            transfers: Vec::new(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
             addresses: addresses.to_vec(),
             seed,
         }
@@ -90,6 +91,7 @@ impl Stack {
     /// From now on segments fit `mtu`, also those of connections that exist. One that is larger than
     /// the MTU so far changes nothing.
     pub fn set_mtu(&mut self, mtu: usize) {
+        self.senders.iter_mut().for_each(|sender| sender.set_mtu(mtu));
         if mtu < self.device.mtu {
             // An interface of `smoltcp` reads its MTU once.
             self.device.mtu = mtu;
@@ -98,26 +100,20 @@ impl Stack {
         }
     }
 
-    fn socket(window: usize) -> Socket<'static> {
-        let buffer = || SocketBuffer::new(vec![0; window]);
-        let mut socket = Socket::new(buffer(), buffer());
-        socket.set_congestion_control(CongestionControl::Cubic);
-        socket.set_timeout(Some(TIMEOUT));
-        socket
-    }
-
     /// Waits for the transfer `flow` at `local`, with a receive buffer of `window` bytes.
     pub fn listen(&mut self, flow: u64, local: SocketAddr, window: usize) {
-        let mut socket = Self::socket(window);
+        let buffer = |len| SocketBuffer::new(vec![0; len]);
+        let mut socket = Socket::new(buffer(window), buffer(SMALL));
+        socket.set_timeout(Some(TIMEOUT));
         socket
             .listen((smoltcp::wire::IpAddress::from(local.ip()), local.port()))
             .expect("a new socket with a port listens");
         let handle = self.sockets.add(socket);
-        let role = Role::Receiver { received: 0, finished: false };
-        self.transfers.push(Transfer { handle, flow, role });
+        self.receivers.push(Receiver { handle, flow, received: 0, finished: false });
     }
 
-    /// Starts the transfer `flow` of `total` bytes (`None`: without end).
+    /// Starts the transfer `flow` of `total` bytes (`None`: without end), at most `window` bytes of
+    /// which are in flight.
     pub fn connect(
         &mut self,
         flow: u64,
@@ -126,31 +122,30 @@ impl Stack {
         total: Option<u64>,
         window: usize,
     ) {
-        let mut socket = Self::socket(window);
-        let local = (smoltcp::wire::IpAddress::from(local.ip()), local.port());
-        let remote = (smoltcp::wire::IpAddress::from(remote.ip()), remote.port());
-        socket
-            .connect(self.interface.context(), remote, local)
-            .expect("a new socket with two whole addresses connects");
-        let handle = self.sockets.add(socket);
-        let role = Role::Sender { total, sent: 0, closed: false };
-        self.transfers.push(Transfer { handle, flow, role });
+        let ends = (local, remote);
+        let initial = (self.seed ^ flow).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let buffer = (window, self.device.mtu);
+        self.senders.push(Sender::new(flow, ends, total, buffer, (initial >> 32) as u32));
     }
 
-    /// Ends the transfer `flow` after what is already in the socket.
+    fn sender(&self, flow: u64) -> Option<&Sender> {
+        self.senders.iter().find(|sender| sender.flow == flow)
+    }
+
+    /// Ends the transfer `flow` after what was sent of it so far.
     pub fn stop(&mut self, flow: u64) {
-        for transfer in &mut self.transfers {
-            if let Role::Sender { total, sent, .. } = &mut transfer.role
-                && transfer.flow == flow
-            {
-                *total = Some(*sent);
-            }
-        }
+        let of_flow = |sender: &&mut Sender| sender.flow == flow;
+        self.senders.iter_mut().filter(of_flow).for_each(Sender::stop);
     }
 
     /// A packet came in; it is looked at by the next [`poll`](Self::poll).
     pub fn receive(&mut self, packet: &[u8]) {
-        self.device.incoming.push_back(packet.to_vec());
+        let ends = tuple(packet).map(|tuple| (tuple.destination, tuple.source));
+        let of = |sender: &&mut Sender| Some((sender.local, sender.remote)) == ends;
+        match self.senders.iter_mut().find(of) {
+            Some(sender) => sender.receive(packet),
+            None => self.device.incoming.push_back(packet.to_vec()),
+        }
     }
 
     /// Does what is due and returns the packets that follow.
@@ -158,6 +153,9 @@ impl Stack {
     /// # Errors
     /// The flow and offset of the first byte that was not what the sender wrote.
     pub fn poll(&mut self, now: Nanos) -> Result<Vec<Vec<u8>>, (u64, u64)> {
+        for sender in &mut self.senders {
+            sender.poll(now, &mut self.device.outgoing);
+        }
         let now = time(now);
         loop {
             self.interface.poll(now, &mut self.device, &mut self.sockets);
@@ -168,28 +166,16 @@ impl Stack {
         Ok(core::mem::take(&mut self.device.outgoing))
     }
 
-    /// Reads and writes all sockets. Returns whether anything moved.
+    /// Reads all sockets. Returns whether anything moved.
     fn serve(&mut self) -> Result<bool, (u64, u64)> {
         let mut moved = false;
-        for Transfer { handle, flow, role } in &mut self.transfers {
+        for Receiver { handle, flow, received, finished } in &mut self.receivers {
             let socket = self.sockets.get_mut::<Socket<'_>>(*handle);
-            match role {
-                Role::Sender { total, sent, closed } => {
-                    moved |= write(socket, *flow, *total, sent);
-                    if !*closed && total.is_some_and(|total| *sent >= total) && socket.may_send() {
-                        socket.close();
-                        *closed = true;
-                        moved = true;
-                    }
-                }
-                Role::Receiver { received, finished } => {
-                    moved |= read(socket, *flow, received)?;
-                    if !*finished && socket.state() == State::CloseWait && !socket.can_recv() {
-                        socket.close();
-                        *finished = true;
-                        moved = true;
-                    }
-                }
+            moved |= read(socket, *flow, received)?;
+            if !*finished && socket.state() == State::CloseWait && !socket.can_recv() {
+                socket.close();
+                *finished = true;
+                moved = true;
             }
         }
         Ok(moved)
@@ -200,73 +186,42 @@ impl Stack {
         if !self.device.incoming.is_empty() {
             return now;
         }
-        match self.interface.poll_at(time(now), &self.sockets) {
-            Some(at) => {
-                u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1_000).max(now)
-            }
+        let senders = self.senders.iter().map(Sender::poll_at).min().unwrap_or(NEVER);
+        let receivers = match self.interface.poll_at(time(now), &self.sockets) {
+            Some(at) => u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1_000),
             None => NEVER,
-        }
+        };
+        senders.min(receivers).max(now)
     }
 
     /// What the receiver of `flow` has; `None` when this end does not receive it.
     pub fn received(&self, flow: u64) -> Option<Received> {
-        self.transfers.iter().find_map(|transfer| match transfer.role {
-            Role::Receiver { received, finished } if transfer.flow == flow => {
-                Some(Received { bytes: received, finished })
-            }
-            _ => None,
-        })
+        let receiver = self.receivers.iter().find(|receiver| receiver.flow == flow)?;
+        Some(Received { bytes: receiver.received, finished: receiver.finished })
     }
 
     /// How many bytes the sender of `flow` at this end wrote, once it has written all of them and
     /// closed.
     pub fn written(&self, flow: u64) -> Option<u64> {
-        self.transfers.iter().find_map(|transfer| match transfer.role {
-            Role::Sender { sent, closed: true, .. } if transfer.flow == flow => Some(sent),
-            _ => None,
-        })
+        self.sender(flow)?.written()
     }
 
-    /// The socket of `flow` at this end, in words.
+    /// The end of `flow` here, in words.
     pub fn describe(&self, flow: u64) -> String {
-        let transfer = self.transfers.iter().find(|transfer| transfer.flow == flow);
-        transfer.map_or_else(String::new, |transfer| {
-            let socket = self.sockets.get::<Socket<'_>>(transfer.handle);
-            let (state, queue) = (socket.state(), socket.send_queue());
-            format!("{:?}, {state}, {queue} bytes to send", transfer.role)
+        if let Some(sender) = self.sender(flow) {
+            return sender.describe();
+        }
+        let receiver = self.receivers.iter().find(|receiver| receiver.flow == flow);
+        receiver.map_or_else(String::new, |receiver| {
+            let state = self.sockets.get::<Socket<'_>>(receiver.handle).state();
+            format!("{receiver:?}, {state}")
         })
     }
 
     /// Whether the sender of `flow` at this end lost its connection before it had closed it.
     pub fn is_broken(&self, flow: u64) -> bool {
-        self.transfers.iter().any(|transfer| {
-            transfer.flow == flow
-                && matches!(transfer.role, Role::Sender { closed: false, .. })
-                && self.sockets.get::<Socket<'_>>(transfer.handle).state() == State::Closed
-        })
+        self.sender(flow).is_some_and(Sender::is_broken)
     }
-}
-
-fn write(socket: &mut Socket<'_>, flow: u64, total: Option<u64>, sent: &mut u64) -> bool {
-    let mut moved = false;
-    while socket.can_send() {
-        let left = total.map_or(u64::MAX, |total| total.saturating_sub(*sent));
-        if left == 0 {
-            break;
-        }
-        let start = *sent;
-        let written = socket.send(|buffer| {
-            let len = buffer.len().min(CHUNK).min(usize::try_from(left).unwrap_or(CHUNK));
-            for (byte, offset) in buffer[..len].iter_mut().zip(start..) {
-                *byte = pattern(flow, offset);
-            }
-            (len, len)
-        });
-        let Ok(written @ 1..) = written else { break };
-        *sent += written as u64;
-        moved = true;
-    }
-    moved
 }
 
 fn read(socket: &mut Socket<'_>, flow: u64, received: &mut u64) -> Result<bool, (u64, u64)> {

@@ -226,6 +226,11 @@ impl World {
         }
     }
 
+    /// The sender of TCP flow `number`, in words.
+    pub fn tcp_state(&self, number: usize) -> String {
+        self.hosts[self.flows[number].spec.from].stack.describe(number as u64)
+    }
+
     /// Inner packets given to the nodes and delivered by them, when packets are observed.
     pub fn packets(&self) -> (u64, u64) {
         (self.ledger.sent, self.ledger.delivered)

@@ -1,0 +1,127 @@
+use super::super::{Received, Stack};
+use super::*;
+
+/// Two stacks over a wire with a delay, which loses what `lost` says of the sender's packets.
+struct Wire {
+    sender: Stack,
+    receiver: Stack,
+    now: Nanos,
+    delay: Nanos,
+    on_the_way: VecDeque<(Nanos, bool, Vec<u8>)>,
+    sent: usize,
+    largest: usize,
+}
+
+impl Wire {
+    fn new(total: Option<u64>, window: usize) -> Self {
+        let ends: [SocketAddr; 2] =
+            ["198.19.0.1:5001", "198.19.0.2:5001"].map(|end| end.parse().expect("an address"));
+        let stack = |end: SocketAddr| Stack::new(&[end.ip()], 1_400, 1);
+        let mut wire = Self {
+            sender: stack(ends[0]),
+            receiver: stack(ends[1]),
+            now: 0,
+            delay: 10 * MILLI,
+            on_the_way: VecDeque::new(),
+            sent: 0,
+            largest: 0,
+        };
+        wire.receiver.listen(3, ends[1], window);
+        wire.sender.connect(3, ends[0], ends[1], total, window);
+        wire
+    }
+
+    /// Until `end`; `lost` is asked for the number and length of each packet of the sender.
+    fn run(&mut self, end: Nanos, mut lost: impl FnMut(usize, usize) -> bool) {
+        while self.now <= end {
+            for packet in self.sender.poll(self.now).expect("its content is right") {
+                self.sent += 1;
+                if !lost(self.sent, packet.len()) {
+                    self.largest = self.largest.max(packet.len());
+                    self.on_the_way.push_back((self.now + self.delay, true, packet));
+                }
+            }
+            for packet in self.receiver.poll(self.now).expect("the content is right") {
+                self.on_the_way.push_back((self.now + self.delay, false, packet));
+            }
+            let due = self.sender.poll_at(self.now).min(self.receiver.poll_at(self.now));
+            let arrival = self.on_the_way.front().map_or(NEVER, |(at, ..)| *at);
+            self.now = due.min(arrival).max(self.now + 1);
+            while let Some((_, forward, packet)) =
+                self.on_the_way.pop_front_if(|(at, ..)| *at <= self.now)
+            {
+                let to = if forward { &mut self.receiver } else { &mut self.sender };
+                to.receive(&packet);
+            }
+        }
+    }
+
+    fn received(&self) -> Received {
+        self.receiver.received(3).expect("it receives")
+    }
+}
+
+#[test]
+fn a_transfer_is_as_fast_as_slow_start() {
+    let mut wire = Wire::new(Some(1_000_000), 1 << 20);
+    wire.run(160 * MILLI, |_, _| false);
+    assert_eq!(wire.received(), Received { bytes: 1_000_000, finished: true });
+    assert_eq!(wire.sender.written(3), Some(1_000_000));
+}
+
+#[test]
+fn many_losses_of_a_window_are_repaired_in_one_round_trip() {
+    let mut wire = Wire::new(Some(1_000_000), 1 << 20);
+    let mut lost = 0;
+    wire.run(220 * MILLI, |number, _| {
+        let loses = (300..340).contains(&number) && number % 2 == 0;
+        lost += u32::from(loses);
+        loses
+    });
+    assert_eq!((lost, wire.received().bytes), (20, 1_000_000));
+}
+
+#[test]
+fn a_lost_repair_and_a_lost_tail_are_sent_again() {
+    let mut wire = Wire::new(Some(100_000), 1 << 20);
+    // The first packet of data, what repairs it, and the end.
+    wire.run(3 * SECOND, |number, _| matches!(number, 3 | 13 | 14 | 15 | 70..=80));
+    assert_eq!(wire.received(), Received { bytes: 100_000, finished: true });
+}
+
+#[test]
+fn a_lost_beginning_is_tried_again() {
+    let mut wire = Wire::new(Some(1_000), 65_536);
+    wire.run(4 * SECOND, |number, _| number <= 2);
+    assert_eq!(wire.received().bytes, 1_000);
+}
+
+#[test]
+fn what_a_smaller_path_does_not_carry_is_cut() {
+    let mut wire = Wire::new(Some(300_000), 1 << 20);
+    wire.run(55 * MILLI, |_, _| false);
+    assert_eq!(wire.largest, 1_400);
+    wire.sender.set_mtu(1_280);
+    wire.run(3 * SECOND, |_, len| len > 1_280);
+    assert_eq!(wire.received(), Received { bytes: 300_000, finished: true });
+}
+
+#[test]
+fn it_ends_where_it_is_stopped() {
+    let mut wire = Wire::new(None, 65_536);
+    wire.run(200 * MILLI, |_, _| false);
+    wire.sender.stop(3);
+    wire.run(400 * MILLI, |_, _| false);
+    let received = wire.received();
+    assert!(received.finished && received.bytes > 100_000, "{received:?}");
+    assert_eq!(wire.sender.written(3), Some(received.bytes));
+}
+
+#[test]
+fn a_reset_breaks_it() {
+    let mut wire = Wire::new(Some(1_000), 65_536);
+    let nobody = Stack::new(&["198.19.0.2".parse().expect("an address")], 1_400, 1);
+    wire.receiver = nobody;
+    wire.run(SECOND, |_, _| false);
+    assert!(wire.sender.is_broken(3));
+}
