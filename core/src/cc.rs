@@ -117,6 +117,11 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
+    /// It still looks for what the path carries, and sends more in every round trip (BBR's Startup).
+    fn searches(&self) -> bool {
+        false
+    }
+
     /// One word for the state, as in the controller's specification.
     fn state(&self) -> &'static str;
 }

@@ -42,6 +42,9 @@ const HEARTBEAT: Duration = Duration::from_millis(300);
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Silence is never called failure before this: schedulers of busy hosts pause that long.
 const MIN_SILENCE: Duration = Duration::from_millis(60);
+/// Shares of lost packets from which on one probe, or two, say too little.
+const SOME_LOSS: f64 = 0.02;
+const HIGH_LOSS: f64 = 0.06;
 /// A path of which an unauthenticated message says that it is dead has at least so long to prove
 /// that it lives.
 const MIN_DOUBT: Duration = Duration::from_millis(20);
@@ -410,6 +413,12 @@ impl Path {
         (at > Instant::ZERO).then_some(at)
     }
 
+    /// Whether it will soon take more than it does now: what it carries is not known yet, and it is
+    /// being found out.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.is_usable() && self.cc.searches() && self.flight.in_flight() * 2 >= self.cc.window()
+    }
+
     /// Bytes per second that the path delivers, as far as is known.
     pub(crate) fn rate(&self) -> u64 {
         let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
@@ -540,12 +549,22 @@ impl Path {
             PathState::Failed => self.probe_at,
             PathState::Active | PathState::Standby => {
                 let silence = self.flight.silent_since().map(|since| {
-                    let first = since + self.probe_timeout();
-                    let dead = since + (self.probe_timeout() * 2).max(MIN_SILENCE);
-                    if self.probes == 0 { first } else { dead }
+                    let next = since + self.probe_timeout() * (self.probes + 1);
+                    let last = self.probes >= self.probes_before_death();
+                    if last { next.max(since + MIN_SILENCE) } else { next }
                 });
                 silence.into_iter().chain(self.doubt_deadline()).min()
             }
+        }
+    }
+
+    /// Probes that have to stay unanswered until the path counts as dead. Of a path that loses a tenth of
+    /// what it carries each way, one packet and one probe are lost together several times a minute.
+    fn probes_before_death(&self) -> u32 {
+        match self.loss.share() {
+            loss if loss >= HIGH_LOSS => 3,
+            loss if loss >= SOME_LOSS => 2,
+            _ => 1,
         }
     }
 
@@ -557,7 +576,7 @@ impl Path {
         }
         let failed = self.state == PathState::Failed;
         let doubted = !failed && self.doubt_deadline().is_some_and(|deadline| now >= deadline);
-        if (self.probes == 0 && !doubted) || failed {
+        if (self.probes < self.probes_before_death() && !doubted) || failed {
             self.probes = self.probes.saturating_add(1);
             if failed {
                 let pause = HEARTBEAT * 2_u32.saturating_pow(self.probes.min(8));

@@ -30,6 +30,8 @@ const STALE: Duration = Duration::from_secs(3);
 const FALLBACK_PAUSE: Duration = Duration::from_millis(200);
 /// When no path works, a new handshake is tried after this.
 const RECONNECT: Duration = Duration::from_secs(1);
+/// Longest queue that is kept for paths that are starting.
+const GROWTH: Duration = Duration::from_millis(300);
 /// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
 /// path; a wait is seen by nobody unless something is missing.
 const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -475,8 +477,13 @@ impl Association {
         // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
         let rival = in_use().any(|path| path.cc.reduced().is_some());
         let rival = if rival { rtt / 2 } else { Duration::ZERO };
+        // What waits for a path that is starting is what will fill it.
+        let growing = in_use().filter(|path| path.is_growing());
+        let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
+        let growing = growing.unwrap_or_default().min(GROWTH);
+        let target = base.target.max(rival).max(growing).max(rtt / 20);
         self.queue.set_codel(CodelParameters {
-            target: base.target.max(rival).max(rtt / 20).max(spread.min(WAIT_BOUNDS.1)).max(late),
+            target: target.max(spread.min(WAIT_BOUNDS.1)).max(late),
             interval: base.interval.max((rtt + late * 2) * 2),
         });
     }

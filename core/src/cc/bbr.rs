@@ -62,6 +62,9 @@ const MAX_ROUND: f64 = 2.0;
 /// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
 const QUANTUM_SECONDS: f64 = 0.001;
 const MAX_QUANTUM: f64 = 65_536.0;
+/// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer because a
+/// path is.
+const LATE: f64 = 0.01;
 /// A packet later than twice the lowest RTT and this has waited in a queue, whatever the host's own
 /// pauses add.
 const QUEUED: f64 = 0.003;
@@ -222,7 +225,10 @@ impl Bbr {
             return false;
         }
         let min_rtt = min_rtt.as_secs_f64();
-        rtt.as_secs_f64() > min_rtt + self.excess.seconds().max(min_rtt / 8.0)
+        // In Startup the excess is not known well yet.
+        let jitter = if self.filled { 0.0 } else { 2.0 * self.rtt_deviation };
+        let usual = self.excess.seconds().max(jitter);
+        rtt.as_secs_f64() > min_rtt + usual.max((min_rtt / 8.0).min(LATE))
     }
 
     /// Whether even the fastest packet of the round has waited so long that the path, not the
@@ -301,8 +307,12 @@ impl Bbr {
         if let Some(rtt) = sample.rtt {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
-        let queued = self.queued();
+        let (queued, late) = (self.queued(), self.late(sample.rtt));
         let round = &mut self.round;
+        if late {
+            round.late_acked += sample.acked;
+            round.late_lost += sample.lost;
+        }
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
             // What a sender with too little to send got through is a lower bound.
@@ -324,8 +334,13 @@ impl Bbr {
         let now = sample.now;
         let min_rtt = self.min_rtt.unwrap_or_default();
         let excess = self.excess.seconds();
-        let loss = self.random_loss.ratio();
         let late = self.late(self.round.fastest);
+        if self.state == State::Startup && !late {
+            // What is lost while no queue stands is lost anyway.
+            let (lost, acked) = self.round.on_time();
+            self.random_loss.add(lost, acked);
+        }
+        let loss = self.random_loss.ratio();
         let inflated = if self.is_lossy() { INFLATED_LOSSY } else { INFLATED };
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
         if self.round.fastest.is_some_and(|fastest| {
@@ -664,5 +679,9 @@ impl CongestionControl for Bbr {
 
     fn drains(&self) -> bool {
         matches!(self.state, State::ProbeRtt(_))
+    }
+
+    fn searches(&self) -> bool {
+        self.state == State::Startup
     }
 }

@@ -6,6 +6,10 @@ use crate::time::Instant;
 
 /// Loss below it is never answered.
 const LOSS_THRESHOLD: f64 = 0.02;
+/// Packets that have to be lost for part of a round to say something, and the share of it: half of what
+/// a probe sends too much.
+const LATE_LOSSES: u64 = 6;
+const LATE_THRESHOLD: f64 = 0.1;
 /// From so many flight times on a round is long enough to take its rate as a whole; shorter ones
 /// could be a burst of feedback that had been held up.
 const LONG_ROUND: f64 = 4.0;
@@ -20,6 +24,9 @@ pub(super) struct Round {
     pub(super) delivered: u64,
     pub(super) acked: u64,
     pub(super) lost: u64,
+    /// Of both, what came with feedback of packets that had waited in a queue.
+    pub(super) late_acked: u64,
+    pub(super) late_lost: u64,
     pub(super) ecn: bool,
     pub(super) fastest: Option<Duration>,
     pub(super) peak_flight: u64,
@@ -40,6 +47,8 @@ impl Round {
             delivered,
             acked: 0,
             lost: 0,
+            late_acked: 0,
+            late_lost: 0,
             ecn: false,
             fastest: None,
             peak_flight: in_flight,
@@ -74,21 +83,32 @@ impl Round {
     /// Whether a queue overflowed, or said that it is about to (ECN).
     ///
     /// A queue that drops for want of room is full, so that every packet of the round is late by
-    /// it; even the fastest one. Radio noise drops whatever the queue. So loss counts only when the
-    /// fastest packet was clearly late and more was lost than is lost anyway (two standard
-    /// deviations more, as a round has few packets).
+    /// it; even the fastest one, unless it filled within the round: then those are late that left
+    /// with what is lost. Radio noise drops whatever the queue. So loss counts only where packets
+    /// were clearly late and more was lost of them than is lost anyway (two standard deviations
+    /// more, as a round has few packets).
     pub(super) fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
-        self.ecn || (late && self.exceeds(random_loss, LOSS_THRESHOLD, packet))
+        let whole = (self.acked, self.lost);
+        let behind = (self.late_acked, self.late_lost);
+        self.ecn
+            || (late && exceeds(whole, random_loss, LOSS_THRESHOLD, packet))
+            || (self.late_lost >= LATE_LOSSES * packet
+                && exceeds(behind, random_loss, LATE_THRESHOLD, packet))
+    }
+
+    /// Bytes lost and acknowledged while no packet was late.
+    pub(super) fn on_time(&self) -> (u64, u64) {
+        (self.lost - self.late_lost, self.acked - self.late_acked)
     }
 
     /// Whether more was lost than is lost anyway, or a queue said that it is about to overflow.
     pub(super) fn lost_more(&self, random_loss: f64, packet: u64) -> bool {
-        self.ecn || self.exceeds(random_loss, 0.0, packet)
+        self.ecn || exceeds((self.acked, self.lost), random_loss, 0.0, packet)
     }
+}
 
-    fn exceeds(&self, random_loss: f64, threshold: f64, packet: u64) -> bool {
-        let total = (self.acked + self.lost) as f64;
-        let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
-        self.lost as f64 > total * (random_loss + threshold + noise)
-    }
+fn exceeds((acked, lost): (u64, u64), random_loss: f64, threshold: f64, packet: u64) -> bool {
+    let total = (acked + lost) as f64;
+    let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
+    lost as f64 > total * (random_loss + threshold + noise)
 }
