@@ -1,9 +1,9 @@
 //! Deterministic simulator of mpip hosts and links.
 //!
-//! A [`World`](world::World) is made of hosts, each with an engine of its own and real TCP
-//! (`smoltcp`) above it, and of links (`mpip_link`) between their interfaces. It runs in virtual
-//! time, faster than a clock, and everything random in it follows from one seed: a world that
-//! breaks breaks again the same way.
+//! A [`World`](world::World) is made of hosts, each with an engine of its own and real TCP above it
+//! (`smoltcp` receives, what sends is in [`tcp`]), and of links (`mpip_link`) between their
+//! interfaces. It runs in virtual time, faster than a clock, and everything random in it follows from
+//! one seed: a world that breaks breaks again the same way.
 //!
 //! ```text
 //!   flows, TCP              invariants watch                TCP, flows

@@ -97,9 +97,8 @@ pub fn window(paths: &[(LinkConfig, LinkConfig)]) -> usize {
     ((2.0 * rate * longest / 8.0) as usize).clamp(256 << 10, 16 << 20)
 }
 
-/// Socket buffers with which plain TCP fills one path and half of its queue. `smoltcp`
-/// repairs one loss in a round trip, so that overflowing a long queue would cost it seconds that a
-/// kernel's TCP does not lose: the baseline is spared them.
+/// Socket buffers with which plain TCP fills one path and half of its queue, so that the baseline
+/// never overflows it.
 pub fn plain_window(path: &(LinkConfig, LinkConfig)) -> usize {
     let rate = path.0.mean_rate().unwrap_or(1e9);
     let fill = rate * round_trip(path) / 8.0 + 0.5 * queue(&path.0).0;

@@ -8,7 +8,7 @@
 mod common;
 
 use common::{assert_sound, both, client_and_gateway, link, observed};
-use mpip_link::Change;
+use mpip_link::{Change, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::spec::{Action, outer_address};
 
@@ -58,4 +58,19 @@ fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
         .iter()
         .filter(|choice| choice.local.ip() == dead && choice.len > 600 && choice.at > 9 * SECOND);
     assert!(again.count() > 100, "the path is used again when it has healed");
+}
+
+/// Now and then the queue is empty, and the last packets in flight, their feedback or the sign of
+/// life that is asked for are lost.
+#[test]
+fn a_path_that_loses_a_tenth_each_way_is_not_dead() {
+    let mut lossy = link(20, 10, 100);
+    lossy.loss = Loss::Random(0.1);
+    let paths = [both(lossy), both(link(20, 75, 100))];
+    let spec = client_and_gateway(11, &paths).lasting(20 * SECOND).with_bulk(SECOND, 4 << 20);
+    let mut world = observed(spec);
+    world.run_until(20 * SECOND);
+    let told = world.events(0).iter().map(|(_, event)| event.to_string());
+    let deaths = told.filter(|event| event.contains("-> failed")).count();
+    assert_eq!(deaths, 0);
 }

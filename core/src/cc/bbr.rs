@@ -113,6 +113,7 @@ pub(super) struct Bbr {
     rate: MaxFilter,
     excess: FlightExcess,
     random_loss: RandomLoss,
+    startup_loss: RandomLoss,
     aggregation: Aggregation,
     rival: Rival,
     /// The most that was in flight before ProbeRTT.
@@ -162,6 +163,7 @@ impl Bbr {
             rate: MaxFilter::default(),
             excess: FlightExcess::default(),
             random_loss: RandomLoss::default(),
+            startup_loss: RandomLoss::default(),
             aggregation: Aggregation::default(),
             rival: Rival::default(),
             flight_before: 0,
@@ -269,6 +271,7 @@ impl Bbr {
             }
             State::Startup => {
                 self.filled = false;
+                self.startup_loss = RandomLoss::default();
                 self.full_rate = 0.0;
                 self.full_rounds = 0;
                 self.volume_high = None;
@@ -335,12 +338,14 @@ impl Bbr {
         let min_rtt = self.min_rtt.unwrap_or_default();
         let excess = self.excess.seconds();
         let late = self.late(self.round.fastest);
-        if self.state == State::Startup && !late {
-            // What is lost while no queue stands is lost anyway.
+        let mut loss = self.random_loss.ratio();
+        if self.state == State::Startup {
+            // What is lost while no queue stands is lost anyway, as far as is known: a queue of a few
+            // packets does not show, so that this ends with Startup.
             let (lost, acked) = self.round.on_time();
-            self.random_loss.add(lost, acked);
+            self.startup_loss.add(lost, acked);
+            loss = loss.max(self.startup_loss.ratio());
         }
-        let loss = self.random_loss.ratio();
         let inflated = if self.is_lossy() { INFLATED_LOSSY } else { INFLATED };
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
         if self.round.fastest.is_some_and(|fastest| {

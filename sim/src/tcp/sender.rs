@@ -6,9 +6,7 @@ use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    IpAddress, IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber,
-};
+use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use super::window::Window;
 use crate::clock::{MILLI, NEVER, Nanos, SECOND};
@@ -475,8 +473,7 @@ impl Sender {
             }
             let (start, len) = (self.next, len as usize);
             let fate = Fate::InFlight;
-            let segment =
-                Segment { start, len, end_of_stream, sent_at: now, again: false, fate };
+            let segment = Segment { start, len, end_of_stream, sent_at: now, again: false, fate };
             self.segments.push_back(segment);
             self.next = segment.end();
             self.in_flight += len as u64;

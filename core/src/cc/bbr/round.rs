@@ -112,3 +112,39 @@ fn exceeds((acked, lost): (u64, u64), random_loss: f64, threshold: f64, packet: 
     let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
     lost as f64 > total * (random_loss + threshold + noise)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1_500;
+
+    /// A round of 200 packets; of so many of the 100 late ones and of the others something is lost.
+    fn round(lost_late: u64, lost_on_time: u64) -> Round {
+        Round {
+            acked: (200 - lost_late - lost_on_time) * PACKET,
+            lost: (lost_late + lost_on_time) * PACKET,
+            late_acked: (100 - lost_late) * PACKET,
+            late_lost: lost_late * PACKET,
+            ..Round::new(Instant::ZERO, 0, 0)
+        }
+    }
+
+    #[test]
+    fn a_queue_that_overflows_in_the_middle_of_a_round_is_noticed() {
+        assert!(round(30, 0).overflowed(false, 0.0, PACKET));
+        assert!(!round(0, 30).overflowed(false, 0.0, PACKET));
+        assert_eq!(round(30, 2).on_time(), (2 * PACKET, 98 * PACKET));
+    }
+
+    #[test]
+    fn what_is_lost_anyway_is_no_overflow_also_of_late_packets() {
+        assert!(!round(12, 12).overflowed(false, 0.1, PACKET));
+        assert!(round(40, 12).overflowed(false, 0.1, PACKET));
+    }
+
+    #[test]
+    fn a_handful_of_losses_says_nothing() {
+        assert!(!round(5, 0).overflowed(false, 0.0, PACKET));
+    }
+}
