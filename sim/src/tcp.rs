@@ -1,4 +1,4 @@
-//! Real TCP for a host, whose packets go through the node: `smoltcp` receives, [`Sender`] sends with
+//! Real TCP for a host, whose packets go through the node: `smoltcp` receives, `sender.rs` sends with
 //! what kernels have beyond it.
 //!
 //! Every byte of a transfer is known ([`pattern`]), so the receiver compares what it reads.
