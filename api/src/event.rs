@@ -56,6 +56,23 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// A path carries no bulk any more because the others carry more without it, or carries it again.
+    LeftOut {
+        /// The peer's name.
+        peer: String,
+        /// The path's number.
+        path: u16,
+        /// The local interface.
+        interface: String,
+        /// Whether it is left out from now on.
+        left_out: bool,
+        /// What the association carried with the path; 0 where that was not measured.
+        with_bps: u64,
+        /// The same without it.
+        without_bps: u64,
+        /// Why.
+        reason: String,
+    },
     /// A path's remote address changed.
     Rebound {
         /// The peer's name.

@@ -188,6 +188,11 @@ pub struct PathStatus {
     pub reordering_extent_packets: u64,
     /// Largest IP packet sent on the path.
     pub mtu_bytes: u16,
+    /// Whether it carries bulk: `used`, `left-out` (the others carry more without it), or `trial`
+    /// while that is being measured.
+    pub guard: String,
+    /// How often it was left out.
+    pub times_left_out: u64,
 }
 
 /// One session.

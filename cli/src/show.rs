@@ -172,6 +172,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
         ("reordering", Align::Right),
         ("loss after", Align::Right),
         ("bottleneck", Align::Right),
+        ("guard", Align::Left),
     ]);
     for path in paths {
         table.row(vec![
@@ -190,6 +191,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
                 1 => "-".into(),
                 _ => path.bottleneck.to_string().into(),
             },
+            path.guard.as_str().into(),
         ]);
     }
     table

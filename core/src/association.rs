@@ -5,6 +5,7 @@
 //! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
 //! mode. Nonces are assigned in sequence, in [`departure`] alone.
 
+mod benefit;
 mod control;
 mod departure;
 mod encapsulation;
@@ -36,6 +37,7 @@ use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
+use crate::guard::Guard;
 use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
 use crate::path::{Path, PathState};
@@ -96,7 +98,7 @@ pub(crate) struct Association {
     pub(crate) first_from: Option<IpAddr>,
     next_attempt: Option<Instant>,
     cookies: CookieMemory,
-    guard: ReplayGuard,
+    replay_guard: ReplayGuard,
     /// The peer's run; another one has none of our paths and sessions.
     peer_instance: Option<u64>,
     /// Where the initiation came from that the offered keys answer.
@@ -127,6 +129,10 @@ pub(crate) struct Association {
     /// How many senders may be told of the inner MTU.
     allowance: Allowance,
 
+    /// Which paths are left out because the others carry more without them, and the inner bytes
+    /// that arrived in this period.
+    guard: Guard,
+    benefit: u64,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
     candidate_paths: Vec<usize>,
@@ -175,7 +181,7 @@ impl Association {
             first_from: None,
             next_attempt: (!config.endpoints.is_empty()).then_some(now),
             cookies: CookieMemory::new(&config.public_key),
-            guard: ReplayGuard::new(),
+            replay_guard: ReplayGuard::new(),
             peer_instance: None,
             handshake_from: None,
             opener: false,
@@ -196,6 +202,8 @@ impl Association {
             periods: 0,
             inner_mtu: 0,
             allowance: Allowance::new(now),
+            guard: Guard::default(),
+            benefit: 0,
             scheduler: scheduler::new(&config),
             candidates: Vec::new(),
             candidate_paths: Vec::new(),
@@ -327,6 +335,7 @@ impl Association {
         self.peer_generation = 0;
         self.addresses_owed = true;
         self.delay_reference = None;
+        self.guard = Guard::default();
         self.outgoing = Table::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
@@ -376,7 +385,8 @@ impl Association {
         let counters = self.queue.counters();
         let path = |path: &Path| {
             let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
-            path.status(fastest, carried, weight)
+            let part = self.guard.part(path.id.0);
+            path.status(fastest, carried, weight, part)
         };
         PeerStatus {
             name: self.config.name.clone(),

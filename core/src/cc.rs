@@ -102,6 +102,11 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// Bytes per second at which packets leave; `None`: as fast as the window permits.
     fn pacing_rate(&self) -> Option<u64>;
 
+    /// Bytes per second that the path was seen to deliver, where the controller knows.
+    fn bandwidth(&self) -> Option<u64> {
+        None
+    }
+
     /// Bytes acknowledged between losses, for [`Subflow::between_losses`].
     fn between_losses(&self) -> u64 {
         0

@@ -49,6 +49,23 @@ pub enum Event {
         /// Why.
         reason: &'static str,
     },
+    /// A path carries no bulk any more because the others carry more without it, or carries it again.
+    LeftOut {
+        /// The peer's name.
+        peer: String,
+        /// The path's number.
+        path: u16,
+        /// The local interface.
+        interface: String,
+        /// Whether it is left out from now on.
+        left_out: bool,
+        /// What the association carried with the path, bit/s; 0 where that was not measured.
+        with: u64,
+        /// The same without it.
+        without: u64,
+        /// Why.
+        reason: &'static str,
+    },
     /// A path's remote address changed and the new one answered its challenge.
     Rebound {
         /// The peer's name.
@@ -130,6 +147,16 @@ impl fmt::Display for Event {
                 "peer `{peer}`: path {path} ({interface}, {local} to {remote}): \
                  {from} -> {to} ({reason})"
             ),
+            Self::LeftOut { peer, path, interface, left_out, with, without, reason } => {
+                let what = if *left_out { "left out" } else { "in use again" };
+                write!(f, "peer `{peer}`: path {path} ({interface}) {what}: {reason}")?;
+                if *with > 0 {
+                    let mbits = |rate: u64| rate as f64 / 1e6;
+                    let (with, without) = (mbits(*with), mbits(*without));
+                    write!(f, " ({with:.1} Mbit/s with it, {without:.1} without)")?;
+                }
+                Ok(())
+            }
             Self::Rebound { peer, path, from, to } => {
                 write!(f, "peer `{peer}`: path {path}: its remote address {from} became {to}")
             }

@@ -34,6 +34,7 @@ pub mod cc;
 mod config;
 mod engine;
 mod event;
+mod guard;
 pub mod omission;
 pub mod packet;
 mod path;

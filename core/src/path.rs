@@ -30,6 +30,7 @@ use self::pacer::{Pacer, time_for};
 use crate::bottleneck::DelaySeries;
 use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
 use crate::config::{CongestionControlKind, Encapsulation, LocalAddress};
+use crate::guard::Part;
 use crate::scheduler::Candidate;
 use crate::sink::PathAddress;
 use crate::status::PathStatus;
@@ -94,6 +95,8 @@ pub(crate) struct Counters {
     pub(crate) spurious: u64,
     /// Inner bytes sent on it.
     pub(crate) carried: u64,
+    /// How often the guard has left it out.
+    pub(crate) left_out: u64,
 }
 
 /// Share of packets lost over the last seconds, in two half-windows.
@@ -428,6 +431,13 @@ impl Path {
         })
     }
 
+    /// Bytes per second that were seen to arrive; a careful guess before any did.
+    pub(crate) fn delivers(&self) -> u64 {
+        self.cc
+            .bandwidth()
+            .unwrap_or_else(|| (self.rate() as f64 * (1.0 - self.loss.share())) as u64)
+    }
+
     /// The path as a scheduler sees it, for a packet of `len` bytes.
     pub(crate) fn candidate(&self, now: Instant, len: usize) -> Candidate {
         Candidate {
@@ -678,8 +688,14 @@ impl Path {
     }
 
     /// Statistics. `fastest` is the lowest delay of the association's paths, `carried` what all of
-    /// them have carried.
-    pub(crate) fn status(&self, fastest: Option<i64>, carried: u64, weight: u16) -> PathStatus {
+    /// them have carried, `part` what the guard does with this one.
+    pub(crate) fn status(
+        &self,
+        fastest: Option<i64>,
+        carried: u64,
+        weight: u16,
+        part: Part,
+    ) -> PathStatus {
         let rtt = self.flight.rtt();
         let relative = match (self.delay.average(), fastest) {
             (Some(delay), Some(fastest)) => {
@@ -719,6 +735,8 @@ impl Path {
             reordering_window: self.flight.reordering_window(),
             reordering_extent: self.flight.reordering_extent(),
             share,
+            guard: part.name(),
+            times_left_out: self.counters.left_out,
             mtu: self.mtu.hoped(),
         }
     }

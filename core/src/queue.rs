@@ -336,7 +336,7 @@ impl<T: Burst> SendQueue<T> {
 
     /// Until then what waits does so because its sender was asked to wait: no signal.
     pub fn pardon(&mut self, until: Instant) {
-        self.pardoned_until = until;
+        self.pardoned_until = self.pardoned_until.max(until);
     }
 
     /// The segment that is to go next. It stays in the queue until it is [taken](Self::take), and

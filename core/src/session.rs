@@ -15,6 +15,10 @@ use crate::window::DuplicateWindow;
 /// Sessions of this protocol are delivered in order.
 const TCP: u8 = 6;
 
+/// No window of TCP is larger (RFC 7323, section 2.3): bytes that one acknowledgement covers, and by
+/// which one can be late.
+const MOST_ACKNOWLEDGED: u32 = 1 << 30;
+
 /// A session in which this host sends.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -77,7 +81,26 @@ pub(crate) struct Incoming {
     pub(crate) header: Option<Box<SessionHeader>>,
     /// The newest sequence number, from which truncated ones are restored.
     pub(crate) newest: u32,
+    /// What the peer's TCP has acknowledged of our side's stream.
+    pub(crate) acknowledged: Option<u32>,
     pub(crate) counters: Counters,
+}
+
+impl Incoming {
+    /// The peer's TCP expects `number` next. Returns how many bytes it has that it had not before.
+    pub(crate) fn on_acknowledgement(&mut self, number: u32) -> u64 {
+        let former = *self.acknowledged.get_or_insert(number);
+        let new = number.wrapping_sub(former);
+        // Older ones are overtaken, and those of another connection between the same ports far off.
+        if new >= MOST_ACKNOWLEDGED {
+            if new < MOST_ACKNOWLEDGED.wrapping_neg() {
+                self.acknowledged = Some(number);
+            }
+            return 0;
+        }
+        self.acknowledged = Some(number);
+        u64::from(new)
+    }
 }
 
 /// How packets of a session reach the host.
@@ -134,5 +157,31 @@ impl Counters {
     pub(crate) fn add(&mut self, len: usize) {
         self.packets += 1;
         self.bytes += len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+    use crate::packet::Endpoint;
+
+    #[test]
+    fn what_the_peer_acknowledges_counts_once() {
+        let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
+        let mut session = Incoming {
+            key: SessionKey { protocol: TCP, source: end, destination: end },
+            order: None,
+            header: None,
+            newest: 0,
+            acknowledged: None,
+            counters: Counters::default(),
+        };
+        let numbers =
+            [u32::MAX - 999, u32::MAX - 499, u32::MAX - 999, 500, 500, 1 << 31, (1 << 31) + 7];
+        let counted = numbers.map(|number| session.on_acknowledgement(number));
+        // The last but one is of another connection, between the same ports.
+        assert_eq!(counted, [0, 500, 0, 1_000, 0, 0, 7]);
     }
 }

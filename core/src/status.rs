@@ -129,6 +129,11 @@ pub struct PathStatus {
     pub reordering_extent: u64,
     /// Share of the association's inner bytes sent on this path, 0 to 1.
     pub share: f64,
+    /// Whether the guard lets it carry bulk: `used`, `left-out` because the others carry more without
+    /// it, or `trial` while that is being measured.
+    pub guard: &'static str,
+    /// How often it was left out.
+    pub times_left_out: u64,
     /// Path MTU: largest IP packet sent on it, bytes.
     pub mtu: u16,
 }

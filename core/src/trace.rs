@@ -77,6 +77,17 @@ pub enum What {
         /// Why.
         reason: &'static str,
     },
+    /// The path is left out because the others carry more without it, or carries packets again.
+    LeftOut {
+        /// Which of the two.
+        left_out: bool,
+        /// Inner bytes per second with the path, and without it; 0 where not measured.
+        with: u64,
+        /// See `with`.
+        without: u64,
+        /// Why.
+        reason: &'static str,
+    },
 }
 
 /// What is known of a path.

@@ -98,6 +98,7 @@ fn name(kind: &EventKind) -> &'static str {
         EventKind::PeerRestarted { .. } => "peer-restarted",
         EventKind::Path { .. } => "path",
         EventKind::Rebound { .. } => "rebound",
+        EventKind::LeftOut { .. } => "left-out",
         EventKind::Traffic { .. } => "traffic",
         EventKind::InnerMtu { .. } => "inner-mtu",
         EventKind::HandshakeTimeout { .. } => "handshake-timeout",
@@ -126,6 +127,11 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             to: to.name().to_owned(),
             reason: reason.to_owned(),
         },
+        Core::LeftOut { peer, path, interface, left_out, with, without, reason } => {
+            let (with_bps, without_bps) = (with, without);
+            let reason = reason.to_owned();
+            EventKind::LeftOut { peer, path, interface, left_out, with_bps, without_bps, reason }
+        }
         Core::Rebound { peer, path, from, to } => EventKind::Rebound { peer, path, from, to },
         Core::Traffic { peer, from, to, captured, reason } => EventKind::Traffic {
             peer,

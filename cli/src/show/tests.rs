@@ -35,6 +35,8 @@ fn path(id: u16, state: &str) -> PathStatus {
         reordering_window_ms: 3.0,
         reordering_extent_packets: 2,
         mtu_bytes: 1_500,
+        guard: "used".to_owned(),
+        times_left_out: 0,
     }
 }
 
@@ -117,9 +119,9 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
   path  interface  local            remote           as   state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
      0  eth0       198.18.0.1:6182  198.18.0.2:6182  udp  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
      1  eth1       198.18.1.1:6182  198.18.1.2:6182  udp  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
-  path  control  window  in flight  pacing  lost  spurious  jitter  reordering  loss after  bottleneck
-     0  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1
-     1  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1
+  path  control  window  in flight  pacing  lost  spurious  jitter  reordering  loss after  bottleneck  guard
+     0  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1  used
+     1  probe       1 B        1 B       -     0         0  100 µs           2     3.00 ms           1  used
 
 dropped: 2 malformed packet
 ";

@@ -203,7 +203,7 @@ impl Association {
         let payload =
             InitiationPayload::parse(responder.payload()).map_err(|error| error.to_string())?;
         let timestamp = crypto_timestamp(responder.payload());
-        self.guard.accept(timestamp).map_err(|_| "its timestamp is not newer".to_owned())?;
+        self.replay_guard.accept(timestamp).map_err(|_| "its timestamp is not newer".to_owned())?;
         if self.pending.is_some()
             && self.attempts <= CROSSING_ATTEMPTS
             && self.wins_crossing(cx.private_key.public_key())

@@ -11,7 +11,7 @@ use super::outgoing::Loss;
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
+use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol, tcp_acknowledgement};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
@@ -360,13 +360,20 @@ impl Association {
         sink: &mut impl PacketSink,
     ) {
         self.incoming.touch(slot, now);
-        let Self { incoming, hold, waiting, bytes_received, max_wait, limits, .. } = self;
+        let Self { incoming, hold, waiting, bytes_received, max_wait, limits, benefit, .. } = self;
         let session = incoming.get_mut(slot).expect("the slot was just found");
         let mut deliver = |packet: InnerPacket<'_>| {
             *bytes_received += packet.len() as u64;
             sink.packet(packet);
         };
         session.counters.add(inner.len());
+        // Fragments have no ports.
+        if session.key.protocol == protocol::TCP
+            && session.key.source.port != 0
+            && let Some(number) = tcp_acknowledgement(inner.head)
+        {
+            *benefit += session.on_acknowledgement(number);
+        }
         if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
             session.newest = sequence;
         }
@@ -411,6 +418,7 @@ impl Association {
             order: None,
             header: None,
             newest: sequence,
+            acknowledged: None,
             counters: Counters::default(),
         };
         let inserted = self.incoming.insert(now, id, session);

@@ -11,7 +11,7 @@ use super::{Association, Context, playout, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
 use crate::omission::{CompactHeader, SessionHeader, fields};
-use crate::packet::{HEAD_ROOM, Header, Segments, mark_ce};
+use crate::packet::{HEAD_ROOM, Header, Segments, mark_ce, protocol};
 use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
@@ -257,7 +257,7 @@ impl Association {
     fn send_packets(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
         while let Some(load) = self.next_load(now) {
             let len = load.segments.segment_len(load.segment);
-            self.gather_candidates(now, len);
+            self.gather_candidates(now, len, load.priority);
             if self.candidates.is_empty() {
                 if self.paths.iter().any(|path| path.state() == PathState::Active) {
                     // No path takes a packet of this length any more.
@@ -343,9 +343,15 @@ impl Association {
     }
 
     /// The paths that can take `len` bytes: those that answer, or if none does, those that did; and
-    /// those that are known to carry so much, or if none is, new ones that may.
-    fn gather_candidates(&mut self, now: Instant, len: usize) {
-        for (answering, known) in [(true, true), (true, false), (false, true), (false, false)] {
+    /// those that are known to carry so much, or if none is, new ones that may. Bulk takes those that
+    /// the guard leaves out only if there are no others.
+    fn gather_candidates(&mut self, now: Instant, len: usize, priority: Priority) {
+        let narrow = priority == Priority::Throughput && self.guard.is_narrow();
+        let choices = [(true, true), (true, false), (false, true), (false, false)];
+        let choices = choices.map(|(answering, known)| (answering, known, false));
+        for (answering, known, narrow) in
+            [(true, true, true)].into_iter().chain(choices).skip(usize::from(!narrow))
+        {
             self.candidates.clear();
             self.candidate_paths.clear();
             for (index, path) in self.paths.iter().enumerate() {
@@ -354,7 +360,8 @@ impl Association {
                     false => path.state() == PathState::Active,
                 };
                 let most = if known { path.max_datagram() } else { path.hoped_datagram() };
-                if usable && len + INNER_OVERHEAD <= most {
+                let left_out = narrow && self.guard.leaves_out(path.id.0);
+                if usable && !left_out && len + INNER_OVERHEAD <= most {
                     self.candidates.push(path.candidate(now, len + INNER_OVERHEAD));
                     self.candidate_paths.push(index);
                 }
@@ -376,6 +383,8 @@ impl Association {
 
     /// Takes note that `load` has left.
     fn load_left(&mut self, now: Instant, load: &Load) {
+        let key = self.outgoing.key(load.slot);
+        let acknowledges = key.is_none_or(|key| key.protocol == protocol::TCP);
         let session = self.outgoing.get_mut(load.slot).filter(|known| known.id == load.session);
         if load.first_sent.is_some() {
             self.repairs.pop_front();
@@ -387,6 +396,9 @@ impl Association {
         self.queue.take();
         let len = load.segments.segment_len(load.segment);
         self.bytes_sent += len as u64;
+        if !acknowledges {
+            self.benefit += len as u64;
+        }
         if let Some(session) = session {
             session.next_sequence = session.next_sequence.wrapping_add(1);
             session.counters.add(len);

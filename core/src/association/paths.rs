@@ -396,6 +396,7 @@ impl Association {
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
+        self.guard_benefit(now, cx);
         self.compute_wait();
         self.expire_sessions(now);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
@@ -462,14 +463,21 @@ impl Association {
     /// in both directions; after a signal the inner window shrinks by 30 % (RFC 9438, section 4.6),
     /// and without a queue to match the paths run dry until it has grown again. Only the session's
     /// own packets wait in it: each has a queue to itself.
+    ///
+    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, and
+    /// signals come no faster than they can be answered.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let base = CodelParameters::default();
-        let delays = || paths.iter().map(|path| path.delay);
+        let delays =
+            || paths.iter().filter(|path| !self.guard.leaves_out(path.id)).map(|path| path.delay);
         let spread = match (delays().min(), delays().max()) {
             (Some(min), Some(max)) => Duration::from_micros((max - min).unsigned_abs()),
             _ => Duration::ZERO,
         };
-        let in_use = || self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let in_use = || {
+            let active = self.paths.iter().filter(|path| path.state() == PathState::Active);
+            active.filter(|path| !self.guard.leaves_out(path.id.0))
+        };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
         let rtt = rtt.min(WAIT_BOUNDS.1);
@@ -485,6 +493,7 @@ impl Association {
         self.queue.set_codel(CodelParameters {
             target: target.max(spread.min(WAIT_BOUNDS.1)).max(late),
             interval: base.interval.max((rtt + late * 2) * 2),
+            patient: self.guard.is_narrow(),
         });
     }
 

@@ -666,6 +666,10 @@ impl CongestionControl for Bbr {
         self.pacing.map(|rate| rate as u64)
     }
 
+    fn bandwidth(&self) -> Option<u64> {
+        Some(self.rate.max() as u64)
+    }
+
     fn state(&self) -> &'static str {
         match self.state {
             State::Startup => "startup",

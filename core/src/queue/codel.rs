@@ -12,14 +12,24 @@ pub struct CodelParameters {
     /// How long the delay has to stand above the target before a signal; about the round-trip time
     /// within which the sender can react.
     pub interval: Duration,
+    /// The first signals in a row are one wait in the queue apart at least: what answers a signal
+    /// waits there as well.
+    pub patient: bool,
 }
 
 impl Default for CodelParameters {
     /// 5 ms and 100 ms (RFC 8289, section 4.3 and 4.4).
     fn default() -> Self {
-        Self { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
+        Self {
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            patient: false,
+        }
     }
 }
+
+/// So many signals in a row are that far apart.
+const PATIENT: u32 = 4;
 
 /// What becomes of the packet at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +78,7 @@ impl Codel {
                 return Verdict::Send;
             }
             self.count = self.count.saturating_add(1);
-            self.next += self.spacing(parameters);
+            self.next += self.spacing(parameters, sojourn);
             return Verdict::Signal;
         }
         self.dropping = true;
@@ -78,7 +88,7 @@ impl Codel {
         let recent = now.since(self.next) < 16 * parameters.interval;
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.last_count = self.count;
-        self.next = now + self.spacing(parameters);
+        self.next = now + self.spacing(parameters, sojourn);
         Verdict::Signal
     }
 
@@ -110,10 +120,11 @@ impl Codel {
     }
 
     /// Time between signals: the interval by the square root of their count.
-    fn spacing(&self, parameters: &CodelParameters) -> Duration {
+    fn spacing(&self, parameters: &CodelParameters, sojourn: Duration) -> Duration {
         let root = (u64::from(self.count.max(1)) << 32).isqrt();
         let interval = u64::try_from(parameters.interval.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(interval.saturating_mul(1 << 16) / root)
+        let spacing = Duration::from_nanos(interval.saturating_mul(1 << 16) / root);
+        if parameters.patient && self.count <= PATIENT { spacing.max(sojourn) } else { spacing }
     }
 }
 
@@ -121,8 +132,11 @@ impl Codel {
 mod tests {
     use super::*;
 
-    const PARAMETERS: CodelParameters =
-        CodelParameters { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    const PARAMETERS: CodelParameters = CodelParameters {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        patient: false,
+    };
 
     fn judge(codel: &mut Codel, millis: u64, sojourn: u64) -> Verdict {
         let now = Instant::from_millis(millis);
@@ -155,6 +169,22 @@ mod tests {
             let verdict = codel.judge(now, &PARAMETERS, Duration::from_secs(1), true);
             assert_eq!(verdict, Verdict::Send);
         }
+    }
+
+    #[test]
+    fn a_patient_one_waits_for_the_answer_to_its_first_signals() {
+        let patient = CodelParameters { patient: true, ..PARAMETERS };
+        let sojourn = Duration::from_millis(700);
+        let mut codel = Codel::NEW;
+        let mut signals = Vec::new();
+        for millis in 0..5_000 {
+            let verdict = codel.judge(Instant::from_millis(millis), &patient, sojourn, false);
+            if verdict == Verdict::Signal {
+                signals.push(millis);
+            }
+        }
+        assert_eq!(signals[..5], [100, 800, 1_500, 2_200, 2_900]);
+        assert!(signals[5] < 3_000, "then it is an ordinary one: {signals:?}");
     }
 
     /// RFC 8289, section 3.3: the n-th interval between signals is the first by the root of n.

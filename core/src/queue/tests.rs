@@ -142,7 +142,11 @@ fn response_goes_ahead_of_throughput() {
 #[test]
 fn response_leaves_the_others_their_share() {
     let mut queue = SendQueue::new(HUGE, 4);
-    queue.set_codel(CodelParameters { target: Duration::MAX, interval: Duration::MAX });
+    queue.set_codel(CodelParameters {
+        target: Duration::MAX,
+        interval: Duration::MAX,
+        ..CodelParameters::default()
+    });
     queue.push(at(0), 0, Priority::Throughput, Train { segments: 500, ..Train::single(1_500) });
     queue.push(at(0), 1, Priority::Response, Train { segments: 4_000, ..Train::single(1_000) });
     let mut bytes = [0usize; 2];
@@ -165,7 +169,11 @@ fn response_leaves_the_others_their_share() {
 #[test]
 fn sessions_get_equal_bytes_whatever_their_packets() {
     let mut queue = SendQueue::new(HUGE, 4);
-    queue.set_codel(CodelParameters { target: Duration::MAX, interval: Duration::MAX });
+    queue.set_codel(CodelParameters {
+        target: Duration::MAX,
+        interval: Duration::MAX,
+        ..CodelParameters::default()
+    });
     for (flow, len) in [(0, 1_500), (1, 300), (2, 9_000)] {
         for _ in 0..4_000_000 / len {
             queue.push(at(0), flow, Priority::Throughput, Train::single(len));
@@ -273,7 +281,11 @@ fn a_queue_that_empties_is_left_alone() {
 fn the_target_can_be_changed_while_packets_wait() {
     let mut queue = SendQueue::new(HUGE, 1);
     let wide = Duration::from_millis(50);
-    queue.set_codel(CodelParameters { target: wide, interval: Duration::from_millis(100) });
+    queue.set_codel(CodelParameters {
+        target: wide,
+        interval: Duration::from_millis(100),
+        ..CodelParameters::default()
+    });
     let serve = |queue: &mut SendQueue<Train>, from: u64, to: u64| {
         for now in from..to {
             queue.push(at(now), 0, Priority::Throughput, Train::single(1_500));

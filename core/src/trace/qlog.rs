@@ -81,6 +81,7 @@ pub fn write_record(out: &mut impl Write, now: Instant, record: &Record) -> fmt:
         What::Metrics(_) => "quic:recovery_metrics_updated",
         What::CongestionState { .. } => "quic:congestion_state_updated",
         What::PathState { .. } => "mpip:path_state_updated",
+        What::LeftOut { .. } => "mpip:path_left_out",
     };
     write!(out, "{name}\",\"data\":{{\"path_id\":{}", record.path)?;
     match record.what {
@@ -100,6 +101,14 @@ pub fn write_record(out: &mut impl Write, now: Instant, record: &Record) -> fmt:
         }
         What::PathState { from, to, reason } => {
             write!(out, ",\"old\":\"{from}\",\"new\":\"{to}\",\"reason\":")?;
+            write_text(out, reason)
+        }
+        What::LeftOut { left_out, with, without, reason } => {
+            let (with, without) = (with.saturating_mul(8), without.saturating_mul(8));
+            write!(
+                out,
+                ",\"left_out\":{left_out},\"with\":{with},\"without\":{without},\"reason\":"
+            )?;
             write_text(out, reason)
         }
     }?;

@@ -1,0 +1,67 @@
+//! What the [`Guard`](crate::guard::Guard) is told of paths and traffic, and what follows from it.
+
+use super::{Association, Context};
+use crate::config::SchedulerKind;
+use crate::event::Event;
+use crate::guard::{Verdict, View};
+use crate::path::{Path, PathState};
+use crate::time::Instant;
+use crate::trace::What;
+
+/// More bytes in flight than heartbeats have: something is on its way.
+const LOAD: u64 = 300;
+
+impl Association {
+    /// The end of a period: paths that do harm are left out, others return. The other schedulers
+    /// say themselves which paths they take.
+    pub(super) fn guard_benefit(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let bytes = core::mem::take(&mut self.benefit);
+        if self.config.scheduler != SchedulerKind::Earliest {
+            return;
+        }
+        let in_flight = |path: &Path| path.flight.in_flight() > LOAD;
+        let load = !self.queue.is_empty()
+            || !self.repairs.is_empty()
+            || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
+        let views: Vec<View> =
+            self.paths.iter().filter(|path| path.is_validated()).map(Path::view).collect();
+        let mut verdicts = Vec::new();
+        self.guard.on_period(now, bytes, load, &views, &mut verdicts);
+        for verdict in verdicts {
+            self.tell_verdict(now, cx, verdict);
+        }
+    }
+
+    fn tell_verdict(&mut self, now: Instant, cx: &mut Context<'_>, verdict: Verdict) {
+        let Verdict { path, left_out, with, without, reason } = verdict;
+        let what = || What::LeftOut { left_out, with, without, reason };
+        self.trace.record(now, path, what);
+        let Some(path) = self.paths.iter_mut().find(|other| other.id.0 == path) else { return };
+        path.counters.left_out += u64::from(left_out);
+        cx.events.push_back(Event::LeftOut {
+            peer: self.config.name.clone(),
+            path: path.id.0,
+            interface: path.interface.clone(),
+            left_out,
+            with: with.saturating_mul(8),
+            without: without.saturating_mul(8),
+            reason,
+        });
+    }
+}
+
+impl Path {
+    /// The path as the guard sees it.
+    fn view(&self) -> View {
+        let rtt = self.flight.rtt().smoothed();
+        View {
+            id: self.id.0,
+            active: self.state() == PathState::Active,
+            rate: self.delivers(),
+            late: self.delay.average().unwrap_or(0) + 4 * self.delay.jitter().as_micros() as i64,
+            repair: (rtt + self.flight.reordering_window()).as_micros() as i64,
+            lost: self.counters.packets_lost,
+            carried: self.counters.carried,
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! Never slower than the best single path: which paths are left out because the others carry more
+//! without them.
+//!
+//! A path that is much later than the others, because it is longer, jitters, or loses so much that
+//! most windows wait for a repair, can cost more than it carries: what the receiver puts in order
+//! waits for it, and the inner TCP, whose window is used up, leaves the fast paths idle. Seed 003
+//! puts a path aside at a fixed share of loss. What a share of loss costs depends on everything
+//! else, so here the benefit is measured: new inner bytes per second, with the path and without.
+//!
+//! A trial costs next to nothing, because it is made only when the paths that stay are known to
+//! carry more than all carry together at present. The better set is kept; the other one is tried
+//! again after pauses that double, and at once when a path that was left out has become better, or
+//! those that stay have become worse or fewer.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::scheduler::PERIOD;
+use crate::time::Instant;
+
+/// Periods ([`PERIOD`]) of load at its begin that say nothing: the inner
+/// TCP still grows.
+const START: u32 = 5;
+/// Periods over which inner bytes are counted before a path is left out for a trial: few where next
+/// to nothing is at stake, most where half of what the paths deliver is.
+const EVIDENCE: (usize, usize) = (10, 80);
+/// Longest pause in the load that is part of it, in periods: the receiver waits no longer for a
+/// repair.
+const STALL: u32 = 10;
+/// A path that is later than the earliest one by less does no harm (µs).
+const SUSPECT: i64 = 30_000;
+/// Inner bytes in a period, on average, below which a path carries nothing that could do harm.
+const UNUSED: u64 = 300;
+/// Share of what the paths that stay deliver, headers included, below which all together do harm:
+/// headers take 4 %, and rates vary by as much.
+const HARM: f64 = 0.9;
+/// Less of it is no transfer that asks for all that the paths have.
+const LEAST: f64 = 0.05;
+/// A set is better than the other one when it carries so much more.
+const BETTER: f64 = 1.04;
+/// A trial that shows so little after so many periods ends early; with less when something has changed
+/// for the better, because windows have to grow.
+const HOPELESS: (f64, u32) = (0.75, 10);
+const HOPELESS_AT_FIRST: f64 = 0.6;
+/// Periods that are counted in a trial, and how often when a path returns and does neither good nor
+/// harm: its window and the inner TCP's may still grow.
+const TRIAL: (u32, u32) = (16, 4);
+/// It does harm with less than this share.
+const HARMLESS: f64 = 0.97;
+/// A path that adds less than this share is given no time to let windows grow, after its first harm.
+const SMALL: f64 = 0.25;
+/// What was on its way when a trial began arrives within this time: at least, at most.
+const SETTLE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1_500));
+/// The latter in periods.
+const SETTLED: u32 = 15;
+/// Pauses between trials, first and longest.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
+/// After so long, and 30 heartbeats, what is known of a path that was left out is of its present
+/// state: its own queue is empty, and if it has lost nothing, it loses nothing.
+const QUIET: Duration = Duration::from_secs(10);
+/// For so many periods a path has to be better than it was.
+const STEADY: u32 = 20;
+/// The paths that stay deliver so much less than they did: they have become slower.
+const WORSE: f64 = 0.7;
+
+/// What the guard knows of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct View {
+    /// The path's number.
+    pub(crate) id: u16,
+    /// It carries packets unless the guard leaves it out.
+    pub(crate) active: bool,
+    /// Bytes per second that have been seen to arrive.
+    pub(crate) rate: u64,
+    /// When its latest packets arrive, µs against a reference that all paths share.
+    pub(crate) late: i64,
+    /// How much later a packet arrives that has to be sent again, µs.
+    pub(crate) repair: i64,
+    /// Datagrams lost so far.
+    pub(crate) lost: u64,
+    /// Inner bytes sent on it so far.
+    pub(crate) carried: u64,
+}
+
+/// What the guard does with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It carries packets.
+    Takes,
+    /// It is left out for a trial.
+    Rests,
+    /// It is left out, because the others carry more without it.
+    LeftOut,
+    /// It was left out, and carries packets for a trial.
+    Returns,
+}
+
+impl Part {
+    /// The name in status output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Takes => "used",
+            Self::Rests | Self::Returns => "trial",
+            Self::LeftOut => "left-out",
+        }
+    }
+}
+
+/// The guard has judged a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// The path's number.
+    pub(crate) path: u16,
+    /// It is left out from now on; otherwise it carries packets again.
+    pub(crate) left_out: bool,
+    /// Inner bytes per second with the path and without it; 0 where that was not measured.
+    pub(crate) with: u64,
+    /// See `with`.
+    pub(crate) without: u64,
+    /// Why.
+    pub(crate) reason: &'static str,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    view: View,
+    part: Part,
+    lossless_since: Instant,
+    /// Inner bytes in a period, a moving average.
+    recent: u64,
+    /// Of a path that is left out: since when, when it is tried again, and the pause after that.
+    since: Instant,
+    due: Instant,
+    pause: Duration,
+    /// By how much it is later than the others when it carries nothing, µs.
+    excess: Option<i64>,
+    /// For how many periods it has been only half as late.
+    less_for: u32,
+    /// Bytes per second that the others delivered.
+    kept: u64,
+}
+
+impl Entry {
+    fn new(now: Instant, view: View) -> Self {
+        Self {
+            view,
+            part: Part::Takes,
+            lossless_since: now,
+            recent: 0,
+            since: now,
+            due: now,
+            pause: PAUSE.0,
+            excess: None,
+            less_for: 0,
+            kept: 0,
+        }
+    }
+
+    /// Whether it carries bulk.
+    fn takes(&self) -> bool {
+        self.view.active && matches!(self.part, Part::Takes | Part::Returns)
+    }
+
+    /// When its packets have arrived for certain, repairs included, µs.
+    fn certain(&self, now: Instant) -> i64 {
+        let lossless = now.since(self.lossless_since) >= QUIET;
+        self.view.late + if lossless { 0 } else { self.view.repair }
+    }
+
+    fn update(&mut self, now: Instant, view: &View) {
+        if view.lost != self.view.lost {
+            self.lossless_since = now;
+        }
+        let sent = view.carried.saturating_sub(self.view.carried);
+        self.recent = (self.recent * 7 + sent) / 8;
+        self.view = *view;
+    }
+
+    fn leave_out(&mut self, now: Instant, kept: u64) {
+        self.since = now;
+        self.due = now + self.pause;
+        self.kept = kept;
+    }
+}
+
+/// A set of paths is tried.
+#[derive(Clone, Debug)]
+struct Trial {
+    /// With fewer paths than before; otherwise with one more.
+    narrow: bool,
+    /// A path returns that adds little and is what it was when it did harm.
+    sceptical: bool,
+    /// A path returns because something has changed.
+    hopeful: bool,
+    /// What the set in use before carried, inner bytes per second.
+    reference: u64,
+    /// From when on bytes count for the verdict.
+    settled: Instant,
+    /// Bytes and periods since it began, and since it settled.
+    begun: (u64, u32),
+    counted: (u64, u32),
+}
+
+impl Trial {
+    fn new(reference: u64) -> Self {
+        Self {
+            narrow: true,
+            sceptical: false,
+            hopeful: false,
+            reference,
+            settled: Instant::ZERO,
+            begun: (0, 0),
+            counted: (0, 0),
+        }
+    }
+
+    /// Bytes per second, and their share of the reference.
+    fn carried(&self, (bytes, periods): (u64, u32)) -> (u64, f64) {
+        let carried = per_second(bytes, periods.max(1));
+        (carried, carried as f64 / self.reference.max(1) as f64)
+    }
+
+    /// Counts a period that ended `now`; returns what the set carries once that is known.
+    fn count(&mut self, now: Instant, bytes: u64) -> Option<(u64, f64)> {
+        let add = |(sum, periods)| (sum + bytes, periods + 1);
+        self.begun = add(self.begun);
+        if now > self.settled {
+            self.counted = add(self.counted);
+        }
+        if self.counted.1 >= TRIAL.0 {
+            let (carried, share) = self.carried(self.counted);
+            let patience = if self.narrow { 1 } else { TRIAL.1 };
+            let harm = share < HARMLESS && !self.hopeful;
+            if share >= BETTER || harm || self.begun.1 >= TRIAL.0 * patience {
+                return Some((carried, share));
+            }
+            self.counted = (0, 0);
+        }
+        let (so_far, least, share) = match (self.sceptical, self.hopeful) {
+            (true, _) => (self.begun, HOPELESS.1 / 2, HOPELESS.0),
+            (false, false) => (self.counted, HOPELESS.1, HOPELESS.0),
+            (false, true) => (self.counted, HOPELESS.1, HOPELESS_AT_FIRST),
+        };
+        let carried = self.carried(so_far);
+        let early = so_far.1 >= least && self.begun.1 <= SETTLED + TRIAL.0;
+        (early && carried.1 < share).then_some(carried)
+    }
+}
+
+/// Leaves paths out that do harm.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    entries: Vec<Entry>,
+    trial: Option<Trial>,
+    /// Inner bytes in each of the last periods with load, the newest last.
+    counts: VecDeque<u64>,
+    /// Periods with load since it began, and without since there was some.
+    loaded: u32,
+    unloaded: u32,
+    /// When paths may be left out for a trial, the pause after that, and how often it was in vain.
+    due: Instant,
+    pause: Duration,
+    failures: usize,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            trial: None,
+            counts: VecDeque::new(),
+            loaded: 0,
+            unloaded: 0,
+            due: Instant::ZERO,
+            pause: PAUSE.0,
+            failures: 0,
+        }
+    }
+}
+
+impl Guard {
+    /// Whether path `id` is to carry no bulk at present.
+    pub(crate) fn leaves_out(&self, id: u16) -> bool {
+        matches!(self.part(id), Part::Rests | Part::LeftOut)
+    }
+
+    /// What is done with path `id`.
+    pub(crate) fn part(&self, id: u16) -> Part {
+        let entry = self.entries.iter().find(|entry| entry.view.id == id);
+        entry.map_or(Part::Takes, |entry| entry.part)
+    }
+
+    /// Whether any path is left out.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.part, Part::Rests | Part::LeftOut))
+    }
+
+    /// A period is over, in which `bytes` inner bytes arrived; with `load`, something waited or was
+    /// on its way. `views` are all paths that work or may work again. Appends what was decided to
+    /// `verdicts`.
+    pub(crate) fn on_period(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        load: bool,
+        views: &[View],
+        verdicts: &mut Vec<Verdict>,
+    ) {
+        if self.entries.is_empty() && views.len() < 2 {
+            return;
+        }
+        self.follow(now, views, verdicts);
+        if !self.count(bytes, load) {
+            return;
+        }
+        match self.trial.take() {
+            Some(mut trial) => match trial.count(now, bytes) {
+                Some((carried, share)) => self.judge(now, &trial, carried, share, verdicts),
+                None => self.trial = Some(trial),
+            },
+            None => self.consider(now),
+        }
+    }
+
+    /// Takes over what has become of the paths.
+    fn follow(&mut self, now: Instant, views: &[View], verdicts: &mut Vec<Verdict>) {
+        let kept = self.kept();
+        let matters = |entry: &Entry| entry.takes() && entry.view.rate.saturating_mul(4) > kept;
+        let mut gone = false;
+        self.entries.retain_mut(|entry| {
+            let mattered = matters(entry);
+            let view = views.iter().find(|view| view.id == entry.view.id);
+            gone |= mattered && view.is_none_or(|view| !view.active);
+            if let Some(view) = view {
+                entry.update(now, view);
+            }
+            view.is_some()
+        });
+        for view in views {
+            if !self.entries.iter().any(|entry| entry.view.id == view.id) {
+                self.entries.push(Entry::new(now, *view));
+            }
+        }
+        let stays = |entry: &Entry| entry.view.active && entry.part == Part::Takes;
+        gone |= !self.entries.iter().any(stays);
+        if gone && self.entries.iter().any(|entry| entry.part != Part::Takes) {
+            self.release(verdicts);
+        }
+    }
+
+    /// Takes all paths back.
+    fn release(&mut self, verdicts: &mut Vec<Verdict>) {
+        self.trial = None;
+        self.counts.clear();
+        for entry in &mut self.entries {
+            if matches!(entry.part, Part::LeftOut | Part::Returns) {
+                verdicts.push(Verdict {
+                    path: entry.view.id,
+                    left_out: false,
+                    with: 0,
+                    without: 0,
+                    reason: "a path that did better does not work any more",
+                });
+            }
+            entry.part = Part::Takes;
+        }
+    }
+
+    /// Counts the bytes of a period. `false` if it is no part of a transfer.
+    fn count(&mut self, bytes: u64, load: bool) -> bool {
+        if load || bytes > 0 {
+            self.unloaded = 0;
+            self.loaded = self.loaded.saturating_add(1);
+            if self.loaded > START {
+                if self.counts.len() >= EVIDENCE.1 {
+                    self.counts.pop_front();
+                }
+                self.counts.push_back(bytes);
+            }
+            return true;
+        }
+        self.unloaded = self.unloaded.saturating_add(1);
+        if self.unloaded > STALL {
+            self.loaded = 0;
+            self.counts.clear();
+            if self.trial.take().is_some() {
+                self.end_trial(false);
+            }
+        }
+        false
+    }
+
+    /// Inner bytes per second over the last `periods` with load, if there were so many.
+    fn carried(&self, periods: usize) -> Option<u64> {
+        let from = self.counts.len().checked_sub(periods)?;
+        Some(per_second(self.counts.range(from..).sum(), periods as u32))
+    }
+
+    /// Bytes per second that the paths in use deliver.
+    fn kept(&self) -> u64 {
+        self.entries.iter().filter(|entry| entry.takes()).map(|entry| entry.view.rate).sum()
+    }
+
+    /// When packets on the earliest of the paths in use have arrived, µs.
+    fn earliest(&self, now: Instant) -> i64 {
+        let used = self.entries.iter().filter(|entry| entry.takes());
+        used.map(|entry| entry.certain(now)).min().unwrap_or(0)
+    }
+
+    /// Looks for a reason to try another set.
+    fn consider(&mut self, now: Instant) {
+        let Some(carried) = self.carried(EVIDENCE.0) else { return };
+        let (earliest, kept) = (self.earliest(now), self.kept());
+        for entry in self.entries.iter_mut().filter(|entry| entry.part == Part::LeftOut) {
+            let excess = entry.certain(now) - earliest;
+            if entry.excess.is_none() && now.since(entry.since) >= QUIET {
+                entry.excess = Some(excess);
+            }
+            let less = entry.excess.is_some_and(|before| excess < before / 2);
+            entry.less_for = if less { entry.less_for + 1 } else { 0 };
+            let better = entry.less_for > STEADY;
+            let worse = (kept as f64) < entry.kept as f64 * WORSE;
+            if entry.view.active && (now >= entry.due || better || worse) {
+                if less {
+                    entry.excess = Some(excess);
+                }
+                entry.less_for = 0;
+                entry.part = Part::Returns;
+                let share = entry.view.rate as f64 / (entry.view.rate + kept).max(1) as f64;
+                let hopeful = better || worse;
+                let sceptical = !hopeful && share < SMALL;
+                return self.start(
+                    now,
+                    Trial { narrow: false, sceptical, hopeful, ..Trial::new(carried) },
+                );
+            }
+        }
+        if now >= self.due {
+            self.suspect(now, earliest);
+        }
+    }
+
+    /// Lets the latest paths rest, if the others are known to deliver more than all carry at present.
+    fn suspect(&mut self, now: Instant, earliest: i64) {
+        let excess = |entry: &Entry| entry.certain(now) - earliest;
+        let suspect = |entry: &&mut Entry| {
+            entry.takes() && entry.recent >= UNUSED && excess(entry) >= SUSPECT
+        };
+        let kept = self.kept();
+        let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();
+        if suspects.is_empty() {
+            return;
+        }
+        suspects.sort_by_key(|entry| core::cmp::Reverse(excess(entry)));
+        // In vain with the latest alone: it may not be alone in doing harm.
+        suspects.truncate(1 + self.failures % suspects.len());
+        let left: u64 = suspects.iter().map(|entry| entry.view.rate).sum();
+        let share = left as f64 / kept.max(1) as f64;
+        let stake = ((EVIDENCE.1 - EVIDENCE.0) as f64 * (share * 2.0).min(1.0)) as usize;
+        let Some(from) = self.counts.len().checked_sub(EVIDENCE.0 + stake) else { return };
+        let counted = self.counts.range(from..);
+        let carried = per_second(counted.sum(), (EVIDENCE.0 + stake) as u32);
+        let rest = (kept - left) as f64;
+        if (rest * LEAST..rest * HARM).contains(&(carried as f64)) {
+            suspects.into_iter().for_each(|entry| entry.part = Part::Rests);
+            self.start(now, Trial::new(carried));
+        }
+    }
+
+    fn start(&mut self, now: Instant, mut trial: Trial) {
+        let active = self.entries.iter().filter(|entry| entry.view.active);
+        let certain = active.map(|entry| entry.certain(now));
+        let (earliest, latest) =
+            certain.fold((i64::MAX, i64::MIN), |(min, max), at| (min.min(at), max.max(at)));
+        let spread = Duration::from_micros(u64::try_from(latest - earliest).unwrap_or(0));
+        trial.settled = now + (spread * 2).clamp(SETTLE.0, SETTLE.1);
+        self.trial = Some(trial);
+    }
+
+    /// A trial has shown that its set carries `carried` inner bytes per second.
+    fn judge(
+        &mut self,
+        now: Instant,
+        trial: &Trial,
+        carried: u64,
+        share: f64,
+        verdicts: &mut Vec<Verdict>,
+    ) {
+        let better = share >= BETTER;
+        let (with, without) = match trial.narrow {
+            true => (trial.reference, carried),
+            false => (carried, trial.reference),
+        };
+        let verdict = |entry: &Entry, left_out, reason| Verdict {
+            path: entry.view.id,
+            left_out,
+            with,
+            without,
+            reason,
+        };
+        let stay = |entry: &&Entry| entry.part == Part::Takes && entry.view.active;
+        let kept = self.entries.iter().filter(stay).map(|entry| entry.view.rate).sum();
+        for entry in &mut self.entries {
+            match (entry.part, better) {
+                (Part::Rests, true) => {
+                    entry.pause = PAUSE.0;
+                    entry.excess = None;
+                    entry.leave_out(now, kept);
+                    verdicts.push(verdict(entry, true, "the others carry more without it"));
+                }
+                (Part::Returns, true) => {
+                    verdicts.push(verdict(entry, false, "all carry more with it"));
+                }
+                (Part::Returns, false) => {
+                    entry.pause = (entry.pause * 2).min(PAUSE.1);
+                    entry.leave_out(now, kept);
+                }
+                _ => {}
+            }
+        }
+        self.end_trial(better);
+        self.counts.clear();
+        if trial.narrow && !better {
+            self.failures += 1;
+            self.due = now + self.pause;
+            self.pause = (self.pause * 2).min(PAUSE.1);
+        } else {
+            self.failures = 0;
+            self.pause = PAUSE.0;
+        }
+    }
+
+    /// Each path has its part again outside of a trial.
+    fn end_trial(&mut self, better: bool) {
+        for entry in &mut self.entries {
+            entry.part = match (entry.part, better) {
+                (Part::Rests, true) | (Part::Returns, false) => Part::LeftOut,
+                (Part::Rests, false) | (Part::Returns, true) => Part::Takes,
+                (part, _) => part,
+            };
+        }
+    }
+}
+
+/// Bytes in periods as bytes per second.
+fn per_second(bytes: u64, periods: u32) -> u64 {
+    let nanos = PERIOD.as_nanos() * u128::from(periods);
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

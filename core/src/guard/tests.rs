@@ -1,0 +1,250 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Two or more paths, a transfer that asks for all of them, and what it gets by the paths in use.
+struct World<F> {
+    guard: Guard,
+    now: Instant,
+    views: Vec<View>,
+    carries: F,
+    verdicts: Vec<Verdict>,
+}
+
+impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
+    fn new(views: &[View], carries: F) -> Self {
+        let now = Instant::from_millis(1_000);
+        Self { guard: Guard::default(), now, views: views.to_vec(), carries, verdicts: Vec::new() }
+    }
+
+    /// Numbers of the paths that carry bulk.
+    fn used(&self) -> Vec<u16> {
+        let used = self.views.iter().filter(|view| view.active);
+        used.map(|view| view.id).filter(|id| !self.guard.leaves_out(*id)).collect()
+    }
+
+    fn step(&mut self, load: bool) {
+        let used = self.used();
+        let carried = if load { (self.carries)(&self.views, &used) } else { 0 };
+        for view in self.views.iter_mut().filter(|view| used.contains(&view.id)) {
+            view.carried += if load { 10_000 } else { 0 };
+        }
+        self.now += PERIOD;
+        self.guard.on_period(self.now, carried / 10, load, &self.views, &mut self.verdicts);
+    }
+
+    fn run(&mut self, seconds: u64) {
+        (0..seconds * 10).for_each(|_| self.step(true));
+    }
+
+    /// Periods in `seconds` in which path `id` carried bulk.
+    fn periods_used(&mut self, seconds: u64, id: u16) -> usize {
+        let mut count = 0;
+        for _ in 0..seconds * 10 {
+            count += usize::from(self.used().contains(&id));
+            self.step(true);
+        }
+        count
+    }
+}
+
+const GOOD: View =
+    View { id: 0, active: true, rate: 2_500_000, late: 0, repair: 30_000, lost: 0, carried: 0 };
+
+/// Slower, later, and the transfer suffers while it is in use.
+const BAD: View = View {
+    id: 1,
+    active: true,
+    rate: 600_000,
+    late: 100_000,
+    repair: 130_000,
+    lost: 0,
+    carried: 0,
+};
+
+fn harm(_: &[View], used: &[u16]) -> u64 {
+    match used {
+        [0] => 2_400_000,
+        [_] => 500_000,
+        [0, 2] => 4_800_000,
+        _ => 1_700_000,
+    }
+}
+
+/// All that the paths deliver.
+fn sum(views: &[View], used: &[u16]) -> u64 {
+    views.iter().filter(|view| used.contains(&view.id)).map(|view| view.rate * 95 / 100).sum()
+}
+
+#[test]
+fn a_path_that_does_harm_is_left_out_within_seconds() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    world.run(7);
+    assert_eq!(world.used(), [0]);
+    assert_eq!(world.guard.part(1), Part::LeftOut);
+    let [verdict] = world.verdicts[..] else { panic!("{:?}", world.verdicts) };
+    assert_eq!((verdict.path, verdict.left_out), (1, true));
+    assert_eq!((verdict.with, verdict.without), (1_700_000, 2_400_000));
+}
+
+#[test]
+fn a_path_that_is_left_out_is_tried_again_after_pauses_that_double() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    world.run(7);
+    let mut trials = Vec::new();
+    let mut used = false;
+    for _ in 0..9_000 {
+        world.step(true);
+        let uses = world.used().contains(&1);
+        if uses && !used {
+            trials.push(world.now.as_micros() / 1_000_000);
+        }
+        used = uses;
+    }
+    let pauses: Vec<u64> = trials.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.len() >= 4, "{trials:?}");
+    let expected = [40, 80, 160, 300];
+    assert!(pauses.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 3), "{pauses:?}");
+    // Each cost a second or so.
+    world.verdicts.clear();
+    assert!(world.periods_used(600, 1) <= 60);
+}
+
+#[test]
+fn a_path_that_became_good_is_used_again_at_once() {
+    let mut world = World::new(&[GOOD, BAD], |views, used| {
+        if views[1].late < 50_000 { sum(views, used) } else { harm(views, used) }
+    });
+    world.run(7 + 15);
+    assert_eq!(world.used(), [0]);
+    world.run(12);
+    world.views[1].late = 10_000;
+    world.run(8);
+    assert_eq!(world.used(), [0, 1]);
+    assert_eq!(world.verdicts.last().map(|verdict| verdict.left_out), Some(false));
+    assert_eq!(world.periods_used(100, 1), 1_000);
+}
+
+#[test]
+fn losses_that_end_are_a_reason_to_use_a_path_again() {
+    let lossy = View { late: 20_000, repair: 200_000, ..BAD };
+    let mut world = World::new(&[GOOD, lossy], |views, used| {
+        if views[1].repair == 0 { sum(views, used) } else { harm(views, used) }
+    });
+    for _ in 0..200 {
+        world.views[1].lost += 1;
+        world.step(true);
+    }
+    assert_eq!(world.used(), [0]);
+    // From now on nothing is lost, so that nothing has to be repaired.
+    world.views[1].repair = 0;
+    world.run(18);
+    assert_eq!(world.used(), [0, 1]);
+}
+
+#[test]
+fn all_paths_are_used_at_once_when_a_good_one_goes_or_becomes_slow() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    world.run(7);
+    world.views[0].active = false;
+    world.step(true);
+    assert_eq!((world.used(), world.guard.is_narrow()), (vec![1], false));
+    assert_eq!(world.verdicts.last().map(|verdict| verdict.left_out), Some(false));
+
+    let mut world = World::new(&[GOOD, BAD], |views, used| {
+        if views[0].rate < 1_000_000 { sum(views, used) } else { harm(views, used) }
+    });
+    world.run(7);
+    world.views[0].rate = 500_000;
+    world.run(1);
+    assert_eq!(world.used(), [0, 1]);
+    world.run(60);
+    assert_eq!(world.used(), [0, 1]);
+}
+
+#[test]
+fn nothing_is_tried_while_the_paths_add_up() {
+    let later = View { id: 1, late: 250_000, repair: 600_000, ..GOOD };
+    let mut world = World::new(&[GOOD, later, View { id: 2, ..BAD }], sum);
+    for id in [1, 2] {
+        assert_eq!(world.periods_used(300, id), 3_000);
+    }
+    assert!(world.verdicts.is_empty());
+}
+
+#[test]
+fn paths_as_early_as_the_others_are_never_suspected() {
+    let mut world = World::new(&[GOOD, View { id: 1, ..GOOD }], harm);
+    assert_eq!(world.periods_used(300, 1), 3_000);
+}
+
+#[test]
+fn a_transfer_that_asks_for_little_costs_a_trial_now_and_then() {
+    let mut world = World::new(&[GOOD, BAD], |_, _| 1_000_000);
+    let used = world.periods_used(1_200, 1);
+    assert!(used >= 11_600, "{used}");
+    assert!(world.verdicts.is_empty());
+}
+
+#[test]
+fn without_load_nothing_is_tried_and_a_trial_ends() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    world.run(5);
+    assert_eq!(world.guard.part(1), Part::Rests);
+    (0..20).for_each(|_| world.step(false));
+    assert_eq!(world.guard.part(1), Part::Takes);
+    (0..1_000).for_each(|_| world.step(false));
+    assert_eq!(world.used(), [0, 1]);
+    assert!(world.verdicts.is_empty());
+}
+
+#[test]
+fn the_one_of_several_late_paths_is_found_that_does_harm() {
+    // Path 1 is the latest and harmless, path 2 is not.
+    let views = [GOOD, View { late: 150_000, ..BAD }, View { id: 2, late: 90_000, ..BAD }];
+    let carries = |views: &[View], used: &[u16]| match used.contains(&2) {
+        true => 1_200_000,
+        false => sum(views, used),
+    };
+    let mut world = World::new(&views, carries);
+    world.run(200);
+    assert_eq!(world.used(), [0, 1]);
+}
+
+proptest! {
+    /// Whatever comes, a path works, what is reported is what is done, and it repeats.
+    #[test]
+    fn some_path_is_always_used(
+        steps in prop::collection::vec(
+            (0..4_u16, any::<bool>(), 0..5_000_000_u64, 0..500_000_i64, 0..3_u64, any::<bool>()),
+            1..400,
+        ),
+    ) {
+        let mut views: Vec<View> = (0..4).map(|id| View { id, ..GOOD }).collect();
+        let mut guards = [Guard::default(), Guard::default()];
+        let mut now = Instant::ZERO;
+        for (id, active, rate, late, lost, load) in steps {
+            let view = &mut views[usize::from(id)];
+            (view.active, view.rate, view.late) = (active, rate, late);
+            view.lost += lost;
+            view.carried += rate / 10;
+            // A change lasts for a while.
+            for _ in 0..15 {
+                now += PERIOD;
+                let mut verdicts = [Vec::new(), Vec::new()];
+                for (guard, verdicts) in guards.iter_mut().zip(&mut verdicts) {
+                    guard.on_period(now, rate / 20, load, &views, verdicts);
+                }
+                let [first, second] = &verdicts;
+                prop_assert_eq!(first, second);
+                for verdict in first {
+                    let part = guards[0].part(verdict.path);
+                    prop_assert_eq!(verdict.left_out, part == Part::LeftOut);
+                }
+                let active = views.iter().filter(|view| view.active);
+                let mut used = active.clone().filter(|view| !guards[0].leaves_out(view.id));
+                prop_assert!(active.count() == 0 || used.next().is_some());
+            }
+        }
+    }
+}

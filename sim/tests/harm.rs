@@ -1,0 +1,126 @@
+//! Never slower than the best single path: a path that does harm is left out, and used again when it
+//! has become good.
+
+mod common;
+
+use core::time::Duration;
+
+use common::{both, link};
+use mpip_core::Event;
+use mpip_link::{Change, LinkConfig, Loss};
+use mpip_sim::clock::{MILLI, Nanos, SECOND};
+use mpip_sim::measure::{Scenario, Subject, world};
+use mpip_sim::spec::{Action, WorldSpec};
+use mpip_sim::world::{Observe, World};
+
+/// Association, challenges and the transfer's start are done with; what follows counts.
+const FROM: Nanos = 8 * SECOND;
+const TO: Nanos = 48 * SECOND;
+
+/// 20 Mbit/s, a round trip of 20 ms.
+fn good() -> (LinkConfig, LinkConfig) {
+    both(link(20, 10, 100))
+}
+
+fn spec(paths: Vec<(LinkConfig, LinkConfig)>) -> WorldSpec {
+    let scenario = Scenario { paths, duration: TO - 2 * SECOND, from: 0, seed: 1 };
+    world(&scenario, Subject::MPIP)
+}
+
+/// Bit/s of the transfer from [`FROM`] to [`TO`].
+fn goodput(world: &mut World) -> f64 {
+    world.run_until(FROM);
+    let before = world.flow(0).bytes;
+    world.run_until(TO);
+    let found: Vec<_> = world.violations().iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{found:#?}");
+    (world.flow(0).bytes - before) as f64 * 8.0 / ((TO - FROM) as f64 / 1e9)
+}
+
+/// What the good path and the given one carry together as a share of what the good one carries.
+fn share(bad: LinkConfig, change: impl Fn(WorldSpec) -> WorldSpec) -> f64 {
+    let start = |spec| World::new(spec, Observe::default());
+    let alone = goodput(&mut start(spec(vec![good()])));
+    assert!(alone > 18e6, "{alone}");
+    goodput(&mut start(change(spec(vec![good(), both(bad)])))) / alone
+}
+
+fn assert_harmless(bad: LinkConfig) {
+    let share = share(bad, |spec| spec);
+    assert!(share >= 0.95, "{share} of what the good path carries alone");
+}
+
+#[test]
+fn beside_a_path_that_loses_a_third() {
+    assert_harmless(LinkConfig { loss: Loss::Random(0.3), ..link(5, 50, 100) });
+}
+
+#[test]
+fn beside_a_far_path_that_loses() {
+    assert_harmless(LinkConfig { loss: Loss::Random(0.1), ..link(10, 300, 200) });
+}
+
+#[test]
+fn beside_a_slow_and_far_path() {
+    assert_harmless(link(2, 500, 100));
+}
+
+#[test]
+fn beside_a_path_with_heavy_jitter() {
+    let jitter = Duration::from_millis(100);
+    assert_harmless(LinkConfig { jitter, loss: Loss::Random(0.05), ..link(5, 150, 100) });
+}
+
+#[test]
+fn beside_a_trickle() {
+    let jitter = Duration::from_millis(50);
+    let rate = Some(300_000);
+    assert_harmless(LinkConfig { rate, jitter, loss: Loss::Random(0.1), ..link(1, 200, 20) });
+}
+
+/// The second path's links, there and back, are numbers 2 and 3.
+fn with_second(spec: WorldSpec, at: Nanos, change: &Change) -> WorldSpec {
+    let spec = spec.at(at, Action::Link { link: 2, change: change.clone() });
+    spec.at(at, Action::Link { link: 3, change: change.clone() })
+}
+
+#[test]
+fn beside_a_path_that_is_cut_for_50_ms_twice_a_second() {
+    let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
+    let share = share(link(5, 20, 100), |mut spec| {
+        for at in (3 * SECOND..TO).step_by((SECOND / 2) as usize) {
+            spec = with_second(spec, at, &blackhole(true));
+            spec = with_second(spec, at + 50 * MILLI, &blackhole(false));
+        }
+        spec
+    });
+    assert!(share >= 0.95, "{share} of what the good path carries alone");
+}
+
+#[test]
+fn a_path_that_becomes_good_is_used_again() {
+    const HEALED: Nanos = 15 * SECOND;
+    let lossy = LinkConfig { loss: Loss::Random(0.1), ..link(10, 150, 100) };
+    let delay = Some(Duration::from_millis(10));
+    let healed = Change { loss: Some(Loss::None), delay, ..Change::default() };
+    let spec = with_second(spec(vec![good(), both(lossy)]), HEALED, &healed);
+    let mut world = World::new(spec, Observe::default());
+    let decisions = |world: &World| -> Vec<(u64, bool)> {
+        let events = world.events(0).iter();
+        let decided = events.filter_map(|(at, event)| match event {
+            Event::LeftOut { left_out, .. } => Some((at / SECOND, *left_out)),
+            _ => None,
+        });
+        decided.collect()
+    };
+    world.run_until(HEALED);
+    assert!(matches!(decisions(&world)[..], [(_, true)]), "{:?}", decisions(&world));
+    world.run_until(TO - 7 * SECOND);
+    // Ten seconds without a loss are what tells it, and a trial follows.
+    let again = decisions(&world).last().copied();
+    assert!(matches!(again, Some((at, false)) if at <= 40), "{:?}", decisions(&world));
+    let before = world.flow(0).bytes;
+    world.run_until(TO);
+    let goodput = (world.flow(0).bytes - before) as f64 / 7.0 * 8.0;
+    assert!(goodput > 25e6, "{goodput} of 30 Mbit/s");
+}
