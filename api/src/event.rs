@@ -94,6 +94,9 @@ pub enum EventKind {
         to: String,
         /// Destinations whose packets are captured.
         captured: Vec<String>,
+        /// Translators in front of the peer; answers to it there are captured.
+        #[serde(default)]
+        translators: Vec<String>,
         /// Why.
         reason: String,
     },

@@ -99,6 +99,12 @@ pub struct PeerStatus {
     /// Destinations whose packets are captured in host mode.
     #[serde(default)]
     pub captured: Vec<String>,
+    /// Translators behind which the peer is: answers to it there are led onto the paths.
+    #[serde(default)]
+    pub translators: Vec<String>,
+    /// Connections through translators that go on the paths.
+    #[serde(default)]
+    pub translated: u64,
     /// Largest inner packet that every path carries.
     pub inner_mtu_bytes: u16,
     /// Inner data sent.

@@ -90,6 +90,14 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
             "  host mode, policy {}: traffic is {traffic}, captured {captured}",
             peer.policy
         );
+        if !peer.translators.is_empty() || peer.translated > 0 {
+            let behind = list(&peer.translators, "none");
+            let _ = writeln!(
+                out,
+                "  translators in front of the peer: {behind}; translated connections: {}",
+                peer.translated
+            );
+        }
     }
     if peer.paths.is_empty() {
         let _ = writeln!(out, "  no paths");

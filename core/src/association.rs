@@ -3,7 +3,7 @@
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
 //! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
 //! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
-//! mode. Nonces are assigned in sequence, in [`departure`] alone.
+//! mode, [`translated`] what translators on the way make of them. Nonces are assigned in sequence, in [`departure`] alone.
 
 mod benefit;
 mod control;
@@ -20,6 +20,7 @@ mod outgoing;
 mod paths;
 mod playout;
 mod too_big;
+mod translated;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -34,7 +35,7 @@ use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
 use self::too_big::Allowance;
 use crate::cc::Subflow;
-use crate::config::{Limits, LocalAddress, PeerConfig};
+use crate::config::{Limits, LocalAddress, PeerConfig, Prefix};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::Guard;
@@ -51,6 +52,7 @@ use crate::status::{PeerStatus, SessionStatus};
 use crate::table::Table;
 use crate::time::Instant;
 use crate::trace::Trace;
+use crate::translation::Translations;
 
 /// What an association may use of its engine.
 pub(crate) struct Context<'a> {
@@ -73,6 +75,8 @@ pub(crate) struct Context<'a> {
     pub(crate) prefixes: &'a mut PrefixTable,
     /// What the host is to capture from now on, by peer.
     pub(crate) captures: &'a mut BTreeMap<String, Capture>,
+    /// Connections of peers behind translators.
+    pub(crate) translations: &'a mut Translations,
     /// Which association a receiver index belongs to.
     pub(crate) indices: &'a mut BTreeMap<u32, usize>,
     pub(crate) events: &'a mut VecDeque<Event>,
@@ -400,7 +404,9 @@ impl Association {
             host_mode: self.config.host_mode,
             policy: self.config.policy,
             traffic: self.config.host_mode.then_some(self.host.traffic),
-            captured: self.host.captured.clone(),
+            captured: self.host.captured(),
+            translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
+            translated: self.host.begun.len(),
             bytes_sent: self.bytes_sent,
             bytes_received: self.bytes_received,
             queued: self.queue.bytes(),

@@ -115,6 +115,10 @@ pub struct Limits {
     pub unknown_nodes: usize,
     /// Pinned keys; beyond it nodes that are not pinned are left to plain IP.
     pub pins: usize,
+    /// Connections of peers in host mode behind translators; beyond it one goes that carried nothing
+    /// for long. With 0 ordinary traffic through translators stays plain: then the caller need not
+    /// take what [`Engine::take_plain`](crate::Engine::take_plain) gives.
+    pub translated: usize,
 }
 
 impl Default for Limits {
@@ -127,6 +131,7 @@ impl Default for Limits {
             session_idle: Duration::from_secs(120),
             unknown_nodes: 256,
             pins: 65_536,
+            translated: 65_536,
         }
     }
 }

@@ -11,16 +11,16 @@ use rand_core::SeedableRng;
 
 use crate::association::host::Capture;
 use crate::association::{Association, Context};
-use crate::buffer::PacketBuf;
 use crate::config::{Config, Limits, LocalAddress, Policy, Prefix};
 use crate::event::Event;
-use crate::packet::{Header, Segments};
 use crate::rules::RuleTable;
 use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
 use crate::time::Instant;
 use crate::trace::{Trace, TraceSink};
+use crate::translation::Translations;
 
+mod from_host;
 mod plain;
 mod unknown;
 
@@ -76,6 +76,13 @@ pub enum DropReason {
     UnderLoad,
     /// A query from an address that gets no answer, or an answer to no query.
     Availability,
+    /// No port is free for a connection of a peer behind a translator.
+    NoPort,
+    /// A packet of a connection that did not begin on the paths, behind a translator, and the policy
+    /// lets no packet leave in another way.
+    NotBegun,
+    /// A packet to a peer behind a translator finds no buffer.
+    NoBuffer,
 }
 
 impl DropReason {
@@ -100,6 +107,9 @@ impl DropReason {
             Self::Handshake => "handshake",
             Self::UnderLoad => "under_load",
             Self::Availability => "availability",
+            Self::NoPort => "no_port",
+            Self::NotBegun => "not_begun",
+            Self::NoBuffer => "no_buffer",
         }
     }
 }
@@ -243,6 +253,8 @@ pub struct Engine {
     touched: BTreeSet<usize>,
     /// What the host has not been told yet, by peer.
     captures: BTreeMap<String, Capture>,
+    /// Connections of peers behind translators.
+    translations: Translations,
     /// When each association wants to be called, and the same ordered by time.
     timeouts: Vec<Option<Instant>>,
     schedule: BTreeSet<(Instant, usize)>,
@@ -300,6 +312,7 @@ impl Engine {
             indices: BTreeMap::new(),
             touched: BTreeSet::new(),
             captures: BTreeMap::new(),
+            translations: Translations::new(config.limits.translated),
             events: VecDeque::new(),
             replies: VecDeque::new(),
             returns: Returns::default(),
@@ -320,32 +333,6 @@ impl Engine {
             }
         }
         engine
-    }
-
-    /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.
-    /// What its sender is to be told goes to the host at the next
-    /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
-    ///
-    /// # Errors
-    ///
-    /// Why the packet was refused; it is counted, and nothing else happens.
-    pub fn handle_tun(
-        &mut self,
-        now: Instant,
-        packet: PacketBuf,
-        out: &mut impl DatagramSink,
-    ) -> Result<(), DropReason> {
-        let header = Header::parse(packet.bytes());
-        let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
-        let peer = self.by_prefix.find(header.destination);
-        let peer = peer.ok_or_else(|| self.refuse(DropReason::NoPeer))?;
-        let segments = Segments::new(packet, &header);
-        let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;
-        let (association, mut cx) = self.association(peer);
-        association.enqueue(now, &header, segments, &mut cx)?;
-        association.transmit(now, &mut cx, out);
-        self.reschedule(peer);
-        Ok(())
     }
 
     /// A datagram from the network, opened in place. Inner packets that are due go to `packets`.
@@ -494,7 +481,8 @@ impl Engine {
 
     /// Whether sessions with peers in host mode use `address` as their end on this host.
     pub fn uses_address(&self, address: IpAddr) -> bool {
-        self.associations.iter().any(|association| association.uses_address(address))
+        self.translations.uses_address(address)
+            || self.associations.iter().any(|association| association.uses_address(address))
     }
 
     /// Statistics. `sessions` adds the list of sessions.
@@ -503,10 +491,15 @@ impl Engine {
         let exists = |peer: &usize| {
             *peer < self.configured || unknown.is_some_and(|unknown| unknown.is_node(*peer))
         };
+        let status = |peer: usize| {
+            let mut status = self.associations[peer].status(now, sessions);
+            status.translated += self.translations.count(peer);
+            status
+        };
         let peers = (0..self.associations.len()).filter(exists);
         Status {
             node: self.private_key.public_key().node_id(),
-            peers: peers.map(|peer| self.associations[peer].status(now, sessions)).collect(),
+            peers: peers.map(status).collect(),
             drops: self.drops.0.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
         }
     }
@@ -545,6 +538,7 @@ impl Engine {
             rules: &self.rules,
             prefixes: &mut self.by_prefix,
             captures: &mut self.captures,
+            translations: &mut self.translations,
             indices: &mut self.indices,
             events: &mut self.events,
             drops: &mut self.drops,

@@ -88,6 +88,8 @@ pub enum Event {
         to: Traffic,
         /// Destinations whose packets are captured.
         captured: Vec<Prefix>,
+        /// Translators in front of the peer; answers to it there are captured.
+        translators: Vec<IpAddr>,
         /// Why.
         reason: &'static str,
     },
@@ -160,12 +162,13 @@ impl fmt::Display for Event {
             Self::Rebound { peer, path, from, to } => {
                 write!(f, "peer `{peer}`: path {path}: its remote address {from} became {to}")
             }
-            Self::Traffic { peer, from, to, captured, reason } => {
+            Self::Traffic { peer, from, to, captured, translators, reason } => {
                 write!(f, "peer `{peer}`: traffic {from} -> {to} ({reason}), captured:")?;
                 if captured.is_empty() {
                     f.write_str(" nothing")?;
                 }
-                captured.iter().try_for_each(|prefix| write!(f, " {prefix}"))
+                captured.iter().try_for_each(|prefix| write!(f, " {prefix}"))?;
+                translators.iter().try_for_each(|ip| write!(f, ", answers behind {ip}"))
             }
             Self::InnerMtu { peer, mtu } => write!(f, "peer `{peer}`: inner MTU {mtu}"),
             Self::HandshakeTimeout { peer, attempts, retry_in } => write!(

@@ -24,7 +24,8 @@
 //! [`handle_timeout`](Engine::handle_timeout), [`handle_writable`](Engine::handle_writable),
 //! [`handle_destination`](Engine::handle_destination) and
 //! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
-//! [`poll_timeout`](Engine::poll_timeout) and [`poll_event`](Engine::poll_event).
+//! [`poll_timeout`](Engine::poll_timeout), [`poll_event`](Engine::poll_event),
+//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain).
 
 mod association;
 mod availability;
@@ -48,6 +49,7 @@ mod status;
 pub mod table;
 mod time;
 pub mod trace;
+mod translation;
 pub mod window;
 
 pub use association::host::{Capture, Traffic};
@@ -67,3 +69,4 @@ pub use path::PathState;
 pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use time::Instant;
+pub use translation::TRANSLATED_PORTS;

@@ -8,8 +8,9 @@ use core::time::Duration;
 use mpip_wire::{SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
-use crate::packet::SessionKey;
+use crate::packet::{Endpoint, SessionKey};
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
+use crate::time::Instant;
 use crate::window::DuplicateWindow;
 
 /// Sessions of this protocol are delivered in order.
@@ -79,6 +80,8 @@ pub(crate) struct Incoming {
     pub(crate) order: Option<Order>,
     /// What the peer's packets have in common, if it has said so.
     pub(crate) header: Option<Box<SessionHeader>>,
+    /// That the host sees another source, and since when the connection is known to be in use.
+    pub(crate) shown: Option<Box<(Endpoint, Instant)>>,
     /// The newest sequence number, from which truncated ones are restored.
     pub(crate) newest: u32,
     /// What the peer's TCP has acknowledged of our side's stream.
@@ -174,6 +177,7 @@ mod tests {
             key: SessionKey { protocol: TCP, source: end, destination: end },
             order: None,
             header: None,
+            shown: None,
             newest: 0,
             acknowledged: None,
             counters: Counters::default(),

@@ -58,6 +58,10 @@ pub struct PeerStatus {
     pub queue_drops: u64,
     /// Inner packets marked with congestion experienced by the send queue.
     pub queue_marks: u64,
+    /// Translators behind which the peer is: answers to it there are led onto the paths.
+    pub translators: Vec<Prefix>,
+    /// Connections through translators that go on the paths, on either side.
+    pub translated: usize,
     /// Bytes that wait for what is missing.
     pub resequencing: usize,
     /// Every path.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Crates whose tests prove requirements.
 const CRATES: [&str; 5] = ["wire", "crypto", "core", "sim", "net"];
 /// Areas of requirements.
-const AREAS: [char; 8] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E'];
+const AREAS: [char; 9] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E', 'T'];
 
 /// A requirement: its area and number.
 type Id = (char, u32);

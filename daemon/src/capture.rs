@@ -5,11 +5,16 @@
 //! table but `local`: for what this host sends itself and does not carry our mark. The routes lead
 //! to the TUN device and die with it. Where the policy says `require`, a second one of a worse
 //! metric refuses packets, and stays when the daemon is killed.
+//!
+//! Behind translators two further tables, of the next two numbers, have rules that look at the
+//! protocol and the port, too. They exist while there is a route for them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 
-use mpip_core::{Capture, Prefix};
+use mpip_core::packet::protocol;
+use mpip_core::{Capture, Prefix, TRANSLATED_PORTS};
 use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError, Route, RoutingRule};
 
 use crate::config::{HostMode, Settings};
@@ -21,6 +26,11 @@ const REFUSING_METRIC: u32 = 4096;
 
 /// The first address that is no single receiver's (RFC 5771).
 const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
+
+/// The tables behind the one of the configuration: routes to peers that see this host elsewhere than
+/// it is, and to the translators behind which peers are.
+const TRANSLATED: u32 = 1;
+const TRANSLATORS: u32 = 2;
 
 /// What host mode changes on the host, for as long as this lives.
 #[derive(Debug)]
@@ -40,6 +50,8 @@ pub(crate) struct Captures {
     pinned: Vec<IpAddr>,
     reverse_path: ReversePath,
     active: bool,
+    /// The rules that the host has.
+    rules: Vec<RoutingRule>,
 }
 
 impl Captures {
@@ -66,19 +78,15 @@ impl Captures {
             pinned: Vec::new(),
             reverse_path: ReversePath::new(settings),
             active,
+            rules: Vec::new(),
         };
         captures.reverse_path.restore();
-        captures.remove_rules(active)?;
+        captures.adopt_rules()?;
         let left = captures.routes()?;
         if fail_closed {
             // Somebody may still rely on them; they are opened when this daemon ends in order.
             captures.inherited =
                 left.iter().filter(|route| route.link == 0).map(|route| route.prefix).collect();
-        }
-        if active {
-            for rule in captures.rules() {
-                captures.netlink.add_rule(&rule)?;
-            }
         }
         captures.sync(&[])?;
         Ok(captures)
@@ -86,7 +94,8 @@ impl Captures {
 
     /// Follows what the engine says.
     pub(crate) fn apply(&mut self, capture: Capture, own: &[IpAddr]) -> Result<(), NetlinkError> {
-        if capture.prefixes.is_empty() {
+        let Capture { prefixes, translated, translators, .. } = &capture;
+        if prefixes.is_empty() && translated.is_empty() && translators.is_empty() {
             self.wanted.remove(&capture.peer);
         } else {
             self.wanted.insert(capture.peer.clone(), capture);
@@ -129,12 +138,23 @@ impl Captures {
                 let mtu = self.inner_mtu.get(&capture.peer).map(|mtu| route_mtu(*prefix, *mtu));
                 self.routes_to((*prefix, mtu), capture.fail_closed, own, &mut wanted)?;
             }
+            let others = [(&capture.translated, TRANSLATED), (&capture.translators, TRANSLATORS)];
+            for (addresses, offset) in others {
+                for ip in addresses {
+                    let mtu = self.inner_mtu.get(&capture.peer);
+                    let mtu = mtu.map(|mtu| route_mtu(Prefix::host(*ip), *mtu));
+                    let table = self.settings.table + offset;
+                    let route = self.route_to(*ip, mtu, table, own)?;
+                    merge(&mut wanted, route);
+                }
+            }
         }
         for prefix in self.inherited.clone() {
             if !wanted.iter().any(|route| route.prefix == prefix) {
                 self.routes_to((prefix, None), true, own, &mut wanted)?;
             }
         }
+        // The routes first: a rule without them does nothing.
         let present = self.routes()?;
         for route in wanted.iter().filter(|route| !present.contains(route)) {
             self.netlink.replace_route(route)?;
@@ -144,6 +164,19 @@ impl Captures {
         for route in present.iter().filter(|route| !wanted.iter().any(|other| same(other, route))) {
             self.netlink.delete_route(route)?;
         }
+        self.sync_rules(&wanted)
+    }
+
+    /// Makes the rules those that `routes` need.
+    fn sync_rules(&mut self, routes: &[Route]) -> Result<(), NetlinkError> {
+        let wanted = self.wanted_rules(routes);
+        for rule in wanted.iter().filter(|rule| !self.rules.contains(rule)) {
+            self.netlink.add_rule(rule)?;
+        }
+        for rule in self.rules.iter().filter(|rule| !wanted.contains(rule)) {
+            self.netlink.delete_rule(rule)?;
+        }
+        self.rules = wanted;
         Ok(())
     }
 
@@ -167,13 +200,8 @@ impl Captures {
             }));
             return Ok(());
         }
-        // Connections without an address of their own begin from where they would without us.
-        let same_family = |other: &&IpAddr| other.is_ipv4() == ip.is_ipv4();
-        let source = self.netlink.source_toward(ip, self.settings.mark)?;
-        let source = source.or_else(|| own.iter().find(same_family).copied());
         let table = self.settings.table;
-        let route = Route { prefix, link: self.link.index, source, mtu, table, metric: METRIC };
-        routes.push(route);
+        routes.push(self.route_to(ip, mtu, table, own)?);
         if fail_closed {
             let metric = REFUSING_METRIC;
             routes.push(Route { prefix, link: 0, source: None, mtu: None, table, metric });
@@ -181,12 +209,28 @@ impl Captures {
         Ok(())
     }
 
+    /// The route that leads packets to `ip` to the device.
+    fn route_to(
+        &mut self,
+        ip: IpAddr,
+        mtu: Option<u32>,
+        table: u32,
+        own: &[IpAddr],
+    ) -> Result<Route, NetlinkError> {
+        // Connections without an address of their own begin from where they would without us.
+        let same_family = |other: &&IpAddr| other.is_ipv4() == ip.is_ipv4();
+        let source = self.netlink.source_toward(ip, self.settings.mark)?;
+        let source = source.or_else(|| own.iter().find(same_family).copied());
+        let prefix = Prefix::host(ip);
+        Ok(Route { prefix, link: self.link.index, source, mtu, table, metric: METRIC })
+    }
+
     /// Our routes as the host has them.
     fn routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
         let mut routes = self.netlink.own_routes()?;
-        let (table, link) = (self.settings.table, self.link.index);
+        let (tables, link) = (self.tables(), self.link.index);
         routes.retain(|route| {
-            route.table == table
+            tables.contains(&route.table)
                 || (route.table == MAIN_TABLE
                     && route.link == link
                     && !self.others.contains(&route.prefix))
@@ -194,19 +238,66 @@ impl Captures {
         Ok(routes)
     }
 
-    fn rules(&self) -> [RoutingRule; 2] {
-        let HostMode { table, mark, priority, .. } = self.settings;
-        [false, true].map(|ipv6| RoutingRule { ipv6, priority, without_mark: mark, table })
+    /// Our tables: the one of the configuration and the two behind it.
+    fn tables(&self) -> RangeInclusive<u32> {
+        self.settings.table..=self.settings.table + TRANSLATORS
     }
 
-    /// Removes our rules, but for those that are `wanted`.
-    fn remove_rules(&mut self, wanted: bool) -> Result<(), NetlinkError> {
-        let rules = self.rules();
-        for rule in self.netlink.own_rules()? {
-            if rule.table == self.settings.table && !(wanted && rules.contains(&rule)) {
-                self.netlink.delete_rule(&rule)?;
+    /// The rules for `routes`.
+    fn wanted_rules(&self, routes: &[Route]) -> Vec<RoutingRule> {
+        let HostMode { table, mark, priority, .. } = self.settings;
+        let mut rules = Vec::new();
+        for ipv6 in [false, true] {
+            let icmp = if ipv6 { protocol::ICMPV6 } else { protocol::ICMP };
+            let rule = RoutingRule {
+                ipv6,
+                priority,
+                without_mark: mark,
+                protocol: None,
+                ports: None,
+                table,
+            };
+            rules.extend(self.active.then_some(rule));
+            let used = |table: u32| {
+                let family = |route: &Route| route.prefix.address().is_ipv6() == ipv6;
+                routes.iter().any(|route| route.table == table && family(route))
+            };
+            let of = |protocol, ports, offset| RoutingRule {
+                protocol: Some(protocol),
+                ports,
+                table: table + offset,
+                ..rule
+            };
+            if used(table + TRANSLATED) {
+                rules.extend([protocol::TCP, icmp].map(|number| of(number, None, TRANSLATED)));
+            }
+            if used(table + TRANSLATORS) {
+                let ports = Some((*TRANSLATED_PORTS.start(), *TRANSLATED_PORTS.end()));
+                rules.extend([
+                    of(protocol::TCP, ports, TRANSLATORS),
+                    of(protocol::UDP, ports, TRANSLATORS),
+                    of(icmp, None, TRANSLATORS),
+                ]);
             }
         }
+        rules
+    }
+
+    /// Takes over the rules that a killed daemon left: those that are not wanted go.
+    fn adopt_rules(&mut self) -> Result<(), NetlinkError> {
+        let tables = self.tables();
+        self.rules = self.netlink.own_rules()?;
+        self.rules.retain(|rule| tables.contains(&rule.table));
+        Ok(())
+    }
+
+    /// Removes our rules.
+    fn remove_rules(&mut self) -> Result<(), NetlinkError> {
+        self.adopt_rules()?;
+        for rule in &self.rules {
+            self.netlink.delete_rule(rule)?;
+        }
+        self.rules.clear();
         Ok(())
     }
 
@@ -282,10 +373,20 @@ impl Drop for Captures {
     fn drop(&mut self) {
         self.release();
         self.unpin(&[], |_| false);
-        if let Err(error) = self.remove_rules(false) {
+        if let Err(error) = self.remove_rules() {
             log::warn!("{error}");
         }
         self.reverse_path.restore();
+    }
+}
+
+/// Adds `route`, or makes one to the same prefix carry no more than it does: several peers may be
+/// behind one translator.
+fn merge(routes: &mut Vec<Route>, route: Route) {
+    let same = |other: &&mut Route| (other.prefix, other.table) == (route.prefix, route.table);
+    match routes.iter_mut().find(same) {
+        Some(other) => other.mtu = other.mtu.into_iter().chain(route.mtu).min(),
+        None => routes.push(route),
     }
 }
 

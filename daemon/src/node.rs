@@ -170,7 +170,7 @@ impl Description {
 
 impl Node {
     /// Sets up the host and the engine; sources are added to `poller`.
-    /// `plain` takes the packets that no path delivers and that may leave as plain IP.
+    /// `plain` takes the packets that leave as plain IP although they were captured.
     pub(crate) fn start(
         settings: Settings,
         plain: PlainSender,
@@ -191,12 +191,14 @@ impl Node {
         let tcp_port_place = settings.tcp_port_place.clone();
         let pins = settings.opportunistic.as_ref();
         let pins = pins.map(|settings| Pins::new(settings.pins_file.clone()));
+        // Behind translators packets are captured that are to leave as plain IP.
+        let translated = if plain.is_open() { Limits::default().translated } else { 0 };
         let config = Config {
             private_key: settings.private_key,
             aes_in_hardware: mpip_crypto::cpu_has_aes(),
             peers: settings.peers,
             rules: settings.rules,
-            limits: Limits::default(),
+            limits: Limits { translated, ..Limits::default() },
             opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
         };
         let mut node = Self {
@@ -208,8 +210,8 @@ impl Node {
             tun,
             tun_paused: None,
             pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
-            plain,
             sender: Sockets::default(),
+            plain,
             buffers: ReceiveBuffers::new(RECEIVE_BATCH),
             received: false,
             waiting: Vec::new(),
@@ -257,6 +259,7 @@ impl Node {
                     if let Err(reason) = self.engine.handle_tun(now, packet, &mut self.sender) {
                         log::trace!("packet from the host dropped: {reason:?}");
                     }
+                    self.engine.take_plain(&mut self.plain);
                 }
                 Ok(None) => break,
                 Err(ReadError::NoBuffer) => {
@@ -323,6 +326,8 @@ impl Node {
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
         }
         self.sender.flush(now);
+        // Before the packets whose answers are captured.
+        self.follow_captures();
         self.writer.flush();
         while let Some(error) = self.sender.poll_error() {
             if error.is_unreachable() {
@@ -405,13 +410,17 @@ impl Node {
         self.local.list().iter().map(|local| local.address.ip()).collect()
     }
 
-    fn drain_events(&mut self) {
+    fn follow_captures(&mut self) {
         while let Some(capture) = self.engine.poll_capture() {
             let own = self.own_addresses();
             if let Err(error) = self.captures.apply(capture, &own) {
                 log::warn!("{error}");
             }
         }
+    }
+
+    fn drain_events(&mut self) {
+        self.follow_captures();
         self.engine.take_plain(&mut self.plain);
         while let Some(event) = self.engine.poll_event() {
             self.events.engine(clock::unix_time(), &event);

@@ -47,7 +47,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         raw_sockets: settings.permits(Encapsulation::Tcp),
         low_ports: ports.iter().any(|port| *port < 1024),
     };
-    let plain = if settings.falls_back() { plain_sender(settings.host_mode.mark) } else { None };
+    let plain = if settings.gives_back() { plain_sender(settings.host_mode.mark) } else { None };
     privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
     let poller = Poller::new().map_err(system("make an epoll"))?;
@@ -94,7 +94,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
 fn plain_sender(mark: u32) -> Option<PlainSender> {
     let opened = PlainSender::open(mark);
     opened
-        .map_err(|error| log::info!("{error}; packets on their way are lost when paths fail"))
+        .map_err(|error| log::info!("{error}; packets on their way are lost when paths fail, and behind translators all stays plain"))
         .ok()
 }
 

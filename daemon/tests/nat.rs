@@ -6,69 +6,20 @@
 //!                            wan 198.18.N.1 --- masquerade - wanN 198.18.N.9
 //!   mpip0 10.77.0.1                                         mpip0 10.77.0.2
 //! ```
-//!
-//! Every client has the same address. A datagram to a router's own address that no mapping leads
-//! on is refused there by ICMP, as most home routers do.
 
 mod common;
 
-use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Host, Transfer, alone, privileged, run, wait_for};
+use common::nat::{Site, add_private_network};
+use common::{Configuration, Daemon, Directory, Host, Transfer, alone, privileged, wait_for};
 
 /// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination.
 const KINDS: [&str; 3] = ["masquerade", "masquerade random", "masquerade fully-random"];
 
 /// 50 Mbit/s, so that two cores have nothing to do with the result.
 const RATE: u64 = 50_000_000 / 8;
-
-/// A client behind its router, which masquerades toward `server`.
-struct Site {
-    client: Host,
-    router: Host,
-}
-
-impl Site {
-    /// Site number `number` of `server`.
-    fn new(test: &str, server: &Host, number: u8, kind: &str) -> Self {
-        let client = Host::new(test, &format!("c{number}"));
-        let router = Host::new(test, &format!("r{number}"));
-        let wan = format!("wan{number}");
-        for (near, far, a, b) in
-            [("eth0", "lan", &client, &router), ("wan", wan.as_str(), &router, server)]
-        {
-            let [a, b] = [&a.name, &b.name];
-            let pair = ["link", "add", near, "netns", a, "type", "veth"];
-            run("ip", &[&pair[..], &["peer", "name", far, "netns", b]].concat());
-        }
-        let outside = [format!("198.18.{number}.1/24"), format!("198.18.{number}.9/24")];
-        for (host, name, address) in [
-            (&client, "eth0", "198.19.0.2/24"),
-            (&router, "lan", "198.19.0.1/24"),
-            (&router, "wan", outside[0].as_str()),
-            (server, wan.as_str(), outside[1].as_str()),
-        ] {
-            host.ip(&["addr", "add", address, "dev", name]);
-            host.ip(&["link", "set", name, "up"]);
-        }
-        client.ip(&["route", "add", "default", "via", "198.19.0.1"]);
-        let forward = || fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-        router.spawn(forward).join().expect("no panic").expect("our own namespace");
-        let rules = format!(
-            "table ip nat {{\n chain post {{\n type nat hook postrouting priority 100;\n \
-             oifname wan {kind};\n }}\n}}\n"
-        );
-        run("ip", &["netns", "exec", &router.name, "nft", &rules]);
-        Self { client, router }
-    }
-
-    /// The router forgets every mapping, as when it restarts.
-    fn forget(&self) {
-        run("ip", &["netns", "exec", &self.router.name, "conntrack", "-F"]);
-    }
-}
 
 /// The client's configuration and the server's.
 fn configurations<'a>(client: u8, endpoints: &'a [&'a str]) -> [Configuration<'a>; 2] {
@@ -77,6 +28,16 @@ fn configurations<'a>(client: u8, endpoints: &'a [&'a str]) -> [Configuration<'a
         Configuration { number: 1, keys: (client, 2), endpoints, peer },
         Configuration { number: 2, keys: (2, client), endpoints: &[], peer },
     ]
+}
+
+/// Starts the daemons of the client and of `server` and waits for their path.
+fn connect(site: &Site, server: &Host, directory: &Directory) -> [Daemon; 2] {
+    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
+    let there = Daemon::start(server, directory, &two);
+    let here = Daemon::start(&site.client, directory, &one);
+    here.wait_for_paths(1);
+    there.wait_for_paths(1);
+    [here, there]
 }
 
 fn rebound(daemon: &Daemon) -> u64 {
@@ -90,11 +51,7 @@ fn assert_survives_rebinding(kind: &str, from_client: bool) {
     let server = Host::new(&test, "s");
     let site = Site::new(&test, &server, 0, kind);
     let directory = Directory::new(&test);
-    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
-    let daemon_b = Daemon::start(&server, &directory, &two);
-    let daemon_a = Daemon::start(&site.client, &directory, &one);
-    daemon_a.wait_for_paths(1);
-    daemon_b.wait_for_paths(1);
+    let [_daemon_a, daemon_b] = connect(&site, &server, &directory);
     let seen = daemon_b.active_paths()[0].remote;
     assert_eq!(seen.ip(), IpAddr::from([198, 18, 0, 1]), "translated");
 
@@ -146,16 +103,9 @@ fn an_idle_path_keeps_its_mapping() {
     let _alone = alone();
     let server = Host::new("natidle", "s");
     let site = Site::new("natidle", &server, 0, KINDS[2]);
-    for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
-        let set = move || fs::write(format!("/proc/sys/net/netfilter/{name}"), "3");
-        site.router.spawn(set).join().expect("no panic").expect("our own namespace");
-    }
+    site.forget_after(3);
     let directory = Directory::new("natidle");
-    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
-    let daemon_b = Daemon::start(&server, &directory, &two);
-    let daemon_a = Daemon::start(&site.client, &directory, &one);
-    daemon_a.wait_for_paths(1);
-    daemon_b.wait_for_paths(1);
+    let [_daemon_a, daemon_b] = connect(&site, &server, &directory);
     let seen = daemon_b.active_paths()[0].remote;
     std::thread::sleep(Duration::from_secs(10));
     assert_eq!(daemon_b.active_paths()[0].remote, seen);
@@ -172,18 +122,9 @@ fn an_address_of_the_server_that_cannot_be_reached_does_no_harm() {
     let _alone = alone();
     let server = Host::new("natpriv", "s");
     let site = Site::new("natpriv", &server, 0, KINDS[0]);
-    // A private network of the server, with the addresses of the client's own.
-    server.ip(&["link", "add", "inside", "type", "veth", "peer", "name", "nobody"]);
-    server.ip(&["addr", "add", "198.19.0.3/24", "dev", "inside"]);
-    for name in ["inside", "nobody"] {
-        server.ip(&["link", "set", name, "up"]);
-    }
+    add_private_network(&server);
     let directory = Directory::new("natpriv");
-    let [one, two] = configurations(1, &["198.18.0.9:6182"]);
-    let daemon_b = Daemon::start(&server, &directory, &two);
-    let daemon_a = Daemon::start(&site.client, &directory, &one);
-    daemon_a.wait_for_paths(1);
-    daemon_b.wait_for_paths(1);
+    let [daemon_a, _daemon_b] = connect(&site, &server, &directory);
     let address = "10.77.0.2".parse().expect("valid");
     let transfer = Transfer::start(&site.client, &server, address, RATE * 2, RATE);
     let received = transfer.finish();

@@ -49,6 +49,11 @@ impl PlainSender {
         Ok(Self { v4, v6: open(Ipv6Addr::UNSPECIFIED.into()).ok(), refused: 0 })
     }
 
+    /// Whether it can send.
+    pub fn is_open(&self) -> bool {
+        self.v4.is_some()
+    }
+
     /// Packets that the kernel did not take, or for which there is no socket; dropped.
     pub fn refused(&self) -> u64 {
         self.refused

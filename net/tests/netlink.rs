@@ -161,18 +161,23 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     assert!(namespace.ip("route get 198.18.2.9").contains("dev mpip0"));
     assert!(namespace.ip("-6 route get 2001:db8:2::9").contains("dev mpip0"));
 
-    let rules = [false, true].map(|ipv6| RoutingRule {
+    let all = [false, true].map(|ipv6| RoutingRule {
         ipv6,
         priority: 100,
         without_mark: 0x1000,
+        protocol: None,
+        ports: None,
         table: 1_000,
     });
+    let some = |rule: RoutingRule| RoutingRule { protocol: Some(6), ports: Some((7, 9)), ..rule };
+    let rules = [all[0], some(all[0]), all[1], some(all[1])];
     for rule in &rules {
         netlink.add_rule(rule).expect("added");
         netlink.add_rule(rule).expect("is there");
     }
     assert_eq!(netlink.own_rules().expect("rules"), rules);
     assert!(namespace.ip("route get 198.18.200.9").contains("dev mpip0"));
+    assert!(namespace.ip("rule").contains("ipproto tcp dport 7-9 lookup 1000"));
 
     // What a daemon that was killed left behind is found and removed.
     for rule in netlink.own_rules().expect("rules") {

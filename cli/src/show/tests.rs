@@ -73,6 +73,8 @@ fn example() -> Status {
             policy: "require".to_owned(),
             traffic: None,
             captured: Vec::new(),
+            translators: Vec::new(),
+            translated: 0,
             inner_mtu_bytes: 1_438,
             sent_bytes: 2_000_000,
             received_bytes: 5,

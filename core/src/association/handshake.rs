@@ -319,6 +319,7 @@ impl Association {
         self.keys.clear_confirmed(&mut retired);
         forget(cx, retired);
         self.reset(now, cx);
+        self.forget_translated(Some(instance), cx);
         self.peer_instance = Some(instance);
         self.opener = initiated;
     }

@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 use super::{Association, Context};
 use crate::config::{LocalAddress, Policy, Prefix};
 use crate::event::Event;
+use crate::packet::Endpoint;
 use crate::path::PathState;
 use crate::time::Instant;
+use crate::translation::{Begun, Fragments, PATIENCE};
 
 /// A local address whose paths are this young may be about to be validated by the peer: packets
 /// from it that came too early would be refused.
@@ -62,16 +64,25 @@ pub struct Capture {
     pub peer: String,
     /// Destinations whose packets the host has to hand to the engine.
     pub prefixes: Vec<Prefix>,
+    /// Addresses of the peer to which only TCP and ICMP are handed to it: the peer sees this host
+    /// elsewhere, and other protocols stay as they are.
+    pub translated: Vec<IpAddr>,
+    /// Addresses of translators in front of the peer: packets to
+    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
+    /// gives back what is none of its own.
+    pub translators: Vec<IpAddr>,
     /// No packet to them may leave in another way, whatever happens to this process.
     pub fail_closed: bool,
 }
 
 /// The host-mode side of an association.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HostMode {
     /// The peer's addresses, and whether it has lost them while sessions use them.
-    addresses: BTreeMap<IpAddr, Held>,
-    pub(super) captured: Vec<Prefix>,
+    pub(super) addresses: BTreeMap<IpAddr, Held>,
+    captured: Vec<Prefix>,
+    translated: Vec<IpAddr>,
+    pub(super) translators: Vec<IpAddr>,
     pub(super) traffic: Traffic,
     /// Something changed from which another capture may follow.
     stale: bool,
@@ -79,11 +90,20 @@ pub(super) struct HostMode {
     /// When what waits for a gap to close is delivered as it is: what is missing comes as plain IP.
     pub(super) release_at: Option<Instant>,
     /// Since when packets take the paths.
-    returned_at: Option<Instant>,
+    pub(super) returned_at: Option<Instant>,
+    /// Since when they do not although they did.
+    left_at: Option<Instant>,
     hold_down: Duration,
     hold_until: Option<Instant>,
     /// Whether the addresses that the peer tells are taken up.
-    claims: bool,
+    pub(super) claims: bool,
+    /// Our addresses that the peer sees elsewhere, and the connections from there.
+    pub(super) own_translated: Vec<IpAddr>,
+    pub(super) begun: Begun,
+    /// The run of the peer's daemon that knows them.
+    pub(super) instance: Option<u64>,
+    /// Which sources the first fragments of the peer's packets got.
+    pub(super) fragments: Fragments<Endpoint>,
 }
 
 type Held = bool;
@@ -114,15 +134,21 @@ impl Association {
         self.host.check_at = None;
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
+        let translators = self.follow_translated(now, cx);
         let works = self.established && self.paths.iter().any(works);
         let traffic = self.next_traffic(now, works);
-        let prefixes = self.prefixes_to_capture(now, traffic, cx);
+        let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Nothing has changed until there is something to capture.
+        let nothing = prefixes.is_empty() && translated.is_empty() && translators.is_empty();
         let traffic = match traffic {
-            Traffic::Multipath if prefixes.is_empty() => Traffic::Plain,
+            Traffic::Multipath if nothing => Traffic::Plain,
             traffic => traffic,
         };
-        if traffic == self.host.traffic && prefixes == self.host.captured {
+        let host = &mut self.host;
+        let same = prefixes == host.captured
+            && translated == host.translated
+            && translators == host.translators;
+        if traffic == host.traffic && same {
             return;
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
@@ -138,12 +164,16 @@ impl Association {
             peer: self.config.name.clone(),
             from: self.host.traffic,
             to: traffic,
-            captured: prefixes.clone(),
+            captured: all_captured(&prefixes, &translated),
+            translators: translators.clone(),
             reason,
         });
-        self.host.traffic = traffic;
-        if prefixes != self.host.captured {
-            self.host.captured = prefixes;
+        let host = &mut self.host;
+        host.traffic = traffic;
+        if !same {
+            (host.captured, host.translated, host.translators) =
+                (prefixes, translated, translators);
+            cx.translations.set_captured(cx.me, &host.translators);
             let peer = self.config.name.clone();
             cx.captures.insert(peer, self.capture());
         }
@@ -163,11 +193,32 @@ impl Association {
             && self.host.traffic == Traffic::Plain
     }
 
+    /// Follows what translators make of us and of the peer. Returns the addresses behind which the
+    /// peer is.
+    fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
+        cx.translations.expire(now);
+        self.host.begun.expire(now);
+        let works = self.paths.iter().any(works);
+        let left_at = &mut self.host.left_at;
+        let left_at = if works { left_at.take() } else { Some(*left_at.get_or_insert(now)) };
+        if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
+            self.host.begun.clear();
+        }
+        self.host.own_translated =
+            if cx.translations.is_on() { self.own_translated() } else { Vec::new() };
+        if cx.translations.has(cx.me) || !self.host.begun.is_empty() {
+            self.host.check_at = Some(now + HELD_CHECK);
+        }
+        self.public_addresses(cx)
+    }
+
     /// What the host is to capture now.
     fn capture(&self) -> Capture {
         Capture {
             peer: self.config.name.clone(),
             prefixes: self.host.captured.clone(),
+            translated: self.host.translated.clone(),
+            translators: self.host.translators.clone(),
             fail_closed: self.config.policy == Policy::Require,
         }
     }
@@ -175,7 +226,8 @@ impl Association {
     /// Whether sessions use `address` as their end on this host.
     pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
         self.config.host_mode
-            && (self.outgoing.iter().any(|(_, key, _)| key.source.address == address)
+            && (self.host.begun.iter().any(|key| key.source.address == address)
+                || self.outgoing.iter().any(|(_, key, _)| key.source.address == address)
                 || self
                     .incoming
                     .iter()
@@ -263,30 +315,44 @@ impl Association {
         }
     }
 
-    /// The prefixes to capture in the state `traffic`, in order.
-    fn prefixes_to_capture(
+    /// The prefixes to capture in the state `traffic`, and the addresses to which only connections
+    /// are captured that can be translated, both in order.
+    fn list_captures(
         &mut self,
         now: Instant,
         traffic: Traffic,
         cx: &Context<'_>,
-    ) -> Vec<Prefix> {
+    ) -> (Vec<Prefix>, Vec<IpAddr>) {
+        let mut translated = Vec::new();
         if traffic == Traffic::Plain {
-            return Vec::new();
+            // What began on the paths waits for them.
+            let begun = self.host.begun.iter().map(|key| key.destination.address);
+            translated.extend(begun);
+            translated.sort_unstable();
+            translated.dedup();
+            return (Vec::new(), translated);
         }
         let fail_closed = self.config.policy == Policy::Require;
         let mut prefixes = Vec::new();
         let addresses = self.host.addresses.keys().map(|ip| Prefix::host(*ip));
         for prefix in addresses.chain(self.config.allowed_prefixes.iter().copied()) {
-            if !fail_closed && !self.takes_plain_addresses(prefix.address(), cx.locals) {
+            let ip = prefix.address();
+            let as_it_is = fail_closed || self.takes_plain_addresses(ip, cx.locals);
+            let in_part = cx.translations.is_on() && self.host.addresses.contains_key(&ip);
+            if !as_it_is && !in_part {
                 continue;
             }
-            let known = fail_closed || self.host.captured.contains(&prefix);
+            let known = match as_it_is {
+                true => fail_closed || self.host.captured.contains(&prefix),
+                false => self.host.translated.contains(&ip),
+            };
             match self.unsettled(now, prefix.address(), cx.locals) {
                 Some(at) if !known => {
                     let check = &mut self.host.check_at;
                     *check = Some(check.map_or(at, |other| other.min(at)));
                 }
-                _ => prefixes.push(prefix),
+                _ if as_it_is => prefixes.push(prefix),
+                _ => translated.push(ip),
             }
         }
         if fail_closed {
@@ -295,7 +361,7 @@ impl Association {
         }
         prefixes.sort_unstable();
         prefixes.dedup();
-        prefixes
+        (prefixes, translated)
     }
 
     /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Behind a
@@ -345,8 +411,38 @@ impl Association {
 impl HostMode {
     /// The prefixes of a peer that is captured before anything is known of it.
     pub(super) fn of(config: &crate::config::PeerConfig) -> Self {
-        Self { stale: config.host_mode, claims: true, ..Self::default() }
+        Self {
+            addresses: BTreeMap::new(),
+            captured: Vec::new(),
+            translated: Vec::new(),
+            translators: Vec::new(),
+            traffic: Traffic::default(),
+            stale: config.host_mode,
+            check_at: None,
+            release_at: None,
+            returned_at: None,
+            left_at: None,
+            hold_down: Duration::ZERO,
+            hold_until: None,
+            claims: true,
+            own_translated: Vec::new(),
+            begun: Begun::new(),
+            instance: None,
+            fragments: Fragments::new(),
+        }
     }
+
+    /// Destinations whose packets are captured, if not all of them.
+    pub(super) fn captured(&self) -> Vec<Prefix> {
+        all_captured(&self.captured, &self.translated)
+    }
+}
+
+fn all_captured(prefixes: &[Prefix], translated: &[IpAddr]) -> Vec<Prefix> {
+    let translated = translated.iter().copied().map(Prefix::host);
+    let mut all: Vec<_> = prefixes.iter().copied().chain(translated).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Whether the path carries packets.

@@ -8,6 +8,7 @@ use mpip_wire::{
 };
 
 use super::outgoing::Loss;
+use super::translated::{Changed, Shown, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
@@ -230,6 +231,7 @@ impl Association {
         path.arrivals.on_packet(now, number, asks, ecn, rtt);
         if closed {
             self.lose(now, cx);
+            self.forget_translated(None, cx);
         }
     }
 
@@ -303,14 +305,20 @@ impl Association {
         if header.total_len != packet.len() {
             return Err(DropReason::MalformedPacket);
         }
-        if cx.prefixes.find_source(header.source) != Some(cx.me) {
-            return Err(DropReason::ForeignSource);
-        }
+        let shown = self.show(now, &header, packet, cx)?;
         let slot = match self.incoming.find(&session) {
             Some(slot) => slot,
             None => self.accept_session(now, session, header.session(), delivery.sequence),
         };
-        let inner = InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete };
+        let changed;
+        let inner = match shown {
+            Shown::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
+            Shown::As(end, state) => {
+                changed = Changed::new([packet, &[]], &header, (end, state))
+                    .ok_or(DropReason::ForeignSource)?;
+                changed.packet(packet)
+            }
+        };
         self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
     }
@@ -327,10 +335,11 @@ impl Association {
     ) -> Result<(), DropReason> {
         let slot = self.incoming.find(&frame.session);
         let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
-        let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
+        let Some((slot, Incoming { header: Some(header), newest, shown, .. })) = session else {
             self.report_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
+        let shown = shown.as_deref().copied();
         let sequence = frame.sequence.expand(*newest);
         let mut head = [0; HEAD_MAX];
         let restored = header
@@ -339,11 +348,20 @@ impl Association {
         if ecn == Ecn::Ce {
             mark_ce(&mut head[..restored.head_len]);
         }
-        let inner = InnerPacket {
+        let mut inner = InnerPacket {
             head: &head[..restored.head_len],
             tail: &compact[restored.payload..],
             checksum: restored.checksum,
         };
+        let whole;
+        let changed;
+        if let Some(shown) = shown {
+            self.keep_shown(now, slot, shown, inner.head, cx)?;
+            if let Some(packet) = self.show_opaque(slot, shown.0, inner) {
+                (whole, changed) = packet?;
+                inner = Changed::packet(&changed, &whole);
+            }
+        }
         let delivery = Delivery { sequence, ordered: frame.ordered, not_before };
         self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
@@ -413,10 +431,14 @@ impl Association {
         key: SessionKey,
         sequence: u32,
     ) -> u32 {
+        if self.host.own_translated.contains(&key.destination.address) {
+            self.host.begun.on_answer();
+        }
         let session = Incoming {
             key,
             order: None,
             header: None,
+            shown: None,
             newest: sequence,
             acknowledged: None,
             counters: Counters::default(),
@@ -444,11 +466,6 @@ impl Association {
                 (IpAddr::V6(source), IpAddr::V6(destination))
             }
         };
-        // Checked here once: every packet restored from these fields has this source.
-        if cx.prefixes.find_source(source) != Some(cx.me) {
-            cx.drops.count(DropReason::ForeignSource);
-            return;
-        }
         // As in full packets, an echo's identifier stands for both ports.
         let echo = matches!(fields.protocol, protocol::ICMP | protocol::ICMPV6);
         let port = if echo { fields.source_port } else { fields.destination_port };
@@ -457,16 +474,26 @@ impl Association {
             source: Endpoint { address: source, port: fields.source_port },
             destination: Endpoint { address: destination, port },
         };
+        // Checked here once: every packet restored from these fields has this source.
+        let Ok(shown) = self.show_session(now, &key, cx) else {
+            cx.drops.count(DropReason::ForeignSource);
+            return;
+        };
         let slot = match self.incoming.find(&id) {
             Some(slot) => slot,
             None => self.accept_session(now, id, key, fields.sequence),
         };
         let session = self.incoming.get_mut(slot).expect("the slot was just found");
-        session.header = SessionHeader::new(fields).map(Box::new);
+        session.shown = shown.map(|end| Box::new((end, now)));
+        let header = match shown {
+            Some(end) => SessionHeader::new(&shown_as(fields, end)),
+            None => SessionHeader::new(fields),
+        };
+        session.header = header.map(Box::new);
     }
 
     /// Asks for the header fields of a session, now and then.
-    fn report_unknown(&mut self, now: Instant, id: SessionId) {
+    pub(super) fn report_unknown(&mut self, now: Instant, id: SessionId) {
         if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
             self.unknown_since = now;
             self.unknown_told.clear();

@@ -228,6 +228,7 @@ impl Association {
                 to: from.remote,
             });
             self.tell_if_translated(index);
+            self.review_capture();
         }
         self.leave_one_path(now, cx, index);
         if matches!(self.paths[index].state(), PathState::Validating | PathState::Failed) {

@@ -1,6 +1,7 @@
 //! The way of a packet out: session, queue, scheduler, frame.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use mpip_wire::{CompactFrameHeader, Frame, PacketFrameHeader, SessionId, TruncatedSequence};
 
@@ -141,7 +142,7 @@ impl Association {
         segments: Segments,
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
-        if self.is_plain() {
+        if self.is_plain() && !self.is_bound(&header.session(), cx) {
             // It entered the TUN device before the host heard of that.
             for segment in 0..segments.count() {
                 cx.plain.push(segments.clone(), segment);
@@ -211,24 +212,30 @@ impl Association {
     /// it as plain IP. Sessions of which something was on its way begin anew, so that the peer does
     /// not wait for it when they return to the paths.
     pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let mut left = |segments, segment| {
-            if !cx.plain.push(segments, segment) {
-                cx.drops.count(DropReason::NoPath);
-            }
-        };
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
         repairs.sort_by_key(|cargo| (cargo.first_sent, cargo.slot, cargo.sequence));
         // Some left more than once.
         repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
+        let bound: BTreeSet<u32> = self
+            .outgoing
+            .iter()
+            .filter(|(_, key, _)| self.is_bound(key, cx))
+            .map(|(slot, ..)| slot)
+            .collect();
+        let mut left = |slot, segments, segment| {
+            if bound.contains(&slot) || !cx.plain.push(segments, segment) {
+                cx.drops.count(DropReason::NoPath);
+            }
+        };
         let mut begun = Vec::new();
         for cargo in repairs {
             begun.push((cargo.slot, cargo.session));
             if now.since(cargo.first_sent) <= REPAIR_FOR {
-                left(cargo.segments, cargo.segment.into());
+                left(cargo.slot, cargo.segments, cargo.segment.into());
             }
         }
         while let Some(candidate) = self.queue.next(self.period_at) {
-            left(candidate.item.clone(), candidate.segment);
+            left(candidate.flow, candidate.item.clone(), candidate.segment);
             self.queue.take();
         }
         for (slot, id) in begun {

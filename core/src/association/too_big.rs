@@ -84,6 +84,7 @@ impl Association {
         quoted.extend(&rest[..rest.len().min(usize::from(MIN_MTU_V6))]);
         let complete = quoted.len() >= header.header_len;
         if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {
+            let message = self.for_the_host(now, message, cx);
             cx.returns.push(now, message);
         }
     }

@@ -9,7 +9,7 @@
 
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::buffer::{Offload, PacketPool};
+use crate::buffer::{Offload, PacketBuf, PacketPool};
 use crate::config::{
     CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, Policy,
     SchedulerKind,

@@ -2,7 +2,8 @@
 //!
 //! When a peer in host mode falls back to plain IP, the host has handed over packets that no path
 //! has delivered. Lost, they would cost the inner TCP its time-out, since often the whole of its
-//! window is among them; so they go back to the host.
+//! window is among them; so they go back to the host. So do, behind translators, packets that were
+//! captured and are none of ours.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,7 @@ const MAX_PACKETS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     packets: VecDeque<(Segments, usize)>,
+    room: Vec<u8>,
 }
 
 impl Plain {
@@ -33,14 +35,17 @@ impl Plain {
 
 impl Engine {
     /// Hands over the packets that the host gave to the engine and has to send itself, because a
-    /// peer in host mode is reached as plain IP now. They must not come back by the TUN device. To
+    /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not come back by the TUN device. To
     /// be called after each batch.
     pub fn take_plain(&mut self, packets: &mut impl PacketSink) {
         while let Some((segments, index)) = self.plain.packets.pop_front() {
-            // A fall-back is rare enough for an allocation.
-            let mut packet = vec![0; segments.segment_len(index)];
-            segments.write(index, &mut packet);
-            packets.packet(InnerPacket { head: &packet, tail: &[], checksum: Checksum::Complete });
+            let room = &mut self.plain.room;
+            if room.len() < segments.segment_len(index) {
+                room.resize(segments.segment_len(index), 0);
+            }
+            let len = segments.write(index, room);
+            let head = &room[..len];
+            packets.packet(InnerPacket { head, tail: &[], checksum: Checksum::Complete });
         }
     }
 }

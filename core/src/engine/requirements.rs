@@ -10,3 +10,4 @@ mod moving;
 mod mtu;
 mod paths;
 mod sessions;
+mod translation;

@@ -22,7 +22,7 @@ use super::{keys, opportunistic, raw, rule};
 const INTERFACE_NAME_MAX: usize = 15;
 
 /// The kernel's tables `default`, `main` and `local` (rtnetlink(7)).
-const RESERVED_TABLES: RangeInclusive<u32> = 253..=255;
+const RESERVED_TABLES: RangeInclusive<u32> = 251..=255;
 
 /// The interface that a configuration without a name gets.
 pub(super) const DEFAULT_INTERFACE: &str = "mpip0";
@@ -550,11 +550,13 @@ fn host_mode(raw: &raw::Peer, problems: &mut Problems<'_>) -> (bool, Policy) {
 fn host_mode_settings(raw: &raw::HostMode, problems: &mut Problems<'_>) -> HostMode {
     let mut settings = HostMode::default();
     if let Some(table) = &raw.table {
-        settings.table =
-            integer(table, "table", 1..=u32::MAX.into(), problems).unwrap_or(settings.table);
+        // Two further tables follow it.
+        let range = 1..=i64::from(u32::MAX) - 2;
+        settings.table = integer(table, "table", range, problems).unwrap_or(settings.table);
         if RESERVED_TABLES.contains(&settings.table) {
             let message = format!(
-                "table: expected none of the kernel's own tables 253 to 255, found {}",
+                "table: expected none of 251 to 255, of which the kernel uses some and the two tables \
+                 behind this one would be others, found {}",
                 settings.table
             );
             problems.add(&table.span(), message);

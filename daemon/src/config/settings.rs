@@ -64,10 +64,10 @@ impl Settings {
         self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
     }
 
-    /// Whether packets of any peer may leave as plain IP when no path works.
-    pub(crate) fn falls_back(&self) -> bool {
-        let prefers = |peer: &PeerConfig| peer.host_mode && peer.policy == Policy::Prefer;
-        self.opportunistic.is_some() || self.peers.iter().any(prefers)
+    /// Whether packets of this host may be captured that are to leave as plain IP after all.
+    pub(crate) fn gives_back(&self) -> bool {
+        let captures = |peer: &PeerConfig| peer.host_mode && peer.policy != Policy::Off;
+        self.opportunistic.is_some() || self.peers.iter().any(captures)
     }
 
     /// Whether a peer has no paths without `encapsulation`.

@@ -326,7 +326,8 @@ fn peer_errors_name_the_line() {
             ),
             (
                 with_peer("[host_mode]\ntable = 254"),
-                "7: table: expected none of the kernel's own tables 253 to 255, found 254",
+                "7: table: expected none of 251 to 255, of which the kernel uses some and the \
+                 two tables behind this one would be others, found 254",
             ),
             (
                 with_peer("[host_mode]\npriority = 32766"),

@@ -155,14 +155,15 @@ fn flush(table: u32, routes: &[&Route]) -> String {
 /// Rules that lead to a table without routes.
 fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Option<Finding> {
     let table = subject.host_mode.table;
-    if routes.iter().any(|route| route.table == table) {
-        return None;
-    }
-    let left = rules.iter().filter(|rule| rule.own && rule.table == Some(table));
+    // Two further ones are for translators.
+    let empty = |table: &u32| !routes.iter().any(|route| route.table == *table);
+    let tables: Vec<u32> = (table..=table + 2).filter(empty).collect();
+    let left = rules.iter().filter(|rule| rule.own);
     let commands: Vec<_> = left
-        .map(|rule| {
+        .filter_map(|rule| {
+            let table = rule.table.filter(|table| tables.contains(table))?;
             let ip = if rule.ipv6 { "ip -6" } else { "ip" };
-            format!("{ip} rule del priority {} lookup {table}", rule.priority)
+            Some(format!("{ip} rule del priority {} lookup {table}", rule.priority))
         })
         .collect();
     (!commands.is_empty()).then(|| {

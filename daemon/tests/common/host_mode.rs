@@ -67,7 +67,8 @@ table inet mpip_test {
     chain out {
         type filter hook postrouting priority 0;
         oifname { mpip0, lo } accept
-        udp sport 6182 udp dport 6182 accept
+        udp sport 6182 accept
+        udp dport 6182 accept
         tcp dport 6182 accept
         tcp sport 6182 accept
         meta l4proto ipv6-icmp icmpv6 type 130-143 accept

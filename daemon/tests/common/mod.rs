@@ -5,6 +5,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test is a crate that uses a part of it")]
 
 pub mod host_mode;
+pub mod nat;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -427,14 +428,19 @@ fn pattern(position: u64) -> u8 {
 
 /// A transfer by TCP from one host to another, which checks every byte.
 pub struct Transfer {
-    sender: JoinHandle<()>,
+    /// Where the connection comes from, as the sender sees it.
+    sender: JoinHandle<SocketAddr>,
     receiver: JoinHandle<Received>,
     progress: Arc<AtomicU64>,
+    /// The receiver was called.
+    called: bool,
 }
 
 /// What came.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
+    /// Where the connection comes from, as the one who was called sees it.
+    pub from: SocketAddr,
     pub bytes: u64,
     /// The longest time without any.
     pub longest_pause: Duration,
@@ -455,11 +461,7 @@ impl Transfer {
         bytes: u64,
         rate: u64,
     ) -> Self {
-        let listen = move || TcpListener::bind((address, 0)).expect("the host has the address");
-        let connect = |address| {
-            TcpStream::connect_timeout(&address, Duration::from_secs(5)).expect("connect")
-        };
-        Self::between((from, connect), (to, listen), called, bytes, rate)
+        Self::between((from, call), (to, move || listen(address)), called, bytes, rate)
     }
 
     /// As [`start`](Self::start), by Multipath TCP (RFC 8684).
@@ -498,9 +500,32 @@ impl Transfer {
         let address = SocketAddr::new(address, port);
         let progress = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&progress);
-        let receiver = to.spawn(move || receive(&listener, &counter));
-        let sender = from.spawn(move || send(connect(address), bytes, rate));
-        Self { sender, receiver, progress }
+        let receiver = to.spawn(move || {
+            let (stream, caller) = listener.accept().expect("a connection");
+            Received { from: caller, ..receive(stream, &counter) }
+        });
+        let sender = from.spawn(move || {
+            let stream = connect(address);
+            let own = stream.local_addr().expect("connected");
+            send(stream, bytes, rate);
+            own
+        });
+        Self { sender, receiver, progress, called: true }
+    }
+
+    /// As [`start`](Self::start), but `to` calls `from`, which has `address`.
+    pub fn fetch(from: &Host, to: &Host, address: IpAddr, bytes: u64, rate: u64) -> Self {
+        let listener = from.spawn(move || listen(address)).join().expect("no panic");
+        let address = listener.local_addr().expect("bound");
+        let progress = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&progress);
+        let sender = from.spawn(move || {
+            let (stream, caller) = listener.accept().expect("a connection");
+            send(stream, bytes, rate);
+            caller
+        });
+        let receiver = to.spawn(move || receive(call(address), &counter));
+        Self { sender, receiver, progress, called: false }
     }
 
     /// Bytes received so far.
@@ -514,9 +539,18 @@ impl Transfer {
     }
 
     pub fn finish(self) -> Received {
-        self.sender.join().expect("the sender sent everything");
-        self.receiver.join().expect("every byte was right")
+        let from = self.sender.join().expect("the sender sent everything");
+        let received = self.receiver.join().expect("every byte was right");
+        if self.called { received } else { Received { from, ..received } }
     }
+}
+
+fn listen(address: IpAddr) -> TcpListener {
+    TcpListener::bind((address, 0)).expect("the host has the address")
+}
+
+fn call(address: SocketAddr) -> TcpStream {
+    TcpStream::connect_timeout(&address, Duration::from_secs(5)).expect("connect")
 }
 
 fn send(mut stream: TcpStream, bytes: u64, rate: u64) {
@@ -536,8 +570,8 @@ fn send(mut stream: TcpStream, bytes: u64, rate: u64) {
     }
 }
 
-fn receive(listener: &TcpListener, progress: &AtomicU64) -> Received {
-    let (mut stream, _) = listener.accept().expect("a connection");
+fn receive(mut stream: TcpStream, progress: &AtomicU64) -> Received {
+    let from = stream.local_addr().expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
     let start = Instant::now();
     let (mut bytes, mut last, mut longest_pause) = (0, start, Duration::ZERO);
@@ -548,7 +582,7 @@ fn receive(listener: &TcpListener, progress: &AtomicU64) -> Received {
         longest_pause = longest_pause.max(now - last);
         last = now;
         if len == 0 {
-            return Received { bytes, longest_pause, duration: start.elapsed() };
+            return Received { from, bytes, longest_pause, duration: start.elapsed() };
         }
         for (byte, position) in buffer[..len].iter().zip(bytes..) {
             assert_eq!(*byte, pattern(position), "at byte {position}");

@@ -13,7 +13,7 @@ use netlink_packet_route::link::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange};
 
 use super::{Link, Netlink, NetlinkError, Question, family};
 
@@ -63,6 +63,10 @@ pub struct RoutingRule {
     pub priority: u32,
     /// Matches packets of this host that have none of these bits in their mark.
     pub without_mark: u32,
+    /// And that have this IP protocol; `None` for all.
+    pub protocol: Option<u8>,
+    /// And a destination port from the first to the last of these; `None` for all.
+    pub ports: Option<(u16, u16)>,
     /// The table that routes them.
     pub table: u32,
 }
@@ -70,11 +74,14 @@ pub struct RoutingRule {
 impl fmt::Display for RoutingRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = if self.ipv6 { "IPv6" } else { "IPv4" };
-        write!(
-            f,
-            "{version} priority {}: this host's packets without mark {:#x} use table {}",
-            self.priority, self.without_mark, self.table
-        )
+        write!(f, "{version} priority {}: this host's packets", self.priority)?;
+        if let Some(protocol) = self.protocol {
+            write!(f, " of protocol {protocol}")?;
+        }
+        if let Some((first, last)) = self.ports {
+            write!(f, " to ports {first} to {last}")?;
+        }
+        write!(f, " without mark {:#x} use table {}", self.without_mark, self.table)
     }
 }
 
@@ -320,6 +327,10 @@ fn rule_message(rule: &RoutingRule) -> RuleMessage {
         RuleAttribute::Table(rule.table),
         RuleAttribute::Protocol(PROTOCOL),
     ];
+    let protocol = rule.protocol.map(|protocol| RuleAttribute::IpProtocol(protocol.into()));
+    message.attributes.extend(protocol);
+    let ports = rule.ports.map(|(start, end)| RulePortRange { start, end });
+    message.attributes.extend(ports.map(RuleAttribute::DestinationPortRange));
     message
 }
 
@@ -329,12 +340,18 @@ fn read_rule(message: &RuleMessage) -> RoutingRule {
         ipv6: message.header.family == AddressFamily::Inet6,
         priority: 0,
         without_mark: 0,
+        protocol: None,
+        ports: None,
         table: message.header.table.into(),
     };
     for attribute in &message.attributes {
         match attribute {
             RuleAttribute::Priority(value) => rule.priority = *value,
             RuleAttribute::FwMask(value) => rule.without_mark = *value,
+            RuleAttribute::IpProtocol(value) => rule.protocol = Some((*value).into()),
+            RuleAttribute::DestinationPortRange(range) => {
+                rule.ports = Some((range.start, range.end));
+            }
             RuleAttribute::Table(value) => rule.table = *value,
             _ => {}
         }

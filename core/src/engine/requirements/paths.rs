@@ -325,27 +325,40 @@ fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_
 
 /// [P-20]
 #[test]
-fn behind_a_translator_ordinary_addresses_are_not_captured() {
-    let captured = |translated| {
+fn behind_a_translator_ordinary_addresses_are_captured_only_where_they_are_translated() {
+    let captured = |translated, connections| {
         let mut pair = Pair::with(|_, config| {
             config.peers[0].host_mode = true;
             config.peers[0].policy = Policy::Prefer;
+            config.limits.translated = connections;
         });
         pair.translated = translated;
         pair.run_for(SECOND * 2);
-        [0, 1].map(|host| {
-            let status = pair.engines[host].status(pair.now, false);
-            let captured = status.peers[0].captured.iter();
-            captured.map(ToString::to_string).collect::<Vec<_>>()
-        })
+        let mut captures = BTreeMap::new();
+        for host in 0..2 {
+            captures.extend(pair.engines[host].poll_capture().map(|capture| (host, capture)));
+        }
+        let lists = |host: usize| {
+            let capture: &Capture = &captures[&host];
+            let names = |list: Vec<String>| list.join(" ");
+            let own = |list: &[IpAddr]| names(list.iter().map(ToString::to_string).collect());
+            [
+                names(capture.prefixes.iter().map(ToString::to_string).collect()),
+                own(&capture.translated),
+                own(&capture.translators),
+            ]
+        };
+        [lists(0), lists(1)]
     };
-    let [own, theirs] = captured(None);
-    assert_eq!(own, ["198.18.0.2/32", "198.18.1.2/32", "198.19.0.2/32"]);
-    assert_eq!(theirs, ["198.18.0.1/32", "198.18.1.1/32", "198.19.0.1/32"]);
-    let elsewhere = "203.0.113.7:40000".parse().expect("valid");
-    let [own, theirs] = captured(Some((0, elsewhere)));
-    assert_eq!(own, ["198.19.0.2/32"], "the configured prefix alone");
-    assert_eq!(theirs, ["198.18.1.1/32", "198.19.0.1/32"], "not the translator's address");
+    let own = "198.18.0.2/32 198.18.1.2/32 198.19.0.2/32";
+    let theirs = "198.18.0.1/32 198.18.1.1/32 198.19.0.1/32";
+    assert_eq!(captured(None, 8), [[own, "", ""], [theirs, "", ""]]);
+    let elsewhere = Some((0, "203.0.113.7:40000".parse().expect("valid")));
+    let told = "198.18.1.1/32 198.19.0.1/32";
+    let behind = ["198.19.0.2/32", "198.18.0.2 198.18.1.2", ""];
+    assert_eq!(captured(elsewhere, 8), [behind, [told, "", "203.0.113.7"]]);
+    // Where connections cannot be translated they stay plain.
+    assert_eq!(captured(elsewhere, 0), [["198.19.0.2/32", "", ""], [told, "", ""]]);
 }
 
 /// [P-11]

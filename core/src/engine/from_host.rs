@@ -1,0 +1,87 @@
+//! Packets of the host: whose they are, and which are none of ours.
+
+use super::{DropReason, Engine};
+use crate::buffer::PacketBuf;
+use crate::packet::{Header, Segments};
+use crate::sink::DatagramSink;
+use crate::time::Instant;
+use crate::translation::{Outbound, Way};
+
+impl Engine {
+    /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.
+    /// What its sender is to be told goes to the host at the next
+    /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
+    ///
+    /// # Errors
+    ///
+    /// Why the packet was refused; it is counted, and nothing else happens.
+    pub fn handle_tun(
+        &mut self,
+        now: Instant,
+        mut packet: PacketBuf,
+        out: &mut impl DatagramSink,
+    ) -> Result<(), DropReason> {
+        let header = Header::parse(packet.bytes());
+        let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
+        if !self.translations.is_idle() {
+            match self.translations.outbound(now, &header, packet) {
+                Outbound::Other(same) => packet = same,
+                Outbound::Peer(peer, packet) => return self.send_to(now, peer, packet, out),
+                Outbound::NoBuffer => return Err(self.refuse(DropReason::NoBuffer)),
+                Outbound::Stranger(same) if self.by_prefix.find(header.destination).is_some() => {
+                    packet = same;
+                }
+                Outbound::Stranger(packet) => return self.leave_plain(&header, packet),
+            }
+        }
+        let peer = self.by_prefix.find(header.destination);
+        let peer = peer.ok_or_else(|| self.refuse(DropReason::NoPeer))?;
+        match self.associations[peer].way(now, &header, packet.bytes()) {
+            Ok(Way::Paths) => {}
+            Ok(Way::Plain) => return self.leave_plain(&header, packet),
+            Err(reason) => return Err(self.refuse(reason)),
+        }
+        self.send(now, peer, (&header, packet), out)
+    }
+
+    /// Sends a packet of which the headers have changed.
+    fn send_to(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        packet: PacketBuf,
+        out: &mut impl DatagramSink,
+    ) -> Result<(), DropReason> {
+        let header = Header::parse(packet.bytes());
+        let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
+        self.send(now, peer, (&header, packet), out)
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        (header, packet): (&Header, PacketBuf),
+        out: &mut impl DatagramSink,
+    ) -> Result<(), DropReason> {
+        let segments = Segments::new(packet, header);
+        let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;
+        let (association, mut cx) = self.association(peer);
+        association.enqueue(now, header, segments, &mut cx)?;
+        association.transmit(now, &mut cx, out);
+        self.reschedule(peer);
+        Ok(())
+    }
+
+    /// A packet that was captured and is none of ours leaves as it would without us.
+    fn leave_plain(&mut self, header: &Header, packet: PacketBuf) -> Result<(), DropReason> {
+        let segments = Segments::new(packet, header);
+        let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;
+        for segment in 0..segments.count() {
+            if !self.plain.push(segments.clone(), segment) {
+                return Err(self.refuse(DropReason::NoPath));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,373 @@
+//! Connections of peers behind translators (NAT), in host mode.
+//!
+//! # The model
+//!
+//! Such a peer sends with its own address, which means nothing here: another peer may have the same.
+//! So in each of its connections that address and the port, its *private* end, are replaced by the
+//! address at which the network shows the peer and a port of our choice, the *public* end. The host
+//! sees the public end, and answers to it are led to the peer by it alone. The peer sees its private
+//! end only and has nothing to do.
+//!
+//! ```text
+//!  peer            its translator          this node                this host
+//!  10.0.0.2:5000 → (outer datagrams)     → 203.0.113.7:20000     →  198.51.100.1:80
+//!  10.0.0.2:5000 ← (outer datagrams)     ← 203.0.113.7:20000     ←  198.51.100.1:80
+//! ```
+//!
+//! [`Translations`] are those of a whole node, because peers behind one translator share its
+//! address. [`Begun`] is what the peer itself keeps: which of its connections go this way.
+
+mod aging;
+mod begun;
+mod fragments;
+pub(crate) mod rewrite;
+
+use core::net::IpAddr;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::RngCore as _;
+
+use self::aging::Aging;
+pub(crate) use self::begun::{Begun, Doors, PATIENCE, Way};
+pub(crate) use self::fragments::Fragments;
+use self::rewrite::{End, State, Subject, rewrite};
+use crate::buffer::{PacketBuf, PacketPool};
+use crate::packet::{Endpoint, Header, SessionKey, protocol};
+use crate::time::Instant;
+
+/// Ports of public ends: translators rarely give them out, because hosts begin connections from
+/// higher ones (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services have
+/// them.
+pub const TRANSLATED_PORTS: RangeInclusive<u16> = 16_384..=32_767;
+/// Ports that are drawn for a connection until one is free.
+const TRIES: usize = 64;
+
+/// A connection that carried nothing for so long is forgotten: an open one of TCP, one that begins or
+/// ends (RFC 5382, requirement 5), UDP (RFC 4787, requirement 5), an ICMP echo.
+const TCP_OPEN: Duration = Duration::from_secs(7_440);
+const TCP_TRANSITORY: Duration = Duration::from_secs(240);
+const UDP: Duration = Duration::from_secs(300);
+const ECHO: Duration = Duration::from_secs(180);
+
+/// Packets of the host toward such peers that are under way: as many as the host's pool has.
+const LARGE_BUFFERS: usize = 1_024;
+const SMALL_BUFFERS: usize = 4_096;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Begins,
+    Open,
+    Ends,
+}
+
+/// What a packet does to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// It may be the first one.
+    Begin,
+    Use,
+    End,
+    /// It shows that the connection is in use, and no more.
+    Touch,
+}
+
+impl Act {
+    /// That of a packet that has its ports.
+    pub(crate) fn of(header: &Header, packet: &[u8]) -> Self {
+        let byte = |offset: usize| packet.get(header.header_len + offset).copied();
+        match header.protocol {
+            protocol::TCP => Self::of_tcp(byte(13).unwrap_or(0)),
+            protocol::ICMP if byte(0) != Some(8) => Self::Use,
+            protocol::ICMPV6 if byte(0) != Some(128) => Self::Use,
+            _ => Self::Begin,
+        }
+    }
+
+    /// That of a TCP segment with these flags.
+    pub(crate) fn of_tcp(flags: u8) -> Self {
+        const FIN: u8 = 0x01;
+        const SYN: u8 = 0x02;
+        const RST: u8 = 0x04;
+        const ACK: u8 = 0x10;
+        match flags {
+            _ if flags & (SYN | ACK | RST) == SYN => Self::Begin,
+            _ if flags & (FIN | RST) != 0 => Self::End,
+            _ => Self::Use,
+        }
+    }
+}
+
+impl Life {
+    fn after(self, act: Act, protocol: u8) -> Self {
+        match (act, self) {
+            (Act::Begin, _) if protocol == protocol::TCP => Self::Begins,
+            (Act::End, _) | (_, Self::Ends) => Self::Ends,
+            (Act::Touch, same) => same,
+            _ => Self::Open,
+        }
+    }
+
+    /// How long it may carry nothing.
+    fn idle(self, protocol: u8) -> Duration {
+        match (protocol, self) {
+            (protocol::TCP, Self::Open) => TCP_OPEN,
+            (protocol::TCP, _) => TCP_TRANSITORY,
+            (protocol::UDP, _) => UDP,
+            _ => ECHO,
+        }
+    }
+}
+
+/// What becomes of a packet of the host.
+#[derive(Debug)]
+pub(crate) enum Outbound {
+    /// It is not for a public end.
+    Other(PacketBuf),
+    /// It belongs to a connection of this peer, and has its private end now.
+    Peer(usize, PacketBuf),
+    /// It is for the address of a translator, and not for a peer of ours.
+    Stranger(PacketBuf),
+    /// There is no buffer for it.
+    NoBuffer,
+}
+
+#[derive(Debug)]
+struct Flow {
+    peer: usize,
+    private: Endpoint,
+    life: Life,
+}
+
+/// The connections of all peers behind translators.
+#[derive(Debug)]
+pub(crate) struct Translations {
+    limit: usize,
+    /// By the ends of what the host sends.
+    flows: Aging<SessionKey, Flow>,
+    /// The public end, by peer and the ends of what the peer sends.
+    public: BTreeMap<(usize, SessionKey), Endpoint>,
+    /// How many connections have an address as their public end, by peer.
+    uses: BTreeMap<(usize, IpAddr), u32>,
+    /// Addresses to which the host's packets are captured, and for which peers.
+    captured: BTreeMap<IpAddr, BTreeSet<usize>>,
+    fragments: Fragments<(usize, Endpoint)>,
+    pool: PacketPool,
+}
+
+impl Translations {
+    /// At most `limit` connections; none of a peer behind a translator is taken when that is 0.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            flows: Aging::new(limit),
+            public: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            captured: BTreeMap::new(),
+            fragments: Fragments::new(),
+            pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
+        }
+    }
+
+    /// Whether peers behind translators are served, and the like is asked of peers.
+    pub(crate) fn is_on(&self) -> bool {
+        self.limit > 0
+    }
+
+    /// Whether no packet of the host can concern it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.captured.is_empty()
+    }
+
+    /// Connections of `peer`.
+    pub(crate) fn count(&self, peer: usize) -> usize {
+        let all = (peer, IpAddr::from([0, 0, 0, 0]))..(peer + 1, IpAddr::from([0, 0, 0, 0]));
+        self.uses.range(all).map(|(_, count)| *count as usize).sum()
+    }
+
+    /// Whether `peer` has any.
+    pub(crate) fn has(&self, peer: usize) -> bool {
+        let first = (peer, IpAddr::from([0, 0, 0, 0]));
+        self.uses.range(first..).next().is_some_and(|((owner, _), _)| *owner == peer)
+    }
+
+    /// The addresses of its public ends.
+    pub(crate) fn addresses(&self, peer: usize) -> impl Iterator<Item = IpAddr> {
+        let first = (peer, IpAddr::from([0, 0, 0, 0]));
+        let own = self.uses.range(first..).take_while(move |((owner, _), _)| *owner == peer);
+        own.map(|((_, ip), _)| *ip)
+    }
+
+    /// Whether a connection's end on this host is `address`.
+    pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
+        self.flows.iter().any(|(key, _)| key.source.address == address)
+    }
+
+    /// From now on the host's packets to these addresses, and no others of `peer`, come here.
+    pub(crate) fn set_captured(&mut self, peer: usize, addresses: &[IpAddr]) {
+        self.captured.retain(|ip, peers| {
+            if !addresses.contains(ip) {
+                peers.remove(&peer);
+            }
+            !peers.is_empty()
+        });
+        for ip in addresses {
+            self.captured.entry(*ip).or_default().insert(peer);
+        }
+    }
+
+    /// The public end of the connection of `peer` whose packets from there have the ends `key`.
+    pub(crate) fn find(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        key: &SessionKey,
+        act: Act,
+    ) -> Option<Endpoint> {
+        let public = *self.public.get(&(peer, *key))?;
+        self.touch(now, &answer(key, public), act);
+        Some(public)
+    }
+
+    /// Begins a connection of `peer` whose packets have the ends `key`; its public end is at
+    /// `address`. `None` when no port is free there.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        key: &SessionKey,
+        address: IpAddr,
+        draws: &mut ChaCha8Rng,
+    ) -> Option<Endpoint> {
+        let first = u32::from(*TRANSLATED_PORTS.start());
+        let ports = TRANSLATED_PORTS.len() as u32;
+        let drawn = (0..TRIES).map(|_| (first + draws.next_u32() % ports) as u16);
+        let own = Some(key.source.port).filter(|port| TRANSLATED_PORTS.contains(port));
+        let mut ends = own.into_iter().chain(drawn).map(|port| Endpoint { address, port });
+        let public = ends.find(|public| !self.flows.contains(&answer(key, *public)))?;
+        let life = Life::Begins;
+        let flow = Flow { peer, private: key.source, life };
+        let idle = life.idle(key.protocol);
+        if let Some((gone, flow)) = self.flows.insert(now, answer(key, public), flow, idle) {
+            self.forget(&gone, &flow);
+        }
+        self.public.insert((peer, *key), public);
+        *self.uses.entry((peer, address)).or_default() += 1;
+        Some(public)
+    }
+
+    /// Forgets what carried nothing for long.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while let Some((key, flow)) = self.flows.expire(now) {
+            self.forget(&key, &flow);
+        }
+    }
+
+    /// Forgets all of `peer`.
+    pub(crate) fn forget_peer(&mut self, peer: usize) {
+        if !self.has(peer) {
+            return;
+        }
+        let all = self.flows.iter().filter(|(_, flow)| flow.peer == peer);
+        let all: Vec<_> = all.map(|(key, _)| *key).collect();
+        for key in all {
+            if let Some(flow) = self.flows.remove(&key) {
+                self.forget(&key, &flow);
+            }
+        }
+    }
+
+    /// Takes note of a packet of the connection in which the host answers with the ends `key`.
+    fn touch(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<(usize, Endpoint)> {
+        let flow = self.flows.touch(now, key)?;
+        flow.life = flow.life.after(act, key.protocol);
+        let (peer, private, life) = (flow.peer, flow.private, flow.life);
+        self.flows.set_idle(key, life.idle(key.protocol));
+        Some((peer, private))
+    }
+
+    /// Drops what belongs to a connection that is gone.
+    fn forget(&mut self, key: &SessionKey, flow: &Flow) {
+        let Flow { peer, private, .. } = *flow;
+        let mut source = key.source;
+        if is_echo(key.protocol) {
+            source.port = private.port;
+        }
+        let sent = SessionKey { protocol: key.protocol, source: private, destination: source };
+        self.public.remove(&(peer, sent));
+        let used = (peer, key.destination.address);
+        if let Some(count) = self.uses.get_mut(&used) {
+            *count -= 1;
+            if *count == 0 {
+                self.uses.remove(&used);
+            }
+        }
+    }
+
+    /// What becomes of a packet of the host with these headers.
+    pub(crate) fn outbound(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        packet: PacketBuf,
+    ) -> Outbound {
+        if !self.captured.contains_key(&header.destination) {
+            return Outbound::Other(packet);
+        }
+        let bytes = packet.bytes();
+        let found = match Subject::of(header, bytes) {
+            Some(Subject::Own(key)) => {
+                // The peer opens a connection, by what follows its SYN; both may end it.
+                let act = match Act::of(header, bytes) {
+                    Act::End => Act::End,
+                    _ => Act::Touch,
+                };
+                let found = self.touch(now, &key, act);
+                if let Some(found) = found.filter(|_| header.fragment) {
+                    self.fragments.on_first(header, bytes, found);
+                }
+                found
+            }
+            Some(Subject::Quoted(key)) => self.touch(now, &key.reversed(), Act::Touch),
+            Some(Subject::Fragment) => self.fragments.find(header, bytes),
+            None => None,
+        };
+        let Some((peer, private)) = found else { return Outbound::Stranger(packet) };
+        let later = header.fragment && header.ports.is_none();
+        let state = match packet.offload().partial_checksum {
+            _ if later => State::WithoutTransport,
+            Some(_) => State::Partial,
+            None => State::Complete,
+        };
+        let filled = self.pool.fill(|room| {
+            let bytes = packet.bytes();
+            room[..bytes.len()].copy_from_slice(bytes);
+            let len = bytes.len();
+            rewrite(&mut room[..len], header, End::Destination, private, state).ok_or(())?;
+            Ok::<_, ()>((len, packet.offload()))
+        });
+        match filled {
+            Some(Ok(translated)) => Outbound::Peer(peer, translated),
+            Some(Err(())) => Outbound::Stranger(packet),
+            None => Outbound::NoBuffer,
+        }
+    }
+}
+
+/// The ends of what the host answers to packets with the ends `key`, of which the source is shown as
+/// `public`.
+fn answer(key: &SessionKey, public: Endpoint) -> SessionKey {
+    let mut source = key.destination;
+    if is_echo(key.protocol) {
+        // An echo has one identifier, which stands for both ports.
+        source.port = public.port;
+    }
+    SessionKey { protocol: key.protocol, source, destination: public }
+}
+
+fn is_echo(protocol: u8) -> bool {
+    matches!(protocol, protocol::ICMP | protocol::ICMPV6)
+}

@@ -1,0 +1,273 @@
+//! Putting another address and port in the place of one end of a packet (RFC 3022, section 4;
+//! ICMP: RFC 5508).
+//!
+//! Checksums are updated by the difference (RFC 1624), so that a right one stays right and a wrong
+//! one wrong.
+
+use core::net::IpAddr;
+
+use crate::packet::{Endpoint, Header, SessionKey, Version, fold, protocol, sum};
+
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+/// Type, code, checksum and four bytes before what an ICMP error quotes.
+const ICMP_HEADER: usize = 8;
+/// Next header of IPv6 for fragments.
+const FRAGMENT: u8 = 44;
+
+/// How many bytes from its start on a packet is changed in at most: two IP headers and what stands
+/// before, between and behind them up to the transport checksum. Packets with more are not translated.
+pub(crate) const HEAD: usize = 256;
+
+/// One of the two ends of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Source,
+    Destination,
+}
+
+impl End {
+    fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+        }
+    }
+}
+
+/// What connection a packet is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// It belongs to this one.
+    Own(SessionKey),
+    /// It is an ICMP error about a packet with these ends.
+    Quoted(SessionKey),
+    /// It is a fragment without ports.
+    Fragment,
+}
+
+impl Subject {
+    /// That of `packet`; `None` for what cannot be translated. `header` is the packet's, which need
+    /// not be there beyond its first [`HEAD`] bytes.
+    pub(crate) fn of(header: &Header, packet: &[u8]) -> Option<Self> {
+        match header.protocol {
+            protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMPV6 => {}
+            _ => return None,
+        }
+        if header.ports.is_some() {
+            return Some(Self::Own(header.session()));
+        }
+        if header.fragment {
+            return Some(Self::Fragment);
+        }
+        let quoted = Span::quoted(header, packet)?;
+        Some(Self::Quoted(quoted.key(packet)?))
+    }
+}
+
+/// Where the headers of a packet, or of one that is quoted in it, are.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    version: Version,
+    network: usize,
+    transport: usize,
+    protocol: u8,
+}
+
+impl Span {
+    fn outer(header: &Header) -> Self {
+        let Header { version, header_len, protocol, .. } = *header;
+        Self { version, network: 0, transport: header_len, protocol }
+    }
+
+    /// The packet that an ICMP error quotes.
+    fn quoted(header: &Header, packet: &[u8]) -> Option<Self> {
+        let kind = *packet.get(header.header_len)?;
+        let network = header.header_len + ICMP_HEADER;
+        match (header.version, header.protocol, kind) {
+            (Version::V4, protocol::ICMP, 3 | 4 | 11 | 12) => {
+                let fixed = packet.get(network..network + IPV4_HEADER)?;
+                let later = u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff != 0;
+                let transport = network + usize::from(fixed[0] & 15) * 4;
+                let whole = fixed[0] >> 4 == 4 && transport >= network + IPV4_HEADER && !later;
+                whole.then_some(Self {
+                    version: Version::V4,
+                    network,
+                    transport,
+                    protocol: fixed[9],
+                })
+            }
+            (Version::V6, protocol::ICMPV6, 1..=4) => {
+                let fixed = packet.get(network..network + IPV6_HEADER)?;
+                let transport = network + IPV6_HEADER;
+                let version = Version::V6;
+                (fixed[0] >> 4 == 6).then_some(Self {
+                    version,
+                    network,
+                    transport,
+                    protocol: fixed[6],
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn address_at(&self, end: End) -> (usize, usize) {
+        match (self.version, end) {
+            (Version::V4, End::Source) => (self.network + 12, 4),
+            (Version::V4, End::Destination) => (self.network + 16, 4),
+            (Version::V6, End::Source) => (self.network + 8, 16),
+            (Version::V6, End::Destination) => (self.network + 24, 16),
+        }
+    }
+
+    /// Where the port of `end`, or the identifier of an echo, is.
+    fn port_at(&self, end: End, packet: &[u8]) -> Option<usize> {
+        let at = match (self.protocol, end) {
+            (protocol::TCP | protocol::UDP, End::Source) => self.transport,
+            (protocol::TCP | protocol::UDP, End::Destination) => self.transport + 2,
+            (protocol::ICMP, _) if matches!(packet.get(self.transport), Some(0 | 8)) => {
+                self.transport + 4
+            }
+            (protocol::ICMPV6, _) if matches!(packet.get(self.transport), Some(128 | 129)) => {
+                self.transport + 4
+            }
+            _ => return None,
+        };
+        (at + 2 <= packet.len()).then_some(at)
+    }
+
+    fn checksum_at(&self) -> Option<usize> {
+        Some(self.transport + self.checksum_offset()?)
+    }
+
+    fn checksum_offset(&self) -> Option<usize> {
+        match self.protocol {
+            protocol::TCP => Some(16),
+            protocol::UDP => Some(6),
+            protocol::ICMP | protocol::ICMPV6 => Some(2),
+            _ => None,
+        }
+    }
+
+    /// The ends of the packet, if its ports are there.
+    fn key(&self, packet: &[u8]) -> Option<SessionKey> {
+        let end = |end| {
+            let (at, len) = self.address_at(end);
+            let bytes = packet.get(at..at + len)?;
+            let address = match bytes.first_chunk::<16>() {
+                Some(octets) => IpAddr::from(*octets),
+                None => IpAddr::from(*bytes.first_chunk::<4>()?),
+            };
+            let at = self.port_at(end, packet)?;
+            Some(Endpoint { address, port: u16::from_be_bytes([packet[at], packet[at + 1]]) })
+        };
+        let (source, destination) = (end(End::Source)?, end(End::Destination)?);
+        Some(SessionKey { protocol: self.protocol, source, destination })
+    }
+
+    /// Puts `to` in the place of `end`. `None` when it does not fit; then nothing has changed.
+    fn replace(&self, packet: &mut [u8], end: End, to: Endpoint, state: State) -> Option<()> {
+        let (at, len) = self.address_at(end);
+        let mut octets = [0; 16];
+        match to.address {
+            IpAddr::V4(ip) if len == 4 => octets[..4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) if len == 16 => octets = ip.octets(),
+            _ => return None,
+        }
+        let address = exchange(packet.get_mut(at..at + len)?, &octets[..len]);
+        if self.version == Version::V4 {
+            adjust(packet, self.network + 10, address, false);
+        }
+        if state == State::WithoutTransport {
+            return Some(());
+        }
+        let port = self.port_at(end, packet);
+        let port = port.map_or(0, |at| exchange(&mut packet[at..at + 2], &to.port.to_be_bytes()));
+        let Some(field) = self.checksum_at().filter(|field| field + 2 <= packet.len()) else {
+            return Some(());
+        };
+        // ICMP of IPv4 has no pseudo-header.
+        let address = if self.protocol == protocol::ICMP { 0 } else { address };
+        match state {
+            State::Partial => adjust_partial(packet, field, address),
+            _ => adjust(packet, field, address + port, self.protocol == protocol::UDP),
+        }
+        Some(())
+    }
+}
+
+/// How much of a packet's transport there is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// All of it.
+    Complete,
+    /// Its checksum holds the sum of the pseudo-header only, to be completed later.
+    Partial,
+    /// None: a fragment but the first.
+    WithoutTransport,
+}
+
+/// Puts `to` in the place of `end` of `packet`, and of the opposite end of the packet that it quotes
+/// if it is an ICMP error. `header` is the packet's, which need not be there beyond its first [`HEAD`]
+/// bytes. `None` when that is impossible; the packet is of no use then.
+pub(crate) fn rewrite(
+    packet: &mut [u8],
+    header: &Header,
+    end: End,
+    to: Endpoint,
+    state: State,
+) -> Option<()> {
+    if header.header_len + ICMP_HEADER > HEAD {
+        return None;
+    }
+    let outer = Span::outer(header);
+    let quoted = Span::quoted(header, packet).filter(|_| header.ports.is_none());
+    let Some(quoted) = quoted else { return outer.replace(packet, end, to, state) };
+    let before = sum(&packet[outer.transport..]);
+    quoted.replace(packet, end.other(), to, State::Complete)?;
+    let after = sum(&packet[outer.transport..]);
+    let difference = after + u64::from(!fold(before));
+    adjust(packet, outer.checksum_at()?, difference, false);
+    outer.replace(packet, end, to, State::Complete)
+}
+
+/// The identification that the fragments of a packet have in common.
+pub(crate) fn fragment_id(packet: &[u8]) -> Option<u32> {
+    match packet.first()? >> 4 {
+        4 => Some(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]).into()),
+        _ if *packet.get(6)? == FRAGMENT => {
+            packet.get(IPV6_HEADER + 4..)?.first_chunk().map(|id| u32::from_be_bytes(*id))
+        }
+        _ => None,
+    }
+}
+
+/// Writes `new` over `old`; what a sum over it has gained.
+fn exchange(old: &mut [u8], new: &[u8]) -> u64 {
+    let before = sum(old);
+    old.copy_from_slice(new);
+    sum(new) + u64::from(!fold(before))
+}
+
+/// Adds `difference` to what the checksum at `field` is of. In UDP 0 means that there is none.
+fn adjust(packet: &mut [u8], field: usize, difference: u64, udp: bool) {
+    let bytes = &mut packet[field..field + 2];
+    let value = u16::from_ne_bytes([bytes[0], bytes[1]]);
+    if udp && value == 0 {
+        return;
+    }
+    let value = !fold(u64::from(!value) + difference);
+    let value = if udp && value == 0 { !0 } else { value };
+    bytes.copy_from_slice(&value.to_ne_bytes());
+}
+
+/// The same for a field with a sum that is not complemented yet.
+fn adjust_partial(packet: &mut [u8], field: usize, difference: u64) {
+    let bytes = &mut packet[field..field + 2];
+    let value = fold(u64::from(u16::from_ne_bytes([bytes[0], bytes[1]])) + difference);
+    bytes.copy_from_slice(&value.to_ne_bytes());
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
