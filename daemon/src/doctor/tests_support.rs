@@ -41,7 +41,8 @@ pub(super) fn path() -> PathStatus {
         "window_bytes": 0, "in_flight_bytes": 0, "congestion_state": "", "bottleneck": 1,
         "ecn": "capable", "weight": 1, "share": 1.0, "sent_bytes": 0, "received_bytes": 0,
         "sent_packets": 0, "received_packets": 0, "lost_packets": 0, "spurious_losses": 0,
-        "reordering_window_ms": 0.0, "reordering_extent_packets": 0, "mtu_bytes": 1500}"#;
+        "reordering_window_ms": 0.0, "reordering_extent_packets": 0, "mtu_bytes": 1500,
+        "guard": "used", "times_left_out": 0}"#;
     serde_json::from_str(json).expect("a path")
 }
 

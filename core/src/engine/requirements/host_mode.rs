@@ -21,7 +21,7 @@ fn tell(pair: &mut Pair, list: &[&str]) {
     pair.run_for(SECOND * 2);
 }
 
-/// [P-21]
+/// [P-23]
 #[test]
 fn addresses_that_are_nobodys_or_our_own_lead_nowhere() {
     let mut pair = host_mode();
