@@ -88,6 +88,8 @@ pub(super) struct Sender {
     filled: bool,
     /// Until this byte is acknowledged, losses are of the same round trip.
     recovery: Option<u64>,
+    /// It follows a time-out, so that the window grows meanwhile (RFC 5681, section 3.1).
+    timed_out: bool,
     /// The window before a time-out of which it is not known yet whether anything was lost.
     before_timeout: Option<Window>,
     /// Departure and place of the newest segment that arrived, and how long that took.
@@ -135,6 +137,7 @@ impl Sender {
             window: Window::new(),
             filled: false,
             recovery: None,
+            timed_out: false,
             before_timeout: None,
             newest: (0, 0),
             newest_took: 0,
@@ -321,7 +324,7 @@ impl Sender {
         }
         self.detect(now);
         let limited = self.filled || was_in_flight * 2 > self.window.bytes(self.mss());
-        if self.recovery.is_none() && limited {
+        if limited && (self.recovery.is_none() || self.timed_out) {
             let acked = delivered as f64 / self.mss() as f64;
             self.window.on_ack(now, acked, self.smoothed_rtt);
         }
@@ -396,6 +399,7 @@ impl Sender {
         }
         if found && self.recovery.is_none() {
             self.recovery = Some(self.next);
+            self.timed_out = false;
             self.window.on_loss();
         }
     }
@@ -425,6 +429,7 @@ impl Sender {
         self.in_flight = 0;
         self.reorder_at = NEVER;
         self.recovery = Some(self.next);
+        self.timed_out = true;
         self.window.on_timeout();
         self.timeout = (self.timeout * 2).min(LONGEST_TIMEOUT);
         self.timeout_at = now + self.timeout;
