@@ -13,7 +13,7 @@ mod routing;
 mod subject;
 mod survey;
 #[cfg(test)]
-mod tests_support;
+pub(crate) mod tests_support;
 mod ways;
 
 use std::fmt;

@@ -269,20 +269,9 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::tests_support::link;
 
     const UDP: Port = Port { encapsulation: Encapsulation::Udp, number: 0, required: true };
-
-    fn link(index: u32, name: &str) -> Link {
-        Link {
-            index,
-            name: name.to_owned(),
-            up: true,
-            carrier: true,
-            loopback: false,
-            mtu: 1_500,
-            kind: None,
-        }
-    }
 
     fn address(link: u32, text: &str) -> HostAddress {
         let (address, prefix_len) = text.split_once('/').expect("a prefix");

@@ -9,7 +9,8 @@ use mpip_net::netlink::Link;
 use super::subject::Subject;
 use super::survey::{Running, Start, Survey};
 
-pub(super) fn link(index: u32, name: &str) -> Link {
+/// A running interface.
+pub(crate) fn link(index: u32, name: &str) -> Link {
     Link {
         index,
         name: name.to_owned(),
