@@ -235,11 +235,11 @@ proptest! {
     /// the peer.
     #[test]
     fn an_error_quotes_the_packet_as_its_receiver_sent_it(
-        case in case(),
-        quoted in 48usize..576,
+        case in case().prop_filter("an echo is not quoted", |case| !is_echo(case.kind)),
+        // With 57 bytes the checksum of TCP over IPv6 is cut in half, and stays as it is.
+        quoted in prop_oneof![48usize..57, 58usize..576],
     ) {
         let Case { kind, from, mut to, mut public, payload } = case;
-        prop_assume!(kind != Kind::EchoReply && kind != Kind::EchoRequest);
         to.port = to.port.max(1);
         public.port = public.port.max(1);
         // The host (`to`) sent it to the public end, the peer (`from`) got it at its own.
