@@ -8,7 +8,7 @@ FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 iperf3:iperf3 nft:nftables
 
-.PHONY: help build demo test lint unit bench figures kill-matrix sim setup install clean
+.PHONY: help build demo test lint unit bench unshaped figures kill-matrix sim setup install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,10 +43,13 @@ $(TOOLS)/bin/cargo-%:
 bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
 	$(CARGO) bench --locked -p mpip-wire -p mpip-crypto -p mpip-core
 
+unshaped: setup build ## One TCP connection without a limit: plain, through mpip by UDP, by TCP segments
+	@sh scripts/unshaped.sh
+
 figures: build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
 	target/release/mpip-lab figures --repetitions $(or $(REPETITIONS),5)
 
-kill-matrix: build ## Every proper subset of 2 to 4 paths killed in every way, on real kernels (40 min)
+kill-matrix: build ## Every proper subset of 2 to 4 paths killed in every way, on real kernels (50 min)
 	target/release/mpip-lab kill-matrix --out results
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]

@@ -40,6 +40,6 @@ fn no_connection_is_reset_or_corrupted_when_one_of_two_paths_is_killed() {
     let table = String::from_utf8_lossy(&output.stdout);
     let progress = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{table}{progress}");
-    let whole = "12 cells: 0 with a reset, 0 with a corrupted transfer, 0 with another fault.";
+    let whole = "15 cells: 0 with a reset, 0 with a corrupted transfer, 0 with another fault.";
     assert!(table.contains(whole), "{table}{progress}");
 }

@@ -19,6 +19,8 @@ pub(super) enum Via {
     Tcp,
     /// UDP over IPv4 with a translator in front of the opener.
     Nat,
+    /// UDP over IPv4 between the hosts' own addresses, which the connection has too.
+    HostMode,
 }
 
 impl Via {
@@ -28,6 +30,7 @@ impl Via {
             Self::V6 => "UDP over IPv6",
             Self::Tcp => "TCP segments",
             Self::Nat => "behind NAT",
+            Self::HostMode => "host mode",
         }
     }
 }
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn every_proper_subset_is_killed_once() {
         let all = all();
-        assert_eq!(all.len(), 4 * 9 * (2 + 6 + 14));
+        assert_eq!(all.len(), 5 * 9 * (2 + 6 + 14));
         for (index, cell) in all.iter().enumerate() {
             assert!(!all[..index].contains(cell), "{cell:?} twice");
             let killed = cell.killed_paths().count();
@@ -187,7 +190,7 @@ mod tests {
     #[test]
     fn the_quick_part_has_every_kill_and_all_that_paths_go_through() {
         let quick = quick();
-        assert_eq!(quick.len(), 12);
+        assert_eq!(quick.len(), 15);
         for kill in Kill::value_variants() {
             assert!(quick.iter().any(|cell| cell.kill == *kill), "{kill:?}");
         }

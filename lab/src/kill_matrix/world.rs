@@ -57,7 +57,9 @@ fn text(via: Via, paths: u8) -> String {
         let name = format!("p{path}");
         let (client, server) = match via {
             Via::V6 => (format!("2001:db8:0:{path}::1"), format!("2001:db8:0:{path}::2")),
-            Via::V4 | Via::Tcp => (format!("198.18.{path}.1"), format!("198.18.{path}.2")),
+            Via::V4 | Via::Tcp | Via::HostMode => {
+                (format!("198.18.{path}.1"), format!("198.18.{path}.2"))
+            }
             Via::Nat => (format!("198.19.{path}.1"), format!("198.18.{path}.2")),
         };
         interface(CLIENT, &name, client, private);
@@ -90,6 +92,9 @@ fn text(via: Via, paths: u8) -> String {
                      nft 'add rule ip nat post oifname \"out*\" masquerade'\n\"\"\"\n";
         }
         Via::Tcp => text += "[system.mpip]\nkind = \"mpip\"\nencapsulation = \"tcp\"\n",
+        Via::HostMode => {
+            text += "[system.mpip]\nkind = \"mpip\"\nhost_mode = true\npolicy = \"prefer\"\n";
+        }
         Via::V4 | Via::V6 => {}
     }
     text
@@ -257,6 +262,10 @@ impl World {
 
     fn is_whole(&self, socket: &Path) -> bool {
         let Ok(status) = mpip_api::status(socket, false) else { return false };
+        // In host mode the connection would begin as plain IP, and be moved.
+        if status.peers.iter().any(|peer| peer.traffic.as_deref() == Some("plain")) {
+            return false;
+        }
         let paths = status.peers.iter().flat_map(|peer| &peer.paths);
         let whole = |path: &&PathStatus| path.state == "active" && path.mtu_bytes > HOLE;
         paths.filter(whole).count() >= self.paths
