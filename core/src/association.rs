@@ -157,6 +157,8 @@ pub(crate) struct Association {
     unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
+    /// Since when no path works, although there are keys.
+    outage_since: Option<Instant>,
     /// How long the peer is to wait for gaps, as last computed, and whether it must be told.
     wait_told: Duration,
     wait_owed: bool,
@@ -224,6 +226,7 @@ impl Association {
             unknown_since: now,
             busy_since: now,
             idle_since: Some(now),
+            outage_since: None,
             wait_told: Duration::ZERO,
             wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),

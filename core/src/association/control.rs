@@ -18,7 +18,15 @@ const HEARTBEAT_FRAMES: usize = 18;
 pub(super) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;
 
 impl Association {
-    /// Sends what is not a packet: challenges, answers, feedback, heartbeats, and what concerns the
+    /// Sends challenges and answers to them.
+    pub(super) fn send_challenges(&mut self, now: Instant, out: &mut impl DatagramSink) {
+        for index in 0..self.paths.len() {
+            self.send_challenge(now, index, out);
+            self.send_response(now, index, out);
+        }
+    }
+
+    /// Sends what is neither a packet nor a challenge: feedback, heartbeats, and what concerns the
     /// whole association.
     pub(super) fn send_control(
         &mut self,
@@ -26,10 +34,6 @@ impl Association {
         cx: &mut Context<'_>,
         out: &mut impl DatagramSink,
     ) {
-        for index in 0..self.paths.len() {
-            self.send_challenge(now, index, out);
-            self.send_response(now, index, out);
-        }
         self.send_shared(now, cx, out);
         for index in 0..self.paths.len() {
             self.send_mtu_probe(now, index, out);
@@ -81,7 +85,17 @@ impl Association {
             return;
         }
         path.response_owed.take_if(|_| owed.is_some());
-        frames.pad_to(limit - overhead).expect("padding fits the limit");
+        // Where padding would be, what came on paths that may not work any more.
+        let free = limit - overhead;
+        for path in &self.paths {
+            let mut ranges = range_room();
+            let last = path.arrivals.feedback(now, path.id, &mut ranges).map(Frame::Feedback);
+            if let Some(last) = last.filter(|last| frames.len() + last.encoded_len() <= free) {
+                frames.push(&last).expect("there is room");
+            }
+        }
+        let path = &mut self.paths[index];
+        frames.pad_to(free).expect("padding fits the limit");
         let len = frames.len();
         if unknown {
             path.credit -= len + overhead;

@@ -4,7 +4,8 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use mpip_wire::{
-    CompactFrameHeader, Frame, Frames, NetworkFields, SessionFields, SessionId, TransportHeader,
+    CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, SessionFields, SessionId,
+    TransportHeader,
 };
 
 use super::outgoing::Loss;
@@ -174,7 +175,14 @@ impl Association {
                         cx.drops.count(reason);
                     }
                 }
-                Frame::Feedback(feedback) => self.on_feedback(now, cx, &feedback),
+                Frame::Feedback(feedback) => {
+                    let path = &self.paths[index];
+                    if feedback.path == path.id && from == path.address {
+                        self.on_feedback(now, cx, &feedback);
+                    } else {
+                        self.on_last_feedback(&feedback, index, cx);
+                    }
+                }
                 Frame::Padding(_) | Frame::Heartbeat => {}
                 Frame::Playout { at } => not_before = playout::time(now, at),
                 Frame::PathChallenge(data) => {
@@ -235,12 +243,7 @@ impl Association {
         }
     }
 
-    fn on_feedback(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        feedback: &mpip_wire::Feedback<'_>,
-    ) {
+    fn on_feedback(&mut self, now: Instant, cx: &mut Context<'_>, feedback: &Feedback<'_>) {
         let Some(index) = self.path_index(feedback.path) else { return };
         self.losses.clear();
         let path = &mut self.paths[index];
@@ -273,6 +276,24 @@ impl Association {
         }
         self.repair_losses(Loss::Congestion);
         self.update_inner_mtu(cx);
+    }
+
+    /// Feedback that did not come by the path that it is about, but on path `index`, or from where the
+    /// peer has moved to: what arrived on a path that does not work any more.
+    fn on_last_feedback(&mut self, feedback: &Feedback<'_>, index: usize, cx: &mut Context<'_>) {
+        let Some(about) = self.path_index(feedback.path) else { return };
+        // A path that works has feedback of its own.
+        if about != index && self.paths[about].state() == PathState::Active {
+            return;
+        }
+        if self.paths[about].flight.on_arrivals(feedback).is_err() {
+            cx.drops.count(DropReason::Malformed);
+            return;
+        }
+        let arrived = |number| {
+            feedback.ranges.iter().any(|range| (range.first..=range.last).contains(&number))
+        };
+        self.repairs.retain(|cargo| cargo.path != feedback.path || !arrived(cargo.number));
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.

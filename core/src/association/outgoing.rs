@@ -22,8 +22,12 @@ use crate::time::Instant;
 use crate::trace::What;
 
 /// A packet that left for the first time longer ago than this is of no use to its receiver: a
-/// TCP sender has sent it again itself (RFC 6298, section 2.4).
+/// TCP sender has sent it again itself (RFC 6298, section 2.4). Time without any path does not count: of
+/// what is missing then a TCP sender repeats the first packet only.
 const REPAIR_FOR: Duration = Duration::from_secs(1);
+/// So long after a time without any path, what waits in the queue waits for that reason, and the inner
+/// TCP has stopped by itself: a signal would only take away what is to go first.
+const OUTAGE_PARDON: Duration = Duration::from_millis(500);
 /// Packets that wait to be sent again; beyond it the oldest is given up.
 const REPAIRS: usize = 16_384;
 /// Skips that wait to be told; beyond it the receiver's time limit has to do.
@@ -133,6 +137,11 @@ struct Load {
     first_sent: Option<Instant>,
 }
 
+/// The order in which packets left for the first time.
+fn oldest_first(cargo: &Cargo) -> (Instant, u32, u32) {
+    (cargo.first_sent, cargo.slot, cargo.sequence)
+}
+
 impl Association {
     /// Takes a packet or super-packet from the host into the queue.
     pub(crate) fn enqueue(
@@ -213,7 +222,7 @@ impl Association {
     /// not wait for it when they return to the paths.
     pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
-        repairs.sort_by_key(|cargo| (cargo.first_sent, cargo.slot, cargo.sequence));
+        repairs.sort_by_key(oldest_first);
         // Some left more than once.
         repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
         let bound: BTreeSet<u32> = self
@@ -257,11 +266,23 @@ impl Association {
         if self.keys.current().is_none() {
             return;
         }
+        // The peer's packets wait for these.
+        self.send_challenges(now, out);
         self.send_packets(now, cx, out);
         self.send_control(now, cx, out);
     }
 
     fn send_packets(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        if !self.paths.iter().any(|path| path.state() == PathState::Active) {
+            self.outage_since.get_or_insert(now);
+            return;
+        }
+        if let Some(since) = self.outage_since.take() {
+            self.queue.pardon(now + OUTAGE_PARDON);
+            let outage = now.since(since);
+            let ordered = self.repairs.iter_mut().filter(|cargo| cargo.ordered);
+            ordered.for_each(|cargo| cargo.first_sent += outage);
+        }
         while let Some(load) = self.next_load(now) {
             let len = load.segments.segment_len(load.segment);
             self.gather_candidates(now, len, load.priority);
@@ -462,6 +483,8 @@ impl Association {
             sequence: load.sequence,
             marked: load.mark,
             first_sent: load.first_sent.unwrap_or(now),
+            path: path.id,
+            number: path.flight.next_number(),
         });
         let manifest = Manifest { asks: true, paced: true, control: Control::default(), cargo };
         let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
@@ -594,6 +617,10 @@ impl Association {
                 self.skip(oldest.ordered, oldest.session, oldest.sequence);
             }
             self.repairs.push_back(cargo);
+        }
+        if loss == Loss::PathDied {
+            // What was on its way for the second time is what the receiver waits for.
+            self.repairs.make_contiguous().sort_by_key(oldest_first);
         }
         self.losses.cargo = losses;
     }

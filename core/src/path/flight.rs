@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, SessionId};
+use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, PathId, SessionId};
 
 use super::ecn::EcnValidation;
 use super::rate::DeliveryHistory;
@@ -48,6 +48,10 @@ pub(crate) struct Cargo {
     pub(crate) marked: bool,
     /// When it left for the first time.
     pub(crate) first_sent: Instant,
+    /// The path on which it left last.
+    pub(crate) path: PathId,
+    /// Its number there.
+    pub(crate) number: u64,
 }
 
 /// What a datagram carried beside an inner packet, to be said again if it is lost.
@@ -438,6 +442,28 @@ impl Flight {
         });
         self.trim(now);
         Ok(Progress { sample, delay, spurious, acked, longest })
+    }
+
+    /// Takes in feedback that says nothing of time, since it came another way: what arrived is not to
+    /// be sent again.
+    pub(crate) fn on_arrivals(&mut self, feedback: &Feedback<'_>) -> Result<(), NeverSent> {
+        if feedback.largest() >= self.next_number() {
+            return Err(NeverSent);
+        }
+        for range in feedback.ranges.iter() {
+            for number in range.first.max(self.base)..range.last.saturating_add(1) {
+                let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
+                if sent.is_awaited() {
+                    self.in_flight -= u64::from(sent.size);
+                    self.in_flight_packets -= 1;
+                }
+                if sent.fate != Fate::Untracked {
+                    sent.fate = Fate::Acked;
+                    sent.cargo = None;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How far behind its followers a packet may be before it counts as lost.

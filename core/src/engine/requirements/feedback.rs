@@ -114,17 +114,54 @@ fn feedback_that_cannot_be_true_is_ignored_and_counted() {
     assert_ne!(before, 0);
     pair.pass = |_, _, _| true;
     let counted = pair.drops(0, DropReason::Malformed);
-    for (path, last) in [(0, 1 << 40), (1, 1 << 40), (2, 1 << 40), (3, 1 << 40), (77, 3)] {
+    for (path, on, last) in
+        [(0, 0, 1 << 40), (1, 1, 1 << 40), (2, 2, 1 << 40), (3, 3, 1 << 40), (77, 0, 3)]
+    {
         let room = [AckRange { first: 0, last }];
         let ranges = Ranges::new(&room).expect("one range");
         let told = Feedback { path: PathId(path), received_at: 0, delay: 0, ranges, ecn: None };
         let frames = [Frame::Feedback(told)];
-        let (to, bytes) = pair.association(1).forge(Instant::ZERO, 0, &frames).expect("keys");
+        let (to, bytes) = pair.association(1).forge(Instant::ZERO, on, &frames).expect("keys");
         let from = pair.source(1, to);
         assert_eq!(pair.deliver(0, from, &bytes), Ok(()));
     }
     assert_eq!(in_flight(&pair), before);
     assert_eq!(pair.drops(0, DropReason::Malformed), counted + 4);
+}
+
+/// [F-11]
+#[test]
+fn what_another_path_says_of_one_that_works_is_ignored() {
+    let mut pair = running();
+    pair.pass = |host, _, _| host == 1;
+    let packets_sent = |pair: &Pair| -> Vec<u64> {
+        let status = pair.engines[0].status(pair.now, false);
+        status.peers[0].paths.iter().map(|path| path.packets_sent).collect()
+    };
+    let before = packets_sent(&pair);
+    pair.send(0, &tcp(0, 0, 500), Offload::default());
+    let after = packets_sent(&pair);
+    let used = (0..4).find(|path| after[*path] > before[*path]).expect("it left");
+    let in_flight =
+        |pair: &Pair| pair.engines[0].status(pair.now, false).peers[0].paths[used].in_flight;
+    let waiting = in_flight(&pair);
+    assert_ne!(waiting, 0);
+    pair.pass = |_, _, _| true;
+    let newest = after[used] - 1;
+    let room = [AckRange { first: newest, last: newest }];
+    let ranges = Ranges::new(&room).expect("one range");
+    let path = PathId(used as u16);
+    let told = Feedback { path, received_at: 0, delay: 0, ranges, ecn: None };
+    let tell = |pair: &mut Pair, on: u16| {
+        let frames = [Frame::Feedback(told.clone())];
+        let (to, bytes) = pair.association(1).forge(Instant::ZERO, on, &frames).expect("keys");
+        let from = pair.source(1, to);
+        assert_eq!(pair.deliver(0, from, &bytes), Ok(()));
+    };
+    tell(&mut pair, (path.0 + 1) % 4);
+    assert_eq!(in_flight(&pair), waiting);
+    tell(&mut pair, path.0);
+    assert!(in_flight(&pair) < waiting);
 }
 
 /// A pair with congestion control, one TCP packet each 20 ms from host 0.

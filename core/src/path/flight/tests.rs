@@ -70,6 +70,29 @@ fn feedback_for_what_was_never_sent_is_refused() {
     assert_eq!(lane.feedback(10, &[(0, 2)]).map(|progress| progress.acked), Ok(3_000));
 }
 
+/// [F-11]
+#[test]
+fn arrivals_told_another_way_end_the_wait_and_say_nothing_of_time() {
+    let mut lane = Lane::new();
+    lane.send(0, 10, 1);
+    let told = |ranges: &[(u64, u64)], flight: &mut Flight| {
+        let ranges = feedback(ranges);
+        let ranges = Ranges::new(&ranges).expect("descending");
+        let told = Feedback { path: PathId(0), received_at: 0, delay: 0, ranges, ecn: None };
+        flight.on_arrivals(&told)
+    };
+    assert!(told(&[(0, 10)], &mut lane.flight).is_err());
+    told(&[(6, 7), (0, 3)], &mut lane.flight).expect("they were sent");
+    assert_eq!(lane.flight.in_flight(), 4_000);
+    assert!(!lane.flight.rtt().is_known());
+    lane.flight.abandon(&mut lane.losses);
+    assert_eq!(lane.losses.packets, 4);
+    // Also of what was given up before.
+    told(&[(0, 9)], &mut lane.flight).expect("they were sent");
+    assert_eq!(lane.flight.in_flight(), 0);
+    assert_eq!(lane.feedback(30, &[(0, 9)]).expect("they were sent").spurious, 0);
+}
+
 #[test]
 fn a_hole_is_a_loss_after_three_followers_while_no_reordering_was_seen() {
     let mut lane = Lane::new();
