@@ -153,7 +153,7 @@ fn what_another_path_says_of_one_that_works_is_ignored() {
     let path = PathId(used as u16);
     let told = Feedback { path, received_at: 0, delay: 0, ranges, ecn: None };
     let tell = |pair: &mut Pair, on: u16| {
-        let frames = [Frame::Feedback(told.clone())];
+        let frames = [Frame::Feedback(told)];
         let (to, bytes) = pair.association(1).forge(Instant::ZERO, on, &frames).expect("keys");
         let from = pair.source(1, to);
         assert_eq!(pair.deliver(0, from, &bytes), Ok(()));
