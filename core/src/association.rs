@@ -38,7 +38,7 @@ use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig, Prefix};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
-use crate::guard::Guard;
+use crate::guard::{Guard, Period};
 use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
 use crate::path::{Path, PathState};
@@ -133,10 +133,10 @@ pub(crate) struct Association {
     /// How many senders may be told of the inner MTU.
     allowance: Allowance,
 
-    /// Which paths are left out because the others carry more without them, and the inner bytes
-    /// that arrived in this period.
+    /// Which paths are left out because the others carry more without them, and what left in
+    /// this period.
     guard: Guard,
-    benefit: u64,
+    benefit: Period,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
     candidate_paths: Vec<usize>,
@@ -209,7 +209,7 @@ impl Association {
             inner_mtu: 0,
             allowance: Allowance::new(now),
             guard: Guard::default(),
-            benefit: 0,
+            benefit: Period::default(),
             scheduler: scheduler::new(&config),
             candidates: Vec::new(),
             candidate_paths: Vec::new(),

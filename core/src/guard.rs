@@ -53,6 +53,8 @@ const SMALL: f64 = 0.25;
 const SETTLE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1_500));
 /// The latter in periods.
 const SETTLED: u32 = 15;
+/// First pause after a trial without paths that was in vain.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Pauses between trials, first and longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
 /// After so long, and 30 heartbeats, what is known of a path that was left out is of its present
@@ -80,6 +82,18 @@ pub(crate) struct View {
     pub(crate) lost: u64,
     /// Inner bytes sent on it so far.
     pub(crate) carried: u64,
+}
+
+/// What left in a period: inner bytes, without repairs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Period {
+    /// All of them. What a set of paths could carry: the inner TCP sends much again that came late or
+    /// was dropped when the set changed.
+    pub(crate) left: u64,
+    /// Those that left for the first time. What a set carries in the end.
+    pub(crate) new: u64,
+    /// Something waited or was on its way.
+    pub(crate) load: bool,
 }
 
 /// What the guard does with a path.
@@ -221,7 +235,8 @@ impl Trial {
     }
 
     /// Counts a period that ended `now`; returns what the set carries once that is known.
-    fn count(&mut self, now: Instant, bytes: u64) -> Option<(u64, f64)> {
+    fn count(&mut self, now: Instant, period: Period) -> Option<(u64, f64)> {
+        let bytes = if self.narrow { period.left } else { period.new };
         let add = |(sum, periods)| (sum + bytes, periods + 1);
         self.begun = add(self.begun);
         if now > self.settled {
@@ -272,7 +287,7 @@ impl Default for Guard {
             loaded: 0,
             unloaded: 0,
             due: Instant::ZERO,
-            pause: PAUSE.0,
+            pause: AGAIN,
             failures: 0,
         }
     }
@@ -295,14 +310,12 @@ impl Guard {
         self.entries.iter().any(|entry| matches!(entry.part, Part::Rests | Part::LeftOut))
     }
 
-    /// A period is over, in which `bytes` inner bytes arrived; with `load`, something waited or was
-    /// on its way. `views` are all paths that work or may work again. Appends what was decided to
-    /// `verdicts`.
+    /// A period is over. `views` are all paths that work or may work again. Appends what was decided
+    /// to `verdicts`.
     pub(crate) fn on_period(
         &mut self,
         now: Instant,
-        bytes: u64,
-        load: bool,
+        period: Period,
         views: &[View],
         verdicts: &mut Vec<Verdict>,
     ) {
@@ -310,11 +323,11 @@ impl Guard {
             return;
         }
         self.follow(now, views, verdicts);
-        if !self.count(bytes, load) {
+        if !self.count(period) {
             return;
         }
         match self.trial.take() {
-            Some(mut trial) => match trial.count(now, bytes) {
+            Some(mut trial) => match trial.count(now, period) {
                 Some((carried, share)) => self.judge(now, &trial, carried, share, verdicts),
                 None => self.trial = Some(trial),
             },
@@ -367,7 +380,7 @@ impl Guard {
     }
 
     /// Counts the bytes of a period. `false` if it is no part of a transfer.
-    fn count(&mut self, bytes: u64, load: bool) -> bool {
+    fn count(&mut self, Period { new: bytes, load, .. }: Period) -> bool {
         if load || bytes > 0 {
             self.unloaded = 0;
             self.loaded = self.loaded.saturating_add(1);
@@ -526,7 +539,7 @@ impl Guard {
             self.pause = (self.pause * 2).min(PAUSE.1);
         } else {
             self.failures = 0;
-            self.pause = PAUSE.0;
+            self.pause = AGAIN;
         }
     }
 

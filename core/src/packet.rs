@@ -98,19 +98,6 @@ impl fmt::Display for HeaderError {
 
 impl core::error::Error for HeaderError {}
 
-/// The acknowledgement number of a TCP segment, if it has one; `head` has its headers.
-pub(crate) fn tcp_acknowledgement(head: &[u8]) -> Option<u32> {
-    let at = match head.first()? >> 4 {
-        4 => usize::from(head[0] & 15) * 4,
-        // Behind extension headers nobody looks.
-        6 if *head.get(6)? == protocol::TCP => IPV6_HEADER,
-        _ => return None,
-    };
-    let fixed = head.get(at..)?.first_chunk::<20>()?;
-    let number = u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]);
-    (fixed[13] & (TCP_ACK | TCP_RST) == TCP_ACK).then_some(number)
-}
-
 const TCP_FIN: u8 = 0x01;
 const TCP_SYN: u8 = 0x02;
 const TCP_RST: u8 = 0x04;

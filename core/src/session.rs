@@ -16,9 +16,9 @@ use crate::window::DuplicateWindow;
 /// Sessions of this protocol are delivered in order.
 const TCP: u8 = 6;
 
-/// No window of TCP is larger (RFC 7323, section 2.3): bytes that one acknowledgement covers, and by
-/// which one can be late.
-const MOST_ACKNOWLEDGED: u32 = 1 << 30;
+/// No window of TCP is larger (RFC 7323, section 2.3): bytes by which a segment can be ahead of the
+/// others, or behind.
+const WINDOW: u32 = 1 << 30;
 
 /// A session in which this host sends.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct Outgoing {
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
+    /// Where in its TCP stream what has left ends.
+    stream_end: Option<u32>,
 }
 
 impl Outgoing {
@@ -47,7 +49,24 @@ impl Outgoing {
             known: Known::Nothing,
             counters: Counters::default(),
             repaired: 0,
+            stream_end: None,
         }
+    }
+
+    /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many bytes
+    /// leave for the first time.
+    pub(crate) fn on_segment(&mut self, end: u32) -> u64 {
+        let former = *self.stream_end.get_or_insert(end);
+        let new = end.wrapping_sub(former);
+        // Others are sent again, and those of another connection between the same ports far off.
+        if new >= WINDOW {
+            if new < WINDOW.wrapping_neg() {
+                self.stream_end = Some(end);
+            }
+            return 0;
+        }
+        self.stream_end = Some(end);
+        u64::from(new)
     }
 }
 
@@ -84,26 +103,7 @@ pub(crate) struct Incoming {
     pub(crate) shown: Option<Box<(Endpoint, Instant)>>,
     /// The newest sequence number, from which truncated ones are restored.
     pub(crate) newest: u32,
-    /// What the peer's TCP has acknowledged of our side's stream.
-    pub(crate) acknowledged: Option<u32>,
     pub(crate) counters: Counters,
-}
-
-impl Incoming {
-    /// The peer's TCP expects `number` next. Returns how many bytes it has that it had not before.
-    pub(crate) fn on_acknowledgement(&mut self, number: u32) -> u64 {
-        let former = *self.acknowledged.get_or_insert(number);
-        let new = number.wrapping_sub(former);
-        // Older ones are overtaken, and those of another connection between the same ports far off.
-        if new >= MOST_ACKNOWLEDGED {
-            if new < MOST_ACKNOWLEDGED.wrapping_neg() {
-                self.acknowledged = Some(number);
-            }
-            return 0;
-        }
-        self.acknowledged = Some(number);
-        u64::from(new)
-    }
 }
 
 /// How packets of a session reach the host.
@@ -171,20 +171,13 @@ mod tests {
     use crate::packet::Endpoint;
 
     #[test]
-    fn what_the_peer_acknowledges_counts_once() {
+    fn what_leaves_again_does_not_count() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
-        let mut session = Incoming {
-            key: SessionKey { protocol: TCP, source: end, destination: end },
-            order: None,
-            header: None,
-            shown: None,
-            newest: 0,
-            acknowledged: None,
-            counters: Counters::default(),
-        };
-        let numbers =
+        let key = SessionKey { protocol: TCP, source: end, destination: end };
+        let mut session = Outgoing::new(SessionId(0), &key, true);
+        let ends =
             [u32::MAX - 999, u32::MAX - 499, u32::MAX - 999, 500, 500, 1 << 31, (1 << 31) + 7];
-        let counted = numbers.map(|number| session.on_acknowledgement(number));
+        let counted = ends.map(|end| session.on_segment(end));
         // The last but one is of another connection, between the same ports.
         assert_eq!(counted, [0, 500, 0, 1_000, 0, 0, 7]);
     }

@@ -45,11 +45,12 @@ fn share(bad: LinkConfig, change: impl Fn(WorldSpec) -> WorldSpec) -> f64 {
     goodput(&mut start(change(spec(vec![good(), both(bad)])))) / alone
 }
 
-/// At `least` is what is reached. Where that is below 0.95 it is the inner TCP's window, lost in the
-/// wide set, that takes seconds to come back, and a trial of that time can say the wrong thing.
-fn assert_share(bad: LinkConfig, least: f64) {
+/// No less than what the good path carries alone, but for the time that it takes to find out.
+const LEAST: f64 = 0.95;
+
+fn assert_harmless(bad: LinkConfig) {
     let share = share(bad, |spec| spec);
-    assert!(share >= least, "{share} of what the good path carries alone");
+    assert!(share >= LEAST, "{share} of what the good path carries alone");
 }
 
 /// 0.3 Mbit/s, late and lossy.
@@ -61,28 +62,28 @@ fn trickle() -> LinkConfig {
 
 #[test]
 fn beside_a_path_that_loses_a_third() {
-    assert_share(LinkConfig { loss: Loss::Random(0.3), ..link(5, 50, 100) }, 0.85);
+    assert_harmless(LinkConfig { loss: Loss::Random(0.3), ..link(5, 50, 100) });
 }
 
 #[test]
 fn beside_a_far_path_that_loses() {
-    assert_share(LinkConfig { loss: Loss::Random(0.1), ..link(10, 300, 200) }, 0.92);
+    assert_harmless(LinkConfig { loss: Loss::Random(0.1), ..link(10, 300, 200) });
 }
 
 #[test]
 fn beside_a_slow_and_far_path() {
-    assert_share(link(2, 500, 100), 0.95);
+    assert_harmless(link(2, 500, 100));
 }
 
 #[test]
 fn beside_a_path_with_heavy_jitter() {
     let jitter = Duration::from_millis(100);
-    assert_share(LinkConfig { jitter, loss: Loss::Random(0.05), ..link(5, 150, 100) }, 0.9);
+    assert_harmless(LinkConfig { jitter, loss: Loss::Random(0.05), ..link(5, 150, 100) });
 }
 
 #[test]
 fn beside_a_trickle() {
-    assert_share(trickle(), 0.7);
+    assert_harmless(trickle());
 }
 
 /// The second path's links, there and back, are numbers 2 and 3.
@@ -101,7 +102,7 @@ fn beside_a_path_that_is_cut_for_50_ms_twice_a_second() {
         }
         spec
     });
-    assert!(share >= 0.95, "{share} of what the good path carries alone");
+    assert!(share >= LEAST, "{share} of what the good path carries alone");
 }
 
 #[test]

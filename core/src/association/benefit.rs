@@ -15,18 +15,18 @@ impl Association {
     /// The end of a period: paths that do harm are left out, others return. The other schedulers
     /// say themselves which paths they take.
     pub(super) fn guard_benefit(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let bytes = core::mem::take(&mut self.benefit);
+        let mut period = core::mem::take(&mut self.benefit);
         if self.config.scheduler != SchedulerKind::Earliest {
             return;
         }
         let in_flight = |path: &Path| path.flight.in_flight() > LOAD;
-        let load = !self.queue.is_empty()
+        period.load = !self.queue.is_empty()
             || !self.repairs.is_empty()
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
         let views: Vec<View> =
             self.paths.iter().filter(|path| path.is_validated()).map(Path::view).collect();
         let mut verdicts = Vec::new();
-        self.guard.on_period(now, bytes, load, &views, &mut verdicts);
+        self.guard.on_period(now, period, &views, &mut verdicts);
         for verdict in verdicts {
             self.tell_verdict(now, cx, verdict);
         }

@@ -13,7 +13,7 @@ use super::translated::{Changed, Shown, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol, tcp_acknowledgement};
+use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
@@ -399,20 +399,13 @@ impl Association {
         sink: &mut impl PacketSink,
     ) {
         self.incoming.touch(slot, now);
-        let Self { incoming, hold, waiting, bytes_received, max_wait, limits, benefit, .. } = self;
+        let Self { incoming, hold, waiting, bytes_received, max_wait, limits, .. } = self;
         let session = incoming.get_mut(slot).expect("the slot was just found");
         let mut deliver = |packet: InnerPacket<'_>| {
             *bytes_received += packet.len() as u64;
             sink.packet(packet);
         };
         session.counters.add(inner.len());
-        // Fragments have no ports.
-        if session.key.protocol == protocol::TCP
-            && session.key.source.port != 0
-            && let Some(number) = tcp_acknowledgement(inner.head)
-        {
-            *benefit += session.on_acknowledgement(number);
-        }
         if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
             session.newest = sequence;
         }
@@ -461,7 +454,6 @@ impl Association {
             header: None,
             shown: None,
             newest: sequence,
-            acknowledged: None,
             counters: Counters::default(),
         };
         let inserted = self.incoming.insert(now, id, session);

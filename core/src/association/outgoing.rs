@@ -412,7 +412,8 @@ impl Association {
     /// Takes note that `load` has left.
     fn load_left(&mut self, now: Instant, load: &Load) {
         let key = self.outgoing.key(load.slot);
-        let acknowledges = key.is_none_or(|key| key.protocol == protocol::TCP);
+        // Fragments have no ports, and most of them no TCP header.
+        let streams = key.is_some_and(|key| key.protocol == protocol::TCP && key.source.port != 0);
         let session = self.outgoing.get_mut(load.slot).filter(|known| known.id == load.session);
         if load.first_sent.is_some() {
             self.repairs.pop_front();
@@ -424,10 +425,14 @@ impl Association {
         self.queue.take();
         let len = load.segments.segment_len(load.segment);
         self.bytes_sent += len as u64;
-        if !acknowledges {
-            self.benefit += len as u64;
-        }
+        let stream = if streams { load.segments.stream(load.segment) } else { None };
         if let Some(session) = session {
+            let (left, new) = match stream {
+                Some((payload, end)) => (payload as u64, session.on_segment(end)),
+                None => (len as u64, len as u64),
+            };
+            self.benefit.left += left;
+            self.benefit.new += new;
             session.next_sequence = session.next_sequence.wrapping_add(1);
             session.counters.add(len);
         }

@@ -492,7 +492,7 @@ impl Association {
         let target = base.target.max(rival).max(growing).max(rtt / 20);
         self.queue.set_codel(CodelParameters {
             target: target.max(spread.min(WAIT_BOUNDS.1)).max(late),
-            interval: base.interval.max((rtt + late * 2) * 2),
+            interval: base.interval.max(((rtt + late * 2) * 2).min(WAIT_BOUNDS.1)),
             patient: self.guard.is_narrow(),
         });
     }

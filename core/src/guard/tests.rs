@@ -30,7 +30,8 @@ impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
             view.carried += if load { 10_000 } else { 0 };
         }
         self.now += PERIOD;
-        self.guard.on_period(self.now, carried / 10, load, &self.views, &mut self.verdicts);
+        let period = Period { left: carried / 10, new: carried / 10, load };
+        self.guard.on_period(self.now, period, &self.views, &mut self.verdicts);
     }
 
     fn run(&mut self, seconds: u64) {
@@ -233,7 +234,8 @@ proptest! {
                 now += PERIOD;
                 let mut verdicts = [Vec::new(), Vec::new()];
                 for (guard, verdicts) in guards.iter_mut().zip(&mut verdicts) {
-                    guard.on_period(now, rate / 20, load, &views, verdicts);
+                    let period = Period { left: rate / 20, new: rate / 30, load };
+                    guard.on_period(now, period, &views, verdicts);
                 }
                 let [first, second] = &verdicts;
                 prop_assert_eq!(first, second);

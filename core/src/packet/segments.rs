@@ -224,6 +224,24 @@ impl Segments {
         usize::from(self.header_len) + payload.1 - payload.0
     }
 
+    /// Bytes of TCP's payload in segment `index`, and the sequence number after it; `None` if it has no
+    /// TCP header. The transport protocol has to be TCP.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment.
+    pub(crate) fn stream(&self, index: usize) -> Option<(usize, u32)> {
+        let network = usize::from(self.network_len);
+        let (from, to) = self.payload(index);
+        let fixed = self.packet.bytes()[..to].get(network..)?.first_chunk::<20>()?;
+        let header = network + usize::from(fixed[12] >> 4) * 4;
+        let number = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
+        // What is not cut is all header.
+        let from = if self.kind.is_some() { from } else { header };
+        let end = number.wrapping_add(to.saturating_sub(header) as u32);
+        Some((to.saturating_sub(from), end))
+    }
+
     /// Bytes of all segments from `index` on.
     pub fn remaining_len(&self, index: usize) -> usize {
         if index >= self.count() {

@@ -231,6 +231,14 @@ proptest! {
             prop_assert_eq!(&out[..len], &expected[..], "segment {}", index);
             total += len;
             prop_assert_eq!(segments.remaining_len(index), total);
+            if !plan.udp {
+                let payload = plan.payload.chunks(plan.size.into()).nth(index).map_or(0, <[u8]>::len);
+                let end = index * usize::from(plan.size) + payload;
+                let end = plan.sequence.wrapping_add(end as u32);
+                prop_assert_eq!(segments.stream(index), Some((payload, end)));
+                let whole = Segments::new(packet_buf(expected, Offload::default()), &Header::parse(expected).expect("valid")).expect("valid");
+                prop_assert_eq!(whole.stream(0), Some((payload, end)));
+            }
             let transport = plan.network_len();
             let read = Header::parse(&out[..len]).expect("a valid segment");
             prop_assert_eq!(read.header_len, transport);
@@ -526,22 +534,4 @@ fn offload_state_that_contradicts_the_packet_is_refused() {
     let header = Header::parse(&fragment).expect("valid");
     let error = Segments::new(packet_buf(&fragment, good), &header).map(|_| ());
     assert_eq!(error, Err(SegmentError::Fragment));
-}
-
-#[test]
-fn acknowledgement_numbers_are_those_of_segments_that_have_one() {
-    let mut v4 = vec![0; 40];
-    v4[0] = 0x45;
-    v4[28..32].copy_from_slice(&7_000_000_u32.to_be_bytes());
-    v4[33] = 0x10;
-    assert_eq!(tcp_acknowledgement(&v4), Some(7_000_000));
-    let v6 = [&[0x60, 0, 0, 0, 0, 20, 6, 64][..], &[0; 32], &v4[20..]].concat();
-    assert_eq!(tcp_acknowledgement(&v6), Some(7_000_000));
-    for len in 0..40 {
-        assert_eq!(tcp_acknowledgement(&v4[..len]), None, "{len} bytes");
-    }
-    for flags in [0x00, 0x02, 0x14] {
-        v4[33] = flags;
-        assert_eq!(tcp_acknowledgement(&v4), None, "flags {flags:#x}");
-    }
 }

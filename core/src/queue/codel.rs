@@ -12,8 +12,8 @@ pub struct CodelParameters {
     /// How long the delay has to stand above the target before a signal; about the round-trip time
     /// within which the sender can react.
     pub interval: Duration,
-    /// The first signals in a row are one wait in the queue apart at least: what answers a signal
-    /// waits there as well.
+    /// Signals are a wait in the queue and an interval apart, because what answers a signal waits there
+    /// as well, as long as the wait becomes shorter from one to the next.
     pub patient: bool,
 }
 
@@ -28,8 +28,8 @@ impl Default for CodelParameters {
     }
 }
 
-/// So many signals in a row are that far apart.
-const PATIENT: u32 = 4;
+/// So many signals in a row that shorten the wait by less than an eighth end the patience.
+const PATIENT: u8 = 16;
 
 /// What becomes of the packet at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +52,22 @@ pub(super) struct Codel {
     /// `count` when it began.
     last_count: u32,
     dropping: bool,
+    /// The wait at the last signal, ms; patient signals in a row that did not shorten it.
+    waited: u16,
+    vain: u8,
 }
 
 impl Codel {
     /// A queue that was never signalled.
-    pub(super) const NEW: Self =
-        Self { first_above: None, next: Instant::ZERO, count: 0, last_count: 0, dropping: false };
+    pub(super) const NEW: Self = Self {
+        first_above: None,
+        next: Instant::ZERO,
+        count: 0,
+        last_count: 0,
+        dropping: false,
+        waited: 0,
+        vain: 0,
+    };
 
     /// Judges the packet at the head, which waited for `sojourn`; `short` says that no more than
     /// one full packet waits in all, which is no queue. After a drop the next head is to be judged
@@ -73,12 +83,28 @@ impl Codel {
             self.dropping = false;
             return Verdict::Send;
         }
+        if !(self.dropping && parameters.patient) {
+            self.vain = 0;
+        }
+        let patient = parameters.patient && self.vain < PATIENT;
+        if patient && now < self.next + sojourn {
+            return Verdict::Send;
+        }
+        if patient {
+            let waited = u16::try_from(sojourn.as_millis()).unwrap_or(u16::MAX);
+            let eases = waited <= self.waited - self.waited / 8;
+            self.vain += u8::from(self.dropping && !eases);
+            self.waited = waited;
+            (self.count, self.last_count, self.dropping) = (1, 1, true);
+            self.next = now + parameters.interval;
+            return Verdict::Signal;
+        }
         if self.dropping {
             if now < self.next {
                 return Verdict::Send;
             }
             self.count = self.count.saturating_add(1);
-            self.next += self.spacing(parameters, sojourn);
+            self.next = (self.next + self.spacing(parameters)).max(now);
             return Verdict::Signal;
         }
         self.dropping = true;
@@ -88,7 +114,7 @@ impl Codel {
         let recent = now.since(self.next) < 16 * parameters.interval;
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.last_count = self.count;
-        self.next = now + self.spacing(parameters, sojourn);
+        self.next = now + self.spacing(parameters);
         Verdict::Signal
     }
 
@@ -120,11 +146,10 @@ impl Codel {
     }
 
     /// Time between signals: the interval by the square root of their count.
-    fn spacing(&self, parameters: &CodelParameters, sojourn: Duration) -> Duration {
+    fn spacing(&self, parameters: &CodelParameters) -> Duration {
         let root = (u64::from(self.count.max(1)) << 32).isqrt();
         let interval = u64::try_from(parameters.interval.as_nanos()).unwrap_or(u64::MAX);
-        let spacing = Duration::from_nanos(interval.saturating_mul(1 << 16) / root);
-        if parameters.patient && self.count <= PATIENT { spacing.max(sojourn) } else { spacing }
+        Duration::from_nanos(interval.saturating_mul(1 << 16) / root)
     }
 }
 
@@ -171,20 +196,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_patient_one_waits_for_the_answer_to_its_first_signals() {
+    /// Signals of a patient one at a wait of `sojourn`, which each changes as in `answer`.
+    fn patient_signals(mut sojourn: u64, answer: impl Fn(u64) -> u64) -> Vec<u64> {
         let patient = CodelParameters { patient: true, ..PARAMETERS };
-        let sojourn = Duration::from_millis(700);
         let mut codel = Codel::NEW;
         let mut signals = Vec::new();
-        for millis in 0..5_000 {
-            let verdict = codel.judge(Instant::from_millis(millis), &patient, sojourn, false);
-            if verdict == Verdict::Signal {
+        for millis in 0..40_000 {
+            let now = Instant::from_millis(10_000 + millis);
+            let waited = Duration::from_millis(sojourn);
+            if codel.judge(now, &patient, waited, false) == Verdict::Signal {
                 signals.push(millis);
+                sojourn = answer(sojourn);
             }
         }
-        assert_eq!(signals[..5], [100, 800, 1_500, 2_200, 2_900]);
-        assert!(signals[5] < 3_000, "then it is an ordinary one: {signals:?}");
+        signals
+    }
+
+    #[test]
+    fn a_patient_one_waits_for_the_answer_to_each_signal() {
+        let signals = patient_signals(700, |sojourn| sojourn * 7 / 10);
+        // 490 and 100 ms after the first, 343 and 100 ms after the second.
+        assert_eq!(signals[..4], [100, 690, 1_133, 1_473]);
+        assert!(signals.len() > 10 && signals.windows(2).all(|pair| pair[1] - pair[0] >= 100));
+    }
+
+    #[test]
+    fn the_patience_ends_when_nobody_answers() {
+        let signals = patient_signals(700, |sojourn| sojourn);
+        let patient = signals.windows(2).take_while(|pair| pair[1] - pair[0] == 800).count();
+        assert_eq!(patient, 16);
+        assert_eq!(signals[17] - signals[16], 100, "then it is an ordinary one: {signals:?}");
+        assert!(signals[18] - signals[17] <= 71, "{signals:?}");
     }
 
     /// RFC 8289, section 3.3: the n-th interval between signals is the first by the root of n.
