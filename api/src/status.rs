@@ -145,6 +145,12 @@ pub struct PathStatus {
     pub encapsulation: String,
     /// `validating`, `active`, `standby`, `failed` or `abandoned`.
     pub state: String,
+    /// Whether it is only kept open, because nothing is sent.
+    #[serde(default)]
+    pub resting: bool,
+    /// Pause between the datagrams that keep it open then, as was found out.
+    #[serde(default)]
+    pub keepalive_ms: f64,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
     /// Lowest round-trip time of the last 10 s.

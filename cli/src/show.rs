@@ -147,7 +147,7 @@ fn paths(paths: &[PathStatus]) -> Table {
             path.local.to_string().into(),
             path.remote.to_string().into(),
             path.encapsulation.as_str().into(),
-            Cell::coloured(&path.state, colour),
+            Cell::coloured(&state(path), colour),
             duration(path.rtt_ms).into(),
             duration(path.min_rtt_ms).into(),
             path.relative_delay_ms
@@ -164,6 +164,14 @@ fn paths(paths: &[PathStatus]) -> Table {
         ]);
     }
     table
+}
+
+/// The state of a path, and how long it is silent at rest.
+fn state(path: &PathStatus) -> String {
+    match path.resting {
+        true => format!("{}, rests {:.0} s", path.state, path.keepalive_ms / 1e3),
+        false => path.state.clone(),
+    }
 }
 
 /// What the congestion control and the loss detection of each path make of it.

@@ -3,7 +3,7 @@
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
 //! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
 //! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
-//! mode, [`translated`] what translators on the way make of them. Nonces are assigned in sequence, in [`departure`] alone.
+//! mode, [`translated`] what translators on the way make of them, [`rest`] when the paths rest. Nonces are assigned in sequence, in [`departure`] alone.
 
 mod benefit;
 mod control;
@@ -19,6 +19,7 @@ mod moving;
 mod outgoing;
 mod paths;
 mod playout;
+mod rest;
 mod too_big;
 mod translated;
 
@@ -33,6 +34,7 @@ use rand_chacha::ChaCha8Rng;
 use self::handshake::Pending;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
+use self::rest::Network;
 use self::too_big::Allowance;
 use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig, Prefix};
@@ -159,6 +161,11 @@ pub(crate) struct Association {
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
     outage_since: Option<Instant>,
+    /// When an inner packet last travelled, in either direction, and whether that is so long ago that
+    /// the paths rest.
+    traffic_at: Instant,
+    resting: bool,
+    networks: Vec<Network>,
     /// How long the peer is to wait for gaps, as last computed, and whether it must be told.
     wait_told: Duration,
     wait_owed: bool,
@@ -227,6 +234,9 @@ impl Association {
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
+            traffic_at: now,
+            resting: false,
+            networks: Vec::new(),
             wait_told: Duration::ZERO,
             wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
@@ -356,6 +366,7 @@ impl Association {
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_told = Duration::ZERO;
         self.wait_owed = false;
+        self.resting = false;
         self.established = false;
         self.review_capture();
     }

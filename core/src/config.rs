@@ -119,6 +119,8 @@ pub struct Limits {
     /// for long. With 0 ordinary traffic through translators stays plain: then the caller need not
     /// take what [`Engine::take_plain`](crate::Engine::take_plain) gives.
     pub translated: usize,
+    /// A resting path is silent for so long at most; `None`: for as long as is found to do no harm.
+    pub keepalive: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -132,6 +134,7 @@ impl Default for Limits {
             unknown_nodes: 256,
             pins: 65_536,
             translated: 65_536,
+            keepalive: None,
         }
     }
 }

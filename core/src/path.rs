@@ -12,6 +12,7 @@ mod mtu;
 mod pacer;
 mod playout;
 mod rate;
+pub(crate) mod rest;
 pub(crate) mod rtt;
 
 use core::fmt;
@@ -27,6 +28,7 @@ use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};
 use self::mtu::Search;
 use self::pacer::{Pacer, time_for};
+use self::rest::{REST_PATIENCE, REST_PROBE, REST_RETRY, Rest};
 use crate::bottleneck::DelaySeries;
 use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
 use crate::config::{CongestionControlKind, Encapsulation, LocalAddress};
@@ -110,7 +112,9 @@ impl LossMeter {
     const WINDOW: Duration = Duration::from_secs(4);
 
     fn age(&mut self, now: Instant) {
-        if now.since(self.started) >= Self::WINDOW / 2 {
+        if now.since(self.started) >= Self::WINDOW {
+            *self = Self { started: now, ..Self::default() };
+        } else if now.since(self.started) >= Self::WINDOW / 2 {
             self.halves = [(0, 0), self.halves[0]];
             self.started = now;
         }
@@ -193,6 +197,8 @@ pub(crate) struct Path {
     pub(crate) longest_pause: Duration,
     /// When something unauthenticated said that it is dead.
     doubted_at: Option<Instant>,
+    /// What keeps it open while the association carries nothing.
+    pub(crate) rest: Rest,
 }
 
 /// What a due timer of a path asks for.
@@ -259,6 +265,7 @@ impl Path {
             confirmed: false,
             longest_pause: MAX_PROBE_INTERVAL,
             doubted_at: None,
+            rest: Rest::new(now, None),
         }
     }
 
@@ -278,6 +285,10 @@ impl Path {
         self.doubted_at = None;
         if former == PathState::Failed {
             self.mtu.on_path_change();
+        }
+        if state == PathState::Active && former != PathState::Standby {
+            // It has something to find out.
+            self.rest.end();
         }
         Some(former)
     }
@@ -358,6 +369,7 @@ impl Path {
     /// Bytes of the datagram that is to probe the path's MTU now, if it can say anything.
     pub(crate) fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
         let works = matches!(self.state, PathState::Active | PathState::Standby);
+        let works = works && !self.rest.is_resting();
         let size = (works && self.probes == 0).then(|| self.mtu.poll(now)).flatten()?;
         Some(self.payload_of(size))
     }
@@ -453,6 +465,7 @@ impl Path {
 
     /// Notes a datagram that left.
     pub(crate) fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) {
+        self.rest.on_travelled(now);
         self.counters.bytes_sent += size as u64;
         self.counters.packets_sent += 1;
         if asks {
@@ -559,6 +572,11 @@ impl Path {
             PathState::Failed => self.probe_at,
             PathState::Active | PathState::Standby => {
                 let silence = self.flight.silent_since().map(|since| {
+                    if self.rest.is_resting() {
+                        let doubled = self.probe_timeout() * 2_u32.pow(self.probes.min(16));
+                        let next = self.asked_at + doubled.min(REST_RETRY);
+                        return next.min(since + REST_PATIENCE);
+                    }
                     let next = since + self.probe_timeout() * (self.probes + 1);
                     let last = self.probes >= self.probes_before_death();
                     if last { next.max(since + MIN_SILENCE) } else { next }
@@ -586,11 +604,17 @@ impl Path {
         }
         let failed = self.state == PathState::Failed;
         let doubted = !failed && self.doubt_deadline().is_some_and(|deadline| now >= deadline);
-        if (self.probes < self.probes_before_death() && !doubted) || failed {
+        let resting = self.rest.is_resting();
+        let patient = match resting {
+            true => self.flight.silent_since().is_some_and(|at| now.since(at) < REST_PATIENCE),
+            false => self.probes < self.probes_before_death(),
+        };
+        if (patient && !doubted) || failed {
             self.probes = self.probes.saturating_add(1);
             if failed {
                 let pause = HEARTBEAT * 2_u32.saturating_pow(self.probes.min(8));
-                self.probe_at = Some(now + pause.min(self.longest_pause));
+                let longest = if resting { REST_PROBE } else { self.longest_pause };
+                self.probe_at = Some(now + pause.min(longest));
             }
             return Silence::Probe;
         }
@@ -602,7 +626,8 @@ impl Path {
     /// which it has less time than silence has. Returns whether that changed anything.
     pub(crate) fn doubt(&mut self, now: Instant) -> bool {
         let works = matches!(self.state, PathState::Active | PathState::Standby);
-        let news = works && self.doubted_at.is_none();
+        // At rest a translator that has forgotten the path says so; the peer is about to call.
+        let news = works && self.doubted_at.is_none() && !self.rest.is_resting();
         if news {
             self.doubted_at = Some(now);
             self.ping = true;
@@ -634,13 +659,45 @@ impl Path {
 
     /// When a heartbeat is due.
     pub(crate) fn heartbeat_at(&self) -> Option<Instant> {
-        matches!(self.state, PathState::Active | PathState::Standby)
-            .then(|| self.asked_at + HEARTBEAT)
+        let soonest = self.asked_at + HEARTBEAT;
+        matches!(self.state, PathState::Active | PathState::Standby).then(|| {
+            let resting = self.rest.is_resting();
+            if resting { self.rest.keepalive_at().max(soonest) } else { soonest }
+        })
     }
 
     /// The probe that was due could not leave; the next attempt is due after a pause.
     pub(crate) fn on_asked(&mut self, now: Instant) {
         self.asked_at = now;
+        self.rest.on_keepalive(now);
+    }
+
+    /// The association carries something again: what is not known to answer is asked at once.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        if !self.rest.end() {
+            return;
+        }
+        if let Some(challenge) = &mut self.challenge {
+            challenge.wake();
+        }
+        self.ping = self.is_validated();
+        if self.state == PathState::Failed {
+            self.probes = 1;
+            self.probe_at = Some(now + HEARTBEAT.min(self.longest_pause));
+        }
+    }
+
+    /// Something authentic came in, and was read.
+    pub(crate) fn on_received(&mut self, now: Instant) {
+        let resting = self.rest.is_resting();
+        self.rest.on_travelled(now);
+        if resting && self.probes > 0 {
+            // The way is open again, at least from there: what was asked was not heard.
+            match self.state {
+                PathState::Active | PathState::Standby => self.ping = true,
+                _ => self.probe_at = self.probe_at.map(|at| at.min(self.asked_at + HEARTBEAT)),
+            }
+        }
     }
 
     /// When anything is due on this path. `waiting`: inner packets wait for pacing.
@@ -654,7 +711,9 @@ impl Path {
             self.flight.loss_timer(),
             self.silence_deadline(),
             self.heartbeat_at(),
-            self.mtu.next_timeout().filter(|_| self.heartbeat_at().is_some()),
+            self.mtu
+                .next_timeout()
+                .filter(|_| self.heartbeat_at().is_some() && !self.rest.is_resting()),
         ]
         .into_iter()
         .flatten()
@@ -712,6 +771,8 @@ impl Path {
             observed: self.observed,
             encapsulation: self.encapsulation,
             state: self.state,
+            resting: self.rest.is_resting(),
+            keepalive: self.rest.interval(),
             rtt: rtt.is_known().then(|| rtt.smoothed()),
             min_rtt: rtt.is_known().then(|| rtt.minimum()),
             relative_delay: relative,

@@ -87,6 +87,10 @@ pub struct PathStatus {
     pub encapsulation: Encapsulation,
     /// Whether it carries packets.
     pub state: PathState,
+    /// Whether it is only kept open, because the association carries nothing.
+    pub resting: bool,
+    /// Pause after which it is asked for a sign of life at rest, as was learnt.
+    pub keepalive: Duration,
     /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
     /// Lowest round-trip time of the last 10 s.

@@ -198,7 +198,7 @@ impl Node {
             aes_in_hardware: mpip_crypto::cpu_has_aes(),
             peers: settings.peers,
             rules: settings.rules,
-            limits: Limits { translated, ..Limits::default() },
+            limits: Limits { translated, keepalive: settings.keepalive, ..Limits::default() },
             opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
         };
         let mut node = Self {

@@ -117,6 +117,8 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         observed: path.observed,
         encapsulation: path.encapsulation.name().to_owned(),
         state: path.state.name().to_owned(),
+        resting: path.resting,
+        keepalive_ms: ms(path.keepalive),
         rtt_ms: path.rtt.map(ms),
         min_rtt_ms: path.min_rtt.map(ms),
         relative_delay_ms: path.relative_delay.map(ms),

@@ -17,6 +17,8 @@ pub struct NatSpec {
     pub dependent: bool,
     /// A mapping is forgotten after so long without an outbound datagram.
     pub lifetime: Nanos,
+    /// A forgotten mapping gets the same port again, so that the others cannot tell that it was.
+    pub preserves: bool,
 }
 
 /// The remote end, where mappings depend on it.
@@ -60,7 +62,7 @@ impl Nat {
         let remote = self.spec.dependent.then_some(destination);
         let known = self.outbound.get(&(source, remote)).copied();
         let port = match known {
-            Some((port, expires)) if expires > now => port,
+            Some((port, expires)) if expires > now || self.spec.preserves => port,
             _ => {
                 let port = self.next_port;
                 self.next_port = self.next_port.checked_add(1).unwrap_or(self.spec.first_port);
@@ -96,7 +98,20 @@ mod tests {
             first_port: 40_000,
             dependent,
             lifetime: 100,
+            preserves: false,
         })
+    }
+
+    #[test]
+    fn a_preserved_port_lets_nothing_in_between() {
+        let (inside, peer) =
+            ("192.168.1.2:6182".parse().unwrap(), "198.18.1.1:6182".parse().unwrap());
+        let mut nat = nat(false);
+        nat.spec.preserves = true;
+        let outside = nat.outbound(0, inside, peer);
+        assert_eq!(nat.inbound(100, peer, outside), None);
+        assert_eq!(nat.outbound(150, inside, peer), outside);
+        assert_eq!(nat.inbound(249, peer, outside), Some(inside));
     }
 
     #[test]

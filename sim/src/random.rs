@@ -102,6 +102,7 @@ fn translators(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
             first_port: rng.between(20_000, 60_000) as u16,
             dependent: rng.chance(0.5),
             lifetime: rng.pick(&[30 * SECOND, 120 * SECOND]),
+            preserves: index.is_multiple_of(2),
         });
     }
     true

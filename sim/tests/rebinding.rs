@@ -22,6 +22,7 @@ fn paths_survive_new_ports_and_addresses() {
                 first_port: 30_000,
                 dependent,
                 lifetime: 120 * SECOND,
+                preserves: false,
             });
         }
         let moved = Some("198.18.201.2".parse().unwrap());

@@ -26,6 +26,7 @@ mod kind {
     pub(super) const ADDRESS_OBSERVED: u8 = 0x0d;
     pub(super) const SESSION_UNKNOWN: u8 = 0x0e;
     pub(super) const PLAYOUT: u8 = 0x0f;
+    pub(super) const KEEPALIVE: u8 = 0x10;
 }
 
 /// What a node wants of a path.
@@ -147,6 +148,11 @@ pub enum Frame<'a> {
         /// Units of 256 microseconds of the receiver's clock, modulo 2^16.
         at: u16,
     },
+    /// 0x10: how long this path may rest before the receiver is to be heard of on it.
+    Keepalive {
+        /// Milliseconds; 0: the receiver does as it likes.
+        interval: u64,
+    },
     /// 0x20, or 0x21 when ordered: an IP packet, up to the end of the plaintext.
     Packet {
         /// Session and sequence.
@@ -199,6 +205,7 @@ impl<'a> Frame<'a> {
                 1 + path.varint_len() + address::encoded_len(address)
             }
             Self::Playout { .. } => 1 + 2,
+            Self::Keepalive { interval } => 1 + varint_len(*interval),
             Self::Packet { header, packet } => header.encoded_len() + packet.len(),
             Self::CompactPacket { header, compact } => header.encoded_len() + compact.len(),
         }
@@ -283,6 +290,10 @@ impl<'a> Frame<'a> {
                 writer.put(&[kind::PLAYOUT])?;
                 writer.put(&at.to_be_bytes())?;
             }
+            Self::Keepalive { interval } => {
+                writer.put(&[kind::KEEPALIVE])?;
+                writer.varint("interval", *interval)?;
+            }
             Self::Packet { header, packet } => {
                 check("length of the packet", 0, !packet.is_empty(), "at least 1")?;
                 header.write(writer)?;
@@ -366,10 +377,11 @@ impl<'a> Frame<'a> {
             }
             kind::SESSION_UNKNOWN => Ok(Self::SessionUnknown { session: SessionId::read(reader)? }),
             kind::PLAYOUT => Ok(Self::Playout { at: u16::from_be_bytes(reader.array("time")?) }),
+            kind::KEEPALIVE => Ok(Self::Keepalive { interval: reader.varint("interval")? }),
             other => Err(Error::Value {
                 field: "frame type",
                 offset,
-                expected: "0x00..=0x0f, 0x20, 0x21, 0x28 or 0x29",
+                expected: "0x00..=0x10, 0x20, 0x21, 0x28 or 0x29",
                 got: u64::from(other),
             }),
         }

@@ -213,6 +213,7 @@ fn write_frames() {
         ("session-open-v4", vec![open(v4)]),
         ("session-open-v6", vec![open(v6)]),
         ("playout", vec![Frame::Playout { at: 1 }, Frame::Heartbeat]),
+        ("keepalive", vec![Frame::Keepalive { interval: 15_000 }, Frame::Heartbeat]),
         ("session-unknown", vec![Frame::SessionUnknown { session: SessionId(70_000) }]),
         ("compact-packet", vec![Frame::Heartbeat, compact]),
         ("session-close", vec![Frame::SessionClose { session: SessionId(u32::MAX) }]),

@@ -11,6 +11,8 @@ fn path(id: u16, state: &str) -> PathStatus {
         observed: None,
         encapsulation: "udp".to_owned(),
         state: state.to_owned(),
+        resting: false,
+        keepalive_ms: 25_000.0,
         rtt_ms: Some(12.345),
         min_rtt_ms: None,
         relative_delay_ms: Some(0.25),
@@ -128,6 +130,15 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
 dropped: 2 malformed packet
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn a_path_at_rest_shows_for_how_long_it_is_silent() {
+    let mut status = example();
+    status.peers[0].paths[0].resting = true;
+    let text = render(&status, false, false);
+    let row = text.lines().find(|line| line.contains("198.18.0.2:6182")).expect("a row");
+    assert!(row.contains("  active, rests 25 s  "), "{row}");
 }
 
 #[test]

@@ -34,6 +34,7 @@ impl Association {
         cx: &mut Context<'_>,
         out: &mut impl DatagramSink,
     ) {
+        self.join_keepalives(now);
         self.send_shared(now, cx, out);
         for index in 0..self.paths.len() {
             self.send_mtu_probe(now, index, out);
@@ -63,13 +64,14 @@ impl Association {
 
     fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
+        let resting = path.rest.is_resting();
         let full = path.challenge_len();
         let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
         else {
             return;
         };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
-        challenge.on_sent(now);
+        challenge.on_sent(now, resting);
         // Who opens or moves a path risks a full-size datagram to an address that its peer named.
         // Who is called sends no more than came.
         let limit = if unknown { full.min(path.credit) } else { full };
@@ -228,7 +230,9 @@ impl Association {
         let feedback = path.arrivals.due().is_some_and(|at| now >= at)
             || heartbeat && path.arrivals.has_news();
         let observed = path.observed_owed;
-        if !heartbeat && !feedback && !observed {
+        let keepalive = path.rest.owed();
+        let feedback = feedback || keepalive.is_some() && path.arrivals.has_news();
+        if !heartbeat && !feedback && !observed && keepalive.is_none() {
             return;
         }
         if heartbeat {
@@ -249,6 +253,9 @@ impl Association {
             let frame = Frame::AddressObserved { path: path.id, address: path.address.remote };
             control.observed = frames.push(&frame).is_ok();
         }
+        if let Some(interval) = keepalive {
+            control.keepalive = frames.push(&Frame::Keepalive { interval }).is_ok();
+        }
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
             if path.is_translated() {
@@ -259,6 +266,9 @@ impl Association {
         let (len, to) = (frames.len(), path.address);
         if len > 0 && self.send_frames(now, index, to, &room[..len], control, out) {
             self.paths[index].observed_owed &= !control.observed;
+            if control.keepalive {
+                self.paths[index].rest.on_told();
+            }
         }
     }
 

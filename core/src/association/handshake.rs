@@ -59,7 +59,7 @@ impl Association {
         if self.handshake_timeout().is_none_or(|at| now < at) {
             return;
         }
-        let pairs = self.handshake_pairs(cx);
+        let pairs = self.pair_at_rest().unwrap_or_else(|| self.handshake_pairs(cx));
         if pairs.is_empty() {
             // Nowhere to send it; a change of addresses or a call of the peer starts anew.
             self.next_attempt = self.keys.rekey_at().map(|_| now + RETRY.1);
@@ -97,6 +97,7 @@ impl Association {
         cx.indices.insert(index, cx.me);
         self.cookies.stamp(now.since(Instant::ZERO), &mut datagram);
         for pair in &pairs {
+            self.note_handshake(now, *pair);
             cx.replies.push_back((*pair, datagram.to_vec()));
         }
         self.pending = Some(Pending { initiator, sent_to: pairs });
@@ -153,6 +154,7 @@ impl Association {
         datagram: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
+        self.note_handshake(now, from);
         let Some(pending) = self.pending.as_mut() else {
             return Err("no handshake awaits a response".to_owned());
         };
@@ -247,6 +249,7 @@ impl Association {
         forget(cx, retired);
         cx.indices.insert(local_index, cx.me);
         self.handshake_from = Some(from);
+        self.note_handshake(now, from);
         cx.replies.push_back((from, datagram.to_vec()));
         Ok(())
     }
@@ -283,9 +286,7 @@ impl Association {
     fn on_established(&mut self, now: Instant, aead: Aead, cx: &mut Context<'_>) {
         self.handshake_at = Some(now);
         self.period_at = now;
-        for path in &mut self.paths {
-            path.ping = true;
-        }
+        self.ping_renewed();
         self.review_capture();
         if !core::mem::replace(&mut self.established, true) {
             let peer = self.config.name.clone();

@@ -226,6 +226,9 @@ impl Association {
                     }
                 }
                 Frame::Close { .. } => closed = true,
+                Frame::Keepalive { interval } => {
+                    self.paths[index].rest.on_asked(number, interval);
+                }
                 Frame::AddressObserved { path, address } => {
                     if let Some(index) = self.path_index(path) {
                         self.paths[index].observed = Some(address);
@@ -234,9 +237,11 @@ impl Association {
                 }
             }
         }
+        self.note_survival(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
         path.arrivals.on_packet(now, number, asks, ecn, rtt);
+        path.on_received(now);
         if closed {
             self.lose(now, cx);
             self.forget_translated(None, cx);
@@ -270,6 +275,9 @@ impl Association {
         }
         if progress.acked > 0 && !core::mem::replace(&mut self.paths[index].confirmed, true) {
             self.review_capture();
+        }
+        if progress.acked > 0 {
+            self.note_lapse(now, index);
         }
         if progress.acked > 0 && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
@@ -399,6 +407,7 @@ impl Association {
         sink: &mut impl PacketSink,
     ) {
         self.incoming.touch(slot, now);
+        self.on_traffic(now);
         let Self { incoming, hold, waiting, bytes_received, max_wait, limits, .. } = self;
         let session = incoming.get_mut(slot).expect("the slot was just found");
         let mut deliver = |packet: InnerPacket<'_>| {

@@ -162,6 +162,7 @@ impl Association {
             return Err(refuse(cx, DropReason::NotEstablished));
         }
         self.check_length(now, header, &segments, cx)?;
+        self.on_traffic(now);
         let key = header.session();
         let slot = match self.outgoing.find(&key) {
             Some(slot) => slot,
@@ -595,6 +596,9 @@ impl Association {
             for path in self.paths.iter_mut().filter(|path| path.observed_told) {
                 path.observed_owed = true;
             }
+        }
+        if control.keepalive {
+            self.paths.iter_mut().for_each(|path| path.rest.tell_again());
         }
         self.wait_owed |= control.resequencing && !self.wait_told.is_zero();
         if control.path_status {

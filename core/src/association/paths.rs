@@ -11,6 +11,7 @@ use super::{Association, Context};
 use crate::bottleneck::regroup;
 use crate::config::{LocalAddress, Policy};
 use crate::event::Event;
+use crate::path::rest::{REST_PERIOD, Rest};
 use crate::path::{Challenge, Path, PathState, Silence};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
@@ -181,6 +182,7 @@ impl Association {
             path.longest_pause = FALLBACK_PAUSE;
         }
         path.fixed_weight = self.config.fixed_weight(&local.interface);
+        path.rest = Rest::new(now, self.keepalive(local.encapsulation));
         self.paths.push(path);
         Some(self.paths.len() - 1)
     }
@@ -381,7 +383,8 @@ impl Association {
     /// What is done every [`PERIOD`]: weights, the choice of the fastest, the queue's settings,
     /// expiry of sessions.
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
-        self.period_at = now + PERIOD;
+        self.settle_rest(now);
+        self.period_at = now + if self.resting { REST_PERIOD } else { PERIOD };
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
         self.limit_to_fastest(now, cx);
@@ -397,7 +400,10 @@ impl Association {
         self.tune_queue(&candidates);
         self.find_bottlenecks();
         self.guard_benefit(now, cx);
-        self.compute_wait();
+        if !self.resting {
+            // Each change costs a datagram.
+            self.compute_wait();
+        }
         self.expire_sessions(now);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
         if !self.paths.iter().any(works)

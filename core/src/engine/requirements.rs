@@ -9,5 +9,6 @@ mod memory;
 mod moving;
 mod mtu;
 mod paths;
+mod rest;
 mod sessions;
 mod translation;

@@ -7,6 +7,8 @@ use crate::time::Instant;
 
 /// First and longest pause between challenges on a path that does not answer them.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
+/// The longest while the association rests: nobody waits, and a challenge is a full-size datagram.
+const REST_RETRY: Duration = Duration::from_secs(120);
 /// When routes change, a challenge is repeated so often at most, and after this at the soonest.
 const MAX_REPEATS: u8 = 3;
 const MIN_REPEAT: Duration = Duration::from_millis(5);
@@ -42,8 +44,10 @@ impl Challenge {
         Self { ours: true, ..Self::new(data, to, now) }
     }
 
-    pub(crate) fn on_sent(&mut self, now: Instant) {
+    /// It left, for an association that rests or not.
+    pub(crate) fn on_sent(&mut self, now: Instant, resting: bool) {
         let (first, longest) = CHALLENGE_RETRY;
+        let longest = if resting { REST_RETRY } else { longest };
         self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(10))).min(longest);
         self.attempts += 1;
         self.sent = now;
@@ -53,6 +57,11 @@ impl Challenge {
     /// and the long pauses of a dead one need not be kept.
     pub(crate) fn hurry(&mut self) {
         self.next = self.next.min(self.sent + CHALLENGE_RETRY.0);
+    }
+
+    /// The association carries something again.
+    pub(super) fn wake(&mut self) {
+        self.next = self.next.min(self.sent + CHALLENGE_RETRY.1);
     }
 
     /// It may not have reached the network. Not more than a few times: routes may change for ever.

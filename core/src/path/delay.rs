@@ -26,20 +26,24 @@ pub(crate) struct DelayEstimator {
     minima: [Option<i64>; BUCKETS],
     bucket: usize,
     bucket_started: Instant,
+    sampled: Instant,
 }
 
 impl DelayEstimator {
     /// Takes a sample: the clock difference less the association's reference, µs.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: i64) {
+        let stale = now.since(core::mem::replace(&mut self.sampled, now)) >= WINDOW;
         match &mut self.average {
-            None => {
-                self.average = Some(sample);
-                self.bucket_started = now;
-            }
-            Some(average) => {
+            Some(average) if !stale => {
                 let step = sample - *average;
                 self.jitter += part(step.abs() - self.jitter, 4);
                 *average += part(step, AVERAGE);
+            }
+            // What is known of the time before a rest is not of the present.
+            average => {
+                *average = Some(sample);
+                self.minima = [None; BUCKETS];
+                self.bucket_started = now;
             }
         }
         self.age(now);

@@ -65,6 +65,8 @@ pub(crate) struct Control {
     pub(crate) path_status: bool,
     /// How the peer's end of the path is seen.
     pub(crate) observed: bool,
+    /// How long the path may rest.
+    pub(crate) keepalive: bool,
     /// The header fields of a session, by slot and number.
     pub(crate) open: Option<(u32, SessionId)>,
     /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
@@ -159,6 +161,7 @@ impl Losses {
         self.packets += 1;
         self.newest = self.newest.max(sent.at);
         self.control.observed |= sent.control.observed;
+        self.control.keepalive |= sent.control.keepalive;
         self.control.addresses |= sent.control.addresses;
         self.control.resequencing |= sent.control.resequencing;
         self.control.path_status |= sent.control.path_status;

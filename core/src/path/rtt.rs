@@ -36,7 +36,10 @@ impl RttEstimator {
                 self.smoothed = Some((smoothed * 7 + sample) / 8);
             }
         }
-        if now.since(self.half_started) >= MINIMUM_WINDOW / 2 {
+        if now.since(self.half_started) >= MINIMUM_WINDOW {
+            self.minima = [None; 2];
+            self.half_started = now;
+        } else if now.since(self.half_started) >= MINIMUM_WINDOW / 2 {
             self.minima = [None, self.minima[0]];
             self.half_started = now;
         }

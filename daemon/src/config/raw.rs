@@ -42,6 +42,7 @@ pub(super) struct Node {
     pub(super) tcp_port: Option<Spanned<i64>>,
     pub(super) control_socket: Option<Spanned<String>>,
     pub(super) control_group: Option<Spanned<String>>,
+    pub(super) keepalive: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

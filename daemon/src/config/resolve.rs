@@ -6,6 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mpip_core::{
     CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, PeerConfig, Policy, Prefix,
@@ -56,6 +57,9 @@ impl Problems<'_> {
         Problem::at(self.text, span, String::new()).line.unwrap_or(0)
     }
 }
+
+/// Pauses between keepalives, s.
+const KEEPALIVE: RangeInclusive<i64> = 2..=600;
 
 /// The names in quotes, with commas between them.
 pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -113,6 +117,9 @@ pub(super) fn resolve(
         Some(port) => integer(port, "tcp_port", 1..=65_535, &mut problems),
         None => listen_port,
     };
+    let keepalive = raw.node.keepalive.as_ref();
+    let keepalive =
+        keepalive.and_then(|value| integer(value, "keepalive", KEEPALIVE, &mut problems));
     let interface = interface_name(&raw.interface, &mut problems);
     let control_socket = control_socket(&raw.node, &interface, &mut problems);
     let control_group = raw.node.control_group.as_ref().and_then(|name| group(name, &mut problems));
@@ -155,6 +162,7 @@ pub(super) fn resolve(
         tcp_port_place: place(raw.node.tcp_port.as_ref().map(Spanned::span)),
         control_socket,
         control_group,
+        keepalive: keepalive.map(Duration::from_secs),
         interface,
         interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mpip_core::{
     Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule,
@@ -29,6 +30,8 @@ pub struct Settings {
     pub control_socket: PathBuf,
     /// The group that may use the control socket; `None` for the daemon's own.
     pub control_group: Option<u32>,
+    /// Longest silence on paths at rest; `None` for as long as is found to do no harm.
+    pub keepalive: Option<Duration>,
     /// Name of the TUN device.
     pub interface: String,
     /// Where the file says so.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, SchedulerKind};
 
@@ -69,7 +70,7 @@ fn a_full_configuration_is_read() {
     let directory = Directory::new("full");
     let settings = directory
         .parse(&format!(
-            "[node]\nprivate_key_file = 'node.key'\nlisten_port = 7000\n\
+            "[node]\nprivate_key_file = 'node.key'\nlisten_port = 7000\nkeepalive = 20\n\
              control_socket = '/tmp/x.sock'\n\
              [interface]\nname = 'mpip7'\naddresses = ['10.77.0.1/24', '2001:db8:77::1/64']\n\
              [[path]]\ninterface = 'eth0'\nencapsulation = 'tcp'\n[[path]]\ninterface = 'wwan0'\n\
@@ -86,6 +87,7 @@ fn a_full_configuration_is_read() {
         ))
         .expect("valid");
     assert_eq!(settings.listen_port, 7000);
+    assert_eq!(settings.keepalive, Some(Duration::from_secs(20)));
     assert_eq!(settings.control_socket, PathBuf::from("/tmp/x.sock"));
     assert_eq!(settings.interface, "mpip7");
     assert_eq!(settings.addresses[1].to_string(), "2001:db8:77::1/64");
@@ -116,6 +118,7 @@ fn a_full_configuration_is_read() {
 fn defaults_are_as_documented() {
     let settings = Directory::new("defaults").parse(&with_peer("")).expect("valid");
     assert_eq!(settings.listen_port, 6182);
+    assert_eq!(settings.keepalive, None);
     assert_eq!(settings.interface, "mpip0");
     assert_eq!(settings.control_socket, PathBuf::from("/run/mpip/mpip0.sock"));
     assert_eq!(settings.path_interfaces, None);
@@ -186,6 +189,7 @@ fn node_and_interface_errors_name_the_line() {
                 node("listen_port = 65536"),
                 "3: listen_port: expected a number from 1 to 65535, found 65536",
             ),
+            (node("keepalive = 1"), "3: keepalive: expected a number from 2 to 600, found 1"),
             (
                 node("control_socket = 'x.sock'"),
                 "3: control_socket: expected an absolute path of at most 103 bytes, found `x.sock`",

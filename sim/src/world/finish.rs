@@ -10,8 +10,9 @@ use crate::host::POOL;
 use crate::invariant::Invariant;
 use crate::spec::{System, Traffic};
 
-/// How long healing may take: probes of a path that failed come at growing intervals.
-const HEALING: Nanos = 60 * SECOND;
+/// How long healing may take: probes of a path that failed come at growing intervals, and at rest
+/// challenges every two minutes.
+const HEALING: Nanos = 150 * SECOND;
 
 /// Nothing is sent for so long before both ends are compared.
 const QUIET: Nanos = 3 * SECOND;

@@ -147,7 +147,10 @@ fn bounded_frame() -> impl Strategy<Value = Owned> {
             session().prop_map(|session| Frame::SessionUnknown { session }),
             (session(), any::<u32>(), 1..=SKIP_MAX)
                 .prop_map(|(session, first, count)| Frame::Skip { session, first, count }),
-            varint().prop_map(|max_wait| Frame::Resequencing { max_wait }),
+            prop_oneof![
+                varint().prop_map(|max_wait| Frame::Resequencing { max_wait }),
+                varint().prop_map(|interval| Frame::Keepalive { interval }),
+            ],
             (path(), socket_address())
                 .prop_map(|(path, address)| Frame::AddressObserved { path, address }),
         ];
@@ -283,6 +286,7 @@ fn frames_have_the_specified_layout() {
         (Frame::AddressObserved { path: PathId(1), address: list[0] }, "0d 01 04 1826 c6336402"),
         (Frame::SessionUnknown { session: SessionId(64) }, "0e 4040"),
         (Frame::Playout { at: 0xabcd }, "0f abcd"),
+        (Frame::Keepalive { interval: 15_000 }, "10 7a98"),
         (packet(false), "20 412c 0a0b0c0d 4500"),
         (packet(true), "21 412c 0a0b0c0d 4500"),
         (compact(false), "28 412c 0b0c0d 10ff"),
@@ -318,7 +322,7 @@ fn compact_frame_header_emits_what_the_compact_packet_frame_begins_with() {
 #[test]
 fn unknown_frame_types_are_refused_also_those_reserved() {
     for kind in 0..=255_u8 {
-        let known = kind <= 0x0f || [0x20, 0x21, 0x28, 0x29].contains(&kind);
+        let known = kind <= 0x10 || [0x20, 0x21, 0x28, 0x29].contains(&kind);
         let mut bytes = [0; 64];
         bytes[0] = kind;
         let unknown =

@@ -1,0 +1,183 @@
+//! When the association carries nothing, its paths rest; with the first packet all are awake.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use super::Association;
+use crate::config::Encapsulation;
+use crate::path::rest::{Lifetime, REST_AFTER, USUAL};
+use crate::path::{Path, PathState};
+use crate::sink::PathAddress;
+use crate::time::Instant;
+
+/// Addresses of ours whose translators are remembered; beyond it the one that was met first is
+/// forgotten.
+const NETWORKS: usize = 16;
+
+/// What was learnt of the translator in front of an address of ours.
+#[derive(Debug)]
+pub(super) struct Network {
+    interface: String,
+    local: IpAddr,
+    lifetime: Lifetime,
+}
+
+impl Association {
+    /// An inner packet travels, in either direction.
+    pub(super) fn on_traffic(&mut self, now: Instant) {
+        self.traffic_at = now;
+        if self.resting {
+            self.wake(now);
+        }
+    }
+
+    /// All paths are awake, and asked for a sign of life at once.
+    fn wake(&mut self, now: Instant) {
+        self.resting = false;
+        self.period_at = now;
+        for path in &mut self.paths {
+            path.wake(now);
+        }
+    }
+
+    /// The configuration's pause at rest. A path by TCP is closed when it is too long.
+    pub(super) fn keepalive(&self, encapsulation: Encapsulation) -> Option<Duration> {
+        let tcp = encapsulation == Encapsulation::Tcp;
+        self.limits.keepalive.map(|pause| if tcp { pause.min(USUAL) } else { pause })
+    }
+
+    /// Lets paths rest that may, or wakes them when none works any more: then another has to be
+    /// found. A path that is new, or has failed or come back just now, stays awake for a time.
+    pub(super) fn settle_rest(&mut self, now: Instant) {
+        let rests = self.established
+            && now.since(self.traffic_at) >= REST_AFTER
+            && self.queue.is_empty()
+            && self.repairs.is_empty()
+            && self.paths.iter().any(works);
+        if !rests {
+            if self.resting {
+                self.wake(now);
+            }
+            return;
+        }
+        self.resting = true;
+        for index in 0..self.paths.len() {
+            let path = &self.paths[index];
+            if now.since(path.changed) < REST_AFTER {
+                continue;
+            }
+            let learns = path.is_translated() && path.encapsulation == Encapsulation::Udp;
+            let pause = learns.then(|| self.network(index).lifetime.pause());
+            let rest = &mut self.paths[index].rest;
+            rest.allow(pause);
+            rest.begin(self.opener);
+        }
+    }
+
+    /// When a keepalive is due, those of other paths to the peer's address go with it if the peer asks
+    /// for them, else those from ours: a radio wakes up once for all, and a translator sees silence.
+    pub(super) fn join_keepalives(&mut self, now: Instant) {
+        if !self.resting {
+            return;
+        }
+        let rests = |path: &Path| path.rest.is_resting() && works(path);
+        for index in 0..self.paths.len() {
+            let path = &self.paths[index];
+            if !rests(path) || path.ping || path.heartbeat_at().is_none_or(|at| now < at) {
+                continue;
+            }
+            let address = path.address;
+            let kind = |path: &Path| (path.rest.is_asked(), path.is_translated());
+            let own = kind(path);
+            for other in self.paths.iter_mut().filter(|other| rests(other) && kind(other) == own) {
+                let beside = match own.0 {
+                    true => other.address.remote.ip() == address.remote.ip(),
+                    false => other.address.local == address.local,
+                };
+                let silent = now.since(other.rest.travelled());
+                other.ping |= beside && silent >= other.rest.interval() / 2;
+            }
+        }
+    }
+
+    /// Something came in on path `index`. After a pause it shows that the translator in front of us
+    /// still knows the paths from here.
+    pub(super) fn note_survival(&mut self, now: Instant, index: usize) {
+        if !self.paths[index].rest.learns() {
+            return;
+        }
+        let Path { address, rest, .. } = &self.paths[index];
+        let (local, pause) = (address.local, now.since(rest.travelled()));
+        let past = |path: &Path| path.is_validated() && !path.is_translated();
+        let beside = self.paths.iter().filter(|path| path.address.local == local && !past(path));
+        let last = beside.map(|path| path.rest.travelled()).max().unwrap_or(now);
+        let lifetime = &mut self.network(index).lifetime;
+        lifetime.on_survived(now, pause, now.since(last));
+        let pause = lifetime.pause();
+        self.allow(index, pause);
+    }
+
+    /// Something was acknowledged on path `index`. If that had to be sent because nothing came in, the
+    /// translator in front of us had forgotten the path.
+    pub(super) fn note_lapse(&mut self, now: Instant, index: usize) {
+        let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
+        let lifetime = &mut self.network(index).lifetime;
+        lifetime.on_lapsed(now, lapsed);
+        let pause = lifetime.pause();
+        self.allow(index, pause);
+    }
+
+    /// All paths from the address of path `index` may be silent for `pause`.
+    fn allow(&mut self, index: usize, pause: Duration) {
+        let local = self.paths[index].address.local;
+        let beside = self.paths.iter_mut().filter(|path| path.address.local == local);
+        for path in beside.filter(|path| path.rest.learns()) {
+            path.rest.allow(Some(pause));
+        }
+    }
+
+    /// What is known of the translator in front of path `index`.
+    fn network(&mut self, index: usize) -> &mut Network {
+        let path = &self.paths[index];
+        let (interface, local) = (&path.interface, path.local.ip());
+        let known = |network: &Network| network.interface == *interface && network.local == local;
+        let at = self.networks.iter().position(known).unwrap_or_else(|| {
+            let lifetime = Lifetime::default();
+            let network = Network { interface: interface.clone(), local, lifetime };
+            if self.networks.len() == NETWORKS {
+                self.networks.remove(0);
+            }
+            self.networks.push(network);
+            self.networks.len() - 1
+        });
+        &mut self.networks[at]
+    }
+
+    /// The addresses of a path that works, over which a resting association renews its keys: the
+    /// others are not disturbed for that, unless there is no answer.
+    pub(super) fn pair_at_rest(&self) -> Option<Vec<PathAddress>> {
+        let rests = self.resting && self.attempts == 0 && self.keys.current().is_some();
+        let path = self.paths.iter().find(|path| works(path)).filter(|_| rests)?;
+        Some(vec![path.address])
+    }
+
+    /// The peer is to see the new keys: on all paths, or at rest on one.
+    pub(super) fn ping_renewed(&mut self) {
+        let count = if self.resting { 1 } else { usize::MAX };
+        let resting = self.resting;
+        let paths = self.paths.iter_mut().filter(|path| !resting || works(path));
+        paths.take(count).for_each(|path| path.ping = true);
+    }
+
+    /// A datagram of a handshake went to or came from `address`: translators take it for one of the
+    /// path there.
+    pub(super) fn note_handshake(&mut self, now: Instant, address: PathAddress) {
+        for path in self.paths.iter_mut().filter(|path| path.address == address) {
+            path.rest.on_travelled(now);
+        }
+    }
+}
+
+fn works(path: &Path) -> bool {
+    matches!(path.state(), PathState::Active | PathState::Standby)
+}
