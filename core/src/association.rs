@@ -111,6 +111,8 @@ pub(crate) struct Association {
     handshake_from: Option<PathAddress>,
     /// Whether this node opens the paths.
     opener: bool,
+    /// Which association this is; 0 before the first keys.
+    number: u16,
     established: bool,
     handshake_at: Option<Instant>,
 
@@ -198,6 +200,7 @@ impl Association {
             peer_instance: None,
             handshake_from: None,
             opener: false,
+            number: 0,
             established: false,
             handshake_at: None,
             paths: Vec::new(),
@@ -367,6 +370,7 @@ impl Association {
         self.wait_told = Duration::ZERO;
         self.wait_owed = false;
         self.resting = false;
+        self.number = 0;
         self.established = false;
         self.review_capture();
     }
@@ -410,6 +414,7 @@ impl Association {
             name: self.config.name.clone(),
             node: self.node,
             established: self.established,
+            opener: self.opener,
             handshake_age: self.handshake_at.map(|at| now.since(at)),
             aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
             scheduler: self.config.scheduler.name(),

@@ -30,6 +30,8 @@ pub struct PeerStatus {
     pub node: NodeId,
     /// Whether there are keys that the peer has confirmed.
     pub established: bool,
+    /// Whether this node opens the paths.
+    pub opener: bool,
     /// Time since the last completed handshake.
     pub handshake_age: Option<Duration>,
     /// The AEAD in use.

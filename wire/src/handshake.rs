@@ -384,6 +384,9 @@ pub struct InitiationPayload {
     pub instance: u64,
     /// The AEADs that the initiator can use.
     pub aeads: AeadSet,
+    /// The association that the initiator has with the responder: its number in 15 bits, and in the
+    /// highest one whether the initiator opens its paths. 0 if there is none.
+    pub association: u16,
 }
 
 impl InitiationPayload {
@@ -394,8 +397,8 @@ impl InitiationPayload {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`], or [`Error::Value`] for nanoseconds of a second or more, another version,
-    /// or reserved bytes that are not zero.
+    /// [`Error::Length`], or [`Error::Value`] for nanoseconds of a second or more, or another
+    /// version.
     pub fn parse(payload: &[u8]) -> Result<Self, Error> {
         exact_len("payload of the handshake initiation", payload, Self::LEN)?;
         let mut reader = Reader::new(payload);
@@ -405,8 +408,8 @@ impl InitiationPayload {
         let instance = reader.u64("instance")?;
         let aeads = AeadSet(reader.u8("offered AEADs")?);
         reader.exactly("version", VERSION, "1")?;
-        reader.zeros(RESERVED, 2)?;
-        Ok(Self { timestamp: Timestamp { seconds, nanoseconds }, instance, aeads })
+        let association = u16::from_be_bytes(reader.array("association")?);
+        Ok(Self { timestamp: Timestamp { seconds, nanoseconds }, instance, aeads, association })
     }
 
     /// Bytes of the payload.
@@ -425,7 +428,8 @@ impl InitiationPayload {
         writer.put(&self.timestamp.seconds.to_be_bytes())?;
         writer.put(&self.timestamp.nanoseconds.to_be_bytes())?;
         writer.put(&self.instance.to_be_bytes())?;
-        writer.put(&[self.aeads.0, VERSION, 0, 0])?;
+        writer.put(&[self.aeads.0, VERSION])?;
+        writer.put(&self.association.to_be_bytes())?;
         Ok(writer.offset())
     }
 }
@@ -450,6 +454,8 @@ pub struct ResponsePayload {
     pub instance: u64,
     /// The AEAD of this association, one of those offered.
     pub aead: Aead,
+    /// The association that the responder has with the initiator, as in the initiation.
+    pub association: u16,
 }
 
 impl ResponsePayload {
@@ -460,8 +466,7 @@ impl ResponsePayload {
     ///
     /// # Errors
     ///
-    /// [`Error::Length`], or [`Error::Value`] for an unknown AEAD, another version, or reserved
-    /// bytes that are not zero.
+    /// [`Error::Length`], or [`Error::Value`] for an unknown AEAD, or another version.
     pub fn parse(payload: &[u8]) -> Result<Self, Error> {
         exact_len("payload of the handshake response", payload, Self::LEN)?;
         let mut reader = Reader::new(payload);
@@ -479,8 +484,8 @@ impl ResponsePayload {
             }
         };
         reader.exactly("version", VERSION, "1")?;
-        reader.zeros(RESERVED, 2)?;
-        Ok(Self { instance, aead })
+        let association = u16::from_be_bytes(reader.array("association")?);
+        Ok(Self { instance, aead, association })
     }
 
     /// Bytes of the payload.
@@ -496,7 +501,8 @@ impl ResponsePayload {
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut writer = Writer::new(buffer, Self::LEN)?;
         writer.put(&self.instance.to_be_bytes())?;
-        writer.put(&[self.aead.code(), VERSION, 0, 0])?;
+        writer.put(&[self.aead.code(), VERSION])?;
+        writer.put(&self.association.to_be_bytes())?;
         Ok(writer.offset())
     }
 }

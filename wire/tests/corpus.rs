@@ -108,12 +108,13 @@ fn write_handshake() {
     write("handshake", "cookie-reply", &emitted(|buffer| cookie.emit(buffer)));
 
     let timestamp = Timestamp { seconds: 0x4000_0000_6912_3456, nanoseconds: 999_999_999 };
-    let payload = InitiationPayload { timestamp, instance: u64::MAX / 3, aeads: AeadSet::ALL };
+    let (instance, association) = (u64::MAX / 3, 0x8192);
+    let payload = InitiationPayload { timestamp, instance, aeads: AeadSet::ALL, association };
     let mut bytes = emitted(|buffer| payload.emit(buffer));
     write("handshake", "initiation-payload", &bytes);
     bytes[8..12].copy_from_slice(&1_000_000_000_u32.to_be_bytes());
     write("handshake", "bad-initiation-payload-nanoseconds", &bytes);
-    let payload = ResponsePayload { instance: u64::MAX / 3, aead: Aead::Aes256Gcm };
+    let payload = ResponsePayload { instance, aead: Aead::Aes256Gcm, association };
     write("handshake", "response-payload", &emitted(|buffer| payload.emit(buffer)));
 }
 

@@ -15,6 +15,8 @@ use crate::time::Instant;
 
 /// Pauses between attempts: the first, and the longest that they double to.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// In what a node says of its association: it opens the paths.
+const OPENER: u16 = 1 << 15;
 /// One attempt goes to so many address pairs at once.
 const PAIRS: usize = 8;
 /// While our own initiation is younger than this many attempts, the node with the larger key
@@ -25,6 +27,8 @@ const CROSSING_ATTEMPTS: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Pending {
     initiator: Initiator,
+    /// The association that it named.
+    claim: u16,
     /// Where it went: a response counts only from there, or it would validate an address that has
     /// answered nothing.
     sent_to: Vec<PathAddress>,
@@ -71,6 +75,7 @@ impl Association {
             ),
             instance: cx.instance,
             aeads: AeadSet(Aead::offers(cx.aes_in_hardware)),
+            association: self.claim(),
         };
         let mut bytes = [0; InitiationPayload::LEN];
         payload.emit(&mut bytes).expect("the buffer has the payload's length");
@@ -100,7 +105,8 @@ impl Association {
             self.note_handshake(now, *pair);
             cx.replies.push_back((*pair, datagram.to_vec()));
         }
-        self.pending = Some(Pending { initiator, sent_to: pairs });
+        let claim = payload.association;
+        self.pending = Some(Pending { initiator, claim, sent_to: pairs });
 
         let (first, longest) = RETRY;
         let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
@@ -169,17 +175,22 @@ impl Association {
         if Aead::offers(cx.aes_in_hardware) & aead.offer_bit() == 0 {
             return Err(format!("it chose {}, which was not offered", aead_name(aead)));
         }
+        let (claim, peer_index) = (pending.claim, completed.responder_index);
+        let (number, goes_on) =
+            (fresh_number(local_index, peer_index), agree(claim, payload.association));
         self.pending = None;
         self.attempts = 0;
         self.next_attempt = None;
-        self.note_instance(now, payload.instance, true, cx);
+        self.follow_association(now, (payload.instance, number, goes_on), true, cx);
         let epoch = Epoch {
             local_index,
-            peer_index: completed.responder_index,
+            peer_index,
             keys: completed.secrets.into_keys(aead),
             created: now,
             initiated: true,
             instance: payload.instance,
+            number,
+            goes_on,
             sealed: 0,
         };
         let mut retired = Vec::new();
@@ -220,7 +231,8 @@ impl Association {
             Aead::ChaCha20Poly1305 => mpip_wire::Aead::ChaCha20Poly1305,
         };
         let mut bytes = [0; ResponsePayload::LEN];
-        ResponsePayload { instance: cx.instance, aead: wire_aead }
+        let claim = self.claim();
+        ResponsePayload { instance: cx.instance, aead: wire_aead, association: claim }
             .emit(&mut bytes)
             .expect("the buffer has the payload's length");
         let peer_index = responder.sender_index();
@@ -242,6 +254,8 @@ impl Association {
             created: now,
             initiated: false,
             instance: payload.instance,
+            number: fresh_number(peer_index, local_index),
+            goes_on: agree(claim, payload.association),
             sealed: 0,
         };
         let mut retired = Vec::new();
@@ -270,8 +284,9 @@ impl Association {
 
     /// A packet under keys of ours was authenticated.
     pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
-        let Some(instance) = self.keys.offered_by(index) else { return };
-        self.note_instance(now, instance, false, cx);
+        let Some(offered) = self.keys.offered(index) else { return };
+        let news = (offered.instance, offered.number, offered.goes_on);
+        self.follow_association(now, news, false, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         forget(cx, retired);
@@ -294,28 +309,41 @@ impl Association {
         }
     }
 
-    /// Whether the keys that the peer addresses by `index` are those of another run than what we
-    /// have with it.
+    /// Whether with the keys that the peer addresses by `index` another association begins than the
+    /// one that we have.
     pub(super) fn begins_anew(&self, index: u32) -> bool {
-        self.keys.offered_by(index).is_some_and(|instance| self.peer_instance != Some(instance))
+        let anew = |epoch: &Epoch| !epoch.goes_on || self.peer_instance != Some(epoch.instance);
+        self.keys.offered(index).is_some_and(anew)
     }
 
-    /// Another run of the peer knows nothing of what we have. It is live: its response answers our
-    /// ephemeral key, or it has used keys that contain it.
-    fn note_instance(
+    /// What this node says of its association: which it is, and whether it opens the paths.
+    fn claim(&self) -> u16 {
+        if self.opener && self.number > 0 { self.number | OPENER } else { self.number }
+    }
+
+    /// New keys are in use. When the peer has not the association that we have, because it was
+    /// restarted or has lost it, another one begins, whose paths the initiator opens: both ends see
+    /// that in the same handshake. The peer is live: its response answers our ephemeral key, or it
+    /// has used keys that contain it.
+    fn follow_association(
         &mut self,
         now: Instant,
-        instance: u64,
+        (instance, number, goes_on): (u64, u16, bool),
         initiated: bool,
         cx: &mut Context<'_>,
     ) {
-        if self.peer_instance == Some(instance) {
+        if goes_on && self.peer_instance == Some(instance) {
             return;
         }
-        if self.peer_instance.is_some() {
-            let peer = self.config.name.clone();
-            cx.events.push_back(Event::PeerRestarted { peer });
+        let peer = self.config.name.clone();
+        match self.peer_instance {
+            Some(former) if former != instance => {
+                cx.events.push_back(Event::PeerRestarted { peer });
+            }
+            Some(_) => cx.events.push_back(Event::Lost { peer }),
+            None => {}
         }
+        self.drop_initiation(cx);
         let mut retired = Vec::new();
         self.keys.clear_confirmed(&mut retired);
         forget(cx, retired);
@@ -323,6 +351,7 @@ impl Association {
         self.forget_translated(Some(instance), cx);
         self.peer_instance = Some(instance);
         self.opener = initiated;
+        self.number = number;
     }
 
     /// Drops keys past their time, and with the last of them the association.
@@ -350,8 +379,16 @@ impl Association {
         self.close_owed = false;
     }
 
+    /// What an initiation has said of the association is not true any more.
+    fn drop_initiation(&mut self, cx: &mut Context<'_>) {
+        if let Some(pending) = self.pending.take() {
+            cx.indices.remove(&pending.initiator.sender_index());
+        }
+    }
+
     /// The peer is gone.
     pub(super) fn lose(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.drop_initiation(cx);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
         forget(cx, retired);
@@ -371,6 +408,17 @@ fn fresh_index(cx: &mut Context<'_>) -> u32 {
             return index;
         }
     }
+}
+
+/// The number of the association that begins with the handshake of these indices; never 0.
+fn fresh_number(initiator: u32, responder: u32) -> u16 {
+    let mixed = initiator ^ responder;
+    ((mixed ^ mixed >> 16) as u16 & !OPENER).max(1)
+}
+
+/// Whether two nodes that say this have the same association, and one of them opens its paths.
+fn agree(one: u16, other: u16) -> bool {
+    one & !OPENER != 0 && one ^ other == OPENER
 }
 
 fn forget(cx: &mut Context<'_>, retired: Vec<u32>) {

@@ -88,6 +88,11 @@ impl Association {
         self.opener
     }
 
+    /// The receiver indices of the keys in use: its own, and the peer's.
+    pub(crate) fn indices(&self) -> Option<(u32, u32)> {
+        self.keys.current().map(|epoch| (epoch.local_index, epoch.peer_index))
+    }
+
     /// How many keys it holds, those of the former and the offered handshake included.
     pub(crate) fn epochs(&self) -> usize {
         self.keys.len()

@@ -31,6 +31,10 @@ pub(crate) struct Epoch {
     pub(crate) initiated: bool,
     /// The peer's run that made it.
     pub(crate) instance: u64,
+    /// The number of the association that begins with it, unless one goes on.
+    pub(crate) number: u16,
+    /// Both ends have the same association, with one opener, which goes on.
+    pub(crate) goes_on: bool,
     /// Packets sealed.
     pub(crate) sealed: u64,
 }
@@ -87,10 +91,9 @@ impl KeyRing {
         retire(self.next.replace(epoch), retired);
     }
 
-    /// The peer's run that offered the epoch `index`, while it is not confirmed.
-    pub(crate) fn offered_by(&self, index: u32) -> Option<u64> {
-        let next = self.next.as_ref().filter(|next| next.local_index == index);
-        next.map(|next| next.instance)
+    /// The epoch `index` that the peer has offered, while it is not confirmed.
+    pub(crate) fn offered(&self, index: u32) -> Option<&Epoch> {
+        self.next.as_ref().filter(|next| next.local_index == index)
     }
 
     /// A packet under `index` was authenticated: if that is the offered epoch, it is current from

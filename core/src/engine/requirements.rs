@@ -8,6 +8,7 @@ mod host_mode;
 mod memory;
 mod moving;
 mod mtu;
+mod opener;
 mod paths;
 mod rest;
 mod sessions;

@@ -124,6 +124,9 @@ impl World {
                 one.established, other.established
             ));
         }
+        if one.established && other.established && one.opener == other.opener {
+            disagreements.push(format!("opens paths: {} and {}", one.opener, other.opener));
+        }
         let ids = |status: &PeerStatus| usable(status).map(|path| path.id).collect::<BTreeSet<_>>();
         if ids(&one) != ids(&other) {
             disagreements.push(format!("paths {} and {}", show(&one), show(&other)));

@@ -34,7 +34,7 @@ fn initiation(key: [u8; 32], aeads: u8, seconds: u64) -> Vec<u8> {
     let mut payload = [0; InitiationPayload::LEN];
     let timestamp =
         mpip_wire::Timestamp { seconds: (1 << 62) + (1 << 31) + seconds, nanoseconds: 0 };
-    InitiationPayload { timestamp, instance: 5, aeads: AeadSet(aeads) }
+    InitiationPayload { timestamp, instance: 5, aeads: AeadSet(aeads), association: 0 }
         .emit(&mut payload)
         .expect("the payload's length");
     let (key, remote) = (PrivateKey::from_bytes(key), PrivateKey::from_bytes([2; 32]));
