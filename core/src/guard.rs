@@ -57,6 +57,9 @@ const SETTLED: u32 = 15;
 const AGAIN: Duration = Duration::from_secs(5);
 /// Pauses between trials, first and longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
+/// A path that delivers less than this share of the others' cannot add enough ([`BETTER`]), unless it is not
+/// what it seems: its first pause is so many times as long.
+const TRICKLE: (f64, u32) = (0.04, 4);
 /// After so long, and 30 heartbeats, what is known of a path that was left out is of its present
 /// state: its own queue is empty, and if it has lost nothing, it loses nothing.
 const QUIET: Duration = Duration::from_secs(10);
@@ -512,11 +515,12 @@ impl Guard {
             reason,
         };
         let stay = |entry: &&Entry| entry.part == Part::Takes && entry.view.active;
-        let kept = self.entries.iter().filter(stay).map(|entry| entry.view.rate).sum();
+        let kept: u64 = self.entries.iter().filter(stay).map(|entry| entry.view.rate).sum();
         for entry in &mut self.entries {
             match (entry.part, better) {
                 (Part::Rests, true) => {
-                    entry.pause = PAUSE.0;
+                    let trickle = (entry.view.rate as f64) < kept as f64 * TRICKLE.0;
+                    entry.pause = PAUSE.0 * if trickle { TRICKLE.1 } else { 1 };
                     entry.excess = None;
                     entry.leave_out(now, kept);
                     verdicts.push(verdict(entry, true, "the others carry more without it"));
