@@ -52,6 +52,8 @@ pub enum DropReason {
     NoPath,
     /// Larger than any path carries.
     TooBig,
+    /// The inner TCP sends again what still waits for a path.
+    Waits,
     /// Not a message of this protocol, or a frame of it is broken.
     Malformed,
     /// No association has this receiver index.
@@ -95,6 +97,7 @@ impl DropReason {
             Self::NotEstablished => "not_established",
             Self::NoPath => "no_path",
             Self::TooBig => "too_big",
+            Self::Waits => "waits",
             Self::Malformed => "malformed_datagram",
             Self::UnknownIndex => "unknown_index",
             Self::Authentication => "authentication",

@@ -35,8 +35,9 @@ pub(crate) struct Outgoing {
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
-    /// Where in its TCP stream what has left ends.
+    /// Where in its TCP stream what has left ends, and what was put into the queue.
     stream_end: Option<u32>,
+    queue_end: Option<u32>,
 }
 
 impl Outgoing {
@@ -50,7 +51,23 @@ impl Outgoing {
             counters: Counters::default(),
             repaired: 0,
             stream_end: None,
+            queue_end: None,
         }
+    }
+
+    /// A segment of `len` bytes that ends at sequence number `end` is to be put into the queue. `false` if
+    /// all of it was put there before, and what was behind it then has not left: unless it was dropped it
+    /// waits there still, and the inner TCP takes it for lost because it waits.
+    pub(crate) fn queues(&mut self, len: u32, end: u32) -> bool {
+        let Some(left) = self.stream_end else { return true };
+        let queued = *self.queue_end.get_or_insert(left);
+        let ahead = end.wrapping_sub(queued);
+        if ahead == 0 || ahead >= WINDOW.wrapping_neg() {
+            let beyond = end.wrapping_sub(len).wrapping_sub(left);
+            return len == 0 || beyond >= WINDOW;
+        }
+        self.queue_end = Some(end);
+        true
     }
 
     /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many bytes
@@ -180,5 +197,24 @@ mod tests {
         let counted = ends.map(|end| session.on_segment(end));
         // The last but one is of another connection, between the same ports.
         assert_eq!(counted, [0, 500, 0, 1_000, 0, 0, 7]);
+    }
+
+    #[test]
+    fn what_waits_is_not_queued_again() {
+        let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
+        let key = SessionKey { protocol: TCP, source: end, destination: end };
+        let mut session = Outgoing::new(SessionId(0), &key, true);
+        let start = u32::MAX - 1_500;
+        let at = |bytes: u32| start.wrapping_add(bytes);
+        assert!(session.queues(1_000, at(1_000)), "of a stream that is not known yet");
+        session.on_segment(at(1_000));
+        assert!(session.queues(1_000, at(2_000)) && session.queues(1_000, at(3_000)));
+        assert!(!session.queues(1_000, at(2_000)) && !session.queues(2_000, at(3_000)));
+        assert!(session.queues(0, at(3_000)), "acknowledges");
+        assert!(session.queues(1_000, at(1_500)), "part of it has left");
+        assert!(session.queues(1_000, at(3_500)), "part of it is new");
+        session.on_segment(at(2_000));
+        assert!(session.queues(1_000, at(2_000)), "it has left");
+        assert!(session.queues(1_000, at(1 << 31)), "of another connection between the same ports");
     }
 }

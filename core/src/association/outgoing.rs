@@ -173,6 +173,15 @@ impl Association {
         let priority = rule.map(|rule| rule.priority).unwrap_or_default();
         if let Some(session) = self.outgoing.get_mut(slot) {
             session.repair = rule.is_some_and(|rule| rule.repair);
+            if key.protocol == protocol::TCP
+                && key.source.port != 0
+                && let Some((len, end)) = segments.whole_stream()
+            {
+                let news = session.queues(len as u32, end);
+                if !news && self.queue.flow_bytes(slot) > 0 {
+                    return Err(refuse(cx, DropReason::Waits));
+                }
+            }
         }
         if let Some(idle) = self.idle_since.take()
             && now.since(idle) > PAUSE

@@ -242,6 +242,13 @@ impl Segments {
         Some((to.saturating_sub(from), end))
     }
 
+    /// The same of all segments together ([`stream`](Self::stream)).
+    pub(crate) fn whole_stream(&self) -> Option<(usize, u32)> {
+        let (first, start) = self.stream(0)?;
+        let (_, end) = self.stream(self.count() - 1)?;
+        Some((first + end.wrapping_sub(start) as usize, end))
+    }
+
     /// Bytes of all segments from `index` on.
     pub fn remaining_len(&self, index: usize) -> usize {
         if index >= self.count() {

@@ -236,6 +236,9 @@ proptest! {
                 let end = index * usize::from(plan.size) + payload;
                 let end = plan.sequence.wrapping_add(end as u32);
                 prop_assert_eq!(segments.stream(index), Some((payload, end)));
+                let all = plan.sequence.wrapping_add(plan.payload.len() as u32);
+                prop_assert_eq!(segments.whole_stream(), Some((plan.payload.len(), all)));
+
                 let whole = Segments::new(packet_buf(expected, Offload::default()), &Header::parse(expected).expect("valid")).expect("valid");
                 prop_assert_eq!(whole.stream(0), Some((payload, end)));
             }
