@@ -37,12 +37,15 @@ pub struct RateSample {
     /// Value of `delivered` when the sampled packet left: a round trip has passed when it reaches
     /// the `delivered` of the last round's start.
     pub prior_delivered: u64,
-    /// Round-trip time of the newest acknowledged packet, without the feedback's delay.
+    /// Round-trip time of the newest acknowledged packet, without the feedback's delay; where packets
+    /// overtake each other the mean of many, since one says nothing there.
     pub rtt: Option<Duration>,
     /// The path's smoothed round-trip time.
     pub smoothed_rtt: Duration,
     /// Mean deviation from it.
     pub rtt_deviation: Duration,
+    /// The same where packets overtake each other, so that no queue makes it; else zero.
+    pub jitter: Duration,
     /// The path's lowest round-trip time of the last 10 s.
     pub min_rtt: Duration,
     /// Packets newly reported with congestion experienced.

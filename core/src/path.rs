@@ -28,6 +28,7 @@ use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};
 use self::mtu::Search;
 use self::pacer::{Pacer, time_for};
+use self::playout::Playout;
 use self::rest::{REST_PATIENCE, REST_PROBE, REST_RETRY, Rest};
 use crate::bottleneck::DelaySeries;
 use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
@@ -162,9 +163,7 @@ pub(crate) struct Path {
     pub(crate) blocked: bool,
     /// When something that asks for feedback was last sent.
     asked_at: Instant,
-    /// Delay after which full packets are to be delivered, µs as in the delay samples; `None` where
-    /// there is little jitter.
-    playout: Option<i64>,
+    playout: Playout,
     /// Ask for a sign of life at the next opportunity.
     pub(crate) ping: bool,
     /// Unanswered probes in a row.
@@ -245,7 +244,7 @@ impl Path {
             credit: 0,
             blocked: false,
             asked_at: now,
-            playout: None,
+            playout: Playout::default(),
             ping: false,
             probes: 0,
             probe_at: None,
@@ -405,6 +404,7 @@ impl Path {
             self.pacer = Pacer::default();
             self.delay = DelayEstimator::default();
             self.delays = DelaySeries::default();
+            self.playout = Playout::default();
             self.flight.on_moved();
             self.observed = None;
         }

@@ -5,8 +5,10 @@ mod common;
 use core::time::Duration;
 
 use common::{assert_sound, client_and_gateway, link, observed};
-use mpip_link::LinkConfig;
+use mpip_link::{LinkConfig, QueueLimit};
 use mpip_sim::clock::SECOND;
+use mpip_sim::spec::WorldSpec;
+use mpip_sim::world::{Observe, World};
 
 #[test]
 fn jitter_is_not_loss() {
@@ -23,5 +25,30 @@ fn jitter_is_not_loss() {
     for path in &status.peers[0].paths {
         let lost = path.packets_lost as f64 / path.packets_sent as f64;
         assert!(lost < 0.02, "path {} declared {lost} lost", path.id);
+    }
+}
+
+/// A path whose packets take 200 ms, give or take 42 ms, beside a short one with some jitter, and
+/// more to send than both carry: both are full, whatever the first packets were like.
+#[test]
+fn paths_that_jitter_are_filled() {
+    let path = |delay: u64, jitter: u64| {
+        let one_way = LinkConfig {
+            rate: Some(9_300_000),
+            queue: QueueLimit::Packets(100),
+            delay: Duration::from_millis(delay),
+            jitter: Duration::from_millis(jitter),
+            ..LinkConfig::default()
+        };
+        (one_way.clone(), one_way)
+    };
+    let paths = [path(100, 30), path(5, 2)];
+    for seed in 0..4 {
+        let spec = WorldSpec::disjoint(seed, &paths).lasting(22 * SECOND);
+        let mut world =
+            World::new(spec.with_udp(2 * SECOND, 1_400, 18_600_000), Observe::default());
+        world.run_until(22 * SECOND);
+        let share = world.flow(0).delivered as f64 * 1_400.0 * 8.0 / 20.0 / 18_600_000.0;
+        assert!(share > 0.86, "seed {seed}: {share}");
     }
 }

@@ -260,8 +260,7 @@ impl Association {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
-            path.delay.on_sample(now, delay);
-            path.delays.add(delay);
+            path.on_delay(now, delay);
         }
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;

@@ -35,6 +35,9 @@ const SKIPS: usize = 256;
 /// Packets of so many bytes are taken for part of a transfer, which an even delay helps more than a
 /// short one.
 const BULK: usize = 1_000;
+/// As are the first so many of a session, which show the inner TCP how long the paths are: were one of
+/// them faster than the packets of a transfer that follows, they would look as if they waited in a queue.
+const FIRST: u32 = 32;
 /// Sessions whose header fields wait to be told; beyond it a session tells them later.
 const OPENS: usize = 64;
 /// Something to send after a pause shorter than this counts as if there had been no pause.
@@ -481,8 +484,9 @@ impl Association {
                 .filter(|frame| frame.encoded_len() <= free);
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let bulk = load.ordered && load.first_sent.is_none() && len >= BULK;
-        let playout = path.playout(now, self.delay_reference).filter(|_| bulk);
+        let even = len >= BULK || load.sequence < FIRST;
+        let even = even && load.ordered && load.first_sent.is_none();
+        let playout = path.playout(now, self.delay_reference).filter(|_| even);
         let playout =
             playout.map(|at| Frame::Playout { at: playout::encode(at) }).filter(|frame| {
                 let used = datagram_overhead(path.id) + plain_len;

@@ -4,7 +4,7 @@
 //! States, gains and filters are the draft's. It departs from it where radio links would starve it:
 //!
 //! - The path's volume is rate x (lowest RTT + [`FlightExcess`]), so that jitter larger than the
-//!   base delay does not close the window.
+//!   base delay does not close the window. Where packets overtake each other, RTT is the mean of many.
 //! - Out of Startup a round counts with the mean of its rate samples, not their maximum: jitter
 //!   scatters samples, and the maximum of ten rounds would lie above the link's rate for ever and
 //!   hold a queue of a whole window.
@@ -65,6 +65,9 @@ const MAX_QUANTUM: f64 = 65_536.0;
 /// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer because a
 /// path is.
 const LATE: f64 = 0.01;
+/// Where packets overtake each other the mean of some is what is seen, see [`RateSample::rtt`]. It lies
+/// above the lowest of such means by this part of the jitter without any queue.
+const MEAN_JITTER: f64 = 0.5;
 /// A packet later than twice the lowest RTT and this has waited in a queue, whatever the host's own
 /// pauses add.
 const QUEUED: f64 = 0.003;
@@ -122,6 +125,9 @@ pub(super) struct Bbr {
     /// Seconds that a packet takes to be acknowledged, and the mean deviation.
     smoothed_rtt: f64,
     rtt_deviation: f64,
+    /// Seconds of jitter, and by how much it makes a mean of round trips uncertain; zero on a path
+    /// that keeps the order of its packets.
+    jitter: f64,
     /// When a packet last was about as fast as `min_rtt`, and when a round was not much slower.
     min_rtt_at: Instant,
     not_inflated_at: Instant,
@@ -170,6 +176,7 @@ impl Bbr {
             min_rtt: None,
             smoothed_rtt: 0.0,
             rtt_deviation: 0.0,
+            jitter: 0.0,
             min_rtt_at: now,
             not_inflated_at: now,
             drained_at: now,
@@ -228,7 +235,11 @@ impl Bbr {
         }
         let min_rtt = min_rtt.as_secs_f64();
         // In Startup the excess is not known well yet.
-        let jitter = if self.filled { 0.0 } else { 2.0 * self.rtt_deviation };
+        let jitter = match (self.jitter, self.filled) {
+            (0.0, true) => 0.0,
+            (0.0, false) => 2.0 * self.rtt_deviation,
+            (jitter, _) => jitter * MEAN_JITTER,
+        };
         let usual = self.excess.seconds().max(jitter);
         rtt.as_secs_f64() > min_rtt + usual.max((min_rtt / 8.0).min(LATE))
     }
@@ -278,12 +289,23 @@ impl Bbr {
                 self.rate_low = None;
             }
             State::ProbeRtt(_) => self.flight_before = self.round.peak_flight,
+            // While the flight grows, those packets are seen first that were fast.
+            State::Drain if self.jitter > 0.0 => self.min_rtt = self.round.fastest.or(self.min_rtt),
             State::Drain | State::Down | State::Compete => {}
         }
     }
 
     fn update_min_rtt(&mut self, sample: &RateSample) {
         let Some(rtt) = sample.rtt else { return };
+        let jitter = sample.jitter.as_secs_f64();
+        if (self.jitter > 0.0) != (jitter > 0.0) {
+            // What was one packet's round trip is a mean from now on, or the other way round.
+            self.min_rtt = None;
+            self.round.fastest = None;
+            self.excess = FlightExcess::default();
+            self.rival = Rival::default();
+        }
+        self.jitter = jitter;
         self.rival.on_rtt(rtt);
         match self.min_rtt {
             Some(min) if rtt > min + min / 16 => {}
@@ -360,7 +382,9 @@ impl Bbr {
         let before = self.rate.max();
         let last_used = core::mem::replace(&mut self.last_used, self.round.used());
         let queued = self.queued();
-        let used = queued || (last_used && self.last_used);
+        // A queue that stands on a path of which the sender did not use all is the path's own.
+        let stands = self.jitter > 0.0 && late;
+        let used = queued || stands || (last_used && self.last_used);
         if let Some(rate) = measured {
             self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
             if self.slower >= SLOWER_ROUNDS {
@@ -525,7 +549,7 @@ impl Bbr {
         self.min_rtt_at = now;
         self.not_inflated_at = now;
         self.drained_at = now;
-        if let Some(rtt) = self.min_rtt.filter(|_| !self.is_lossy()) {
+        if let Some(rtt) = self.min_rtt.filter(|_| !self.is_lossy() && self.jitter == 0.0) {
             let displaced = self.rate.max() < DISPLACED * self.full_rate;
             let flight = (self.flight_before, displaced);
             let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);

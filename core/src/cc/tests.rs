@@ -328,6 +328,7 @@ impl Steady {
                 rtt: Some(ms(100)),
                 smoothed_rtt: ms(100),
                 rtt_deviation: ms(0),
+                jitter: ms(0),
                 min_rtt: ms(100),
                 ecn_ce: 0,
             };

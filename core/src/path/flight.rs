@@ -418,11 +418,14 @@ impl Flight {
             self.delivered_at = now;
             self.first_sent_at = at;
             self.last_progress = now;
-            self.history.on_delivered(now, self.delivered);
+            let jitter = self.reordering().filter(|_| self.turnaround.is_steady());
+            let jitter = jitter.map_or(Duration::ZERO, |(_, deviation)| deviation);
+            let told = feedback.received_at.wrapping_add(feedback.delay as u32);
+            self.history.on_delivered(now, told, self.delivered, jitter);
             let interval = at.since(first_sent_at).max(now.since(delivered_at));
             let long_enough = interval >= self.rtt.minimum() && !interval.is_zero();
             let (rate, limited) = long_enough
-                .then(|| self.history.rate(now, self.delivered, (interval, delivered)))
+                .then(|| self.history.rate(self.delivered, (interval, delivered), jitter))
                 .flatten()
                 .map_or((None, false), |(rate, limited)| (Some(rate), limited));
             self.rate = rate.unwrap_or(self.rate);
@@ -436,9 +439,11 @@ impl Flight {
                 app_limited: app_limited || limited,
                 delivered: self.delivered,
                 prior_delivered: delivered,
-                rtt,
+                // One packet that overtook others says nothing of the path.
+                rtt: if jitter.is_zero() { rtt } else { rtt.map(|_| self.turnaround.steady()) },
                 smoothed_rtt: self.typical(),
                 rtt_deviation: self.turnaround.deviation(),
+                jitter,
                 min_rtt: self.rtt.minimum(),
                 ecn_ce,
             }

@@ -1,5 +1,7 @@
 //! The delay after which full packets of a path that jitters are to be delivered.
 
+use core::time::Duration;
+
 use super::{Path, PathState};
 use crate::time::Instant;
 
@@ -8,28 +10,95 @@ use crate::time::Instant;
 const PLAYOUT_JITTER: (i64, i64) = (1_500, 2_500);
 /// Weight of what a period shows of the usual delay, as a divisor.
 const PLAYOUT_AVERAGE: i64 = 8;
+/// A path with no more bytes in flight is idle, and so long after it was in use its own queue is gone.
+const IDLE: u64 = 600;
+const QUEUE: Duration = Duration::from_secs(1);
+/// Samples of an idle path from which on its jitter is known, and of how many it is the mean.
+const IDLE_SAMPLES: (i64, i64) = (8, 32);
+/// With so much less jitter of late it is another path.
+const EVEN: i64 = 6;
+
+/// When full packets of a path are to be delivered, and what an idle path shows of its jitter.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Playout {
+    /// Delay after which they are, µs as in the delay samples; `None` where there is little jitter.
+    target: Option<i64>,
+    /// When it was last in use.
+    used_at: Instant,
+    /// Samples of the idle path, up to those that count, their mean and its mean deviation, µs.
+    samples: i64,
+    mean: i64,
+    deviation: i64,
+}
+
+impl Playout {
+    fn on_idle_sample(&mut self, sample: i64) {
+        if self.samples == 0 {
+            self.mean = sample;
+        }
+        self.samples = (self.samples + 1).min(IDLE_SAMPLES.1);
+        let step = sample - self.mean;
+        self.deviation += (step.abs() - self.deviation) / self.samples;
+        self.mean += step / self.samples;
+    }
+
+    /// Mean and mean deviation of the idle path's delay, once they are known.
+    fn idle(&self) -> Option<(i64, i64)> {
+        (self.samples >= IDLE_SAMPLES.0).then_some((self.mean, self.deviation))
+    }
+}
 
 impl Path {
+    /// Takes a sample of the one-way delay, µs as in the delay samples.
+    pub(crate) fn on_delay(&mut self, now: Instant, sample: i64) {
+        self.delay.on_sample(now, sample);
+        self.delays.add(sample);
+        if self.flight.in_flight() > IDLE {
+            self.playout.used_at = now;
+        } else if now.since(self.playout.used_at) >= QUEUE {
+            self.playout.on_idle_sample(sample);
+        }
+    }
+
     /// The usual delay of the path and a deviation, if it jitters; called every 100 ms.
     ///
-    /// Samples of the one-way delay are of packets that overtook others, so what all packets take
-    /// longer counts to it. Half of the deviation's square is the way back's.
+    /// Of an idle path all packets show it. Samples of one that is in use are of packets that overtook
+    /// others, so what all packets take longer counts to it, and half of the deviation's square is the
+    /// way back's.
     pub(crate) fn update_playout(&mut self) {
-        let from = if self.playout.is_some() { PLAYOUT_JITTER.0 } else { PLAYOUT_JITTER.1 };
-        self.playout = self.flight.reordering().and_then(|(longer, deviation)| {
-            let deviation =
-                (deviation.as_micros() as i64 * 7 / 10).max(self.delay.jitter().as_micros() as i64);
-            let average = self.delay.average().filter(|_| deviation >= from)?;
-            // A normal distribution's standard deviation is 1.25 times its mean deviation.
-            let target = average + longer.as_micros() as i64 + deviation * 5 / 4;
-            let former = self.playout.unwrap_or(target);
-            Some(former + (target - former) / PLAYOUT_AVERAGE)
-        });
+        let Self { playout, flight, delay, .. } = self;
+        if delay.jitter().as_micros() as i64 * EVEN < playout.deviation {
+            // It has become even.
+            playout.samples = 0;
+            playout.deviation = 0;
+        }
+        let idle = playout.idle();
+        let used =
+            flight.reordering().zip(delay.average()).map(|((longer, deviation), average)| {
+                let deviation =
+                    (deviation.as_micros() as i64 * 7 / 10).max(delay.jitter().as_micros() as i64);
+                (average + longer.as_micros() as i64, deviation)
+            });
+        let seen = match flight.in_flight() <= IDLE {
+            true => idle,
+            // Until enough was overtaken.
+            false => {
+                used.or(idle.zip(delay.average()).map(|((_, deviation), mean)| (mean, deviation)))
+            }
+        };
+        let from = if playout.target.is_some() { PLAYOUT_JITTER.0 } else { PLAYOUT_JITTER.1 };
+        playout.target =
+            seen.filter(|(_, deviation)| *deviation >= from).map(|(mean, deviation)| {
+                // A normal distribution's standard deviation is 1.25 times its mean deviation.
+                let target = mean + deviation * 5 / 4;
+                let former = playout.target.unwrap_or(target);
+                former + (target - former) / PLAYOUT_AVERAGE
+            });
     }
 
     /// Whether the path jitters so much that full packets are told when to be delivered.
     pub(crate) fn is_uneven(&self) -> bool {
-        self.state == PathState::Active && self.playout.is_some()
+        self.state == PathState::Active && self.playout.target.is_some()
     }
 
     /// When a packet that leaves now is to be delivered at the earliest: microseconds of the peer's
@@ -37,6 +106,35 @@ impl Path {
     /// without much jitter.
     pub(crate) fn playout(&self, now: Instant, reference: Option<u32>) -> Option<u32> {
         let at = (now.as_micros() as u32).wrapping_add(reference?);
-        Some(at.wrapping_add_signed(self.playout? as i32))
+        Some(at.wrapping_add_signed(self.playout.target? as i32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_show_the_jitter_of_an_idle_path() {
+        let mut playout = Playout::default();
+        for n in 0..7 {
+            playout.on_idle_sample(if n % 2 == 0 { 60_000 } else { 140_000 });
+        }
+        assert_eq!(playout.idle(), None, "too few to say");
+        for n in 7..40 {
+            playout.on_idle_sample(if n % 2 == 0 { 60_000 } else { 140_000 });
+        }
+        let (mean, deviation) = playout.idle().expect("known");
+        assert!(mean.abs_diff(100_000) < 5_000, "{mean}");
+        assert!(deviation.abs_diff(40_000) < 5_000, "{deviation}");
+    }
+
+    #[test]
+    fn an_even_path_shows_none() {
+        let mut playout = Playout::default();
+        for n in 0..40 {
+            playout.on_idle_sample(100_000 + n % 3 * 200);
+        }
+        assert!(playout.idle().expect("known").1 < PLAYOUT_JITTER.0);
     }
 }

@@ -12,15 +12,22 @@ use crate::time::Instant;
 
 /// Three times what a bucket of 32 kB holds at 100 Mbit/s.
 const MIN_INTERVAL: Duration = Duration::from_millis(8);
-/// History is kept in steps of this length.
-const STEP: Duration = Duration::from_micros(500);
+/// Where packets overtake each other an interval has so many mean deviations of their delay, so that
+/// what arrives in it and left before is little beside the rest; up to the longest.
+const DEVIATIONS: u32 = 4;
+const MAX_INTERVAL: Duration = Duration::from_millis(400);
+/// History is kept in so many steps.
+const STEPS: u32 = 16;
 /// A path that delivered nothing for so long was not in use: what was before does not count.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What was delivered when.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
+    /// When its feedback came.
     at: Instant,
+    /// When its feedback left, by the receiver's clock, µs modulo 2^32.
+    told: u32,
     delivered: u64,
 }
 
@@ -38,36 +45,61 @@ impl DeliveryHistory {
         self.app_limited_at = Some(now);
     }
 
-    /// Notes that `delivered` bytes had arrived in all when feedback came at `now`.
-    pub(crate) fn on_delivered(&mut self, now: Instant, delivered: u64) {
-        match self.marks.back() {
-            Some(last) if now.since(last.at) >= PAUSE => self.marks.clear(),
-            Some(last) if now.since(last.at) < STEP => return,
-            _ => {}
+    /// Notes that `delivered` bytes had arrived in all when feedback came at `now` that left when the
+    /// receiver's clock showed `told`, µs: the feedback's own jitter does not matter so. `jitter` is
+    /// the mean deviation of the path's delay, zero where packets keep their order.
+    pub(crate) fn on_delivered(
+        &mut self,
+        now: Instant,
+        told: u32,
+        delivered: u64,
+        jitter: Duration,
+    ) {
+        let least = least(jitter);
+        if let Some(last) = self.marks.back() {
+            let step = (told.wrapping_sub(last.told) as i32).max(0) as u32;
+            if now.since(last.at) >= PAUSE.max(least / 2) {
+                self.marks.clear();
+            } else if Duration::from_micros(step.into()) < least / STEPS {
+                // Too soon, or overtaken by newer feedback.
+                return;
+            }
         }
-        self.marks.push_back(Mark { at: now, delivered });
+        let mark = Mark { at: now, told, delivered };
+        self.marks.push_back(mark);
         // One mark older than the interval stays, to measure from.
-        while self.marks.get(1).is_some_and(|mark| now.since(mark.at) >= MIN_INTERVAL) {
+        while self.marks.get(1).is_some_and(|first| span(first, &mark) >= least) {
             self.marks.pop_front();
         }
     }
 
-    /// The rate in bytes per second over the interval of a sample, which began at `from` with
-    /// `prior` bytes delivered, made longer if it is too short. With it comes whether the sender
-    /// lacked something to send in the part that was added. `None` if too little is known.
+    /// The rate in bytes per second over the interval of a sample, in which `delivered` less `prior`
+    /// bytes arrived; over a longer one if that is too short or packets overtake each other. With it
+    /// comes whether the sender lacked something to send in that. `None` if too little is known.
     pub(crate) fn rate(
         &self,
-        now: Instant,
         delivered: u64,
         (interval, prior): (Duration, u64),
+        jitter: Duration,
     ) -> Option<(u64, bool)> {
-        if interval >= MIN_INTERVAL {
+        let least = least(jitter);
+        if jitter.is_zero() && interval >= least {
             return Some((per_second(delivered - prior, interval), false));
         }
-        let mark = self.marks.front().filter(|mark| now.since(mark.at) >= MIN_INTERVAL)?;
-        let limited = self.app_limited_at.is_some_and(|at| at >= mark.at);
-        Some((per_second(delivered.saturating_sub(mark.delivered), now.since(mark.at)), limited))
+        let (first, last) = (self.marks.front()?, self.marks.back()?);
+        let span = span(first, last);
+        let limited = self.app_limited_at.is_some_and(|at| at >= first.at);
+        (span >= least).then(|| (per_second(last.delivered - first.delivered, span), limited))
     }
+}
+
+/// The shortest interval that means something.
+fn least(jitter: Duration) -> Duration {
+    (jitter * DEVIATIONS).clamp(MIN_INTERVAL, MAX_INTERVAL)
+}
+
+fn span(from: &Mark, to: &Mark) -> Duration {
+    Duration::from_micros(to.told.wrapping_sub(from.told).into())
 }
 
 fn per_second(bytes: u64, interval: Duration) -> u64 {
@@ -92,9 +124,9 @@ mod tests {
                 let micros = burst * 80_000 + packet.saturating_sub(22) * 120 + packet;
                 let now = Instant::from_micros(1_000_000 + micros);
                 delivered += 1_500;
-                history.on_delivered(now, delivered);
+                history.on_delivered(now, now.as_micros() as u32, delivered, Duration::ZERO);
                 let sample = (Duration::from_micros(100), delivered - 1_500);
-                if let Some((rate, _)) = history.rate(now, delivered, sample) {
+                if let Some((rate, _)) = history.rate(delivered, sample, Duration::ZERO) {
                     highest = highest.max(rate);
                 }
             }
@@ -107,7 +139,7 @@ mod tests {
     fn a_long_interval_is_measured_as_it_is() {
         let history = DeliveryHistory::default();
         let sample = (Duration::from_millis(100), 1_000);
-        let rate = history.rate(Instant::from_millis(500), 11_000, sample);
+        let rate = history.rate(11_000, sample, Duration::ZERO);
         assert_eq!(rate, Some((100_000, false)));
     }
 
@@ -115,8 +147,47 @@ mod tests {
     fn a_short_interval_without_history_says_nothing() {
         let mut history = DeliveryHistory::default();
         let now = Instant::from_millis(500);
-        history.on_delivered(now, 100_000);
-        assert_eq!(history.rate(now, 100_000, (Duration::from_micros(50), 0)), None);
+        history.on_delivered(now, 500_000, 100_000, Duration::ZERO);
+        assert_eq!(history.rate(100_000, (Duration::from_micros(50), 0), Duration::ZERO), None);
+    }
+
+    /// Bytes arrive evenly at 1 MB/s; feedback leaves each 10 ms and takes up to 40 ms longer, so
+    /// that five arrive at once.
+    #[test]
+    fn feedback_that_is_late_does_not_look_like_a_burst() {
+        let mut history = DeliveryHistory::default();
+        let jitter = Duration::from_millis(20);
+        let mut arrivals: Vec<(u64, u64)> =
+            (0..200).map(|n| (1_000 + n * 10 + 40 - n % 5 * 10, n)).collect();
+        arrivals.sort_unstable();
+        let (mut highest, mut lowest) = (0, u64::MAX);
+        let mut delivered = 0;
+        for (at, n) in arrivals {
+            delivered = delivered.max(n * 10_000);
+            let now = Instant::from_millis(at);
+            history.on_delivered(now, (n * 10_000) as u32, delivered, jitter);
+            let sample = (Duration::from_millis(100), delivered.saturating_sub(100_000));
+            if let Some((rate, _)) = history.rate(delivered, sample, jitter) {
+                highest = highest.max(rate);
+                lowest = lowest.min(rate);
+            }
+        }
+        assert_eq!((lowest, highest), (1_000_000, 1_000_000));
+    }
+
+    #[test]
+    fn a_path_that_was_silent_while_the_clock_wrapped_is_measured_anew() {
+        let mut history = DeliveryHistory::default();
+        let feedback = |history: &mut DeliveryHistory, ms: u64| {
+            let now = Instant::from_millis(ms);
+            history.on_delivered(now, (ms * 1_000) as u32, ms * 1_000, Duration::ZERO);
+        };
+        feedback(&mut history, 1);
+        let hour = 3_600_000;
+        (hour..hour + 20).for_each(|ms| feedback(&mut history, ms));
+        let sample = (Duration::from_millis(1), 0);
+        let rate = history.rate((hour + 19) * 1_000, sample, Duration::ZERO);
+        assert_eq!(rate, Some((1_000_000, false)));
     }
 
     #[test]
@@ -124,13 +195,14 @@ mod tests {
         let mut history = DeliveryHistory::default();
         let ms = Instant::from_millis;
         for n in 0..20 {
-            history.on_delivered(ms(1_000 + n), n * 10_000);
+            let now = ms(1_000 + n);
+            history.on_delivered(now, now.as_micros() as u32, n * 10_000, Duration::ZERO);
         }
         let sample = (Duration::from_millis(1), 180_000);
-        let (rate, limited) = history.rate(ms(1_019), 190_000, sample).expect("known");
+        let (rate, limited) = history.rate(190_000, sample, Duration::ZERO).expect("known");
         assert!(rate.abs_diff(10_000_000) < 100_000 && !limited, "{rate}");
         history.on_app_limited(ms(1_015));
-        let (_, limited) = history.rate(ms(1_019), 190_000, sample).expect("known");
+        let (_, limited) = history.rate(190_000, sample, Duration::ZERO).expect("known");
         assert!(limited);
     }
 }

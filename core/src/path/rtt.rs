@@ -78,25 +78,44 @@ impl RttEstimator {
 /// which was faster than the others, and their mean lies below the path's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turnaround {
-    mean: Option<Duration>,
+    /// Samples so far, up to those of the steady mean.
+    samples: u32,
+    mean: Duration,
     deviation: Duration,
+    /// The mean of more samples.
+    steady: Duration,
 }
 
 impl Turnaround {
     /// Weight of a sample, as a divisor: there are many in a round trip (RFC 7323, appendix G).
     const WEIGHT: u32 = 32;
+    /// The same of the steady mean.
+    const STEADY: u32 = 128;
 
     /// A packet was acknowledged after `took`.
     pub(crate) fn on_sample(&mut self, took: Duration) {
-        let mean = *self.mean.get_or_insert(took);
-        let weigh = |old: Duration, new| (old * (Self::WEIGHT - 1) + new) / Self::WEIGHT;
-        self.deviation = weigh(self.deviation, mean.abs_diff(took));
-        self.mean = Some(weigh(mean, took));
+        let mean = if self.samples == 0 { took } else { self.mean };
+        let weigh = |old: Duration, new, weight: u32| (old * (weight - 1) + new) / weight;
+        self.deviation = weigh(self.deviation, mean.abs_diff(took), Self::WEIGHT);
+        self.mean = weigh(mean, took, Self::WEIGHT);
+        // All samples count the same until there are enough.
+        self.samples = (self.samples + 1).min(Self::STEADY);
+        self.steady = weigh(self.steady, took, self.samples);
+    }
+
+    /// The mean of so many packets that jitter hardly shows; zero before the first sample.
+    pub(crate) fn steady(&self) -> Duration {
+        self.steady
+    }
+
+    /// Whether the steady mean is one of enough packets to say something.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.samples >= Self::WEIGHT
     }
 
     /// The moving average; zero before the first sample.
     pub(crate) fn mean(&self) -> Duration {
-        self.mean.unwrap_or_default()
+        self.mean
     }
 
     /// Mean deviation from the average.
@@ -142,5 +161,18 @@ mod tests {
         assert!(turnaround.mean().abs_diff(Duration::from_millis(200)) < Duration::from_millis(5));
         let deviation = turnaround.deviation();
         assert!(deviation.abs_diff(Duration::from_millis(100)) < Duration::from_millis(5));
+    }
+
+    #[test]
+    fn the_steady_mean_hardly_moves_with_jitter() {
+        let mut turnaround = Turnaround::default();
+        let took = |n: u64| Duration::from_millis(100 + n * 7_919 % 200);
+        (0..128).for_each(|n| turnaround.on_sample(took(n)));
+        assert!(turnaround.is_steady());
+        for n in 128..1_000 {
+            turnaround.on_sample(took(n));
+            let off = turnaround.steady().abs_diff(Duration::from_micros(199_500));
+            assert!(off < Duration::from_millis(12), "{:?}", turnaround.steady());
+        }
     }
 }

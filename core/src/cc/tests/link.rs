@@ -99,6 +99,8 @@ struct Flow {
     unreported: Vec<usize>,
     reports: Vec<(Instant, Vec<usize>)>,
     srtt: Option<Duration>,
+    /// Mean deviation from it.
+    deviation: Duration,
     min_rtt: (Duration, Instant),
     lost: u64,
 }
@@ -184,6 +186,7 @@ impl World {
             unreported: Vec::new(),
             reports: Vec::new(),
             srtt: None,
+            deviation: Duration::ZERO,
             min_rtt: (Duration::MAX, start),
             lost: 0,
         });
@@ -451,6 +454,8 @@ impl World {
         flow.delivered_at = now;
         let packet = flow.packets[*numbers.iter().max().unwrap()];
         let rtt = now.since(packet.sent).saturating_sub(reported.since(packet.arrived));
+        let deviation = flow.srtt.unwrap_or(rtt).abs_diff(rtt);
+        flow.deviation = (flow.deviation * 31 + deviation) / 32;
         flow.srtt = Some(flow.srtt.map_or(rtt, |srtt| srtt * 7 / 8 + rtt / 8));
         if rtt <= flow.min_rtt.0 || now.since(flow.min_rtt.1) > Duration::from_secs(10) {
             flow.min_rtt = (rtt, now);
@@ -471,6 +476,7 @@ impl World {
             rtt: Some(rtt),
             smoothed_rtt: flow.srtt.unwrap_or(rtt),
             rtt_deviation: self.link.jitter / 2,
+            jitter: if self.link.jitter.is_zero() { Duration::ZERO } else { flow.deviation },
             min_rtt: flow.min_rtt.0,
             ecn_ce: 0,
         };
@@ -496,6 +502,7 @@ impl World {
             rtt: None,
             smoothed_rtt: flow.srtt.unwrap_or(self.link.rtt),
             rtt_deviation: self.link.jitter / 2,
+            jitter: if self.link.jitter.is_zero() { Duration::ZERO } else { flow.deviation },
             min_rtt: flow.min_rtt.0,
             ecn_ce: 0,
         };
