@@ -36,6 +36,8 @@ const UNUSED: u64 = 300;
 const HARM: f64 = 0.9;
 /// Less of it is no transfer that asks for all that the paths have.
 const LEAST: f64 = 0.05;
+/// A transfer that carried so much more in the last quarter of the evidence than in all of it still grows.
+const GROWTH: f64 = 1.2;
 /// A set is better than the other one when it carries so much more.
 const BETTER: f64 = 1.04;
 /// A trial that shows so little after so many periods ends early; with less when something has changed
@@ -406,12 +408,6 @@ impl Guard {
         false
     }
 
-    /// Inner bytes per second over the last `periods` with load, if there were so many.
-    fn carried(&self, periods: usize) -> Option<u64> {
-        let from = self.counts.len().checked_sub(periods)?;
-        Some(per_second(self.counts.range(from..).sum(), periods as u32))
-    }
-
     /// Bytes per second that the paths in use deliver.
     fn kept(&self) -> u64 {
         self.entries.iter().filter(|entry| entry.takes()).map(|entry| entry.view.rate).sum()
@@ -425,7 +421,7 @@ impl Guard {
 
     /// Looks for a reason to try another set.
     fn consider(&mut self, now: Instant) {
-        let Some(carried) = self.carried(EVIDENCE.0) else { return };
+        let Some(carried) = mean(&self.counts, EVIDENCE.0) else { return };
         let (earliest, kept) = (self.earliest(now), self.kept());
         for entry in self.entries.iter_mut().filter(|entry| entry.part == Part::LeftOut) {
             let excess = entry.certain(now) - earliest;
@@ -473,9 +469,14 @@ impl Guard {
         let left: u64 = suspects.iter().map(|entry| entry.view.rate).sum();
         let share = left as f64 / kept.max(1) as f64;
         let stake = ((EVIDENCE.1 - EVIDENCE.0) as f64 * (share * 2.0).min(1.0)) as usize;
-        let Some(from) = self.counts.len().checked_sub(EVIDENCE.0 + stake) else { return };
-        let counted = self.counts.range(from..);
-        let carried = per_second(counted.sum(), (EVIDENCE.0 + stake) as u32);
+        let periods = EVIDENCE.0 + stake;
+        let Some(carried) = mean(&self.counts, periods) else { return };
+        let lately = mean(&self.counts, (periods / 4).max(EVIDENCE.0)).unwrap_or(0);
+        // An inner TCP that still grows is not held back by a path.
+        if lately as f64 > carried as f64 * GROWTH {
+            return;
+        }
+        let carried = carried.max(lately);
         let rest = (kept - left) as f64;
         if (rest * LEAST..rest * HARM).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.part = Part::Rests);
@@ -557,6 +558,12 @@ impl Guard {
             };
         }
     }
+}
+
+/// Inner bytes per second over the last `periods`, if there were so many.
+fn mean(counts: &VecDeque<u64>, periods: usize) -> Option<u64> {
+    let from = counts.len().checked_sub(periods)?;
+    Some(per_second(counts.range(from..).sum(), periods as u32))
 }
 
 /// Bytes in periods as bytes per second.

@@ -89,6 +89,19 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
 }
 
 #[test]
+fn a_transfer_that_grows_steadily_is_given_the_time() {
+    let far = View { rate: 2_500_000, ..BAD };
+    let periods = std::cell::Cell::new(0);
+    let mut world = World::new(&[GOOD, far], |views, used| {
+        periods.set(periods.get() + 1);
+        // 12 s until both are full, of which 6 below what one carries.
+        sum(views, used).min(200_000 + periods.get() * 38_000)
+    });
+    assert_eq!(world.periods_used(30, 1), 300);
+    assert!(world.verdicts.is_empty(), "{:?}", world.verdicts);
+}
+
+#[test]
 fn a_path_that_is_left_out_is_tried_again_after_pauses_that_double() {
     let mut world = World::new(&[GOOD, BAD], harm);
     world.run(7);
