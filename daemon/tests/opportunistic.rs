@@ -9,7 +9,7 @@
 mod common;
 
 use std::fs;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use common::{
@@ -32,6 +32,17 @@ fn connection(from: &Host, to: &Host, address: &str) -> (TcpStream, TcpStream) {
     let connect = move || TcpStream::connect(address).expect("plain IP works");
     let stream = from.spawn(connect).join().expect("no panic");
     (stream, listener.accept().expect("connected").0)
+}
+
+/// A socket of `from` that is connected to `address`, of which only `from` knows.
+fn one_sided(from: &Host, address: &str) -> UdpSocket {
+    let address: IpAddr = address.parse().expect("valid");
+    let connect = move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a port is free");
+        socket.connect((address, 9)).expect("there is a route");
+        socket
+    };
+    from.spawn(connect).join().expect("no panic")
 }
 
 fn destination(daemon: &Daemon, address: &str) -> Option<DestinationStatus> {
@@ -63,7 +74,8 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
     let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), lines));
     assert!(destination(&daemon_a, "198.18.0.2").is_none(), "nobody talks yet");
 
-    let open = connection(&host_a, &host_b, "198.18.0.2");
+    // Host b has no reason to ask by itself.
+    let open = one_sided(&host_a, "198.18.0.2");
     wait_for("an association", LIMIT, || {
         found(&daemon_a).is_some_and(|peer| peer.paths.len() >= 2) && found(&daemon_b).is_some()
     });
