@@ -37,7 +37,7 @@ const HARM: f64 = 0.9;
 /// Less of it is no transfer that asks for all that the paths have.
 const LEAST: f64 = 0.05;
 /// A transfer that carried so much more in the last quarter of the evidence than in all of it still grows.
-const GROWTH: f64 = 1.2;
+const GROWTH: f64 = 1.08;
 /// A set is better than the other one when it carries so much more.
 const BETTER: f64 = 1.04;
 /// A trial that shows so little after so many periods ends early; with less when something has changed
