@@ -124,6 +124,7 @@ impl Sockets {
         [
             ("send_unreachable", udp.dropped_unreachable + tcp.dropped_unreachable),
             ("send_too_long", udp.dropped_too_long + tcp.dropped_too_long),
+            ("send_full", udp.dropped_full + tcp.dropped_full),
             ("send_not_permitted", udp.dropped_not_permitted + tcp.dropped_not_permitted),
             ("send_other", udp.dropped_other + tcp.dropped_other),
             ("send_address_gone", udp.dropped_removed + tcp.dropped_removed),

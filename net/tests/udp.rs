@@ -1,4 +1,5 @@
-//! UDP sockets between two namespaces: `here` and `there`, joined by the interface pairs v0 (and v1).
+//! UDP sockets between two namespaces, `here` and `there`, that are joined by interface pairs of one
+//! name at both ends: v0 (and v1).
 
 mod common;
 
@@ -232,6 +233,37 @@ fn what_cannot_be_sent_is_dropped_and_reported() {
     }
     let counters = sender.counters();
     assert_eq!((counters.dropped_unreachable, counters.dropped_too_long), (2, 8));
+}
+
+/// The far end of a virtual interface drops what is longer than its own MTU, and tells the sender no
+/// more than "no buffer space" every time.
+#[test]
+fn a_datagram_that_the_interface_drops_holds_nothing_back() {
+    if !is_root() {
+        return;
+    }
+    let pair = Pair::new();
+    pair.there.ip("link set v0 mtu 1400");
+    let (local, remote) = (bind(&pair.here, "198.18.0.1:0"), bind(&pair.there, "198.18.0.2:0"));
+    let mut sender = UdpSender::new();
+    sender.insert(Arc::clone(&local));
+    for (number, len) in [(0, 1_300), (1, 1_400), (2, 1_300), (3, 1_400)] {
+        assert!(send(&mut sender, to(&remote), Ecn::NotEct, &datagram(number, len)));
+        sender.flush();
+        assert!(!sender.is_blocked(LOCAL), "{:?}", sender.counters());
+        // The first waits for the neighbour's address.
+        if number == 0 {
+            assert_eq!(receive(&remote, SHORT).len(), 1);
+        }
+    }
+    let received = receive(&remote, SHORT);
+    let arrived: Vec<_> = received.iter().map(|(_, _, bytes)| bytes.clone()).collect();
+    assert_eq!(arrived, [datagram(2, 1_300)]);
+    let counters = sender.counters();
+    assert_eq!((counters.dropped_full, counters.calls), (2, 4));
+    let error = sender.poll_error().expect("an error");
+    assert_eq!((error.errno, error.datagrams, error.len), (libc::ENOBUFS, 1, 1_400));
+    assert!(!error.is_too_long() && !error.is_unreachable());
 }
 
 #[test]

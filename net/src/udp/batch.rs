@@ -10,9 +10,16 @@ use mpip_core::Ecn;
 use super::address::RawAddress;
 use super::cmsg::Control;
 
-/// Whether the same call may succeed later.
+/// Whether the same call may succeed once the socket is writable.
 pub(crate) fn is_temporary(errno: c_int) -> bool {
-    matches!(errno, libc::EINTR | libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM)
+    matches!(errno, libc::EINTR | libc::EAGAIN)
+}
+
+/// Whether the message was dropped on its way out: the queue of the interface is full, or, on a
+/// virtual one, its other end takes no packets of that size. The socket stays writable all the time,
+/// so that waiting would be spinning, and what drops one message for ever would hold back all.
+pub(crate) fn is_dropped(errno: c_int) -> bool {
+    matches!(errno, libc::ENOBUFS | libc::ENOMEM)
 }
 
 /// The arguments of one `sendmmsg`. The headers are made to point at the rest right before the call.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use mpip_core::LocalId;
 
+use super::super::batch::is_dropped;
+
 /// What a [`UdpSender`](super::UdpSender) or [`TcpSender`](crate::TcpSender) did since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
@@ -27,6 +29,9 @@ pub struct SendCounters {
     pub dropped_unreachable: u64,
     /// Datagrams dropped: longer than the interface's MTU.
     pub dropped_too_long: u64,
+    /// Datagrams dropped: the queue of the interface was full, or the other end of a virtual one
+    /// took no packets of that size.
+    pub dropped_full: u64,
     /// Datagrams dropped: forbidden by a firewall or policy.
     pub dropped_not_permitted: u64,
     /// Datagrams dropped for other reasons.
@@ -42,6 +47,7 @@ impl SendCounters {
                 &mut self.dropped_unreachable
             }
             libc::EMSGSIZE => &mut self.dropped_too_long,
+            errno if is_dropped(errno) => &mut self.dropped_full,
             libc::EPERM | libc::EACCES => &mut self.dropped_not_permitted,
             _ => &mut self.dropped_other,
         };

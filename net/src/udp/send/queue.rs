@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mpip_core::{Ecn, LocalId};
 
 use super::super::UdpSocket;
-use super::super::batch::{Batch, is_temporary};
+use super::super::batch::{Batch, is_dropped, is_temporary};
 use super::{Report, SendError, SendQueue, same_family};
 
 /// Most datagrams in a message (`UDP_MAX_SEGMENTS` until Linux 6.9).
@@ -177,7 +177,7 @@ impl Queue {
             let result = match result {
                 // It may be what ICMP said of an earlier datagram to somebody else (`IP_RECVERR`);
                 // then the next call knows nothing of it.
-                Err(errno) if !is_temporary(errno) && !doubted => {
+                Err(errno) if !is_temporary(errno) && !is_dropped(errno) && !doubted => {
                     doubted = true;
                     continue;
                 }
