@@ -5,17 +5,21 @@
 
 pub(crate) mod arrivals;
 mod challenge;
+mod congestion;
 pub(crate) mod delay;
 pub(crate) mod ecn;
 pub(crate) mod flight;
+mod liveness;
+mod loss;
 mod mtu;
 mod pacer;
 mod playout;
 mod rate;
 pub(crate) mod rest;
 pub(crate) mod rtt;
+mod state;
+mod status;
 
-use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -24,68 +28,23 @@ use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId};
 
 use self::arrivals::Arrivals;
 pub(crate) use self::challenge::Challenge;
+use self::congestion::Congestion;
 use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};
+pub(crate) use self::liveness::Silence;
+use self::liveness::{Liveness, MAX_PROBE_INTERVAL, Signs};
+use self::loss::LossMeter;
 use self::mtu::Search;
 use self::pacer::{Pacer, time_for};
 use self::playout::Playout;
-use self::rest::{REST_PATIENCE, REST_PROBE, REST_RETRY, Rest};
+use self::rest::Rest;
+pub use self::state::PathState;
 use crate::bottleneck::DelaySeries;
-use crate::cc::{self, CongestionControl, CongestionEvent, Subflow};
+use crate::cc::{self, Subflow};
 use crate::config::{CongestionControlKind, Encapsulation, LocalAddress};
-use crate::guard::Part;
 use crate::scheduler::Candidate;
 use crate::sink::PathAddress;
-use crate::status::PathStatus;
 use crate::time::Instant;
-use crate::trace::Metrics;
-
-/// A path that carries nothing is asked for a sign of life so often (seed 000, section 3.5).
-const HEARTBEAT: Duration = Duration::from_millis(300);
-/// A path that does not answer is asked with doubling pauses up to this one.
-const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
-/// Silence is never called failure before this: schedulers of busy hosts pause that long.
-const MIN_SILENCE: Duration = Duration::from_millis(60);
-/// Shares of lost packets from which on one probe, or two, say too little.
-const SOME_LOSS: f64 = 0.02;
-const HIGH_LOSS: f64 = 0.06;
-/// A path of which an unauthenticated message says that it is dead has at least so long to prove
-/// that it lives.
-const MIN_DOUBT: Duration = Duration::from_millis(20);
-
-/// Where a path is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PathState {
-    /// A challenge is on its way; nothing else is sent.
-    Validating,
-    /// The peer's address has answered our challenge; the path carries packets.
-    Active,
-    /// It works, but the association has enough faster ones.
-    Standby,
-    /// It does not answer; probes go on, packets do not.
-    Failed,
-    /// Given up; its number is never used again.
-    Abandoned,
-}
-
-impl PathState {
-    /// The name in status output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Validating => "validating",
-            Self::Active => "active",
-            Self::Standby => "standby",
-            Self::Failed => "failed",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
-
-impl fmt::Display for PathState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,32 +59,6 @@ pub(crate) struct Counters {
     pub(crate) carried: u64,
     /// How often the guard has left it out.
     pub(crate) left_out: u64,
-}
-
-/// Share of packets lost over the last seconds, in two half-windows.
-#[derive(Clone, Copy, Debug, Default)]
-struct LossMeter {
-    halves: [(u64, u64); 2],
-    started: Instant,
-}
-
-impl LossMeter {
-    const WINDOW: Duration = Duration::from_secs(4);
-
-    fn age(&mut self, now: Instant) {
-        if now.since(self.started) >= Self::WINDOW {
-            *self = Self { started: now, ..Self::default() };
-        } else if now.since(self.started) >= Self::WINDOW / 2 {
-            self.halves = [(0, 0), self.halves[0]];
-            self.started = now;
-        }
-    }
-
-    fn share(&self) -> f64 {
-        let sent = self.halves[0].0 + self.halves[1].0;
-        let lost = self.halves[0].1 + self.halves[1].1;
-        if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) }
-    }
 }
 
 /// A path of an association.
@@ -146,7 +79,7 @@ pub(crate) struct Path {
     /// Its delays of late, and the number of the first path that shares its bottleneck.
     pub(crate) delays: DelaySeries,
     pub(crate) bottleneck: u16,
-    pub(crate) cc: Box<dyn CongestionControl>,
+    pub(crate) cc: Congestion,
     pacer: Pacer,
     /// Our challenge on the way, if any; for a path in use, to an address it may move to.
     pub(crate) challenge: Option<Challenge>,
@@ -161,20 +94,12 @@ pub(crate) struct Path {
     pub(crate) credit: usize,
     /// The socket refused a datagram; cleared when it can take some again.
     pub(crate) blocked: bool,
-    /// When something that asks for feedback was last sent.
-    asked_at: Instant,
     playout: Playout,
     /// Ask for a sign of life at the next opportunity.
     pub(crate) ping: bool,
-    /// Unanswered probes in a row.
-    probes: u32,
-    probe_at: Option<Instant>,
-    recovery_started: Option<Instant>,
-    unreported_loss: u64,
-    /// Packets lost since the congestion control last reacted, and how many of them have arrived
-    /// after all.
-    event_lost: u64,
-    event_spurious: u64,
+    liveness: Liveness,
+    /// Longest pause between probes while it does not answer.
+    pub(crate) longest_pause: Duration,
     loss: LossMeter,
     pub(crate) counters: Counters,
     /// When the state last changed.
@@ -192,23 +117,8 @@ pub(crate) struct Path {
     pub(crate) opened: Instant,
     /// Whether the peer has acknowledged anything on it: then it has validated our address.
     pub(crate) confirmed: bool,
-    /// Longest pause between probes while it does not answer.
-    pub(crate) longest_pause: Duration,
-    /// When something unauthenticated said that it is dead.
-    doubted_at: Option<Instant>,
     /// What keeps it open while the association carries nothing.
     pub(crate) rest: Rest,
-}
-
-/// What a due timer of a path asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// Answers come, or none are owed.
-    None,
-    /// Ask for a sign of life.
-    Probe,
-    /// It is dead: what is in flight there has been given up.
-    Dead,
 }
 
 impl Path {
@@ -234,7 +144,7 @@ impl Path {
             delay: DelayEstimator::default(),
             delays: DelaySeries::default(),
             bottleneck: id.0,
-            cc: cc::new(kind, now, u64::from(local.mtu)),
+            cc: Congestion::new(cc::new(kind, now, u64::from(local.mtu))),
             pacer: Pacer::default(),
             challenge: None,
             response_owed: None,
@@ -243,16 +153,11 @@ impl Path {
             observed_told: false,
             credit: 0,
             blocked: false,
-            asked_at: now,
             playout: Playout::default(),
             ping: false,
-            probes: 0,
-            probe_at: None,
-            recovery_started: None,
-            unreported_loss: 0,
-            event_lost: 0,
-            event_spurious: 0,
-            loss: LossMeter { started: now, ..LossMeter::default() },
+            liveness: Liveness::new(now),
+            longest_pause: MAX_PROBE_INTERVAL,
+            loss: LossMeter::new(now),
             counters: Counters::default(),
             changed: now,
             status_sequence: 0,
@@ -262,8 +167,6 @@ impl Path {
             peer_sequence: None,
             opened: now,
             confirmed: false,
-            longest_pause: MAX_PROBE_INTERVAL,
-            doubted_at: None,
             rest: Rest::new(now, None),
         }
     }
@@ -279,9 +182,7 @@ impl Path {
             return None;
         }
         self.changed = now;
-        self.probes = 0;
-        self.probe_at = None;
-        self.doubted_at = None;
+        self.liveness.clear();
         if former == PathState::Failed {
             self.mtu.on_path_change();
         }
@@ -312,7 +213,7 @@ impl Path {
 
     /// Whether the path may be chosen for inner packets: it works and has not fallen silent.
     pub(crate) fn is_usable(&self) -> bool {
-        self.state == PathState::Active && self.probes == 0
+        self.state == PathState::Active && !self.liveness.is_silent()
     }
 
     /// Whether control frames may go to its address.
@@ -369,7 +270,7 @@ impl Path {
     pub(crate) fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
         let works = matches!(self.state, PathState::Active | PathState::Standby);
         let works = works && !self.rest.is_resting();
-        let size = (works && self.probes == 0).then(|| self.mtu.poll(now)).flatten()?;
+        let size = (works && !self.liveness.is_silent()).then(|| self.mtu.poll(now)).flatten()?;
         Some(self.payload_of(size))
     }
 
@@ -400,7 +301,7 @@ impl Path {
             self.mtu = Search::new(base_mtu(local.encapsulation, address.remote), local.mtu);
         }
         if !same_local || former.remote.ip() != address.remote.ip() {
-            self.cc = cc::new(kind, now, u64::from(local.mtu));
+            self.cc.replace(cc::new(kind, now, u64::from(local.mtu)));
             self.pacer = Pacer::default();
             self.delay = DelayEstimator::default();
             self.delays = DelaySeries::default();
@@ -469,9 +370,8 @@ impl Path {
         self.counters.bytes_sent += size as u64;
         self.counters.packets_sent += 1;
         if asks {
-            self.asked_at = now;
-            self.loss.age(now);
-            self.loss.halves[0].0 += 1;
+            self.liveness.on_asked(now);
+            self.loss.on_sent(now);
         }
         if paced {
             let rate = self.cc.pacing_rate();
@@ -495,26 +395,14 @@ impl Path {
         own: usize,
     ) {
         self.counters.spurious += progress.spurious;
-        self.event_spurious += progress.spurious;
-        if self.event_lost > 0 && self.event_spurious >= self.event_lost {
-            self.event_lost = 0;
-            self.cc.on_spurious(now);
-        }
+        self.cc.on_spurious(now, progress.spurious);
         self.on_losses(now, losses, subflows, own);
         if progress.longest > 0 {
             self.mtu.on_arrived(now, self.size_of(progress.longest));
         }
-        if let Some(mut sample) = progress.sample {
-            sample.lost = core::mem::take(&mut self.unreported_loss);
-            self.probes = 0;
-            self.probe_at = None;
-            self.doubted_at = None;
-            if sample.ecn_ce > 0 {
-                // What was marked left before what is acknowledged now at the latest.
-                let sent = now - sample.rtt.unwrap_or(sample.smoothed_rtt);
-                self.congested(now, sent, 0, true, false, subflows, own);
-            }
-            self.cc.on_feedback(&sample, subflows, own);
+        if let Some(sample) = progress.sample {
+            self.liveness.clear();
+            self.cc.on_feedback(now, sample, subflows, own);
         }
     }
 
@@ -534,30 +422,8 @@ impl Path {
             return;
         }
         self.counters.packets_lost += losses.packets;
-        self.loss.halves[0].1 += losses.packets;
-        self.unreported_loss += losses.bytes;
-        self.event_lost += losses.packets;
-        self.congested(now, losses.newest, losses.bytes, false, false, subflows, own);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
-    fn congested(
-        &mut self,
-        now: Instant,
-        sent: Instant,
-        lost: u64,
-        ecn: bool,
-        persistent: bool,
-        subflows: &[Subflow],
-        own: usize,
-    ) {
-        // RFC 9002, section 7.3.2: what left before the last reaction belongs to it.
-        if !persistent && self.recovery_started.is_some_and(|started| sent <= started) {
-            return;
-        }
-        self.recovery_started = Some(now);
-        self.event_spurious = 0;
-        self.cc.on_congestion(&CongestionEvent { now, sent, lost, persistent, ecn }, subflows, own);
+        self.loss.on_lost(losses.packets);
+        self.cc.on_losses(now, losses, subflows, own);
     }
 
     /// How long an answer may take.
@@ -565,61 +431,26 @@ impl Path {
         self.flight.rtt().probe_timeout(arrivals::MAX_DELAY)
     }
 
-    /// When silence will have lasted too long.
-    pub(crate) fn silence_deadline(&self) -> Option<Instant> {
-        match self.state {
-            PathState::Abandoned | PathState::Validating => None,
-            PathState::Failed => self.probe_at,
-            PathState::Active | PathState::Standby => {
-                let silence = self.flight.silent_since().map(|since| {
-                    if self.rest.is_resting() {
-                        let doubled = self.probe_timeout() * 2_u32.pow(self.probes.min(16));
-                        let next = self.asked_at + doubled.min(REST_RETRY);
-                        return next.min(since + REST_PATIENCE);
-                    }
-                    let next = since + self.probe_timeout() * (self.probes + 1);
-                    let last = self.probes >= self.probes_before_death();
-                    if last { next.max(since + MIN_SILENCE) } else { next }
-                });
-                silence.into_iter().chain(self.doubt_deadline()).min()
-            }
+    /// What its silence is judged by.
+    fn signs(&self) -> Signs {
+        Signs {
+            state: self.state,
+            silent_since: self.flight.silent_since(),
+            timeout: self.probe_timeout(),
+            resting: self.rest.is_resting(),
+            loss: self.loss.share(),
+            longest_pause: self.longest_pause,
         }
     }
 
-    /// Probes that have to stay unanswered until the path counts as dead. Of a path that loses a tenth of
-    /// what it carries each way, one packet and one probe are lost together several times a minute.
-    fn probes_before_death(&self) -> u32 {
-        match self.loss.share() {
-            loss if loss >= HIGH_LOSS => 3,
-            loss if loss >= SOME_LOSS => 2,
-            _ => 1,
-        }
-    }
-
-    /// Judges the silence at `now`. After [`Silence::Dead`] the state is failed and what was in
-    /// flight is in `losses`.
+    /// Judges the silence at `now`. After [`Silence::Dead`] what was in flight is in `losses`.
     pub(crate) fn check_silence(&mut self, now: Instant, losses: &mut Losses) -> Silence {
-        if self.silence_deadline().is_none_or(|deadline| now < deadline) {
-            return Silence::None;
+        let signs = self.signs();
+        let silence = self.liveness.check(now, &signs);
+        if silence == Silence::Dead {
+            self.flight.abandon(losses);
         }
-        let failed = self.state == PathState::Failed;
-        let doubted = !failed && self.doubt_deadline().is_some_and(|deadline| now >= deadline);
-        let resting = self.rest.is_resting();
-        let patient = match resting {
-            true => self.flight.silent_since().is_some_and(|at| now.since(at) < REST_PATIENCE),
-            false => self.probes < self.probes_before_death(),
-        };
-        if (patient && !doubted) || failed {
-            self.probes = self.probes.saturating_add(1);
-            if failed {
-                let pause = HEARTBEAT * 2_u32.saturating_pow(self.probes.min(8));
-                let longest = if resting { REST_PROBE } else { self.longest_pause };
-                self.probe_at = Some(now + pause.min(longest));
-            }
-            return Silence::Probe;
-        }
-        self.flight.abandon(losses);
-        Silence::Dead
+        silence
     }
 
     /// Something that is not authentic says that the path is dead: asks for a sign of life, for
@@ -627,11 +458,8 @@ impl Path {
     pub(crate) fn doubt(&mut self, now: Instant) -> bool {
         let works = matches!(self.state, PathState::Active | PathState::Standby);
         // At rest a translator that has forgotten the path says so; the peer is about to call.
-        let news = works && self.doubted_at.is_none() && !self.rest.is_resting();
-        if news {
-            self.doubted_at = Some(now);
-            self.ping = true;
-        }
+        let news = works && !self.rest.is_resting() && self.liveness.doubt(now);
+        self.ping |= news;
         news
     }
 
@@ -641,34 +469,30 @@ impl Path {
         if let Some(challenge) = &mut self.challenge {
             challenge.repeat(now);
         }
-        self.probe_at = self.probe_at.map(|at| at.min(now));
+        self.liveness.ask_by(now);
         self.next_timeout(false) != before
-    }
-
-    fn doubt_deadline(&self) -> Option<Instant> {
-        self.doubted_at.map(|at| at + (self.probe_timeout() * 2).max(MIN_DOUBT))
     }
 
     /// The path is known to be dead: from now on it is only asked whether it lives again.
     pub(crate) fn on_dead(&mut self, now: Instant) {
-        self.probes = 1;
-        self.probe_at = Some(now + HEARTBEAT.min(self.longest_pause));
+        self.liveness.on_dead(now, self.longest_pause);
         self.mtu.on_interruption();
-        self.congested(now, now, 0, false, true, &[], 0);
+        self.cc.on_dead(now);
     }
 
     /// When a heartbeat is due.
     pub(crate) fn heartbeat_at(&self) -> Option<Instant> {
-        let soonest = self.asked_at + HEARTBEAT;
+        let soonest = self.liveness.heartbeat_at();
         matches!(self.state, PathState::Active | PathState::Standby).then(|| {
             let resting = self.rest.is_resting();
             if resting { self.rest.keepalive_at().max(soonest) } else { soonest }
         })
     }
 
-    /// The probe that was due could not leave; the next attempt is due after a pause.
+    /// It is about to be asked for a sign of life. Should that not leave, the next attempt is due
+    /// after a pause.
     pub(crate) fn on_asked(&mut self, now: Instant) {
-        self.asked_at = now;
+        self.liveness.on_asked(now);
         self.rest.on_keepalive(now);
     }
 
@@ -682,8 +506,7 @@ impl Path {
         }
         self.ping = self.is_validated();
         if self.state == PathState::Failed {
-            self.probes = 1;
-            self.probe_at = Some(now + HEARTBEAT.min(self.longest_pause));
+            self.liveness.on_dead(now, self.longest_pause);
         }
     }
 
@@ -691,11 +514,11 @@ impl Path {
     pub(crate) fn on_received(&mut self, now: Instant) {
         let resting = self.rest.is_resting();
         self.rest.on_travelled(now);
-        if resting && self.probes > 0 {
+        if resting && self.liveness.is_silent() {
             // The way is open again, at least from there: what was asked was not heard.
             match self.state {
                 PathState::Active | PathState::Standby => self.ping = true,
-                _ => self.probe_at = self.probe_at.map(|at| at.min(self.asked_at + HEARTBEAT)),
+                _ => self.liveness.ask_by(self.liveness.heartbeat_at()),
             }
         }
     }
@@ -709,7 +532,7 @@ impl Path {
             pacing,
             self.arrivals.due(),
             self.flight.loss_timer(),
-            self.silence_deadline(),
+            self.liveness.deadline(&self.signs()),
             self.heartbeat_at(),
             self.mtu
                 .next_timeout()
@@ -718,88 +541,6 @@ impl Path {
         .into_iter()
         .flatten()
         .min()
-    }
-
-    /// Summary for coupled congestion control.
-    pub(crate) fn subflow(&self) -> Subflow {
-        Subflow {
-            window: self.cc.window(),
-            rtt: self.flight.rtt().smoothed(),
-            between_losses: self.cc.between_losses(),
-            reduced: self.cc.reduced(),
-            drains: self.cc.drains(),
-        }
-    }
-
-    /// What is known of the path, for a trace.
-    pub(crate) fn metrics(&self) -> Metrics {
-        let rtt = self.flight.rtt();
-        Metrics {
-            smoothed_rtt: rtt.smoothed(),
-            min_rtt: rtt.minimum(),
-            queuing_delay: self.delay.queuing(),
-            window: self.cc.window(),
-            in_flight: self.flight.in_flight(),
-            pacing_rate: self.cc.pacing_rate(),
-            delivery_rate: self.flight.delivery_rate(),
-            reordering_window: self.flight.reordering_window(),
-        }
-    }
-
-    /// Statistics. `fastest` is the lowest delay of the association's paths, `carried` what all of
-    /// them have carried, `part` what the guard does with this one.
-    pub(crate) fn status(
-        &self,
-        fastest: Option<i64>,
-        carried: u64,
-        weight: u16,
-        part: Part,
-    ) -> PathStatus {
-        let rtt = self.flight.rtt();
-        let relative = match (self.delay.average(), fastest) {
-            (Some(delay), Some(fastest)) => {
-                Some(Duration::from_micros(delay.saturating_sub(fastest).unsigned_abs()))
-            }
-            _ => None,
-        };
-        let share = self.counters.carried as f64 / carried.max(1) as f64;
-        PathStatus {
-            id: self.id.0,
-            interface: self.interface.clone(),
-            local: self.local,
-            remote: self.address.remote,
-            observed: self.observed,
-            encapsulation: self.encapsulation,
-            state: self.state,
-            resting: self.rest.is_resting(),
-            keepalive: self.rest.interval(),
-            rtt: rtt.is_known().then(|| rtt.smoothed()),
-            min_rtt: rtt.is_known().then(|| rtt.minimum()),
-            relative_delay: relative,
-            queuing_delay: self.delay.queuing(),
-            jitter: self.delay.jitter(),
-            loss: self.loss.share(),
-            delivery_rate: self.flight.delivery_rate().saturating_mul(8),
-            pacing_rate: self.cc.pacing_rate().map(|rate| rate.saturating_mul(8)),
-            window: self.cc.window(),
-            in_flight: self.flight.in_flight(),
-            congestion_state: self.cc.state(),
-            bottleneck: self.bottleneck,
-            ecn: self.flight.ecn.name(),
-            weight,
-            bytes_sent: self.counters.bytes_sent,
-            bytes_received: self.counters.bytes_received,
-            packets_sent: self.counters.packets_sent,
-            packets_received: self.counters.packets_received,
-            packets_lost: self.counters.packets_lost,
-            spurious_losses: self.counters.spurious,
-            reordering_window: self.flight.reordering_window(),
-            reordering_extent: self.flight.reordering_extent(),
-            share,
-            guard: part.name(),
-            times_left_out: self.counters.left_out,
-            mtu: self.mtu.hoped(),
-        }
     }
 }
 

@@ -1,0 +1,77 @@
+//! The share of its packets that a path loses.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// Share of packets lost over the last seconds, in two half-windows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LossMeter {
+    /// Packets sent and lost, of this half and the one before.
+    halves: [(u64, u64); 2],
+    /// When this half began.
+    started: Instant,
+}
+
+impl LossMeter {
+    const WINDOW: Duration = Duration::from_secs(4);
+
+    pub(super) fn new(now: Instant) -> Self {
+        Self { halves: [(0, 0); 2], started: now }
+    }
+
+    /// A packet left.
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        if now.since(self.started) >= Self::WINDOW {
+            *self = Self::new(now);
+        } else if now.since(self.started) >= Self::WINDOW / 2 {
+            self.halves = [(0, 0), self.halves[0]];
+            self.started = now;
+        }
+        self.halves[0].0 += 1;
+    }
+
+    /// `packets` were found lost.
+    pub(super) fn on_lost(&mut self, packets: u64) {
+        self.halves[0].1 += packets;
+    }
+
+    /// Share of packets lost, 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        let sent = self.halves[0].0 + self.halves[1].0;
+        let lost = self.halves[0].1 + self.halves[1].1;
+        if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_count_for_a_few_seconds() {
+        let mut meter = LossMeter::new(Instant::ZERO);
+        assert_eq!(meter.share(), 0.0);
+        let send = |meter: &mut LossMeter, seconds: u64| {
+            for _ in 0..10 {
+                meter.on_sent(Instant::from_millis(seconds * 1_000));
+            }
+        };
+        send(&mut meter, 0);
+        meter.on_lost(5);
+        assert_eq!(meter.share(), 0.5);
+        send(&mut meter, 2);
+        assert_eq!(meter.share(), 0.25);
+        send(&mut meter, 4);
+        assert_eq!(meter.share(), 0.0);
+    }
+
+    #[test]
+    fn after_a_pause_nothing_counts_and_no_share_exceeds_one() {
+        let mut meter = LossMeter::new(Instant::ZERO);
+        meter.on_sent(Instant::ZERO);
+        meter.on_sent(Instant::from_millis(10_000));
+        meter.on_lost(2);
+        assert_eq!(meter.share(), 1.0);
+    }
+}
