@@ -12,9 +12,8 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, Transfer, add_link, alone, privileged, two_hosts,
-};
+use common::world::World;
+use common::{Family, Transfer, add_link, alone, privileged};
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 
@@ -27,17 +26,12 @@ fn a_transfer_survives_a_link_that_is_removed_and_made_anew() {
         return;
     }
     let _alone = alone();
-    let (a, b) = two_hosts("links", 2, &[Family::V4]);
-    let directory = Directory::new("links");
-    let scheduler = "scheduler = 'round-robin'";
-    let one = Configuration { number: 1, keys: (1, 2), endpoints: ENDPOINTS, peer: scheduler };
-    let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: scheduler };
-    let daemon_b = Daemon::start(&b, &directory, &two);
-    let daemon_a = Daemon::start(&a, &directory, &one);
+    let world = World::new("links", &[Family::V4], ENDPOINTS, "scheduler = 'round-robin'");
+    let World { a, b, daemon_a, daemon_b, .. } = &world;
     daemon_a.wait_for_paths(2);
 
     let address = "10.77.0.2".parse().expect("valid");
-    let transfer = Transfer::start(&a, &b, address, 40 << 20, RATE);
+    let transfer = Transfer::start(a, b, address, 40 << 20, RATE);
     transfer.wait_for(8 << 20);
     a.ip(&["link", "del", "eth0"]);
     let before = transfer.progress();
@@ -45,7 +39,7 @@ fn a_transfer_survives_a_link_that_is_removed_and_made_anew() {
     assert!(transfer.progress() > before, "it goes on over the other link");
     assert!(daemon_a.active_paths().iter().all(|path| path.interface == "eth1"));
 
-    add_link(&a, &b, 0, &[Family::V4]);
+    add_link(a, b, 0, &[Family::V4]);
     daemon_a.wait_for_paths(2);
     let again = daemon_a.active_paths();
     assert!(again.iter().any(|path| path.interface == "eth0"), "{again:#?}");

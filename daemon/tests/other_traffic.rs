@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
+use common::world::World;
 use common::{
     Configuration, Daemon, Directory, Family, Host, Transfer, add_link, alone, privileged,
     set_hops, two_hosts, wait_for,
@@ -28,28 +29,12 @@ const BOTH: &[Family] = &[Family::V4, Family::V6];
 const CAPTURED: usize = 4;
 const LIMIT: Duration = Duration::from_secs(2);
 
-struct World {
-    a: Host,
-    b: Host,
-    daemon_a: Daemon,
-    daemon_b: Daemon,
-    _directory: Directory,
-}
-
-impl World {
-    /// Everything takes both paths, also where one would do.
-    fn new(test: &str) -> Self {
-        let (a, b) = two_hosts(test, 2, BOTH);
-        let directory = Directory::new(test);
-        let peer = "scheduler = 'round-robin'";
-        let two = HostConfiguration { number: 2, endpoints: &[], peer, more: "" };
-        let one = HostConfiguration { number: 1, endpoints: ENDPOINTS, peer, more: "" };
-        let daemon_b = two.start(&b, &directory);
-        let daemon_a = one.start(&a, &directory);
-        daemon_a.wait_for_capture(CAPTURED);
-        daemon_b.wait_for_capture(CAPTURED);
-        Self { a, b, daemon_a, daemon_b, _directory: directory }
-    }
+/// Everything takes both paths, also where one would do.
+fn world(test: &str) -> World {
+    let world = World::in_host_mode(test, BOTH, ENDPOINTS, "scheduler = 'round-robin'");
+    world.daemon_a.wait_for_capture(CAPTURED);
+    world.daemon_b.wait_for_capture(CAPTURED);
+    world
 }
 
 /// A socket of `kind` and `protocol` for the family of `address`.
@@ -95,7 +80,7 @@ fn every_protocol_passes_and_so_do_fragments() {
         return;
     }
     let _alone = alone();
-    let world = World::new("other-protocols");
+    let world = world("other-protocols");
     let plain = PlainCounter::new(&world.a);
     for address in ["198.18.0.2", "198.18.1.2", "2001:db8:0::2", "2001:db8:1::2"] {
         // A large echo is one of fragments, in both directions.
@@ -191,7 +176,7 @@ fn options_and_extension_headers_pass() {
         return;
     }
     let _alone = alone();
-    let world = World::new("other-options");
+    let world = world("other-options");
     let plain = PlainCounter::new(&world.a);
     // What arrives without them is not counted.
     world.b.nft(
@@ -257,7 +242,7 @@ fn the_paths_are_one_hop_and_a_gateway_is_another() {
         return;
     }
     let _alone = alone();
-    let world = World::new("other-hops");
+    let world = world("other-hops");
     for address in ["198.18.0.2", "2001:db8:1::2"] {
         assert!(world.a.ping_within(address, 1), "{address}");
         assert!(is_refused(&world.a, address, 1), "{address}");
@@ -316,7 +301,7 @@ fn multicast_broadcast_and_own_addresses_are_left_alone() {
         return;
     }
     let _alone = alone();
-    let world = World::new("other-group");
+    let world = world("other-group");
     let groups = [
         (ip("224.0.0.251"), ip("198.18.0.1")),
         (ip("239.1.2.3"), ip("198.18.0.1")),
@@ -430,7 +415,7 @@ fn every_subflow_of_multipath_tcp_uses_all_paths() {
         return;
     }
     let _alone = alone();
-    let world = World::new("other-mptcp");
+    let world = world("other-mptcp");
     for host in [&world.a, &world.b] {
         host.ip(&["mptcp", "limits", "set", "subflow", "8", "add_addr_accepted", "8"]);
     }

@@ -12,46 +12,14 @@
 
 mod common;
 
-use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, Host, Transfer, alone, privileged, two_hosts,
-};
+use common::world::World;
+use common::{Configuration, Daemon, Directory, Family, alone, privileged};
 
 const V4: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const V6: &[&str] = &["[2001:db8:0::2]:6182", "[2001:db8:1::2]:6182"];
-
-struct World {
-    a: Host,
-    b: Host,
-    daemon_a: Daemon,
-    daemon_b: Daemon,
-    _directory: Directory,
-}
-
-/// Host a calls host b; `peer` are lines for both sides' configurations.
-fn world(test: &str, families: &[Family], endpoints: &[&str], peer: &str) -> World {
-    let (a, b) = two_hosts(test, 2, families);
-    let directory = Directory::new(test);
-    let one = Configuration { number: 1, keys: (1, 2), endpoints, peer };
-    let two = Configuration { number: 2, keys: (2, 1), endpoints: &[], peer };
-    let daemon_b = Daemon::start(&b, &directory, &two);
-    let daemon_a = Daemon::start(&a, &directory, &one);
-    World { a, b, daemon_a, daemon_b, _directory: directory }
-}
-
-impl World {
-    fn transfer(&self, address: &str, bytes: u64) {
-        let address: IpAddr = address.parse().expect("valid");
-        let transfer = Transfer::start(&self.a, &self.b, address, bytes, u64::MAX);
-        let received = transfer.finish();
-        assert_eq!(received.bytes, bytes);
-        let rate = received.bytes as f64 * 8e-6 / received.duration.as_secs_f64();
-        eprintln!("{address}: {rate:.0} Mbit/s, longest pause {:?}", received.longest_pause);
-    }
-}
 
 #[test]
 fn ping_and_tcp_pass_over_ipv4_paths() {
@@ -59,7 +27,7 @@ fn ping_and_tcp_pass_over_ipv4_paths() {
         return;
     }
     let _alone = alone();
-    let world = world("v4", &[Family::V4], V4, "");
+    let world = World::new("v4", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 5));
     assert!(world.b.ping("10.77.0.1", 5));
@@ -83,7 +51,7 @@ fn ping_and_tcp_pass_over_ipv6_paths() {
         return;
     }
     let _alone = alone();
-    let world = world("v6", &[Family::V6], V6, "");
+    let world = World::new("v6", &[Family::V6], V6, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 5));
     assert!(world.b.ping("fd77::1", 5));
@@ -102,7 +70,7 @@ fn every_scheduler_uses_both_links_or_the_faster_one() {
         [("weighted", true), ("round-robin", true), ("fastest-first", false), ("earliest", false)]
     {
         let test = &scheduler[..4];
-        let world = world(test, &[Family::V4], V4, &format!("scheduler = '{scheduler}'"));
+        let world = World::new(test, &[Family::V4], V4, &format!("scheduler = '{scheduler}'"));
         world.daemon_a.wait_for_paths(2);
         world.transfer("10.77.0.2", 2 << 20);
         let used = world.daemon_a.active_paths().iter().filter(|path| path.share > 0.1).count();
@@ -116,7 +84,7 @@ fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
         return;
     }
     let _alone = alone();
-    let world = world("mtu", &[Family::V4], V4, "");
+    let world = World::new("mtu", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     let mtu = world.daemon_a.status().interface.mtu_bytes;
     assert!((1_400..1_500).contains(&mtu), "it follows the paths: {mtu}");
@@ -135,7 +103,7 @@ fn either_side_may_start_anew() {
         return;
     }
     let _alone = alone();
-    let mut world = world("anew", &[Family::V4], V4, "");
+    let mut world = World::new("anew", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 3));
     let directory = Directory::new("anew-2");

@@ -6,6 +6,7 @@
 
 pub mod host_mode;
 pub mod nat;
+pub mod world;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
