@@ -16,12 +16,14 @@
 mod model;
 mod rival;
 mod round;
+mod round_trips;
 
 use core::time::Duration;
 
 use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
 use self::rival::Rival;
 use self::round::Round;
+use self::round_trips::RoundTrips;
 use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
 use crate::time::Instant;
 
@@ -62,26 +64,10 @@ const MAX_ROUND: f64 = 2.0;
 /// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
 const QUANTUM_SECONDS: f64 = 0.001;
 const MAX_QUANTUM: f64 = 65_536.0;
-/// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer because a
-/// path is.
-const LATE: f64 = 0.01;
-/// Where packets overtake each other the mean of some is what is seen, see [`RateSample::rtt`]. It lies
-/// above the lowest of such means by this part of the jitter without any queue.
-const MEAN_JITTER: f64 = 0.5;
-/// A packet later than twice the lowest RTT and this has waited in a queue, whatever the host's own
-/// pauses add.
-const QUEUED: f64 = 0.003;
 /// A path that queues and yet delivers less than this share of what was believed has become slower,
 /// or let a burst pass at another rate (a token bucket): what was believed is forgotten at once.
 const SLOWER: f64 = 0.5;
 const SLOWER_ROUNDS: u32 = 2;
-const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
-/// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
-/// not go away, or another route.
-const PROBE_RTT_INTERVAL_INFLATED: Duration = Duration::from_secs(2);
-/// Times the lowest RTT from which on a packet is so late; more where no rival is looked for.
-const INFLATED: f64 = 1.25;
-const INFLATED_LOSSY: f64 = 1.5;
 /// A loss-based flow's window is 1.2 / sqrt(loss) packets (RFC 8312, section 5.2): 20 packets here.
 const RIVAL_MAX_LOSS: f64 = 0.004;
 /// A flow that delivers less than this share of what it once did has lost it to a rival.
@@ -121,16 +107,7 @@ pub(super) struct Bbr {
     rival: Rival,
     /// The most that was in flight before ProbeRTT.
     flight_before: u64,
-    min_rtt: Option<Duration>,
-    /// Seconds that a packet takes to be acknowledged, and the mean deviation.
-    smoothed_rtt: f64,
-    rtt_deviation: f64,
-    /// Seconds of jitter, and by how much it makes a mean of round trips uncertain; zero on a path
-    /// that keeps the order of its packets.
-    jitter: f64,
-    /// When a packet last was about as fast as `min_rtt`, and when a round was not much slower.
-    min_rtt_at: Instant,
-    not_inflated_at: Instant,
+    round_trips: RoundTrips,
     /// When ProbeRTT last ended.
     drained_at: Instant,
     /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
@@ -173,12 +150,7 @@ impl Bbr {
             aggregation: Aggregation::default(),
             rival: Rival::default(),
             flight_before: 0,
-            min_rtt: None,
-            smoothed_rtt: 0.0,
-            rtt_deviation: 0.0,
-            jitter: 0.0,
-            min_rtt_at: now,
-            not_inflated_at: now,
+            round_trips: RoundTrips::new(now),
             drained_at: now,
             last_used: true,
             last_feedback: now,
@@ -208,12 +180,7 @@ impl Bbr {
 
     /// Seconds that a packet counts as in flight when no queue stands.
     fn flight_time(&self) -> f64 {
-        let min_rtt = self.min_rtt.map_or(0.0, |rtt| rtt.as_secs_f64());
-        match self.excess.is_known() {
-            true => min_rtt + self.excess.seconds(),
-            // The first packets back are those that overtook the others.
-            false => min_rtt.max(self.smoothed_rtt),
-        }
+        self.round_trips.flight_time(&self.excess)
     }
 
     /// What the path holds without a queue, bytes.
@@ -229,31 +196,15 @@ impl Bbr {
 
     /// Whether a packet that took `rtt` clearly has waited in a queue.
     fn late(&self, rtt: Option<Duration>) -> bool {
-        let (Some(rtt), Some(min_rtt)) = (rtt, self.min_rtt) else { return false };
-        if !self.fills_queues() {
-            return false;
-        }
-        let min_rtt = min_rtt.as_secs_f64();
-        // In Startup the excess is not known well yet.
-        let jitter = match (self.jitter, self.filled) {
-            (0.0, true) => 0.0,
-            (0.0, false) => 2.0 * self.rtt_deviation,
-            (jitter, _) => jitter * MEAN_JITTER,
-        };
-        let usual = self.excess.seconds().max(jitter);
-        rtt.as_secs_f64() > min_rtt + usual.max((min_rtt / 8.0).min(LATE))
+        self.fills_queues() && self.round_trips.is_late(rtt, &self.excess, self.filled)
     }
 
     /// Whether even the fastest packet of the round has waited so long that the path, not the
     /// sender, was what held it back. In Startup too little is known of the path's jitter to say.
     fn queued(&self) -> bool {
-        let (Some(rtt), Some(min_rtt)) = (self.round.fastest, self.min_rtt) else { return false };
         self.filled
             && self.fills_queues()
-            && rtt.as_secs_f64()
-                > 2.0 * (min_rtt.as_secs_f64() + self.rtt_deviation)
-                    + self.excess.seconds()
-                    + QUEUED
+            && self.round_trips.is_queued(self.round.fastest, &self.excess)
     }
 
     fn min_window(&self) -> f64 {
@@ -290,34 +241,22 @@ impl Bbr {
             }
             State::ProbeRtt(_) => self.flight_before = self.round.peak_flight,
             // While the flight grows, those packets are seen first that were fast.
-            State::Drain if self.jitter > 0.0 => self.min_rtt = self.round.fastest.or(self.min_rtt),
+            State::Drain if self.round_trips.jitters() && self.round.fastest.is_some() => {
+                self.round_trips.set_lowest(self.round.fastest);
+            }
             State::Drain | State::Down | State::Compete => {}
         }
     }
 
-    fn update_min_rtt(&mut self, sample: &RateSample) {
-        let Some(rtt) = sample.rtt else { return };
-        let jitter = sample.jitter.as_secs_f64();
-        if (self.jitter > 0.0) != (jitter > 0.0) {
-            // What was one packet's round trip is a mean from now on, or the other way round.
-            self.min_rtt = None;
+    fn update_round_trips(&mut self, sample: &RateSample) {
+        if self.round_trips.on_feedback(sample) {
             self.round.fastest = None;
             self.excess = FlightExcess::default();
             self.rival = Rival::default();
         }
-        self.jitter = jitter;
-        self.rival.on_rtt(rtt);
-        match self.min_rtt {
-            Some(min) if rtt > min + min / 16 => {}
-            Some(min) => {
-                self.min_rtt = Some(min.min(rtt));
-                self.min_rtt_at = sample.now;
-            }
-            None => {
-                self.min_rtt = Some(rtt);
-                self.min_rtt_at = sample.now;
-                self.not_inflated_at = sample.now;
-            }
+        if let Some(rtt) = sample.rtt {
+            self.rival.on_rtt(rtt);
+            self.round_trips.on_rtt(sample.now, rtt);
         }
     }
 
@@ -357,8 +296,6 @@ impl Bbr {
 
     fn end_round(&mut self, sample: &RateSample) {
         let now = sample.now;
-        let min_rtt = self.min_rtt.unwrap_or_default();
-        let excess = self.excess.seconds();
         let late = self.late(self.round.fastest);
         let mut loss = self.random_loss.ratio();
         if self.state == State::Startup {
@@ -368,13 +305,9 @@ impl Bbr {
             self.startup_loss.add(lost, acked);
             loss = loss.max(self.startup_loss.ratio());
         }
-        let inflated = if self.is_lossy() { INFLATED_LOSSY } else { INFLATED };
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
-        if self.round.fastest.is_some_and(|fastest| {
-            fastest.as_secs_f64() <= inflated * min_rtt.as_secs_f64() + excess
-        }) {
-            self.not_inflated_at = now;
-        }
+        let lossy = self.is_lossy();
+        self.round_trips.end_round(now, self.round.fastest, &self.excess, lossy);
         self.excess.update(now, self.max_datagram);
         self.aggregation.end_round();
 
@@ -383,7 +316,7 @@ impl Bbr {
         let last_used = core::mem::replace(&mut self.last_used, self.round.used());
         let queued = self.queued();
         // A queue that stands on a path of which the sender did not use all is the path's own.
-        let stands = self.jitter > 0.0 && late;
+        let stands = self.round_trips.jitters() && late;
         let used = queued || stands || (last_used && self.last_used);
         if let Some(rate) = measured {
             self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
@@ -519,7 +452,7 @@ impl Bbr {
                     Some(_) => sample.smoothed_rtt * 5 / 4,
                     None => PROBE_RTT_TIME.max(Duration::from_secs_f64(self.flight_time())),
                 };
-                self.min_rtt = self.round.fastest.or(sample.rtt);
+                self.round_trips.set_lowest(self.round.fastest.or(sample.rtt));
                 self.state = State::ProbeRtt(Some(now + hold));
             }
             State::ProbeRtt(Some(end)) if now >= end => self.end_probe_rtt(now),
@@ -527,10 +460,7 @@ impl Bbr {
         }
         let due = match self.state {
             State::Compete => self.rival.test_due(now),
-            _ => {
-                now.since(self.min_rtt_at) >= PROBE_RTT_INTERVAL
-                    || now.since(self.not_inflated_at) >= PROBE_RTT_INTERVAL_INFLATED
-            }
+            _ => self.round_trips.is_probe_due(now),
         };
         // Paths of one bottleneck drain it together, or none sees it empty.
         let joins = others_drain && now.since(self.drained_at) >= PROBE_RTT_JOIN;
@@ -546,14 +476,14 @@ impl Bbr {
 
     /// The path has been drained.
     fn end_probe_rtt(&mut self, now: Instant) {
-        self.min_rtt_at = now;
-        self.not_inflated_at = now;
+        self.round_trips.on_drained(now);
         self.drained_at = now;
-        if let Some(rtt) = self.min_rtt.filter(|_| !self.is_lossy() && self.jitter == 0.0) {
+        let shows = !self.is_lossy() && !self.round_trips.jitters();
+        if let Some(rtt) = self.round_trips.lowest().filter(|_| shows) {
             let displaced = self.rate.max() < DISPLACED * self.full_rate;
             let flight = (self.flight_before, displaced);
             let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);
-            self.min_rtt = Some(base);
+            self.round_trips.set_lowest(Some(base));
         }
         self.enter(match (self.filled, self.rival.window()) {
             (false, _) => State::Startup,
@@ -639,9 +569,7 @@ impl CongestionControl for Bbr {
         let mut others = subflows.iter().enumerate().filter(|(index, _)| *index != own);
         let others_drain = others.any(|(_, flow)| flow.drains);
         self.excess.on_feedback(sample);
-        self.smoothed_rtt = sample.smoothed_rtt.as_secs_f64();
-        self.rtt_deviation = sample.rtt_deviation.as_secs_f64();
-        self.update_min_rtt(sample);
+        self.update_round_trips(sample);
         self.update_round(sample);
         if self.filled {
             let (rate, window) = (self.rate.max(), self.window);
