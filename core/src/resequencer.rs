@@ -182,8 +182,7 @@ impl Resequencer {
         pool: &mut HoldPool,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) -> Received {
-        self.max_wait = limits.max_wait;
-        self.note(sequence);
+        self.note(sequence, limits);
         let early = limits.not_before > now && !limits.max_wait.is_zero();
         if sequence == self.expected && self.places.is_empty() && !early {
             self.pass();
@@ -225,8 +224,7 @@ impl Resequencer {
         pool: &mut HoldPool,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) -> Received {
-        self.max_wait = limits.max_wait;
-        self.note(sequence);
+        self.note(sequence, limits);
         let ahead = match self.place_ahead(sequence, packet, &mut deliver) {
             Ok(ahead) => ahead,
             Err(received) => return received,
@@ -352,8 +350,10 @@ impl Resequencer {
         &self.stats
     }
 
-    /// Takes note of the arrival of `sequence`; the first one may move the start.
-    fn note(&mut self, sequence: u32) {
+    /// Takes note of the arrival of `sequence`, and of the limits from now on; the first one may move
+    /// the start.
+    fn note(&mut self, sequence: u32, limits: HoldLimits) {
+        self.max_wait = limits.max_wait;
         let Some(highest) = self.highest else {
             self.highest = Some(sequence);
             if self.expected == 0 && sequence >= FRESH {
