@@ -216,9 +216,14 @@ impl Path {
         self.state == PathState::Active && !self.liveness.is_silent()
     }
 
+    /// Whether it carries packets, or is ready to: it is not known to be dead.
+    pub(crate) fn works(&self) -> bool {
+        matches!(self.state, PathState::Active | PathState::Standby)
+    }
+
     /// Whether control frames may go to its address.
     pub(crate) fn is_validated(&self) -> bool {
-        matches!(self.state, PathState::Active | PathState::Standby | PathState::Failed)
+        self.works() || self.state == PathState::Failed
     }
 
     /// Whether a translator is on the way: the peer sees us elsewhere than we are.
@@ -268,8 +273,7 @@ impl Path {
 
     /// Bytes of the datagram that is to probe the path's MTU now, if it can say anything.
     pub(crate) fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
-        let works = matches!(self.state, PathState::Active | PathState::Standby);
-        let works = works && !self.rest.is_resting();
+        let works = self.works() && !self.rest.is_resting();
         let size = (works && !self.liveness.is_silent()).then(|| self.mtu.poll(now)).flatten()?;
         Some(self.payload_of(size))
     }
@@ -456,9 +460,8 @@ impl Path {
     /// Something that is not authentic says that the path is dead: asks for a sign of life, for
     /// which it has less time than silence has. Returns whether that changed anything.
     pub(crate) fn doubt(&mut self, now: Instant) -> bool {
-        let works = matches!(self.state, PathState::Active | PathState::Standby);
         // At rest a translator that has forgotten the path says so; the peer is about to call.
-        let news = works && !self.rest.is_resting() && self.liveness.doubt(now);
+        let news = self.works() && !self.rest.is_resting() && self.liveness.doubt(now);
         self.ping |= news;
         news
     }
@@ -483,7 +486,7 @@ impl Path {
     /// When a heartbeat is due.
     pub(crate) fn heartbeat_at(&self) -> Option<Instant> {
         let soonest = self.liveness.heartbeat_at();
-        matches!(self.state, PathState::Active | PathState::Standby).then(|| {
+        self.works().then(|| {
             let resting = self.rest.is_resting();
             if resting { self.rest.keepalive_at().max(soonest) } else { soonest }
         })
@@ -516,9 +519,10 @@ impl Path {
         self.rest.on_travelled(now);
         if resting && self.liveness.is_silent() {
             // The way is open again, at least from there: what was asked was not heard.
-            match self.state {
-                PathState::Active | PathState::Standby => self.ping = true,
-                _ => self.liveness.ask_by(self.liveness.heartbeat_at()),
+            if self.works() {
+                self.ping = true;
+            } else {
+                self.liveness.ask_by(self.liveness.heartbeat_at());
             }
         }
     }

@@ -92,10 +92,7 @@ impl Association {
             }
             let local = cx.locals.iter().find(|local| local.id == path.address.local);
             let udp = local.and_then(|local| udp_beside(cx.locals, local));
-            let works = |path: &Path| {
-                matches!(path.state(), PathState::Active | PathState::Standby)
-                    && now.since(path.changed) >= CONFIDENCE
-            };
+            let works = |path: &Path| path.works() && now.since(path.changed) >= CONFIDENCE;
             if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
                 self.abandon_path(now, cx, index, "UDP gets through again");
             }
@@ -110,10 +107,7 @@ impl Association {
         locals: &[LocalAddress],
         address: PathAddress,
     ) -> bool {
-        let works = |path: &Path| {
-            path.address == address
-                && matches!(path.state(), PathState::Active | PathState::Standby)
-        };
+        let works = |path: &Path| path.address == address && path.works();
         match self.config.encapsulation {
             EncapsulationPolicy::Auto => {
                 local.encapsulation == Encapsulation::Udp

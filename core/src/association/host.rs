@@ -14,7 +14,7 @@ use super::{Association, Context};
 use crate::config::{LocalAddress, Policy, Prefix};
 use crate::event::Event;
 use crate::packet::Endpoint;
-use crate::path::PathState;
+use crate::path::Path;
 use crate::time::Instant;
 use crate::translation::{Begun, Fragments, PATIENCE};
 
@@ -135,7 +135,7 @@ impl Association {
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
-        let works = self.established && self.paths.iter().any(works);
+        let works = self.established && self.paths.iter().any(Path::works);
         let traffic = self.next_traffic(now, works);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Nothing has changed until there is something to capture.
@@ -198,7 +198,7 @@ impl Association {
     fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
         cx.translations.expire(now);
         self.host.begun.expire(now);
-        let works = self.paths.iter().any(works);
+        let works = self.paths.iter().any(Path::works);
         let left_at = &mut self.host.left_at;
         let left_at = if works { left_at.take() } else { Some(*left_at.get_or_insert(now)) };
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
@@ -375,7 +375,7 @@ impl Association {
         } else if !self.peer_addresses.iter().any(|told| told.ip() == ip) {
             return false;
         }
-        let elsewhere = |path: &crate::path::Path| {
+        let elsewhere = |path: &Path| {
             path.is_validated()
                 && path.local.is_ipv4() == ip.is_ipv4()
                 && path.observed.is_some_and(|observed| observed.ip() != path.local.ip())
@@ -443,11 +443,6 @@ fn all_captured(prefixes: &[Prefix], translated: &[IpAddr]) -> Vec<Prefix> {
     let mut all: Vec<_> = prefixes.iter().copied().chain(translated).collect();
     all.sort_unstable();
     all
-}
-
-/// Whether the path carries packets.
-fn works(path: &crate::path::Path) -> bool {
-    matches!(path.state(), PathState::Active | PathState::Standby)
 }
 
 /// Whether an address can be that of one other host, which we are not.

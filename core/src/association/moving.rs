@@ -24,7 +24,7 @@ impl Association {
     /// Gives up the paths whose local address is gone, or keeps them until they can move; the
     /// others follow their interface's MTU.
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let works = |path: &Path| works(path) && local(path.address, cx.locals).is_some();
+        let works = |path: &Path| path.works() && local(path.address, cx.locals).is_some();
         let keeps = !self.opener && self.established && !self.paths.iter().any(works);
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
@@ -110,7 +110,7 @@ impl Association {
 
     /// Where one path works, the others need not be moved.
     pub(super) fn settle_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.opener || !self.paths.iter().any(works) {
+        if self.opener || !self.paths.iter().any(Path::works) {
             return;
         }
         for index in 0..self.paths.len() {
@@ -143,7 +143,7 @@ impl Association {
                 && path.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
         let Some(local) = local(from, cx.locals)
-            .filter(|_| self.opener && !self.paths.iter().any(|path| works(path) || taken(path)))
+            .filter(|_| self.opener && !self.paths.iter().any(|path| path.works() || taken(path)))
         else {
             return;
         };
@@ -255,10 +255,6 @@ fn are_neighbours(one: IpAddr, other: IpAddr) -> bool {
         (IpAddr::V6(one), IpAddr::V6(other)) => one.segments()[..4] == other.segments()[..4],
         _ => false,
     }
-}
-
-fn works(path: &Path) -> bool {
-    matches!(path.state(), PathState::Active | PathState::Standby)
 }
 
 /// Whether the path is kept without an address of its own.

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::Association;
 use crate::config::Encapsulation;
+use crate::path::Path;
 use crate::path::rest::{Lifetime, REST_AFTER, USUAL};
-use crate::path::{Path, PathState};
 use crate::sink::PathAddress;
 use crate::time::Instant;
 
@@ -53,7 +53,7 @@ impl Association {
             && now.since(self.traffic_at) >= REST_AFTER
             && self.queue.is_empty()
             && self.repairs.is_empty()
-            && self.paths.iter().any(works);
+            && self.paths.iter().any(Path::works);
         if !rests {
             if self.resting {
                 self.wake(now);
@@ -80,7 +80,7 @@ impl Association {
         if !self.resting {
             return;
         }
-        let rests = |path: &Path| path.rest.is_resting() && works(path);
+        let rests = |path: &Path| path.rest.is_resting() && path.works();
         for index in 0..self.paths.len() {
             let path = &self.paths[index];
             if !rests(path) || path.ping || path.heartbeat_at().is_none_or(|at| now < at) {
@@ -157,7 +157,7 @@ impl Association {
     /// others are not disturbed for that, unless there is no answer.
     pub(super) fn pair_at_rest(&self) -> Option<Vec<PathAddress>> {
         let rests = self.resting && self.attempts == 0 && self.keys.current().is_some();
-        let path = self.paths.iter().find(|path| works(path)).filter(|_| rests)?;
+        let path = self.paths.iter().find(|path| path.works()).filter(|_| rests)?;
         Some(vec![path.address])
     }
 
@@ -165,7 +165,7 @@ impl Association {
     pub(super) fn ping_renewed(&mut self) {
         let count = if self.resting { 1 } else { usize::MAX };
         let resting = self.resting;
-        let paths = self.paths.iter_mut().filter(|path| !resting || works(path));
+        let paths = self.paths.iter_mut().filter(|path| !resting || path.works());
         paths.take(count).for_each(|path| path.ping = true);
     }
 
@@ -176,8 +176,4 @@ impl Association {
             path.rest.on_travelled(now);
         }
     }
-}
-
-fn works(path: &Path) -> bool {
-    matches!(path.state(), PathState::Active | PathState::Standby)
 }
