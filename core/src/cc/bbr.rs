@@ -253,6 +253,9 @@ impl Bbr {
             self.round.fastest = None;
             self.excess = FlightExcess::default();
             self.rival = Rival::default();
+            if self.state == State::Compete {
+                self.enter(State::Cruise);
+            }
         }
         if let Some(rtt) = sample.rtt {
             self.rival.on_rtt(rtt);

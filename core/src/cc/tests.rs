@@ -210,6 +210,18 @@ fn bbr_takes_the_link_back_when_its_rival_has_gone() {
 }
 
 #[test]
+fn bbr_that_competes_begins_anew_on_a_path_that_begins_to_jitter() {
+    let mut world = World::new(Link::new(20.0, ms(40), 3.0), &[Bbr, Cubic]);
+    world.run_until(Instant::from_millis(20_000));
+    assert_eq!(world.state(0), "compete");
+    world.set_jitter(ms(10));
+    world.run_until(Instant::from_millis(20_200));
+    assert_ne!(world.state(0), "compete");
+    let measured = world.measure_after(ms(30_000), ms(10_000));
+    assert!(measured.total() > 15e6 / 8.0, "{:?}", measured.rates);
+}
+
+#[test]
 fn bbr_does_not_take_a_longer_path_for_a_rival() {
     let link = Link::new(20.0, ms(20), 10.0);
     let mut world = World::new(link, &[Bbr]);

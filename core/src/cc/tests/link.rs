@@ -206,6 +206,11 @@ impl World {
         self.schedule(at, Event::SetRate(mbps));
     }
 
+    /// The path jitters by `jitter` each way from now on.
+    pub(super) fn set_jitter(&mut self, jitter: Duration) {
+        self.link.jitter = jitter;
+    }
+
     /// Packets that leave the queue from now on take this time.
     pub(super) fn set_rtt(&mut self, rtt: Duration) {
         self.link.rtt = rtt;
