@@ -131,6 +131,8 @@ pub(crate) struct Association {
     delay_reference: Option<u32>,
     /// A path jitters: what only acknowledges does not wait for its turn.
     uneven: bool,
+    /// The paths' delays differ so much that the inner TCP takes the longer ones for a queue.
+    misleading: bool,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
@@ -214,6 +216,7 @@ impl Association {
             addresses_owed: true,
             delay_reference: None,
             uneven: false,
+            misleading: false,
             period_at: now,
             periods: 0,
             inner_mtu: 0,

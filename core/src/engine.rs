@@ -72,6 +72,8 @@ pub enum DropReason {
     UnknownSession,
     /// The inner packet had arrived before.
     Duplicate,
+    /// An acknowledgement of the peer's TCP that later ones repeat.
+    Thinned,
     /// A handshake message that is not authentic, or replayed.
     Handshake,
     /// Too many handshakes at once, or the first of an unknown node: the sender was given a cookie.
@@ -107,6 +109,7 @@ impl DropReason {
             Self::ForeignSource => "foreign_source",
             Self::UnknownSession => "unknown_session",
             Self::Duplicate => "duplicate",
+            Self::Thinned => "thinned",
             Self::Handshake => "handshake",
             Self::UnderLoad => "under_load",
             Self::Availability => "availability",

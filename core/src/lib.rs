@@ -47,6 +47,7 @@ mod session;
 mod sink;
 mod status;
 pub mod table;
+mod thinning;
 mod time;
 pub mod trace;
 mod translation;

@@ -101,8 +101,12 @@ impl core::error::Error for HeaderError {}
 const TCP_FIN: u8 = 0x01;
 const TCP_SYN: u8 = 0x02;
 const TCP_RST: u8 = 0x04;
+const TCP_PSH: u8 = 0x08;
 const TCP_ACK: u8 = 0x10;
 const TCP_URG: u8 = 0x20;
+
+/// The beginning of options that are time stamps and nothing else: two times nothing, kind, length.
+const TIME_STAMPS: [u8; 4] = [1, 1, 8, 10];
 
 /// What the headers of an inner packet say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,6 +215,18 @@ impl Header {
             && !self.fragment
             && transport.len() == usize::from(fixed[12] >> 4) * 4
             && fixed[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_URG | TCP_ACK) == TCP_ACK
+    }
+
+    /// What `packet`, which has these headers, acknowledges, if it [does nothing
+    /// else](Self::is_pure_ack): neither tells of gaps, nor of marks (RFC 3168).
+    pub(crate) fn plain_ack(&self, packet: &[u8]) -> Option<u32> {
+        let transport = packet.get(self.header_len..)?;
+        let fixed = transport.first_chunk::<20>()?;
+        let options = &transport[20..];
+        // Time stamps are all that an acknowledgement carries without gaps (RFC 7323, appendix A).
+        let plain = options.is_empty() || options.len() == 12 && options[..4] == TIME_STAMPS;
+        let plain = plain && fixed[13] & !TCP_PSH == TCP_ACK && self.is_pure_ack(packet);
+        plain.then(|| u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]))
     }
 
     /// The destination port; `None` where [`Header::ports`] is no pair of ports.

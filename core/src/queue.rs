@@ -43,6 +43,9 @@ const DROP_BATCH: usize = 64;
 
 const NONE: u32 = u32::MAX;
 
+/// How long a path needs to carry all it can, beyond what the target says.
+const RAMP: Duration = Duration::from_millis(50);
+
 /// Something that leaves the queue in one or more segments.
 pub trait Burst {
     /// How many segments, at least 1; always the same.
@@ -283,6 +286,15 @@ impl<T: Burst> SendQueue<T> {
     pub fn flow_bytes(&self, flow: u32) -> usize {
         let of = |band: &Band| band.flows.get(flow as usize).map_or(0, |flow| flow.bytes);
         self.bands.iter().map(of).sum()
+    }
+
+    /// Whether the packets of the session in slot `flow` wait for longer than they have to: for twice
+    /// CoDel's target, and as long as paths that have just been put to use need to carry all they can.
+    pub fn is_behind(&self, now: Instant, flow: u32) -> bool {
+        let head = |band: &Band| band.flows.get(flow as usize).map_or(NONE, |flow| flow.head);
+        let oldest = |band: &Band| self.nodes.get(head(band) as usize);
+        let mut oldest = self.bands.iter().filter_map(oldest);
+        oldest.any(|node| now.since(node.enqueued) > self.codel.target * 2 + RAMP)
     }
 
     /// Whether nothing waits.

@@ -10,6 +10,7 @@ use mpip_wire::{SessionFields, SessionId};
 use crate::omission::SessionHeader;
 use crate::packet::{Endpoint, SessionKey};
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
+use crate::thinning::Thinning;
 use crate::time::Instant;
 use crate::window::DuplicateWindow;
 
@@ -38,6 +39,8 @@ pub(crate) struct Outgoing {
     /// Where in its TCP stream what has left ends, and what was put into the queue.
     stream_end: Option<u32>,
     queue_end: Option<u32>,
+    /// Which of the peer's acknowledgements pass.
+    thinning: Thinning,
 }
 
 impl Outgoing {
@@ -52,6 +55,7 @@ impl Outgoing {
             repaired: 0,
             stream_end: None,
             queue_end: None,
+            thinning: Thinning::default(),
         }
     }
 
@@ -63,11 +67,21 @@ impl Outgoing {
         let queued = *self.queue_end.get_or_insert(left);
         let ahead = end.wrapping_sub(queued);
         if ahead == 0 || ahead >= WINDOW.wrapping_neg() {
+            if len > 0 {
+                self.thinning.stop();
+            }
             let beyond = end.wrapping_sub(len).wrapping_sub(left);
             return len == 0 || beyond >= WINDOW;
         }
         self.queue_end = Some(end);
         true
+    }
+
+    /// Whether the peer's acknowledgement of everything before `ack` is to pass. `full`: the paths
+    /// carry all they can.
+    pub(crate) fn passes(&mut self, ack: u32, full: bool) -> bool {
+        let end = self.queue_end.or(self.stream_end);
+        end.is_none_or(|end| self.thinning.passes(ack, end, full))
     }
 
     /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many bytes

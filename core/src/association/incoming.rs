@@ -38,6 +38,9 @@ const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 /// that: a signal would cost the inner TCP a third of its window for seconds.
 const DRAIN_PARDON: Duration = Duration::from_millis(150);
 
+/// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
+const ACK_MAX: usize = 128;
+
 /// How a packet is to be handed on.
 #[derive(Clone, Copy, Debug)]
 struct Delivery {
@@ -407,9 +410,18 @@ impl Association {
     ) {
         self.incoming.touch(slot, now);
         self.on_traffic(now);
-        let Self { incoming, hold, waiting, bytes_received, max_wait, limits, .. } = self;
+        let answers = self.answers(now, slot, inner.len());
+        let Self { incoming, outgoing, hold, waiting, bytes_received, max_wait, limits, .. } = self;
         let session = incoming.get_mut(slot).expect("the slot was just found");
         let mut deliver = |packet: InnerPacket<'_>| {
+            if let Some((answered, full)) = answers
+                && let Some(session) = outgoing.get_mut(answered)
+                && let Some(ack) = plain_ack(&packet)
+                && !session.passes(ack, full)
+            {
+                cx.drops.count(DropReason::Thinned);
+                return;
+            }
             *bytes_received += packet.len() as u64;
             sink.packet(packet);
         };
@@ -444,6 +456,20 @@ impl Association {
                 }
             }
         }
+    }
+
+    /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
+    /// thinned, and whether the paths carry all they can.
+    fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, bool)> {
+        if !self.misleading || len > ACK_MAX {
+            return None;
+        }
+        let session = self.incoming.get(slot)?;
+        let source = session.shown.as_deref().map_or(session.key.source, |(end, _)| *end);
+        let SessionKey { protocol, destination, .. } = session.key;
+        let key = SessionKey { protocol, source: destination, destination: source };
+        let answered = self.outgoing.find(&key).filter(|_| protocol == protocol::TCP)?;
+        Some((answered, self.queue.is_behind(now, answered)))
     }
 
     fn accept_session(
@@ -598,6 +624,13 @@ impl Association {
             waiting.insert((at, slot));
         }
     }
+}
+
+/// What a packet acknowledges that does nothing else.
+fn plain_ack(packet: &InnerPacket<'_>) -> Option<u32> {
+    // What has data has it in the second part.
+    let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
+    header.plain_ack(packet.head)
 }
 
 /// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040, section

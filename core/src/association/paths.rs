@@ -38,6 +38,8 @@ const GROWTH: Duration = Duration::from_millis(300);
 const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// So much the delay of a path varies by what is sent on it.
 const OWN_JITTER: Duration = Duration::from_millis(2);
+/// A TCP takes a round trip longer by so much for a queue (RFC 9406, section 4.3: MIN_RTT_THRESH).
+const MISLEADING: Duration = Duration::from_millis(4);
 /// Bottlenecks are looked for once in so many periods.
 const REGROUP_PERIODS: u32 = 10;
 /// A path takes another's place among the fastest only if it is faster by this much.
@@ -470,8 +472,8 @@ impl Association {
     /// and without a queue to match the paths run dry until it has grown again. Only the session's
     /// own packets wait in it: each has a queue to itself.
     ///
-    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, and
-    /// signals come no faster than they can be answered.
+    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, or
+    /// the one with which slow start ended, and signals come no faster than they can be answered.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let base = CodelParameters::default();
         let delays =
@@ -495,11 +497,12 @@ impl Association {
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(GROWTH);
+        self.misleading = spread.max(late) >= MISLEADING;
         let target = base.target.max(rival).max(growing).max(rtt / 20);
         self.queue.set_codel(CodelParameters {
             target: target.max(spread.min(WAIT_BOUNDS.1)).max(late),
             interval: base.interval.max(((rtt + late * 2) * 2).min(WAIT_BOUNDS.1)),
-            patient: self.guard.is_narrow(),
+            patient: self.guard.is_narrow() || self.misleading,
         });
     }
 

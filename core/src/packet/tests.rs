@@ -538,3 +538,33 @@ fn offload_state_that_contradicts_the_packet_is_refused() {
     let error = Segments::new(packet_buf(&fragment, good), &header).map(|_| ());
     assert_eq!(error, Err(SegmentError::Fragment));
 }
+
+/// Only what a later acknowledgement repeats is one and nothing else.
+#[test]
+fn an_acknowledgement_that_says_more_is_not_a_plain_one() {
+    let plain = |plan: &Plan, stamps: bool| {
+        let mut packet = plan.build();
+        if stamps {
+            let options = plan.network_len() + 20;
+            packet[options..options + 4].copy_from_slice(&TIME_STAMPS);
+        }
+        Header::parse(&packet).expect("valid").plain_ack(&packet)
+    };
+    for v6 in [false, true] {
+        let ack = Plan { v6, flags: 0x10, ..Plan::SMALL };
+        assert_eq!(plain(&ack, false), Some(0x0909_0909));
+        assert_eq!(plain(&Plan { tcp_options: 3, ..ack.clone() }, true), Some(0x0909_0909));
+        let gaps = Plan { tcp_options: 3, ..ack.clone() };
+        assert_eq!(plain(&gaps, false), None, "other options");
+        assert_eq!(plain(&Plan { tcp_options: 6, ..ack.clone() }, true), None, "more options");
+        assert_eq!(plain(&Plan { payload: vec![1], ..ack.clone() }, false), None, "data");
+        assert_eq!(plain(&Plan { udp: true, ..ack.clone() }, false), None, "UDP");
+        for flag in [0x01, 0x02, 0x04, 0x20, 0x40, 0x80] {
+            assert_eq!(
+                plain(&Plan { flags: 0x10 | flag, ..ack.clone() }, false),
+                None,
+                "{flag:#x}"
+            );
+        }
+    }
+}

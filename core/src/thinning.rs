@@ -1,0 +1,166 @@
+//! Which acknowledgements an inner TCP sender gets to see while it is in slow start.
+//!
+//! On paths of different delay the round-trip time that the inner TCP sees rises as soon as the
+//! shortest path is full and the longer ones are used. HyStart (RFC 9406, section 4.2) takes that for
+//! the queue of a full path and ends slow start, at a tenth of what all paths together carry. It needs
+//! eight samples of a round trip to say so. With at most seven acknowledgements in each it does not
+//! judge, and slow start goes on; once the paths are full all acknowledgements pass again, and it ends
+//! there. To leave out acknowledgements that later ones repeat is common practice where the way back is narrow
+//! (RFC 3449, section 5.2.2).
+//!
+//! An acknowledgement is left out only while data that it does not cover is on its way, so that
+//! another one follows. Nothing waits for that.
+
+/// An acknowledgement passes when it covers this part of what is on its way.
+const PART: u32 = 6;
+/// After so many round trips without growth slow start is over; some are spent waiting for a packet.
+const FLAT: u8 = 3;
+/// No window of TCP is larger (RFC 7323, section 2.3).
+const WINDOW: u32 = 1 << 30;
+
+/// What is known of one direction of a TCP connection: its present round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Thinning {
+    /// What was acknowledged and where the stream ended when the round began.
+    start: u32,
+    end: u32,
+    /// The last acknowledgement that passed.
+    passed: u32,
+    /// Rounds in which the sender did not do as in slow start, less those in which it did.
+    flat: u8,
+    /// Something was acknowledged.
+    begun: bool,
+}
+
+impl Thinning {
+    /// Whether the acknowledgement of everything before `ack` is to pass, when the sender's stream
+    /// ends at `end`. `full`: the paths carry all they can.
+    pub(crate) fn passes(&mut self, ack: u32, end: u32, full: bool) -> bool {
+        let flight = end.wrapping_sub(ack);
+        let covered = ack.wrapping_sub(self.passed);
+        let strange = flight >= WINDOW || covered >= WINDOW;
+        // Repeated, or overtaken by a later one.
+        let old = covered == 0 || covered >= WINDOW.wrapping_neg();
+        if !self.begun || strange && !old {
+            // Of another connection between the same ports, in the second case.
+            *self = Self { start: ack, end, passed: ack, flat: 0, begun: true };
+            return true;
+        }
+        if old {
+            return true;
+        }
+        if self.flat < FLAT && !full && covered < flight / PART {
+            return false;
+        }
+        if ack.wrapping_sub(self.end) < WINDOW {
+            // In slow start twice as much leaves as is acknowledged; this acknowledgement is not
+            // answered yet.
+            let acked = self.passed.wrapping_sub(self.start);
+            let sent = end.wrapping_sub(self.end);
+            self.flat = match sent >= acked + acked / 2 {
+                true => self.flat.saturating_sub(1),
+                false => (self.flat + u8::from(acked > 0)).min(FLAT + 1),
+            };
+            (self.start, self.end) = (ack, end);
+        }
+        self.passed = ack;
+        true
+    }
+
+    /// The sender sends again: what it takes for lost may be all that was on its way.
+    pub(crate) fn stop(&mut self) {
+        self.flat = FLAT + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SEGMENT: u32 = 1_400;
+
+    /// A sender whose window is `window` segments when the stream begins at `start`, and grows by
+    /// `growth` for each segment acknowledged. Returns how many acknowledgements passed in each of its
+    /// round trips: the receiver acknowledges every other segment.
+    fn passed(start: u32, mut window: f64, growth: f64, rounds: usize, full: bool) -> Vec<u32> {
+        let mut thinning = Thinning::default();
+        let at = |segments: u32| start.wrapping_add(segments * SEGMENT);
+        let (mut known, mut arrived, mut next) = (0, 0, window as u32);
+        let (mut end, mut count, mut counts) = (next, 0, Vec::new());
+        while counts.len() < rounds {
+            arrived = (arrived + 2).min(next);
+            if !thinning.passes(at(arrived), at(next), full) {
+                assert!(arrived < next, "the last one is left out");
+                continue;
+            }
+            if known > end {
+                end = next;
+                counts.push(core::mem::take(&mut count));
+            }
+            count += 1;
+            window += f64::from(arrived - known) * growth;
+            known = arrived;
+            next = next.max(known + window as u32);
+        }
+        counts
+    }
+
+    #[test]
+    fn slow_start_sees_too_few_to_judge() {
+        for start in [0, u32::MAX - 20_000] {
+            let counts = passed(start, 10.0, 1.0, 9, false);
+            assert!(counts[1..].iter().all(|count| (4..=8).contains(count)), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn all_pass_when_the_paths_are_full() {
+        let counts = passed(0, 10.0, 1.0, 6, true);
+        assert!(counts[5] > 100, "{counts:?}");
+    }
+
+    #[test]
+    fn all_pass_once_slow_start_is_over() {
+        let counts = passed(0, 100.0, 0.01, 8, false);
+        assert!(counts[1] <= 8 && counts[5..].iter().all(|count| *count > 45), "{counts:?}");
+    }
+
+    #[test]
+    fn what_is_repeated_or_overtaken_passes() {
+        let mut thinning = Thinning::default();
+        assert!(thinning.passes(1_000, 100_000, false));
+        assert!(thinning.passes(50_000, 150_000, false));
+        assert!(!thinning.passes(51_000, 150_000, false));
+        assert!(thinning.passes(50_000, 150_000, false) && thinning.passes(49_000, 150_000, false));
+    }
+
+    proptest! {
+        /// What is left out is followed by another, because data is on its way that it does not cover.
+        #[test]
+        fn the_last_one_always_passes(
+            start in any::<u32>(),
+            steps in proptest::collection::vec((0_u32..200_000, 0_u32..200_000, any::<bool>()), 1..200),
+        ) {
+            let mut thinning = Thinning::default();
+            let (mut ack, mut end) = (0, 0);
+            for (sent, covered, full) in steps {
+                end += sent;
+                ack = (ack + covered).min(end);
+                let passes = thinning.passes(start.wrapping_add(ack), start.wrapping_add(end), full);
+                prop_assert!(passes || ack < end && !full);
+            }
+            prop_assert!(thinning.passes(start.wrapping_add(end), start.wrapping_add(end), false));
+        }
+
+        #[test]
+        fn nothing_is_taken_amiss(numbers in proptest::collection::vec(any::<(u32, u32, bool)>(), 1..100)) {
+            let mut thinning = Thinning::default();
+            for (ack, end, full) in numbers {
+                let passes = thinning.passes(ack, end, full);
+                prop_assert!(passes || ack != end);
+            }
+        }
+    }
+}
