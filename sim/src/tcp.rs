@@ -15,6 +15,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr};
 use crate::clock::{NEVER, Nanos};
 use crate::packet::{pattern, tuple};
 
+mod hystart;
 mod sender;
 mod window;
 

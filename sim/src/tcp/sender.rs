@@ -86,6 +86,9 @@ pub(super) struct Sender {
     window: Window,
     /// Whether the window, not the peer or the stream, was what held the sender back.
     filled: bool,
+    /// Nothing is in flight because the peer takes nothing: it is asked again (RFC 9293, section
+    /// 3.8.6.1).
+    blocked: bool,
     /// Until this byte is acknowledged, losses are of the same round trip.
     recovery: Option<u64>,
     /// It follows a time-out, so that the window grows meanwhile (RFC 5681, section 3.1).
@@ -136,6 +139,7 @@ impl Sender {
             lost: 0,
             window: Window::new(),
             filled: false,
+            blocked: false,
             recovery: None,
             timed_out: false,
             before_timeout: None,
@@ -194,7 +198,13 @@ impl Sender {
         match (self.state, self.incoming.is_empty()) {
             (State::Broken, _) => NEVER,
             (_, false) => 0,
-            _ if self.state == State::Open && self.segments.is_empty() => NEVER,
+            _ if self.state == State::Open && self.segments.is_empty() => {
+                if self.blocked {
+                    self.timeout_at
+                } else {
+                    NEVER
+                }
+            }
             _ => self.timeout_at.min(self.reorder_at),
         }
     }
@@ -213,6 +223,9 @@ impl Sender {
             }
         } else if now >= self.timeout_at && !self.segments.is_empty() {
             self.on_timeout(now);
+        } else if now >= self.timeout_at && self.blocked {
+            self.emit(TcpControl::None, self.next.saturating_sub(1), 0, out);
+            self.timeout_at = now + self.timeout;
         } else if now >= self.reorder_at {
             self.detect(now);
         }
@@ -262,7 +275,12 @@ impl Sender {
                 self.expected += repr.segment_len();
             }
         }
-        self.peer_window = u64::from(repr.window_len) << self.peer_shift;
+        // As Linux: acknowledgements may overtake each other.
+        let window = u64::from(repr.window_len) << self.peer_shift;
+        let place = self.place(ack.0 as u32);
+        if place > self.first || place == self.first && (window > self.peer_window || window == 0) {
+            self.peer_window = window;
+        }
         self.on_ack(now, ack, repr.sack_ranges);
     }
 
@@ -312,6 +330,7 @@ impl Sender {
         }
         if let Some(took) = sample {
             self.on_rtt(took);
+            self.window.on_sample(now, took, (self.first, self.next));
             self.undo_timeout();
         }
         self.before_timeout.take_if(|_| delivered > 0);
@@ -443,9 +462,12 @@ impl Sender {
         let (mss, window) = (self.mss(), self.window.bytes(self.mss()));
         self.filled = false;
         if self.segments.is_empty() {
-            self.timeout_at = now + self.timeout;
+            if !self.blocked {
+                self.timeout_at = now + self.timeout;
+            }
             self.progress_at = now;
         }
+        self.blocked = false;
         let mut index = 0;
         while self.lost > 0 && index < self.segments.len() {
             if self.segments[index].fate != Fate::Lost {
@@ -469,7 +491,11 @@ impl Sender {
             let left = self.total.map_or(u64::MAX, |total| total.saturating_sub(self.next));
             let len = left.min(mss as u64);
             let end_of_stream = left == 0 && self.total == Some(self.next);
-            if (len == 0 && !end_of_stream) || self.next + len > bound {
+            if len == 0 && !end_of_stream {
+                return;
+            }
+            if self.next + len > bound {
+                self.blocked = self.segments.is_empty();
                 return;
             }
             if self.in_flight > 0 && self.in_flight + len > window {

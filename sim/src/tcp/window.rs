@@ -1,5 +1,6 @@
 //! The congestion window of a sender: cubic (RFC 9438), counted in bytes (RFC 3465).
 
+use super::hystart::HyStart;
 use crate::clock::{Nanos, SECOND};
 
 /// RFC 9438, sections 4.1 and 4.6.
@@ -23,6 +24,7 @@ pub(super) struct Window {
     reno: f64,
     /// Reno's growth for each window that is acknowledged.
     reno_growth: f64,
+    hystart: HyStart,
 }
 
 impl Window {
@@ -35,6 +37,16 @@ impl Window {
             since: None,
             reno: 0.0,
             reno_growth: 1.0,
+            hystart: HyStart::default(),
+        }
+    }
+
+    /// Everything before the first of `bytes` is acknowledged, a segment after a time of `took`; the
+    /// second was never sent.
+    pub(super) fn on_sample(&mut self, now: Nanos, took: Nanos, bytes: (u64, u64)) {
+        let starts = self.segments < self.threshold;
+        if self.hystart.on_ack(now, took, bytes, self.segments) && starts {
+            self.threshold = self.segments;
         }
     }
 

@@ -1,0 +1,30 @@
+//! One TCP connection over paths of different delay is to fill all of them soon after it begins:
+//! its own HyStart takes the longer path for a queue, unless few enough acknowledgements tell it so.
+
+mod common;
+
+use common::{both, link};
+use mpip_sim::clock::SECOND;
+use mpip_sim::measure::{Scenario, Subject, limit, measure};
+
+/// Share of the limit between the first and the fourth second, the median of three seeds.
+fn start(delays: [u64; 2]) -> f64 {
+    let paths = || delays.iter().map(|delay| both(link(10, *delay, 100))).collect::<Vec<_>>();
+    let mut shares = [1, 2, 3].map(|seed| {
+        let scenario = Scenario { paths: paths(), duration: 3 * SECOND, from: SECOND, seed };
+        let found = measure(&scenario, Subject::MPIP);
+        assert!(found.violations.is_empty(), "{delays:?}: {:?}", found.violations);
+        found.goodput / limit(&scenario.paths).expect("the links have a rate")
+    });
+    shares.sort_by(f64::total_cmp);
+    shares[1]
+}
+
+/// Were all acknowledgements to pass, the first three would be 0.84, 0.47 and 0.84.
+#[test]
+fn a_longer_path_is_filled_from_the_start() {
+    for (delays, least) in [([5, 50], 0.92), ([5, 100], 0.85), ([20, 100], 0.84), ([5, 5], 0.94)] {
+        let share = start(delays);
+        assert!(share > least, "{delays:?}: {share:.3}");
+    }
+}
