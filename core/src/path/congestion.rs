@@ -16,8 +16,8 @@ pub(crate) struct Congestion {
     reacted: Option<Instant>,
     /// Bytes lost that no sample has told of yet.
     unreported: u64,
-    /// Packets lost since it was last told that they were not, and how many have arrived after all
-    /// since it last reacted.
+    /// Packets lost since it last reacted, with those to which it did, and how many have arrived
+    /// after all.
     lost: u64,
     spurious: u64,
 }
@@ -63,10 +63,10 @@ impl Congestion {
         own: usize,
     ) {
         self.unreported += losses.bytes;
-        self.lost += losses.packets;
         let (sent, lost) = (losses.newest, losses.bytes);
         let event = CongestionEvent { now, sent, lost, persistent: false, ecn: false };
         self.react(&event, subflows, own);
+        self.lost += losses.packets;
     }
 
     /// Feedback acknowledged something.
@@ -99,7 +99,7 @@ impl Congestion {
             return;
         }
         self.reacted = Some(event.now);
-        self.spurious = 0;
+        (self.lost, self.spurious) = (0, 0);
         self.control.on_congestion(event, subflows, own);
     }
 }
@@ -220,6 +220,16 @@ mod tests {
         assert_eq!(told.try_iter().count(), 0);
         congestion.on_spurious(ms(120), 1);
         congestion.on_spurious(ms(130), 1);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [Told::Spurious]);
+    }
+
+    #[test]
+    fn losses_of_an_earlier_round_trip_are_not_waited_for() {
+        let (mut congestion, told) = congestion();
+        congestion.on_losses(ms(100), &lost(9, 80), &[], 0);
+        congestion.on_losses(ms(200), &lost(1, 180), &[], 0);
+        told.try_iter().for_each(drop);
+        congestion.on_spurious(ms(210), 1);
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [Told::Spurious]);
     }
 
