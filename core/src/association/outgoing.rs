@@ -1,18 +1,22 @@
 //! The way of a packet out: session, queue, scheduler, frame.
 
+mod form;
+mod header_fields;
+
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use mpip_wire::{CompactFrameHeader, Frame, PacketFrameHeader, SessionId, TruncatedSequence};
+use mpip_wire::{Frame, SessionId};
 
+use self::form::Form;
 use super::control::CONTROL_ROOM;
 use super::departure::{Manifest, datagram_overhead};
 use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, playout, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
-use crate::omission::{CompactHeader, SessionHeader, fields};
-use crate::packet::{HEAD_ROOM, Header, Segments, mark_ce, protocol};
+use crate::omission::{SessionHeader, fields};
+use crate::packet::{Header, Segments, protocol};
 use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
@@ -38,8 +42,6 @@ const BULK: usize = 1_000;
 /// As are the first so many of a session, which show the inner TCP how long the paths are: were one of
 /// them faster than the packets of a transfer that follows, they would look as if they waited in a queue.
 const FIRST: u32 = 32;
-/// Sessions whose header fields wait to be told; beyond it a session tells them later.
-const OPENS: usize = 64;
 /// Something to send after a pause shorter than this counts as if there had been no pause.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -50,79 +52,6 @@ pub(super) enum Loss {
     Congestion,
     /// All that was in flight on a path.
     PathDied,
-}
-
-/// How an inner packet is put into its datagram.
-#[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]
-enum Form<'a> {
-    /// As it is.
-    Full(PacketFrameHeader),
-    /// Without the fields that the receiver knows: what differs, and the payload in two parts.
-    Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, &'a [u8]),
-}
-
-impl<'a> Form<'a> {
-    /// The shortest form of `load`, of which the receiver knows `header`.
-    fn of(load: &'a Load, len: usize, header: Option<&SessionHeader>) -> Self {
-        let full = PacketFrameHeader {
-            session: load.session,
-            sequence: load.sequence,
-            ordered: load.ordered,
-        };
-        let Some(header) = header else { return Self::Full(full) };
-        let mut head = [0; HEAD_ROOM];
-        let (head_len, rest) = load.segments.write_head(load.segment, &mut head);
-        if load.mark {
-            mark_ce(&mut head[..head_len]);
-        }
-        // A checksum that came from elsewhere may be wrong, and has to stay so.
-        let compact = if load.segments.has_foreign_checksum() {
-            match load.mark {
-                true => None,
-                false => header.compress(load.sequence, &load.segments.packet().bytes()[..len]),
-            }
-        } else {
-            header.compress_valid(load.sequence, &head[..head_len], len)
-        };
-        let Some(compact) = compact else { return Self::Full(full) };
-        let frame = CompactFrameHeader {
-            session: load.session,
-            sequence: TruncatedSequence::new(load.sequence),
-            ordered: load.ordered,
-        };
-        Self::Compact(frame, compact, head, head_len, rest)
-    }
-
-    /// Bytes of the frame for a packet of `len` bytes.
-    fn encoded_len(&self, len: usize) -> usize {
-        match self {
-            Self::Full(frame) => frame.encoded_len() + len,
-            Self::Compact(frame, compact, ..) => {
-                frame.encoded_len() + compact.bytes().len() + len - compact.payload()
-            }
-        }
-    }
-
-    /// Writes the frame, which fills `out`.
-    fn write(&self, load: &Load, out: &mut [u8]) {
-        match self {
-            Self::Full(frame) => {
-                let at = frame.emit(out).expect("room was reserved");
-                load.segments.write(load.segment, &mut out[at..]);
-                if load.mark {
-                    mark_ce(&mut out[at..]);
-                }
-            }
-            Self::Compact(frame, compact, head, head_len, rest) => {
-                let at = frame.emit(out).expect("room was reserved");
-                let (header, out) = out[at..].split_at_mut(compact.bytes().len());
-                header.copy_from_slice(compact.bytes());
-                let (first, second) = out.split_at_mut(head_len - compact.payload());
-                first.copy_from_slice(&head[compact.payload()..*head_len]);
-                second.copy_from_slice(rest);
-            }
-        }
-    }
 }
 
 /// What leaves next.
@@ -529,52 +458,6 @@ impl Association {
             self.tell_again(load.slot, load.session);
         }
         true
-    }
-
-    /// Lets the peer know what the packets of a session have in common.
-    fn tell(&mut self, slot: u32, id: SessionId, told: Told) {
-        if self.opens.len() < OPENS
-            && let Some(session) = self.outgoing.get_mut(slot)
-        {
-            self.opens.push_back((slot, id, told.fields));
-            session.known = Known::Told(Box::new(told));
-        }
-    }
-
-    /// Tells it anew, and nothing else: what was told first may still be on its way.
-    fn tell_again(&mut self, slot: u32, id: SessionId) {
-        if self.opens.len() >= OPENS {
-            return;
-        }
-        let Some(session) = self.outgoing.get_mut(slot) else { return };
-        session.known = match core::mem::replace(&mut session.known, Known::Nothing) {
-            Known::Lapsed(told) => {
-                self.opens.push_back((slot, id, told.fields.at(session.next_sequence)));
-                Known::Told(told)
-            }
-            other => other,
-        };
-    }
-
-    /// The receiver has the header fields of a session, or was found not to have them.
-    pub(super) fn settle_open(&mut self, slot: u32, id: SessionId, confirmed: bool) {
-        let session = self.outgoing.get_mut(slot).filter(|session| session.id == id);
-        let Some(session) = session else { return };
-        session.known = match (core::mem::replace(&mut session.known, Known::Nothing), confirmed) {
-            (Known::Told(told) | Known::Header(told), true) => Known::Header(told),
-            (Known::Told(told) | Known::Header(told) | Known::Lapsed(told), _) => {
-                Known::Lapsed(told)
-            }
-            (Known::Nothing, _) => Known::Nothing,
-        };
-    }
-
-    /// The peer has forgotten a session, or has never learnt its header fields.
-    pub(super) fn on_session_unknown(&mut self, id: SessionId) {
-        let slot = self.outgoing.iter().find(|(_, _, session)| session.id == id);
-        if let Some((slot, ..)) = slot {
-            self.settle_open(slot, id, false);
-        }
     }
 
     /// The peer need not wait for `sequence` any longer, if it does: in a session put in order.
