@@ -6,7 +6,7 @@ use core::time::Duration;
 use mpip_crypto::{Aead, Initiator, PublicKey, Responder, Timestamp};
 use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
-use super::keys::Epoch;
+use super::keys::{Epoch, Origin};
 use super::{Association, Context};
 use crate::config::Encapsulation;
 use crate::event::Event;
@@ -175,22 +175,23 @@ impl Association {
         if Aead::offers(cx.aes_in_hardware) & aead.offer_bit() == 0 {
             return Err(format!("it chose {}, which was not offered", aead_name(aead)));
         }
-        let (claim, peer_index) = (pending.claim, completed.responder_index);
-        let (number, goes_on) =
-            (fresh_number(local_index, peer_index), agree(claim, payload.association));
+        let peer_index = completed.responder_index;
+        let origin = Origin {
+            initiated: true,
+            instance: payload.instance,
+            number: fresh_number(local_index, peer_index),
+            goes_on: agree(pending.claim, payload.association),
+        };
         self.pending = None;
         self.attempts = 0;
         self.next_attempt = None;
-        self.follow_association(now, (payload.instance, number, goes_on), true, cx);
+        self.follow_association(now, origin, cx);
         let epoch = Epoch {
             local_index,
             peer_index,
             keys: completed.secrets.into_keys(aead),
             created: now,
-            initiated: true,
-            instance: payload.instance,
-            number,
-            goes_on,
+            origin,
             sealed: 0,
         };
         let mut retired = Vec::new();
@@ -252,10 +253,12 @@ impl Association {
             peer_index,
             keys: secrets.into_keys(aead),
             created: now,
-            initiated: false,
-            instance: payload.instance,
-            number: fresh_number(peer_index, local_index),
-            goes_on: agree(claim, payload.association),
+            origin: Origin {
+                initiated: false,
+                instance: payload.instance,
+                number: fresh_number(peer_index, local_index),
+                goes_on: agree(claim, payload.association),
+            },
             sealed: 0,
         };
         let mut retired = Vec::new();
@@ -284,9 +287,8 @@ impl Association {
 
     /// A packet under keys of ours was authenticated.
     pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
-        let Some(offered) = self.keys.offered(index) else { return };
-        let news = (offered.instance, offered.number, offered.goes_on);
-        self.follow_association(now, news, false, cx);
+        let Some(origin) = self.keys.offered(index) else { return };
+        self.follow_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         forget(cx, retired);
@@ -312,8 +314,12 @@ impl Association {
     /// Whether with the keys that the peer addresses by `index` another association begins than the
     /// one that we have.
     pub(super) fn begins_anew(&self, index: u32) -> bool {
-        let anew = |epoch: &Epoch| !epoch.goes_on || self.peer_instance != Some(epoch.instance);
-        self.keys.offered(index).is_some_and(anew)
+        self.keys.offered(index).is_some_and(|origin| !self.continues(origin))
+    }
+
+    /// Whether keys are for the association that we have.
+    fn continues(&self, origin: Origin) -> bool {
+        origin.goes_on && self.peer_instance == Some(origin.instance)
     }
 
     /// What this node says of its association: which it is, and whether it opens the paths.
@@ -325,19 +331,13 @@ impl Association {
     /// restarted or has lost it, another one begins, whose paths the initiator opens: both ends see
     /// that in the same handshake. The peer is live: its response answers our ephemeral key, or it
     /// has used keys that contain it.
-    fn follow_association(
-        &mut self,
-        now: Instant,
-        (instance, number, goes_on): (u64, u16, bool),
-        initiated: bool,
-        cx: &mut Context<'_>,
-    ) {
-        if goes_on && self.peer_instance == Some(instance) {
+    fn follow_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
+        if self.continues(origin) {
             return;
         }
         let peer = self.config.name.clone();
         match self.peer_instance {
-            Some(former) if former != instance => {
+            Some(former) if former != origin.instance => {
                 cx.events.push_back(Event::PeerRestarted { peer });
             }
             Some(_) => cx.events.push_back(Event::Lost { peer }),
@@ -348,10 +348,10 @@ impl Association {
         self.keys.clear_confirmed(&mut retired);
         forget(cx, retired);
         self.reset(now, cx);
-        self.forget_translated(Some(instance), cx);
-        self.peer_instance = Some(instance);
-        self.opener = initiated;
-        self.number = number;
+        self.forget_translated(Some(origin.instance), cx);
+        self.peer_instance = Some(origin.instance);
+        self.opener = origin.initiated;
+        self.number = origin.number;
     }
 
     /// Drops keys past their time, and with the last of them the association.

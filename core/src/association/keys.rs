@@ -18,6 +18,19 @@ pub(crate) const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// Packets under one key after which it is replaced.
 pub(crate) const REKEY_PACKETS: u64 = 1 << 27;
 
+/// Whose keys they are, and which association they are for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Whether this node began the handshake.
+    pub(crate) initiated: bool,
+    /// The peer's run that made it.
+    pub(crate) instance: u64,
+    /// The number of the association that begins with it, unless one goes on.
+    pub(crate) number: u16,
+    /// Both ends have the same association, with one opener, which goes on.
+    pub(crate) goes_on: bool,
+}
+
 /// What one handshake agreed on.
 #[derive(Debug)]
 pub(crate) struct Epoch {
@@ -27,14 +40,7 @@ pub(crate) struct Epoch {
     pub(crate) peer_index: u32,
     pub(crate) keys: Keys,
     pub(crate) created: Instant,
-    /// Whether this node began the handshake.
-    pub(crate) initiated: bool,
-    /// The peer's run that made it.
-    pub(crate) instance: u64,
-    /// The number of the association that begins with it, unless one goes on.
-    pub(crate) number: u16,
-    /// Both ends have the same association, with one opener, which goes on.
-    pub(crate) goes_on: bool,
+    pub(crate) origin: Origin,
     /// Packets sealed.
     pub(crate) sealed: u64,
 }
@@ -91,20 +97,19 @@ impl KeyRing {
         retire(self.next.replace(epoch), retired);
     }
 
-    /// The epoch `index` that the peer has offered, while it is not confirmed.
-    pub(crate) fn offered(&self, index: u32) -> Option<&Epoch> {
-        self.next.as_ref().filter(|next| next.local_index == index)
+    /// Where the epoch `index` comes from that the peer has offered, while it is not confirmed.
+    pub(crate) fn offered(&self, index: u32) -> Option<Origin> {
+        let next = self.next.as_ref().filter(|next| next.local_index == index);
+        next.map(|next| next.origin)
     }
 
     /// A packet under `index` was authenticated: if that is the offered epoch, it is current from
-    /// now on. Returns whether it was.
-    pub(crate) fn confirm(&mut self, index: u32, retired: &mut Vec<u32>) -> bool {
-        if self.next.as_ref().is_none_or(|next| next.local_index != index) {
-            return false;
+    /// now on.
+    pub(crate) fn confirm(&mut self, index: u32, retired: &mut Vec<u32>) {
+        if let Some(next) = self.next.take_if(|next| next.local_index == index) {
+            retire(self.previous.take(), retired);
+            self.previous = self.current.replace(next);
         }
-        retire(core::mem::replace(&mut self.previous, self.current.take()), retired);
-        self.current = self.next.take();
-        true
     }
 
     /// Forgets the epochs in use, but not the one on offer.
@@ -132,7 +137,7 @@ impl KeyRing {
     /// When the current keys are to be replaced.
     pub(crate) fn rekey_at(&self) -> Option<Instant> {
         let current = self.current.as_ref()?;
-        let age = match (current.sealed >= REKEY_PACKETS, current.initiated) {
+        let age = match (current.sealed >= REKEY_PACKETS, current.origin.initiated) {
             (true, _) => Duration::ZERO,
             (false, true) => REKEY_AFTER,
             (false, false) => REKEY_AFTER_RESPONDER,
