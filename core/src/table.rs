@@ -133,8 +133,13 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 
     /// The value in slot `index`, to be changed. This is no use of it: see [`Table::touch`].
     pub fn get_mut(&mut self, index: u32) -> Option<&mut V> {
+        self.get_key_value_mut(index).map(|(_, value)| value)
+    }
+
+    /// The key and the value in slot `index`, the latter to be changed.
+    pub fn get_key_value_mut(&mut self, index: u32) -> Option<(&K, &mut V)> {
         match self.slots.get_mut(index as usize) {
-            Some(Slot::Used(entry)) => Some(&mut entry.value),
+            Some(Slot::Used(entry)) => Some((&entry.key, &mut entry.value)),
             _ => None,
         }
     }

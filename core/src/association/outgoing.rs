@@ -16,7 +16,7 @@ use super::{Association, Context, playout, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
 use crate::omission::{SessionHeader, fields};
-use crate::packet::{Header, Segments, protocol};
+use crate::packet::{Header, Segments, SessionKey, protocol};
 use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
@@ -69,6 +69,12 @@ struct Load {
     first_sent: Option<Instant>,
 }
 
+/// Whether the packets of a session are segments of a TCP stream. Fragments have no ports, and most
+/// of them no TCP header.
+fn is_stream(key: &SessionKey) -> bool {
+    key.protocol == protocol::TCP && key.source.port != 0
+}
+
 /// The order in which packets left for the first time.
 fn oldest_first(cargo: &Cargo) -> (Instant, u32, u32) {
     (cargo.first_sent, cargo.slot, cargo.sequence)
@@ -105,8 +111,7 @@ impl Association {
         let priority = rule.map(|rule| rule.priority).unwrap_or_default();
         if let Some(session) = self.outgoing.get_mut(slot) {
             session.repair = rule.is_some_and(|rule| rule.repair);
-            if key.protocol == protocol::TCP
-                && key.source.port != 0
+            if is_stream(&key)
                 && let Some((len, end)) = segments.whole_stream()
             {
                 let news = session.queues(len as u32, end);
@@ -124,7 +129,7 @@ impl Association {
         Ok(())
     }
 
-    fn open_session(&mut self, now: Instant, key: crate::packet::SessionKey) -> u32 {
+    fn open_session(&mut self, now: Instant, key: SessionKey) -> u32 {
         let id = SessionId(self.next_session);
         self.next_session = self.next_session.wrapping_add(1);
         let session = Outgoing::new(id, &key, self.config.resequencing);
@@ -353,13 +358,11 @@ impl Association {
 
     /// Takes note that `load` has left.
     fn load_left(&mut self, now: Instant, load: &Load) {
-        let key = self.outgoing.key(load.slot);
-        // Fragments have no ports, and most of them no TCP header.
-        let streams = key.is_some_and(|key| key.protocol == protocol::TCP && key.source.port != 0);
-        let session = self.outgoing.get_mut(load.slot).filter(|known| known.id == load.session);
+        let session = self.outgoing.get_key_value_mut(load.slot);
+        let session = session.filter(|(_, known)| known.id == load.session);
         if load.first_sent.is_some() {
             self.repairs.pop_front();
-            if let Some(session) = session {
+            if let Some((_, session)) = session {
                 session.repaired += 1;
             }
             return;
@@ -367,8 +370,8 @@ impl Association {
         self.queue.take();
         let len = load.segments.segment_len(load.segment);
         self.bytes_sent += len as u64;
-        let stream = if streams { load.segments.stream(load.segment) } else { None };
-        if let Some(session) = session {
+        if let Some((key, session)) = session {
+            let stream = is_stream(key).then(|| load.segments.stream(load.segment)).flatten();
             let (left, new) = match stream {
                 Some((payload, end)) => (payload as u64, session.on_segment(end)),
                 None => (len as u64, len as u64),
