@@ -3,11 +3,13 @@
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
 //! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
 //! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
-//! mode, [`translated`] what translators on the way make of them, [`rest`] when the paths rest. Nonces are assigned in sequence, in [`departure`] alone.
+//! mode, [`translated`] what translators on the way make of them, [`rest`] when the paths rest, [`early`]
+//! what may leave before a path works. Nonces are assigned in sequence, in [`departure`] alone.
 
 mod benefit;
 mod control;
 mod departure;
+mod early;
 mod encapsulation;
 pub(crate) mod handshake;
 pub(crate) mod host;
@@ -31,6 +33,7 @@ use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampS
 use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
 use rand_chacha::ChaCha8Rng;
 
+use self::early::Proven;
 use self::handshake::Pending;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
@@ -119,6 +122,7 @@ pub(crate) struct Association {
     paths: Vec<Path>,
     next_path: u32,
     retired_paths: BTreeSet<PathId>,
+    proven: Proven,
     /// Paths that the peer still uses though they were given up: it has not heard.
     refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
@@ -208,6 +212,7 @@ impl Association {
             paths: Vec::new(),
             next_path: 0,
             retired_paths: BTreeSet::new(),
+            proven: Proven::default(),
             refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
@@ -311,6 +316,11 @@ impl Association {
         self.queue.is_empty() && self.repairs.is_empty() && !self.paths.iter().any(busy)
     }
 
+    /// Whether packets wait to be sent.
+    fn has_waiting(&self) -> bool {
+        !self.queue.is_empty() || !self.repairs.is_empty()
+    }
+
     /// Does what is due.
     pub(crate) fn on_timeout(
         &mut self,
@@ -334,7 +344,7 @@ impl Association {
 
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let waiting = !self.queue.is_empty() || !self.repairs.is_empty();
+        let waiting = self.has_waiting();
         let keys = [self.keys.expires_at(), self.handshake_timeout()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
@@ -353,6 +363,7 @@ impl Association {
         self.paths.clear();
         self.next_path = 0;
         self.retired_paths.clear();
+        self.proven = Proven::default();
         self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;

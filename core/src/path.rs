@@ -115,8 +115,11 @@ pub(crate) struct Path {
     peer_sequence: Option<u64>,
     /// When it came into being.
     pub(crate) opened: Instant,
-    /// Whether the peer has acknowledged anything on it: then it has validated our address.
+    /// Whether the peer has acknowledged anything on it that left since its own address was validated:
+    /// then it has validated ours.
     pub(crate) confirmed: bool,
+    /// Number of the first packet that left since then, or since the host had no way there.
+    pub(crate) counts_from: u64,
     /// What keeps it open while the association carries nothing.
     pub(crate) rest: Rest,
 }
@@ -167,6 +170,7 @@ impl Path {
             peer_sequence: None,
             opened: now,
             confirmed: false,
+            counts_from: 0,
             rest: Rest::new(now, None),
         }
     }
@@ -183,6 +187,9 @@ impl Path {
         }
         self.changed = now;
         self.liveness.clear();
+        if former == PathState::Validating {
+            self.counts_from = self.flight.next_number();
+        }
         if former == PathState::Failed {
             self.mtu.on_path_change();
         }
@@ -534,7 +541,10 @@ impl Path {
         [
             challenge,
             pacing,
-            self.arrivals.due(),
+            match self.calls() {
+                Some(_) => self.early_feedback_at(waiting),
+                None => self.arrivals.due().filter(|_| self.is_validated()),
+            },
             self.flight.loss_timer(),
             self.liveness.deadline(&self.signs()),
             self.heartbeat_at(),

@@ -4,10 +4,12 @@
 //!  alice ══ 20 Mbit/s ══ bob        at 4 s one of them loses its address, and has another later
 //! ```
 //!
-//! A path is validated one round trip after the new address can be used where the opener has it, and
-//! one and a half where the other node has it, which the opener challenges as well. Then the opener's
-//! packets take half a round trip. A sender whose window is full waits for the acknowledgements that
-//! were lost with the old address, which is another round trip.
+//! Who has the new address sends a first flight along with its challenge, and who is called answers with
+//! as much as came. So the other node's move costs the opener's transfer one round trip, until its challenge
+//! is there and a packet back. When the opener itself moves, its window is full, and the acknowledgements
+//! that would let it go on were lost with the old address: its packets have to arrive, the
+//! acknowledgements to come back and new data to arrive, one and a half round trips. Nothing that the
+//! nodes could say to each other is faster.
 
 mod common;
 
@@ -44,15 +46,16 @@ fn pause(host: usize, delay: u64, gap: u64) -> u64 {
     (now - back) / MILLI
 }
 
-/// [F-11]
+/// [F-11] [P-28] [P-29]
 #[test]
-fn a_transfer_goes_on_as_soon_as_the_new_address_is_validated() {
+fn a_transfer_goes_on_within_a_round_trip_and_a_tenth_of_a_second() {
     for gap in [300, 900, 1_500] {
         for delay in [5, 50, 100] {
-            let pauses = [0, 1].map(|host| pause(host, delay, gap));
-            eprintln!("{delay} ms either way, new address after {gap} ms: {pauses:?} ms");
-            assert!(pauses[0] <= 5 * delay + 10, "opener, {delay} ms, {gap} ms: {pauses:?}");
-            assert!(pauses[1] <= 4 * delay + 10, "other, {delay} ms, {gap} ms: {pauses:?}");
+            let [opener, other] = [0, 1].map(|host| pause(host, delay, gap));
+            let case = format!("{delay} ms either way, new address after {gap} ms");
+            eprintln!("{case}: {opener} and {other} ms");
+            assert!(opener <= 3 * delay + 5, "opener, {case}: {opener} ms");
+            assert!(other <= 2 * delay + 5, "other, {case}: {other} ms");
         }
     }
 }

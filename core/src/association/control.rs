@@ -38,6 +38,7 @@ impl Association {
         self.send_shared(now, cx, out);
         for index in 0..self.paths.len() {
             self.send_mtu_probe(now, index, out);
+            self.lend_credit(now, index, out);
             self.send_signs_of_life(now, index, out);
         }
     }
@@ -63,15 +64,30 @@ impl Association {
     }
 
     fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        let path = &mut self.paths[index];
-        let resting = path.rest.is_resting();
-        let full = path.challenge_len();
-        let Some(challenge) = path.challenge.as_mut().filter(|challenge| now >= challenge.next)
-        else {
+        if self.paths[index].challenge.as_ref().is_none_or(|challenge| now < challenge.next) {
             return;
-        };
+        }
+        self.retrieve_early(index);
+        let path = &mut self.paths[index];
+        path.grant_first_flight();
+        let resting = path.rest.is_resting();
+        if let Some(challenge) = &mut path.challenge {
+            challenge.on_sent(now, resting);
+        }
+        self.write_challenge(now, index, out);
+    }
+
+    /// Sends the challenge of path `index`, if there is one and it may.
+    pub(super) fn write_challenge(
+        &mut self,
+        now: Instant,
+        index: usize,
+        out: &mut impl DatagramSink,
+    ) {
+        let path = &mut self.paths[index];
+        let full = path.challenge_len();
+        let Some(challenge) = &path.challenge else { return };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
-        challenge.on_sent(now, resting);
         // Who opens or moves a path risks a full-size datagram to an address that its peer named.
         // Who is called sends no more than came.
         let limit = if unknown { full.min(path.credit) } else { full };
@@ -87,16 +103,21 @@ impl Association {
             return;
         }
         path.response_owed.take_if(|_| owed.is_some());
+        let mut answered = false;
         // Where padding would be, what came on paths that may not work any more.
-        let free = limit - overhead;
+        let (free, own) = (limit - overhead, path.id);
         for path in &self.paths {
             let mut ranges = range_room();
             let last = path.arrivals.feedback(now, path.id, &mut ranges).map(Frame::Feedback);
             if let Some(last) = last.filter(|last| frames.len() + last.encoded_len() <= free) {
                 frames.push(&last).expect("there is room");
+                answered |= path.id == own && !path.works();
             }
         }
         let path = &mut self.paths[index];
+        if answered {
+            path.arrivals.on_feedback_sent();
+        }
         frames.pad_to(free).expect("padding fits the limit");
         let len = frames.len();
         if unknown {
@@ -221,14 +242,17 @@ impl Association {
     }
 
     fn send_signs_of_life(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        self.send_early_feedback(now, index, out);
         let path = &mut self.paths[index];
         if !path.is_validated() {
             return;
         }
+        let calls = path.calls().is_some();
         let heartbeat =
             core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
         let feedback = path.arrivals.due().is_some_and(|at| now >= at)
             || heartbeat && path.arrivals.has_news();
+        let feedback = feedback && !calls;
         let observed = path.observed_owed;
         let keepalive = path.rest.owed();
         let feedback = feedback || keepalive.is_some() && path.arrivals.has_news();
@@ -270,6 +294,27 @@ impl Association {
                 self.paths[index].rest.on_told();
             }
         }
+    }
+
+    /// Says what has arrived on a path that does not work yet, unless packets that wait may say it.
+    fn send_early_feedback(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+        let waiting = self.has_waiting();
+        let path = &mut self.paths[index];
+        if path.early_feedback_at(waiting).is_none_or(|at| now < at) {
+            return;
+        }
+        let mut ranges = range_room();
+        let Some(feedback) = path.arrivals.feedback(now, path.id, &mut ranges) else { return };
+        path.arrivals.on_feedback_sent();
+        let mut room = [0; CONTROL_ROOM];
+        let len = Frame::Feedback(feedback).emit(&mut room).expect("one feedback frame fits");
+        let size = len + datagram_overhead(path.id);
+        if size > path.early_room() {
+            return;
+        }
+        path.spend(size);
+        let to = path.leads_to();
+        self.send_frames(now, index, to, &room[..len], Control::default(), out);
     }
 
     /// Sends `frames` on path `index` to `to`. `false` if the path's socket takes no more now.

@@ -275,13 +275,14 @@ impl Association {
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
         }
-        if progress.acked > 0 && !core::mem::replace(&mut self.paths[index].confirmed, true) {
-            self.review_capture();
-        }
         if progress.acked > 0 {
             self.note_lapse(now, index);
         }
-        if progress.acked > 0 && self.paths[index].state() == PathState::Failed {
+        let answers = progress.acked > 0 && feedback.largest() >= self.paths[index].counts_from;
+        if answers && !core::mem::replace(&mut self.paths[index].confirmed, true) {
+            self.review_capture();
+        }
+        if answers && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
         self.repair_losses(Loss::Congestion);

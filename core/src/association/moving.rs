@@ -53,6 +53,7 @@ impl Association {
         if pairs.is_empty() {
             return;
         }
+        let trusted: Vec<bool> = pairs.iter().map(|to| self.trusts(now, *to, cx)).collect();
         let paths = self.paths.iter_mut().filter(|path| is_homeless(path, cx.locals));
         for (position, path) in paths.enumerate() {
             let due = path.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
@@ -60,10 +61,12 @@ impl Association {
                 continue;
             }
             let attempts = path.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
-            let to = pairs[(position + count * attempts as usize) % pairs.len()];
+            let pair = (position + count * attempts as usize) % pairs.len();
+            let (to, trusted) = (pairs[pair], trusted[pair]);
             if path.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
-                let challenge = path.challenge.insert(Challenge::ours(cx.rng.bytes(), to, now));
-                challenge.attempts = attempts;
+                let challenge = Challenge::ours(cx.rng.bytes(), to, trusted, now);
+                path.challenge.insert(challenge).attempts = attempts;
+                path.credit = 0;
             }
         }
     }
@@ -207,10 +210,14 @@ impl Association {
         if answered.is_none() || path.state() == PathState::Abandoned {
             return;
         }
+        path.credit = 0;
+        path.flight.on_answered(now);
+        // Whether what was sent before the answer has arrived.
+        path.ping |= path.flight.in_flight() > 0;
         if path.state() == PathState::Failed {
             // Signs of life that were asked for at the old address will never come.
             self.losses.clear();
-            path.flight.abandon(&mut self.losses);
+            path.flight.abandon_signs_of_life(&mut self.losses);
             self.repair_losses(Loss::PathDied);
         }
         let path = &mut self.paths[index];

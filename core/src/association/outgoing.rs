@@ -168,6 +168,7 @@ impl Association {
     /// it as plain IP. Sessions of which something was on its way begin anew, so that the peer does
     /// not wait for it when they return to the paths.
     pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.retrieve_all_early();
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
         repairs.sort_by_key(oldest_first);
         // Some left more than once.
@@ -220,7 +221,8 @@ impl Association {
     }
 
     fn send_packets(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
-        if !self.paths.iter().any(|path| path.state() == PathState::Active) {
+        let works = self.paths.iter().any(|path| path.state() == PathState::Active);
+        if !works && !self.has_early_path() {
             self.outage_since.get_or_insert(now);
             return;
         }
@@ -232,9 +234,12 @@ impl Association {
         }
         while let Some(load) = self.next_load(now) {
             let len = load.segments.segment_len(load.segment);
-            self.gather_candidates(now, len, load.priority);
+            match works {
+                true => self.gather_candidates(now, len, load.priority),
+                false => self.gather_early(now, len + INNER_OVERHEAD),
+            }
             if self.candidates.is_empty() {
-                if self.paths.iter().any(|path| path.state() == PathState::Active) {
+                if works {
                     // No path takes a packet of this length any more.
                     if let Ok(header) = Header::parse(load.segments.packet().bytes()) {
                         self.tell_too_big(now, &header, &load.segments, cx);
@@ -243,7 +248,7 @@ impl Association {
                     cx.drops.count(DropReason::TooBig);
                     continue;
                 }
-                return;
+                break;
             }
             let choice = match load.priority {
                 Priority::Response => {
@@ -262,6 +267,9 @@ impl Association {
             } else {
                 self.paths[index].blocked = true;
             }
+        }
+        if !works {
+            self.outage_since = Some(now);
         }
         if self.queue.is_empty() && self.repairs.is_empty() {
             self.idle_since.get_or_insert(now);
@@ -402,13 +410,14 @@ impl Association {
         let tell = matches!(session, Some(Outgoing { known: Known::Nothing, .. }));
         let tell_again = matches!(session, Some(Outgoing { known: Known::Lapsed(_), .. }));
         let path = &mut self.paths[index];
-        let to = path.address;
+        let to = path.leads_to();
+        let most = path.max_datagram().min(path.sendable());
         let mut plain_len = form.encoded_len(len);
         let mut room = range_room();
         let mut feedback = None;
         if path.arrivals.has_news() {
             let used = datagram_overhead(path.id) + plain_len;
-            let free = path.max_datagram().saturating_sub(used);
+            let free = most.saturating_sub(used);
             feedback = path
                 .arrivals
                 .feedback(now, path.id, &mut room)
@@ -422,7 +431,7 @@ impl Association {
         let playout =
             playout.map(|at| Frame::Playout { at: playout::encode(at) }).filter(|frame| {
                 let used = datagram_overhead(path.id) + plain_len;
-                used + frame.encoded_len() <= path.max_datagram()
+                used + frame.encoded_len() <= most
             });
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
         let cargo = load.repair.then(|| Cargo {
@@ -449,6 +458,7 @@ impl Association {
         });
         let Some(told) = sent else { return false };
         let path = &mut self.paths[index];
+        path.spend(datagram_overhead(path.id) + plain_len);
         if feedback.is_some() {
             path.arrivals.on_feedback_sent();
         }

@@ -57,6 +57,9 @@ impl Association {
     ) {
         let path = &mut self.paths[index];
         let Some(from) = path.set_state(now, to) else { return };
+        if matches!(from, PathState::Active | PathState::Standby) {
+            self.proven.note(now, path.address.remote);
+        }
         self.trace.record(now, path.id.0, || What::PathState { from, to, reason });
         self.path_changes += 1;
         cx.events.push_back(Event::Path {
@@ -79,6 +82,9 @@ impl Association {
         }
         if from == PathState::Validating {
             self.tell_if_translated(index);
+        }
+        if to == PathState::Active {
+            self.retrieve_all_early();
         }
         if to == PathState::Active && self.config.host_mode {
             // Its answer shows that the peer has validated our address.
@@ -117,8 +123,9 @@ impl Association {
                     && !self.paths.iter().any(taken)
                     && let Some(index) = self.open_path(now, address, local)
                 {
-                    let data = cx.rng.bytes();
-                    self.paths[index].challenge = Some(Challenge::ours(data, address, now));
+                    let trusted = self.trusts(now, address, cx);
+                    let challenge = Challenge::ours(cx.rng.bytes(), address, trusted, now);
+                    self.paths[index].challenge = Some(challenge);
                 }
             }
         }
@@ -349,7 +356,10 @@ impl Association {
         });
         let Some(index) = concerned else { return false };
         self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
-        self.paths[index].on_dead(now);
+        let path = &mut self.paths[index];
+        path.on_dead(now);
+        // What comes in now was on its way before.
+        path.counts_from = path.flight.next_number();
         self.limit_to_fastest(now, cx);
         true
     }

@@ -118,7 +118,8 @@ impl Tapped {
 
     /// Whether an inner packet is in it.
     pub(crate) fn carries(&self) -> bool {
-        self.frames().any(|frame| matches!(frame, mpip_wire::Frame::Packet { .. }))
+        use mpip_wire::Frame::{CompactPacket, Packet};
+        self.frames().any(|frame| matches!(frame, Packet { .. } | CompactPacket { .. }))
     }
 }
 

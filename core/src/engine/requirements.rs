@@ -1,6 +1,7 @@
 //! The requirements of `docs/protocol.md` on two engines; `[X-n]` names the one that a test proves.
 
 mod availability;
+mod early;
 mod encapsulation;
 mod feedback;
 mod handshake;

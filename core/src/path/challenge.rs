@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::{Path, PathState};
 use crate::sink::PathAddress;
 use crate::time::Instant;
 
@@ -12,6 +13,15 @@ const REST_RETRY: Duration = Duration::from_secs(120);
 /// When routes change, a challenge is repeated so often at most, and after this at the soonest.
 const MAX_REPEATS: u8 = 3;
 const MIN_REPEAT: Duration = Duration::from_millis(5);
+/// Bytes that may leave along with the first challenge to an address that has answered before: ten
+/// datagrams (RFC 9002, section 7.2).
+const FIRST_FLIGHT: usize = 14_720;
+/// Of these so many are sent in any case: an answer with a challenge is as long as one, and two packets
+/// fit the rest.
+const LENT: usize = 3_600;
+/// Bytes of an answer and another challenge to an address that has not answered, for which enough is left
+/// when packets are sent there.
+const ANSWER: usize = 128;
 
 /// A challenge of ours that has no answer yet.
 #[derive(Clone, Debug)]
@@ -27,6 +37,9 @@ pub(crate) struct Challenge {
     /// We chose the address: from the configuration, or from what the peer has told. To others no
     /// more may be sent than came from there.
     pub(crate) ours: bool,
+    /// The address has answered before, on a path that worked until lately: some packets may go there
+    /// along with the challenge.
+    pub(crate) trusted: bool,
     /// How often it was repeated because routes had changed.
     repeats: u8,
     /// When it was sent last.
@@ -36,12 +49,21 @@ pub(crate) struct Challenge {
 impl Challenge {
     /// A challenge to an address from which something authentic came.
     pub(crate) fn new(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { data, to, next: now, attempts: 0, ours: false, repeats: 0, sent: now }
+        Self {
+            data,
+            to,
+            next: now,
+            attempts: 0,
+            ours: false,
+            trusted: false,
+            repeats: 0,
+            sent: now,
+        }
     }
 
-    /// A challenge to an address that we chose.
-    pub(crate) fn ours(data: [u8; 8], to: PathAddress, now: Instant) -> Self {
-        Self { ours: true, ..Self::new(data, to, now) }
+    /// A challenge to an address that we chose, `trusted` or not.
+    pub(crate) fn ours(data: [u8; 8], to: PathAddress, trusted: bool, now: Instant) -> Self {
+        Self { ours: true, trusted, ..Self::new(data, to, now) }
     }
 
     /// It left, for an association that rests or not.
@@ -72,5 +94,56 @@ impl Challenge {
             self.repeats += 1;
             self.attempts -= 1;
         }
+    }
+}
+
+impl Path {
+    /// The first challenge leaves for an address that has answered before.
+    pub(crate) fn grant_first_flight(&mut self) {
+        let first = |challenge: &Challenge| challenge.trusted && challenge.attempts == 0;
+        if self.challenge.as_ref().is_some_and(first) {
+            self.credit = FIRST_FLIGHT;
+        }
+    }
+
+    /// Bytes of packets that may leave before the path works; 0 once it does.
+    pub(crate) fn early_room(&self) -> usize {
+        if self.calls().is_some() { self.credit.saturating_sub(ANSWER) } else { 0 }
+    }
+
+    /// Bytes of another challenge that is to follow the first one, until enough has left for an answer
+    /// with packets.
+    pub(crate) fn lends(&self) -> Option<usize> {
+        let lends = self.calls().is_some_and(|challenge| challenge.trusted);
+        (lends && self.credit > FIRST_FLIGHT - LENT).then(|| self.challenge_len())
+    }
+
+    /// When it is to be said what has arrived before the path works. Packets that are `waiting` need the
+    /// credit more, and say it, too.
+    pub(crate) fn early_feedback_at(&self, waiting: bool) -> Option<Instant> {
+        self.arrivals.due().filter(|_| !waiting && self.early_room() > 0)
+    }
+
+    /// The challenge on which it depends whether the path works.
+    pub(crate) fn calls(&self) -> Option<&Challenge> {
+        let waits = matches!(self.state, PathState::Validating | PathState::Failed);
+        self.challenge.as_ref().filter(|_| waits)
+    }
+
+    /// Bytes that may leave now as far as the other end's address is concerned.
+    pub(crate) fn sendable(&self) -> usize {
+        if self.works() { usize::MAX } else { self.early_room() }
+    }
+
+    /// `len` bytes have left.
+    pub(crate) fn spend(&mut self, len: usize) {
+        if !self.works() {
+            self.credit = self.credit.saturating_sub(len);
+        }
+    }
+
+    /// Where what leaves on it goes: while it does not work, to the address that is challenged.
+    pub(crate) fn leads_to(&self) -> PathAddress {
+        self.calls().map_or(self.address, |challenge| challenge.to)
     }
 }

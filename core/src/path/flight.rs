@@ -570,6 +570,24 @@ impl Flight {
         self.loss_timer = None;
     }
 
+    /// Gives up what carries no packet that could be sent again.
+    pub(crate) fn abandon_signs_of_life(&mut self, losses: &mut Losses) {
+        for sent in self.sent.iter_mut() {
+            if sent.fate == Fate::InFlight && sent.cargo.is_none() {
+                if !sent.control.mtu_probe {
+                    self.in_flight -= u64::from(sent.size);
+                    self.in_flight_packets -= 1;
+                }
+                losses.add(sent);
+            }
+        }
+    }
+
+    /// The other end has answered otherwise than by feedback: nothing is overdue.
+    pub(crate) fn on_answered(&mut self, now: Instant) {
+        self.last_progress = now;
+    }
+
     /// Forgets what needs no more watching from the front: what was acknowledged, and what was
     /// lost so long ago that its late arrival would teach nothing.
     fn trim(&mut self, now: Instant) {

@@ -5,7 +5,7 @@ use core::fmt;
 /// Where a path is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathState {
-    /// A challenge is on its way; nothing else is sent.
+    /// A challenge is on its way; packets only while no path works, and few.
     Validating,
     /// The peer's address has answered our challenge; the path carries packets.
     Active,
