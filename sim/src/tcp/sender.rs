@@ -57,6 +57,15 @@ impl Segment {
     }
 }
 
+/// A round trip whose losses count as one.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    /// It ends when everything before this byte is acknowledged.
+    until: u64,
+    /// It follows a time-out, so that the window grows meanwhile (RFC 5681, section 3.1).
+    timed_out: bool,
+}
+
 /// One sender.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -89,10 +98,7 @@ pub(super) struct Sender {
     /// Nothing is in flight because the peer takes nothing: it is asked again (RFC 9293, section
     /// 3.8.6.1).
     blocked: bool,
-    /// Until this byte is acknowledged, losses are of the same round trip.
-    recovery: Option<u64>,
-    /// It follows a time-out, so that the window grows meanwhile (RFC 5681, section 3.1).
-    timed_out: bool,
+    recovery: Option<Recovery>,
     /// The window before a time-out of which it is not known yet whether anything was lost.
     before_timeout: Option<Window>,
     /// Departure and place of the newest segment that arrived, and how long that took.
@@ -141,7 +147,6 @@ impl Sender {
             filled: false,
             blocked: false,
             recovery: None,
-            timed_out: false,
             before_timeout: None,
             newest: (0, 0),
             newest_took: 0,
@@ -338,12 +343,10 @@ impl Sender {
             return;
         }
         self.timeout_at = now + self.timeout;
-        if self.recovery.is_some_and(|until| self.first >= until) {
-            self.recovery = None;
-        }
+        self.recovery.take_if(|recovery| self.first >= recovery.until);
         self.detect(now);
         let limited = self.filled || was_in_flight * 2 > self.window.bytes(self.mss());
-        if limited && (self.recovery.is_none() || self.timed_out) {
+        if limited && self.recovery.is_none_or(|recovery| recovery.timed_out) {
             let acked = delivered as f64 / self.mss() as f64;
             self.window.on_ack(now, acked, self.smoothed_rtt);
         }
@@ -417,8 +420,7 @@ impl Sender {
             }
         }
         if found && self.recovery.is_none() {
-            self.recovery = Some(self.next);
-            self.timed_out = false;
+            self.recovery = Some(Recovery { until: self.next, timed_out: false });
             self.window.on_loss();
         }
     }
@@ -447,8 +449,7 @@ impl Sender {
         }
         self.in_flight = 0;
         self.reorder_at = NEVER;
-        self.recovery = Some(self.next);
-        self.timed_out = true;
+        self.recovery = Some(Recovery { until: self.next, timed_out: true });
         self.window.on_timeout();
         self.timeout = (self.timeout * 2).min(LONGEST_TIMEOUT);
         self.timeout_at = now + self.timeout;
