@@ -202,8 +202,7 @@ impl Association {
         if self.paths.len() < self.limits.paths {
             return;
         }
-        let works = |path: &Path| matches!(path.state(), PathState::Active | PathState::Standby);
-        let idle = |path: &Path| !works(path) && now.since(path.changed) >= LINGER;
+        let idle = |path: &Path| !path.works() && now.since(path.changed) >= LINGER;
         let idle = self.paths.iter().enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
             self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
@@ -350,10 +349,8 @@ impl Association {
         cx: &mut Context<'_>,
         address: PathAddress,
     ) -> bool {
-        let concerned = self.paths.iter().position(|path| {
-            path.address == address
-                && matches!(path.state(), PathState::Active | PathState::Standby)
-        });
+        let concerned = |path: &Path| path.address == address && path.works();
+        let concerned = self.paths.iter().position(concerned);
         let Some(index) = concerned else { return false };
         self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
         let path = &mut self.paths[index];
@@ -377,10 +374,7 @@ impl Association {
 
     /// When no path works, the peer may be where the configuration says, or have started anew.
     fn reconnect(&mut self, now: Instant) {
-        let works = |path: &Path| {
-            matches!(path.state(), PathState::Active | PathState::Standby)
-                || now.since(path.changed) < RECONNECT
-        };
+        let works = |path: &Path| path.works() || now.since(path.changed) < RECONNECT;
         if self.established
             && self.next_attempt.is_none()
             && self.pending.is_none()
