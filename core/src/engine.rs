@@ -20,11 +20,16 @@ use crate::time::Instant;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
 
+mod drops;
 mod from_host;
 mod plain;
+mod prefixes;
 mod unknown;
 
+pub use self::drops::DropReason;
+pub(crate) use self::drops::Drops;
 pub(crate) use self::plain::Plain;
+pub(crate) use self::prefixes::PrefixTable;
 use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
@@ -35,100 +40,6 @@ const REPLIES: usize = 64;
 const RETURNS: usize = 64;
 /// Handshake initiations in a second from which on their senders have to show a cookie.
 const UNDER_LOAD: u32 = 50;
-
-/// Why a packet or datagram was refused. It is counted; one bad packet never ends a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum DropReason {
-    /// Not a whole IPv4 or IPv6 packet.
-    MalformedPacket,
-    /// The offload state of a packet contradicts its bytes.
-    MalformedOffload,
-    /// No peer has a prefix with the packet's destination.
-    NoPeer,
-    /// There are no keys with the peer yet.
-    NotEstablished,
-    /// No path worked for so long that what waited was stale.
-    NoPath,
-    /// Larger than any path carries.
-    TooBig,
-    /// The inner TCP sends again what still waits for a path.
-    Waits,
-    /// Not a message of this protocol, or a frame of it is broken.
-    Malformed,
-    /// No association has this receiver index.
-    UnknownIndex,
-    /// Not sealed under our keys.
-    Authentication,
-    /// The packet number was seen before, or is too old to tell.
-    Replay,
-    /// A path that was given up, or that the peer has no right to open.
-    UnknownPath,
-    /// The peer opens more paths than the limit.
-    TooManyPaths,
-    /// The inner source address is not one of the peer's.
-    ForeignSource,
-    /// A packet without header fields of a session whose fields we do not have.
-    UnknownSession,
-    /// The inner packet had arrived before.
-    Duplicate,
-    /// An acknowledgement of the peer's TCP that later ones repeat.
-    Thinned,
-    /// A handshake message that is not authentic, or replayed.
-    Handshake,
-    /// Too many handshakes at once, or the first of an unknown node: the sender was given a cookie.
-    UnderLoad,
-    /// A query from an address that gets no answer, or an answer to no query.
-    Availability,
-    /// No port is free for a connection of a peer behind a translator.
-    NoPort,
-    /// A packet of a connection that did not begin on the paths, behind a translator, and the policy
-    /// lets no packet leave in another way.
-    NotBegun,
-    /// A packet to a peer behind a translator finds no buffer.
-    NoBuffer,
-}
-
-impl DropReason {
-    /// The name in statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MalformedPacket => "malformed_packet",
-            Self::MalformedOffload => "malformed_offload",
-            Self::NoPeer => "no_peer",
-            Self::NotEstablished => "not_established",
-            Self::NoPath => "no_path",
-            Self::TooBig => "too_big",
-            Self::Waits => "waits",
-            Self::Malformed => "malformed_datagram",
-            Self::UnknownIndex => "unknown_index",
-            Self::Authentication => "authentication",
-            Self::Replay => "replay",
-            Self::UnknownPath => "unknown_path",
-            Self::TooManyPaths => "too_many_paths",
-            Self::ForeignSource => "foreign_source",
-            Self::UnknownSession => "unknown_session",
-            Self::Duplicate => "duplicate",
-            Self::Thinned => "thinned",
-            Self::Handshake => "handshake",
-            Self::UnderLoad => "under_load",
-            Self::Availability => "availability",
-            Self::NoPort => "no_port",
-            Self::NotBegun => "not_begun",
-            Self::NoBuffer => "no_buffer",
-        }
-    }
-}
-
-/// Refusals by cause.
-#[derive(Debug, Default)]
-pub(crate) struct Drops(BTreeMap<DropReason, u64>);
-
-impl Drops {
-    pub(crate) fn count(&mut self, reason: DropReason) {
-        *self.0.entry(reason).or_default() += 1;
-    }
-}
 
 /// Packets of the engine's own that wait to be handed to the host, and since when.
 #[derive(Debug, Default)]
@@ -170,67 +81,6 @@ pub enum Command {
     RoutesChanged,
     /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
-}
-
-/// Which peer an inner address belongs to: the longest prefix decides.
-#[derive(Debug, Default)]
-pub(crate) struct PrefixTable {
-    /// Longest first.
-    by_len: Vec<(u8, BTreeMap<IpAddr, Owner>)>,
-}
-
-/// Whose a prefix is.
-#[derive(Clone, Copy, Debug)]
-struct Owner {
-    peer: usize,
-    /// Whether packets from there are accepted, too.
-    source: bool,
-}
-
-impl PrefixTable {
-    /// Gives `prefix` to `peer`, packets from there too if it is a `source`. Refused when another
-    /// peer has it.
-    pub(crate) fn claim(&mut self, prefix: Prefix, peer: usize, source: bool) -> bool {
-        let len = prefix.prefix_len();
-        let at = match self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
-            Ok(at) => at,
-            Err(at) => {
-                self.by_len.insert(at, (len, BTreeMap::new()));
-                at
-            }
-        };
-        let owner = self.by_len[at].1.entry(prefix.address()).or_insert(Owner { peer, source });
-        if owner.peer == peer {
-            owner.source |= source;
-        }
-        owner.peer == peer
-    }
-
-    /// Takes `prefix` from `peer`.
-    pub(crate) fn release(&mut self, prefix: Prefix, peer: usize) {
-        for (_, prefixes) in self.by_len.iter_mut().filter(|(len, _)| *len == prefix.prefix_len()) {
-            if prefixes.get(&prefix.address()).is_some_and(|owner| owner.peer == peer) {
-                prefixes.remove(&prefix.address());
-            }
-        }
-        self.by_len.retain(|(_, prefixes)| !prefixes.is_empty());
-    }
-
-    /// The peer that packets to `address` go to.
-    pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
-        self.owner(address).map(|owner| owner.peer)
-    }
-
-    /// The peer that packets from `address` may come from.
-    pub(crate) fn find_source(&self, address: IpAddr) -> Option<usize> {
-        self.owner(address).filter(|owner| owner.source).map(|owner| owner.peer)
-    }
-
-    fn owner(&self, address: IpAddr) -> Option<Owner> {
-        self.by_len.iter().find_map(|(len, prefixes)| {
-            prefixes.get(&Prefix::new(address, *len)?.address()).copied()
-        })
-    }
 }
 
 /// The protocol engine of one node.

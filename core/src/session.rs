@@ -8,14 +8,11 @@ use core::time::Duration;
 use mpip_wire::{SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
-use crate::packet::{Endpoint, SessionKey};
+use crate::packet::{Endpoint, SessionKey, protocol};
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::thinning::Thinning;
 use crate::time::Instant;
 use crate::window::DuplicateWindow;
-
-/// Sessions of this protocol are delivered in order.
-const TCP: u8 = 6;
 
 /// No window of TCP is larger (RFC 7323, section 2.3): bytes by which a segment can be ahead of the
 /// others, or behind.
@@ -47,7 +44,7 @@ impl Outgoing {
     pub(crate) fn new(id: SessionId, key: &SessionKey, resequencing: bool) -> Self {
         Self {
             id,
-            ordered: resequencing && key.protocol == TCP,
+            ordered: resequencing && key.protocol == protocol::TCP,
             repair: false,
             next_sequence: 0,
             known: Known::Nothing,
@@ -204,7 +201,7 @@ mod tests {
     #[test]
     fn what_leaves_again_does_not_count() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
-        let key = SessionKey { protocol: TCP, source: end, destination: end };
+        let key = SessionKey { protocol: protocol::TCP, source: end, destination: end };
         let mut session = Outgoing::new(SessionId(0), &key, true);
         let ends =
             [u32::MAX - 999, u32::MAX - 499, u32::MAX - 999, 500, 500, 1 << 31, (1 << 31) + 7];
@@ -216,7 +213,7 @@ mod tests {
     #[test]
     fn what_waits_is_not_queued_again() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
-        let key = SessionKey { protocol: TCP, source: end, destination: end };
+        let key = SessionKey { protocol: protocol::TCP, source: end, destination: end };
         let mut session = Outgoing::new(SessionId(0), &key, true);
         let start = u32::MAX - 1_500;
         let at = |bytes: u32| start.wrapping_add(bytes);
