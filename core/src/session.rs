@@ -65,7 +65,7 @@ impl Outgoing {
         let ahead = end.wrapping_sub(queued);
         if ahead == 0 || ahead >= WINDOW.wrapping_neg() {
             if len > 0 {
-                self.thinning.stop();
+                self.thinning.on_repeated();
             }
             let beyond = end.wrapping_sub(len).wrapping_sub(left);
             return len == 0 || beyond >= WINDOW;

@@ -30,6 +30,8 @@ pub(crate) struct Thinning {
     flat: u8,
     /// Something was acknowledged.
     begun: bool,
+    /// Acknowledgements that pass whatever they cover.
+    owed: u8,
 }
 
 impl Thinning {
@@ -43,15 +45,17 @@ impl Thinning {
         let old = covered == 0 || covered >= WINDOW.wrapping_neg();
         if !self.begun || strange && !old {
             // Of another connection between the same ports, in the second case.
-            *self = Self { start: ack, end, passed: ack, flat: 0, begun: true };
+            *self = Self { start: ack, end, passed: ack, begun: true, ..Self::default() };
             return true;
         }
         if old {
             return true;
         }
-        if self.flat < FLAT && !full && covered < flight / PART {
+        let thins = self.flat < FLAT && self.owed == 0 && !full;
+        if thins && covered < flight / PART {
             return false;
         }
+        self.owed = self.owed.saturating_sub(1);
         if ack.wrapping_sub(self.end) < WINDOW {
             // In slow start twice as much leaves as is acknowledged; this acknowledgement is not
             // answered yet.
@@ -67,9 +71,9 @@ impl Thinning {
         true
     }
 
-    /// The sender sends again: what it takes for lost may be all that was on its way.
-    pub(crate) fn stop(&mut self) {
-        self.flat = FLAT + 1;
+    /// The sender sends a segment again: it may be all that is on its way.
+    pub(crate) fn on_repeated(&mut self) {
+        self.owed = self.owed.saturating_add(1);
     }
 }
 
@@ -134,6 +138,17 @@ mod tests {
         assert!(thinning.passes(50_000, 150_000, false));
         assert!(!thinning.passes(51_000, 150_000, false));
         assert!(thinning.passes(50_000, 150_000, false) && thinning.passes(49_000, 150_000, false));
+    }
+
+    #[test]
+    fn what_is_sent_again_is_acknowledged() {
+        let mut thinning = Thinning::default();
+        assert!(thinning.passes(1_000, 100_000, false));
+        assert!(!thinning.passes(2_000, 100_000, false));
+        thinning.on_repeated();
+        thinning.on_repeated();
+        let passes = [3_000, 4_000, 5_000].map(|ack| thinning.passes(ack, 100_000, false));
+        assert_eq!(passes, [true, true, false]);
     }
 
     proptest! {
