@@ -39,6 +39,12 @@ const PACING_MARGIN: f64 = 0.99;
 const WINDOW_GAIN: f64 = 2.0;
 const UP_WINDOW_GAIN: f64 = 2.25;
 const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
+/// A flight of so many volumes shows that a path has become wider, whatever overflows beyond it.
+const ENOUGH: f64 = 1.4;
+/// How long that is enough, and from which jitter on, seconds. Others at the bottleneck may take less by
+/// then.
+const LONG_JITTER: f64 = 0.01;
+const OVERFLOW_PAUSE: Duration = Duration::from_secs(10);
 /// What at least is left of a rate that overflowed the queue.
 const OVERFLOW_FACTOR: f64 = 0.7;
 /// Share of the volume that is known to be safe that is used between probes.
@@ -126,6 +132,7 @@ pub(super) struct Bbr {
     slower: u32,
     /// Volume that overflowed a queue lately, and the rate until the next probe.
     volume_high: Option<f64>,
+    overflowed_at: Instant,
     rate_low: Option<f64>,
     /// The two before the last reduction.
     prior: Option<(Option<f64>, Option<f64>)>,
@@ -162,6 +169,7 @@ impl Bbr {
             wider: 0,
             slower: 0,
             volume_high: None,
+            overflowed_at: now,
             rate_low: None,
             prior: None,
             limited_until: 0,
@@ -356,7 +364,7 @@ impl Bbr {
                 }
             }
             State::Up => {
-                self.raise_volume_high();
+                self.raise_volume_high(now);
                 if self.rounds >= 2 {
                     self.judge_probe(measured.unwrap_or(0.0));
                 }
@@ -364,7 +372,7 @@ impl Bbr {
         }
         let bound = matches!(self.state, State::ProbeRtt(_) | State::Startup | State::Compete);
         if overflowed && !bound {
-            self.reduce(measured.unwrap_or(before));
+            self.reduce(now, measured.unwrap_or(before));
         }
         self.round = Round::new(now, sample.delivered, sample.in_flight);
     }
@@ -402,9 +410,14 @@ impl Bbr {
         }
     }
 
-    /// A probe that used the bound without overflow shows that it is too low.
-    fn raise_volume_high(&mut self) {
+    /// A probe that used the bound without overflow shows that it is too low. Where the path jitters much,
+    /// what overflowed is found out late, and costs more than a little more would bring.
+    fn raise_volume_high(&mut self, now: Instant) {
+        let recent = now.since(self.overflowed_at) < OVERFLOW_PAUSE;
         if let Some(high) = self.volume_high
+            && !(recent
+                && self.round_trips.jitter() > LONG_JITTER
+                && high >= ENOUGH * self.volume())
             && self.round.peak_flight as f64 + 2.0 * self.max_datagram as f64 >= high
         {
             let raised = high * UP_GAIN;
@@ -413,7 +426,8 @@ impl Bbr {
         }
     }
 
-    fn reduce(&mut self, rate: f64) {
+    fn reduce(&mut self, now: Instant, rate: f64) {
+        self.overflowed_at = now;
         self.prior = Some((self.volume_high, self.rate_low));
         let volume = self.volume();
         let flight = self.round.peak_flight as f64;

@@ -61,6 +61,11 @@ impl RoundTrips {
         self.lowest = lowest;
     }
 
+    /// Mean deviation where packets overtake each other, seconds; else zero.
+    pub(super) fn jitter(&self) -> f64 {
+        self.jitter
+    }
+
     /// Packets overtake each other: a sample is the mean of many.
     pub(super) fn jitters(&self) -> bool {
         self.jitter > 0.0
