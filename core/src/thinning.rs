@@ -21,12 +21,13 @@ const WINDOW: u32 = 1 << 30;
 /// What is known of one direction of a TCP connection: its present round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thinning {
-    /// What was acknowledged and where the stream ended when the round began.
-    start: u32,
+    /// Where the stream ended when the round began, and the most that ever was on its way at such a time.
     end: u32,
+    most: u32,
     /// The last acknowledgement that passed.
     passed: u32,
-    /// Rounds in which the sender did not do as in slow start, less those in which it did.
+    /// Rounds in which no more was on its way than ever before, less the others, and segments that were
+    /// sent again. From [`FLAT`] on slow start is over for good.
     flat: u8,
     /// Something was acknowledged.
     begun: bool,
@@ -44,8 +45,9 @@ impl Thinning {
         // Repeated, or overtaken by a later one.
         let old = covered == 0 || covered >= WINDOW.wrapping_neg();
         if !self.begun || strange && !old {
-            // Of another connection between the same ports, in the second case.
-            *self = Self { start: ack, end, passed: ack, begun: true, ..Self::default() };
+            // The second is of another connection between the same ports.
+            let most = if flight < WINDOW { flight } else { 0 };
+            *self = Self { end, most, passed: ack, begun: true, ..Self::default() };
             return true;
         }
         if old {
@@ -57,15 +59,13 @@ impl Thinning {
         }
         self.owed = self.owed.saturating_sub(1);
         if ack.wrapping_sub(self.end) < WINDOW {
-            // In slow start twice as much leaves as is acknowledged; this acknowledgement is not
-            // answered yet.
-            let acked = self.passed.wrapping_sub(self.start);
-            let sent = end.wrapping_sub(self.end);
-            self.flat = match sent >= acked + acked / 2 {
-                true => self.flat.saturating_sub(1),
-                false => (self.flat + u8::from(acked > 0)).min(FLAT + 1),
-            };
-            (self.start, self.end) = (ack, end);
+            if flight > self.most + self.most / 8 {
+                self.most = flight;
+                self.flat -= u8::from((1..FLAT).contains(&self.flat));
+            } else {
+                self.flat = self.flat.saturating_add(1);
+            }
+            self.end = end;
         }
         self.passed = ack;
         true
@@ -74,6 +74,7 @@ impl Thinning {
     /// The sender sends a segment again: it may be all that is on its way.
     pub(crate) fn on_repeated(&mut self) {
         self.owed = self.owed.saturating_add(1);
+        self.flat = self.flat.saturating_add(1);
     }
 }
 
