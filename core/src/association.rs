@@ -313,7 +313,7 @@ impl Association {
     /// Whether nothing waits to be sent or to be acknowledged on a path that works.
     pub(crate) fn is_quiet(&self) -> bool {
         let busy = |path: &Path| path.is_usable() && path.flight.in_flight() > 0;
-        self.queue.is_empty() && self.repairs.is_empty() && !self.paths.iter().any(busy)
+        !self.has_waiting() && !self.paths.iter().any(busy)
     }
 
     /// Whether packets wait to be sent.

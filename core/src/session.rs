@@ -16,7 +16,7 @@ use crate::window::DuplicateWindow;
 
 /// No window of TCP is larger (RFC 7323, section 2.3): bytes by which a segment can be ahead of the
 /// others, or behind.
-const WINDOW: u32 = 1 << 30;
+pub(crate) const WINDOW: u32 = 1 << 30;
 
 /// A session in which this host sends.
 #[derive(Debug)]

@@ -11,12 +11,12 @@
 //! An acknowledgement is left out only while data that it does not cover is on its way, so that
 //! another one follows. Nothing waits for that.
 
+use crate::session::WINDOW;
+
 /// An acknowledgement passes when it covers this part of what is on its way.
 const PART: u32 = 6;
 /// After so many round trips without growth slow start is over; some are spent waiting for a packet.
 const FLAT: u8 = 3;
-/// No window of TCP is larger (RFC 7323, section 2.3).
-const WINDOW: u32 = 1 << 30;
 
 /// What is known of one direction of a TCP connection: its present round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,11 +59,13 @@ impl Thinning {
         }
         self.owed = self.owed.saturating_sub(1);
         if ack.wrapping_sub(self.end) < WINDOW {
-            if flight > self.most + self.most / 8 {
-                self.most = flight;
-                self.flat -= u8::from((1..FLAT).contains(&self.flat));
-            } else {
+            if flight <= self.most + self.most / 8 {
                 self.flat = self.flat.saturating_add(1);
+            } else {
+                self.most = flight;
+                if self.flat < FLAT {
+                    self.flat = self.flat.saturating_sub(1);
+                }
             }
             self.end = end;
         }

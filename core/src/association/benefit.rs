@@ -20,8 +20,7 @@ impl Association {
             return;
         }
         let in_flight = |path: &Path| path.flight.in_flight() > LOAD;
-        period.load = !self.queue.is_empty()
-            || !self.repairs.is_empty()
+        period.load = self.has_waiting()
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
         let views: Vec<View> =
             self.paths.iter().filter(|path| path.is_validated()).map(Path::view).collect();

@@ -10,6 +10,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use super::moving::local;
 use super::outgoing::Loss;
 use super::{Association, Context};
 use crate::config::Encapsulation;
@@ -52,10 +53,8 @@ impl Association {
     /// Whether a first flight may go to `to` before that has answered. By TCP nothing leaves before the
     /// connection is open, which is proof enough.
     pub(super) fn trusts(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> bool {
-        let by_udp = |local: &&crate::config::LocalAddress| {
-            local.id == to.local && local.encapsulation == Encapsulation::Udp
-        };
-        cx.locals.iter().any(|local| by_udp(&local)) && self.proven.contains(now, to.remote)
+        local(to, cx.locals).is_some_and(|local| local.encapsulation == Encapsulation::Udp)
+            && self.proven.contains(now, to.remote)
     }
 
     /// Whether a path that has not been validated takes something before it is.

@@ -465,11 +465,12 @@ impl Association {
         if !self.misleading || len > ACK_MAX {
             return None;
         }
-        let session = self.incoming.get(slot)?;
-        let source = session.shown.as_deref().map_or(session.key.source, |(end, _)| *end);
-        let SessionKey { protocol, destination, .. } = session.key;
-        let key = SessionKey { protocol, source: destination, destination: source };
-        let answered = self.outgoing.find(&key).filter(|_| protocol == protocol::TCP)?;
+        let Incoming { key, shown, .. } = self.incoming.get(slot)?;
+        if key.protocol != protocol::TCP {
+            return None;
+        }
+        let source = shown.as_deref().map_or(key.source, |(end, _)| *end);
+        let answered = self.outgoing.find(&SessionKey { source, ..*key }.reversed())?;
         Some((answered, self.queue.is_behind(now, answered)))
     }
 

@@ -251,7 +251,7 @@ const CALL: Duration = Duration::from_secs(1);
 
 const HOMELESS: &str = "its local address is gone";
 
-fn local(address: PathAddress, locals: &[LocalAddress]) -> Option<&LocalAddress> {
+pub(super) fn local(address: PathAddress, locals: &[LocalAddress]) -> Option<&LocalAddress> {
     locals.iter().find(|local| local.id == address.local)
 }
 

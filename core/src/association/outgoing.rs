@@ -271,7 +271,7 @@ impl Association {
         if !works {
             self.outage_since = Some(now);
         }
-        if self.queue.is_empty() && self.repairs.is_empty() {
+        if !self.has_waiting() {
             self.idle_since.get_or_insert(now);
         }
         // What has room now was not used for want of packets, or because others are faster.

@@ -51,8 +51,7 @@ impl Association {
     pub(super) fn settle_rest(&mut self, now: Instant) {
         let rests = self.established
             && now.since(self.traffic_at) >= REST_AFTER
-            && self.queue.is_empty()
-            && self.repairs.is_empty()
+            && !self.has_waiting()
             && self.paths.iter().any(Path::works);
         if !rests {
             if self.resting {

@@ -41,8 +41,8 @@ const UP_WINDOW_GAIN: f64 = 2.25;
 const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
 /// A flight of so many volumes shows that a path has become wider, whatever overflows beyond it.
 const ENOUGH: f64 = 1.4;
-/// How long that is enough, and from which jitter on, seconds. Others at the bottleneck may take less by
-/// then.
+/// From which jitter on that is enough, seconds, and how long: others at the bottleneck may take less
+/// by then.
 const LONG_JITTER: f64 = 0.01;
 const OVERFLOW_PAUSE: Duration = Duration::from_secs(10);
 /// What at least is left of a rate that overflowed the queue.

@@ -282,8 +282,8 @@ impl Sender {
         }
         // As Linux: acknowledgements may overtake each other.
         let window = u64::from(repr.window_len) << self.peer_shift;
-        let place = self.place(ack.0 as u32);
-        if place > self.first || place == self.first && (window > self.peer_window || window == 0) {
+        let ack = self.place(ack.0 as u32);
+        if ack > self.first || ack == self.first && (window > self.peer_window || window == 0) {
             self.peer_window = window;
         }
         self.on_ack(now, ack, repr.sack_ranges);
@@ -295,8 +295,7 @@ impl Sender {
         self.first.saturating_add_signed(i64::from(number.wrapping_sub(first) as i32))
     }
 
-    fn on_ack(&mut self, now: Nanos, ack: TcpSeqNumber, ranges: [Option<(u32, u32)>; 3]) {
-        let ack = self.place(ack.0 as u32);
+    fn on_ack(&mut self, now: Nanos, ack: u64, ranges: [Option<(u32, u32)>; 3]) {
         if ack > self.segments.back().map_or(self.first, Segment::end) {
             return;
         }
