@@ -139,6 +139,8 @@ enum Listed {
 struct Flow {
     head: u32,
     tail: u32,
+    /// When the first of those that wait came.
+    since: Instant,
     bytes: usize,
     deficit: isize,
     codel: Codel,
@@ -153,6 +155,7 @@ impl Flow {
     const EMPTY: Self = Self {
         head: NONE,
         tail: NONE,
+        since: Instant::ZERO,
         bytes: 0,
         deficit: 0,
         codel: Codel::NEW,
@@ -288,13 +291,13 @@ impl<T: Burst> SendQueue<T> {
         self.bands.iter().map(of).sum()
     }
 
-    /// Whether the packets of the session in slot `flow` wait for longer than they have to: for twice
-    /// CoDel's target, and as long as paths that have just been put to use need to carry all they can.
-    pub fn is_behind(&self, now: Instant, flow: u32) -> bool {
-        let head = |band: &Band| band.flows.get(flow as usize).map_or(NONE, |flow| flow.head);
-        let oldest = |band: &Band| self.nodes.get(head(band) as usize);
-        let mut oldest = self.bands.iter().filter_map(oldest);
-        oldest.any(|node| now.since(node.enqueued) > self.codel.target * 2 + RAMP)
+    /// Since when packets of the session in slot `flow` have been waiting without a break, apart from those
+    /// that go ahead of others, if that is longer than they have to: twice CoDel's target, and what paths
+    /// that have just been put to use need to carry all they can.
+    pub fn behind_since(&self, now: Instant, flow: u32) -> Option<Instant> {
+        let entry = self.bands[THROUGHPUT].flows.get(flow as usize)?;
+        let behind = now.since(entry.since) > self.codel.target * 2 + RAMP;
+        (entry.head != NONE && behind).then_some(entry.since)
     }
 
     /// Whether nothing waits.
@@ -332,7 +335,7 @@ impl<T: Burst> SendQueue<T> {
         entry.bytes += bytes;
         match self.nodes.get_mut(entry.tail as usize) {
             Some(last) => last.next = node,
-            None => entry.head = node,
+            None => (entry.head, entry.since) = (node, now),
         }
         entry.tail = node;
         if entry.listed == Listed::No {

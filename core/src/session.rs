@@ -74,11 +74,11 @@ impl Outgoing {
         true
     }
 
-    /// Whether the peer's acknowledgement of everything before `ack` is to pass. `full`: the paths
-    /// carry all they can.
-    pub(crate) fn passes(&mut self, ack: u32, full: bool) -> bool {
+    /// Whether the peer's acknowledgement of everything before `ack` is to pass. `waits`: since when
+    /// more comes than the paths carry.
+    pub(crate) fn passes(&mut self, now: Instant, ack: u32, waits: Option<Instant>) -> bool {
         let end = self.queue_end.or(self.stream_end);
-        end.is_none_or(|end| self.thinning.passes(ack, end, full))
+        end.is_none_or(|end| self.thinning.passes(now, ack, end, waits))
     }
 
     /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many bytes

@@ -12,8 +12,10 @@
 //! another one follows. Nothing waits for that.
 
 use crate::session::WINDOW;
+use crate::time::Instant;
 
-/// An acknowledgement passes when it covers this part of what is on its way.
+/// An acknowledgement passes when it covers this part of the most that was on its way in the round: what
+/// arrives in a burst is acknowledged before the sender can send more, and ever less is on its way.
 const PART: u32 = 6;
 /// After so many round trips without growth slow start is over; some are spent waiting for a packet.
 const FLAT: u8 = 3;
@@ -21,11 +23,15 @@ const FLAT: u8 = 3;
 /// What is known of one direction of a TCP connection: its present round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thinning {
-    /// Where the stream ended when the round began, and the most that ever was on its way at such a time.
+    /// When the round began, and where the stream ended then.
+    began: Instant,
     end: u32,
+    /// The most that the sender took for being on its way in this round, and in any before.
+    peak: u32,
     most: u32,
-    /// The last acknowledgement that passed.
+    /// The last acknowledgement that passed, and the furthest that came.
     passed: u32,
+    seen: u32,
     /// Rounds in which no more was on its way than ever before, less the others, and segments that were
     /// sent again. From [`FLAT`] on slow start is over for good.
     flat: u8,
@@ -37,40 +43,58 @@ pub(crate) struct Thinning {
 
 impl Thinning {
     /// Whether the acknowledgement of everything before `ack` is to pass, when the sender's stream
-    /// ends at `end`. `full`: the paths carry all they can.
-    pub(crate) fn passes(&mut self, ack: u32, end: u32, full: bool) -> bool {
+    /// ends at `end`. `waits`: since when the paths carry all they can, and the rest of it waits.
+    pub(crate) fn passes(
+        &mut self,
+        now: Instant,
+        ack: u32,
+        end: u32,
+        waits: Option<Instant>,
+    ) -> bool {
         let flight = end.wrapping_sub(ack);
         let covered = ack.wrapping_sub(self.passed);
         let strange = flight >= WINDOW || covered >= WINDOW;
-        // Repeated, or overtaken by a later one.
-        let old = covered == 0 || covered >= WINDOW.wrapping_neg();
+        // Repeated, because something is missing, or overtaken by a later one.
+        let news = ack.wrapping_sub(self.seen);
+        let old = news == 0 || news >= WINDOW.wrapping_neg();
         if !self.begun || strange && !old {
             // The second is of another connection between the same ports.
-            let most = if flight < WINDOW { flight } else { 0 };
-            *self = Self { end, most, passed: ack, begun: true, ..Self::default() };
+            let peak = if flight < WINDOW { flight } else { 0 };
+            let began = now;
+            *self =
+                Self { began, end, peak, passed: ack, seen: ack, begun: true, ..Self::default() };
             return true;
         }
         if old {
             return true;
         }
+        self.seen = ack;
+        self.peak = self.peak.max(flight + covered);
+        // What waits for shorter came in a burst, and the paths may run out of it before the next one.
+        let full = waits.is_some_and(|since| since <= self.began);
         let thins = self.flat < FLAT && self.owed == 0 && !full;
-        if thins && covered < flight / PART {
+        if thins && flight > 0 && covered < self.peak / PART {
             return false;
         }
         self.owed = self.owed.saturating_sub(1);
         if ack.wrapping_sub(self.end) < WINDOW {
-            if flight <= self.most + self.most / 8 {
-                self.flat = self.flat.saturating_add(1);
-            } else {
-                self.most = flight;
-                if self.flat < FLAT {
-                    self.flat = self.flat.saturating_sub(1);
-                }
-            }
-            self.end = end;
+            self.end_round(now, end);
         }
         self.passed = ack;
         true
+    }
+
+    fn end_round(&mut self, now: Instant, end: u32) {
+        (self.began, self.end) = (now, end);
+        let peak = core::mem::take(&mut self.peak);
+        if peak <= self.most + self.most / 8 {
+            self.flat = self.flat.saturating_add(1);
+        } else {
+            self.most = peak;
+            if self.flat < FLAT {
+                self.flat = self.flat.saturating_sub(1);
+            }
+        }
     }
 
     /// The sender sends a segment again: it may be all that is on its way.
@@ -87,18 +111,20 @@ mod tests {
     use super::*;
 
     const SEGMENT: u32 = 1_400;
+    const NOW: Instant = Instant::from_millis(1_000);
 
     /// A sender whose window is `window` segments when the stream begins at `start`, and grows by
     /// `growth` for each segment acknowledged. Returns how many acknowledgements passed in each of its
     /// round trips: the receiver acknowledges every other segment.
     fn passed(start: u32, mut window: f64, growth: f64, rounds: usize, full: bool) -> Vec<u32> {
         let mut thinning = Thinning::default();
+        let waits = full.then_some(NOW);
         let at = |segments: u32| start.wrapping_add(segments * SEGMENT);
         let (mut known, mut arrived, mut next) = (0, 0, window as u32);
         let (mut end, mut count, mut counts) = (next, 0, Vec::new());
         while counts.len() < rounds {
             arrived = (arrived + 2).min(next);
-            if !thinning.passes(at(arrived), at(next), full) {
+            if !thinning.passes(NOW, at(arrived), at(next), waits) {
                 assert!(arrived < next, "the last one is left out");
                 continue;
             }
@@ -135,22 +161,54 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_for_a_part_of_the_round_is_a_burst() {
+        let mut thinning = Thinning::default();
+        let at = |millis| NOW + core::time::Duration::from_millis(millis);
+        assert!(thinning.passes(at(0), 1_000, 100_000, None));
+        assert!(
+            !thinning.passes(at(10), 2_000, 100_000, Some(at(5))),
+            "it came after the round began"
+        );
+        assert!(
+            thinning.passes(at(20), 100_000, 200_000, Some(at(5))),
+            "this begins another round"
+        );
+        assert!(thinning.passes(at(30), 101_000, 200_000, Some(at(5))));
+    }
+
+    #[test]
+    fn what_arrives_in_a_burst_is_acknowledged_by_few() {
+        let mut thinning = Thinning::default();
+        assert!(thinning.passes(NOW, 0, 60 * SEGMENT, None));
+        let acks = (1..=60).map(|segment| segment * SEGMENT);
+        let passed = acks.filter(|ack| thinning.passes(NOW, *ack, 60 * SEGMENT, None)).count();
+        assert!((2..=7).contains(&passed), "{passed}");
+    }
+
+    #[test]
     fn what_is_repeated_or_overtaken_passes() {
         let mut thinning = Thinning::default();
-        assert!(thinning.passes(1_000, 100_000, false));
-        assert!(thinning.passes(50_000, 150_000, false));
-        assert!(!thinning.passes(51_000, 150_000, false));
-        assert!(thinning.passes(50_000, 150_000, false) && thinning.passes(49_000, 150_000, false));
+        assert!(thinning.passes(NOW, 1_000, 100_000, None));
+        assert!(thinning.passes(NOW, 50_000, 150_000, None));
+        assert!(!thinning.passes(NOW, 51_000, 150_000, None));
+        assert!(
+            thinning.passes(NOW, 50_000, 150_000, None)
+                && thinning.passes(NOW, 49_000, 150_000, None)
+        );
+        assert!(
+            thinning.passes(NOW, 51_000, 150_000, None),
+            "the second tells that something is missing"
+        );
     }
 
     #[test]
     fn what_is_sent_again_is_acknowledged() {
         let mut thinning = Thinning::default();
-        assert!(thinning.passes(1_000, 100_000, false));
-        assert!(!thinning.passes(2_000, 100_000, false));
+        assert!(thinning.passes(NOW, 1_000, 100_000, None));
+        assert!(!thinning.passes(NOW, 2_000, 100_000, None));
         thinning.on_repeated();
         thinning.on_repeated();
-        let passes = [3_000, 4_000, 5_000].map(|ack| thinning.passes(ack, 100_000, false));
+        let passes = [3_000, 4_000, 5_000].map(|ack| thinning.passes(NOW, ack, 100_000, None));
         assert_eq!(passes, [true, true, false]);
     }
 
@@ -164,19 +222,20 @@ mod tests {
             let mut thinning = Thinning::default();
             let (mut ack, mut end) = (0, 0);
             for (sent, covered, full) in steps {
+                let waits = full.then_some(NOW);
                 end += sent;
                 ack = (ack + covered).min(end);
-                let passes = thinning.passes(start.wrapping_add(ack), start.wrapping_add(end), full);
+                let passes = thinning.passes(NOW, start.wrapping_add(ack), start.wrapping_add(end), waits);
                 prop_assert!(passes || ack < end && !full);
             }
-            prop_assert!(thinning.passes(start.wrapping_add(end), start.wrapping_add(end), false));
+            prop_assert!(thinning.passes(NOW, start.wrapping_add(end), start.wrapping_add(end), None));
         }
 
         #[test]
         fn nothing_is_taken_amiss(numbers in proptest::collection::vec(any::<(u32, u32, bool)>(), 1..100)) {
             let mut thinning = Thinning::default();
             for (ack, end, full) in numbers {
-                let passes = thinning.passes(ack, end, full);
+                let passes = thinning.passes(NOW, ack, end, full.then_some(NOW));
                 prop_assert!(passes || ack != end);
             }
         }

@@ -415,10 +415,10 @@ impl Association {
         let Self { incoming, outgoing, hold, waiting, bytes_received, max_wait, limits, .. } = self;
         let session = incoming.get_mut(slot).expect("the slot was just found");
         let mut deliver = |packet: InnerPacket<'_>| {
-            if let Some((answered, full)) = answers
+            if let Some((answered, waits)) = answers
                 && let Some(session) = outgoing.get_mut(answered)
                 && let Some(ack) = plain_ack(&packet)
-                && !session.passes(ack, full)
+                && !session.passes(now, ack, waits)
             {
                 cx.drops.count(DropReason::Thinned);
                 return;
@@ -460,8 +460,8 @@ impl Association {
     }
 
     /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
-    /// thinned, and whether the paths carry all they can.
-    fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, bool)> {
+    /// thinned, and since when it has more than the paths carry.
+    fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
         if !self.misleading || len > ACK_MAX {
             return None;
         }
@@ -471,7 +471,7 @@ impl Association {
         }
         let source = shown.as_deref().map_or(key.source, |(end, _)| *end);
         let answered = self.outgoing.find(&SessionKey { source, ..*key }.reversed())?;
-        Some((answered, self.queue.is_behind(now, answered)))
+        Some((answered, self.queue.behind_since(now, answered)))
     }
 
     fn accept_session(

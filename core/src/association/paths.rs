@@ -40,6 +40,9 @@ const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration:
 const OWN_JITTER: Duration = Duration::from_millis(2);
 /// A TCP takes a round trip longer by so much for a queue (RFC 9406, section 4.3: MIN_RTT_THRESH).
 const MISLEADING: Duration = Duration::from_millis(4);
+/// An inner TCP whose packets wait for gaps answers a signal when the peer no longer waits for the one that
+/// the signal makes; what then comes in a burst says nothing yet. No longer than this in all.
+const STANDSTILL: Duration = Duration::from_secs(2);
 /// Bottlenecks are looked for once in so many periods.
 const REGROUP_PERIODS: u32 = 10;
 /// A path takes another's place among the fastest only if it is faster by this much.
@@ -503,9 +506,11 @@ impl Association {
         let growing = growing.unwrap_or_default().min(GROWTH);
         self.misleading = spread.max(late) >= MISLEADING;
         let target = base.target.max(rival).max(growing).max(rtt / 20);
+        let answer = if self.misleading { rtt + self.wait_told } else { rtt + late * 2 };
+        let interval = base.interval.max((answer * 2).min(STANDSTILL));
         self.queue.set_codel(CodelParameters {
             target: target.max(spread.min(WAIT_BOUNDS.1)).max(late),
-            interval: base.interval.max(((rtt + late * 2) * 2).min(WAIT_BOUNDS.1)),
+            interval,
             patient: self.guard.is_narrow() || self.misleading,
         });
     }

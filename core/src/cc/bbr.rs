@@ -509,8 +509,12 @@ impl Bbr {
         });
     }
 
+    /// A path that delivers in bursts starves without what acknowledgements run ahead; for others that is
+    /// the beginning of a queue.
     fn probe_rtt_window(&self) -> f64 {
-        (PROBE_RTT_WINDOW_GAIN * self.volume()).max(self.min_window())
+        let (volume, bursts) = (self.volume(), self.aggregation.bytes());
+        let holds = if bursts > volume { volume + bursts } else { volume };
+        (PROBE_RTT_WINDOW_GAIN * holds).max(self.min_window())
     }
 
     fn update_window(&mut self, sample: &RateSample) {

@@ -53,6 +53,28 @@ fn take(queue: &mut SendQueue<Train>, now: Instant) -> Option<(u32, usize, bool)
 }
 
 #[test]
+fn a_session_is_behind_since_its_queue_was_empty_last() {
+    let mut queue = SendQueue::new(HUGE, 4);
+    let late = 5 + 2 * 5 + RAMP.as_millis() as u64 + 1;
+    assert_eq!(queue.behind_since(at(late), 2), None);
+    for millis in [5, 6, late] {
+        queue.push(at(millis), 2, Priority::Throughput, Train::single(1_400));
+    }
+    queue.push(at(5), 3, Priority::Response, Train::single(1_400));
+    assert_eq!(
+        (queue.behind_since(at(late - 1), 2), queue.behind_since(at(late), 3)),
+        (None, None)
+    );
+    for left in (0..3).rev() {
+        assert_eq!(queue.behind_since(at(late), 2), Some(at(5)), "{left} more wait");
+        while take(&mut queue, at(late)).is_some_and(|(flow, ..)| flow != 2) {}
+    }
+    assert_eq!(queue.behind_since(at(late), 2), None);
+    queue.push(at(late), 2, Priority::Throughput, Train::single(1_400));
+    assert_eq!(queue.behind_since(at(late + 1), 2), None);
+}
+
+#[test]
 fn segments_of_a_super_packet_leave_in_order() {
     let mut queue = SendQueue::new(HUGE, 4);
     queue.push(at(0), 2, Priority::Throughput, Train { segments: 3, ..Train::single(1_400) });
