@@ -470,6 +470,7 @@ impl Bbr {
                     None => PROBE_RTT_TIME.max(Duration::from_secs_f64(self.flight_time())),
                 };
                 self.round_trips.set_lowest(self.round.fastest.or(sample.rtt));
+                self.excess.on_drained(now);
                 self.state = State::ProbeRtt(Some(now + hold));
             }
             State::ProbeRtt(Some(end)) if now >= end => self.end_probe_rtt(now),
@@ -494,6 +495,9 @@ impl Bbr {
     /// The path has been drained.
     fn end_probe_rtt(&mut self, now: Instant) {
         self.round_trips.on_drained(now);
+        if let Some(lowest) = self.round_trips.lowest() {
+            self.excess.on_filled(now, lowest, self.max_datagram);
+        }
         self.drained_at = now;
         let shows = !self.is_lossy() && !self.round_trips.jitters();
         if let Some(rtt) = self.round_trips.lowest().filter(|_| shows) {
@@ -618,6 +622,9 @@ impl CongestionControl for Bbr {
             *self = Self { window: self.min_window(), ..Self::new(event.now, self.max_datagram) };
         }
         self.round.ecn |= event.ecn;
+        // What was taken for the last event stays, also if this one proves to be none.
+        self.startup_lost = false;
+        self.prior = None;
     }
 
     fn on_spurious(&mut self, now: Instant) {

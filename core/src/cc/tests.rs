@@ -445,3 +445,15 @@ fn bbr_answers_marks_and_takes_back_what_was_spurious() {
     steady.control.on_spurious(steady.now);
     assert!(steady.round() > bounded);
 }
+
+#[test]
+fn bbr_takes_back_its_last_answer_only() {
+    let mut steady = Steady::new(Bbr);
+    while steady.round() < 100 * PACKET {}
+    steady.lose(0, false, true);
+    steady.round();
+    steady.lose(0, false, false);
+    steady.control.on_spurious(steady.now);
+    steady.round();
+    assert_eq!(steady.control.state(), "probe-bw-cruise", "of the mark nothing was spurious");
+}

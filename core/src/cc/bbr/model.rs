@@ -43,45 +43,76 @@ impl MaxFilter {
 /// RTT samples do not say it (the newest packet of a feedback is one that overtook the others), but
 /// Little's law does: mean bytes in flight / rate = mean time in flight. The standing queue, by
 /// which even the round's fastest packet was late, is taken off.
+///
+/// On a path that delivers in bursts even the round's fastest packet is late by more than a queue. What
+/// that takes shows while the path is drained: then all of it is the path's own.
 #[derive(Debug, Default)]
 pub(super) struct FlightExcess {
-    /// Integral of bytes in flight over time, byte seconds, since `start`.
+    flight: Flight,
+    fastest: Option<Duration>,
+    last: Option<Instant>,
+    seconds: Option<f64>,
+    /// The flight since the path was drained, and the mean that it had the last time, seconds.
+    drained: Option<Flight>,
+    empty: f64,
+}
+
+/// What was in flight, since `start`.
+#[derive(Debug, Default)]
+struct Flight {
+    /// Integral of bytes in flight over time, byte seconds.
     area: f64,
     start: Option<Instant>,
     arrived: u64,
     departed: u64,
-    fastest: Option<Duration>,
-    last: Option<Instant>,
-    seconds: Option<f64>,
+}
+
+impl Flight {
+    /// Mean seconds in flight once enough packets say it. The law holds for a steady flight. Of one
+    /// that grows or shrinks the greater rate is taken, so that growth does not pass for jitter, and
+    /// of a queue that builds up nothing can be said before its packets have come through.
+    fn mean(&self, now: Instant, packet: u64) -> Option<f64> {
+        let elapsed = now.since(self.start?).as_secs_f64();
+        let mean = self.area / self.arrived.max(self.departed) as f64;
+        (self.departed >= MIN_DEPARTURES * packet && elapsed >= mean).then_some(mean)
+    }
 }
 
 impl FlightExcess {
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.advance(now, in_flight);
-        self.arrived += bytes;
+        for flight in self.flights() {
+            flight.arrived += bytes;
+        }
     }
 
     pub(super) fn on_feedback(&mut self, sample: &RateSample) {
         self.advance(sample.now, sample.prior_in_flight);
-        self.departed += sample.acked + sample.lost;
+        for flight in self.flights() {
+            flight.departed += sample.acked + sample.lost;
+        }
         if let Some(rtt) = sample.rtt {
             self.fastest = Some(self.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
     }
 
+    /// The path is empty but for the little that is in flight now.
+    pub(super) fn on_drained(&mut self, now: Instant) {
+        self.drained = Some(Flight { start: Some(now), ..Flight::default() });
+    }
+
+    /// It is not any more: its lowest round-trip time is `lowest`.
+    pub(super) fn on_filled(&mut self, now: Instant, lowest: Duration, packet: u64) {
+        if let Some(mean) = self.drained.take().and_then(|flight| flight.mean(now, packet)) {
+            self.empty = (mean - lowest.as_secs_f64()).max(0.0);
+        }
+    }
+
     /// Takes a new value if enough has been seen.
     pub(super) fn update(&mut self, now: Instant, packet: u64) {
-        let (Some(start), Some(fastest)) = (self.start, self.fastest) else { return };
-        if self.departed < MIN_DEPARTURES * packet {
+        let (Some(mean), Some(fastest)) = (self.flight.mean(now, packet), self.fastest) else {
             return;
-        }
-        // The law holds for a steady flight. Of one that grows or shrinks the greater rate is taken,
-        // so that growth does not pass for jitter, and of a queue that builds up nothing can be said
-        // before its packets have come through.
-        let mean = self.area / self.arrived.max(self.departed) as f64;
-        if now.since(start).as_secs_f64() < mean {
-            return;
-        }
+        };
         let fastest = fastest.as_secs_f64();
         let excess = (mean - fastest).max(0.0);
         self.seconds = Some(match self.seconds {
@@ -93,13 +124,13 @@ impl FlightExcess {
             // Its own probing makes a queue within the round, so the lower values count more.
             Some(old) => old + (excess - old) / 4.0,
         });
-        let (last, seconds) = (self.last, self.seconds);
-        *self = Self { start: Some(now), last, seconds, ..Self::default() };
+        self.flight = Flight { start: Some(now), ..Flight::default() };
+        self.fastest = None;
     }
 
     /// Seconds; 0 while nothing is known.
     pub(super) fn seconds(&self) -> f64 {
-        self.seconds.unwrap_or(0.0)
+        self.seconds.unwrap_or(0.0).max(self.empty)
     }
 
     /// Whether a value was taken.
@@ -108,11 +139,16 @@ impl FlightExcess {
     }
 
     fn advance(&mut self, now: Instant, in_flight: u64) {
-        self.start.get_or_insert(now);
-        if let Some(last) = self.last {
-            self.area += in_flight as f64 * now.since(last).as_secs_f64();
+        let elapsed = self.last.map_or(0.0, |last| now.since(last).as_secs_f64());
+        for flight in self.flights() {
+            flight.start.get_or_insert(now);
+            flight.area += in_flight as f64 * elapsed;
         }
         self.last = Some(now);
+    }
+
+    fn flights(&mut self) -> impl Iterator<Item = &mut Flight> {
+        core::iter::once(&mut self.flight).chain(&mut self.drained)
     }
 }
 
@@ -164,5 +200,60 @@ impl Aggregation {
 
     pub(super) fn bytes(&self) -> f64 {
         self.extra.max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1_000;
+
+    /// One packet leaves each millisecond and is acknowledged 30 ms later; the fastest takes as long
+    /// as the others. 30 are in flight.
+    fn steady(excess: &mut FlightExcess, from: u64, millis: u64) {
+        for at in (from..from + millis).map(Instant::from_millis) {
+            excess.on_sent(at, PACKET, 29 * PACKET);
+            excess.on_feedback(&RateSample {
+                now: at,
+                acked: PACKET,
+                lost: 0,
+                prior_in_flight: 30 * PACKET,
+                in_flight: 29 * PACKET,
+                delivery_rate: None,
+                app_limited: false,
+                delivered: 0,
+                prior_delivered: 0,
+                rtt: Some(Duration::from_millis(30)),
+                smoothed_rtt: Duration::from_millis(30),
+                rtt_deviation: Duration::ZERO,
+                jitter: Duration::ZERO,
+                min_rtt: Duration::from_millis(2),
+                ecn_ce: 0,
+            });
+        }
+        excess.update(Instant::from_millis(from + millis), PACKET);
+    }
+
+    #[test]
+    fn what_all_packets_take_longer_is_a_queue_unless_the_path_is_drained() {
+        let lowest = Duration::from_millis(2);
+        let mut excess = FlightExcess::default();
+        steady(&mut excess, 1_000, 200);
+        assert!(excess.seconds() < 0.002, "{}", excess.seconds());
+        excess.on_drained(Instant::from_millis(1_200));
+        steady(&mut excess, 1_200, 200);
+        excess.on_filled(Instant::from_millis(1_400), lowest, PACKET);
+        steady(&mut excess, 1_400, 200);
+        assert!((excess.seconds() - 0.028).abs() < 0.002, "{}", excess.seconds());
+    }
+
+    #[test]
+    fn a_drained_path_that_carried_hardly_anything_says_nothing() {
+        let mut excess = FlightExcess::default();
+        excess.on_drained(Instant::from_millis(1_000));
+        steady(&mut excess, 1_000, 7);
+        excess.on_filled(Instant::from_millis(1_200), Duration::from_millis(2), PACKET);
+        assert_eq!(excess.seconds(), 0.0);
     }
 }
