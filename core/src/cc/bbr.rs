@@ -326,8 +326,9 @@ impl Bbr {
         let before = self.rate.max();
         let last_used = core::mem::replace(&mut self.last_used, self.round.used());
         let queued = self.queued();
-        // A queue that stands on a path of which the sender did not use all is the path's own.
-        let stands = self.round_trips.jitters() && late;
+        // A queue that stands on a path of which the sender did not use all is the path's own, and in
+        // Startup what a burst has left of it.
+        let stands = late && (self.round_trips.jitters() || self.state == State::Startup);
         let used = queued || stands || (last_used && self.last_used);
         if let Some(rate) = measured {
             self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };

@@ -14,6 +14,12 @@ const MIN_DEPARTURES: u64 = 8;
 const MAX_RANDOM_LOSS: f64 = 0.3;
 /// Share of the older knowledge that a new measurement of loss leaves.
 const LOSS_MEMORY: f64 = 0.95;
+/// Loss is measured over so many bytes each time as well, for the median of so many times.
+const LOSS_PART: u64 = 300_000;
+const LOSS_PARTS: usize = 9;
+/// Times the median that a mean may be, and what it may be beyond: so few losses come in clumps.
+const MAX_MEAN: f64 = 1.5;
+const LOSS_NOISE: f64 = 0.02;
 
 /// The highest value of the last [`FILTER_ROUNDS`] round trips.
 #[derive(Debug, Default)]
@@ -154,20 +160,46 @@ impl FlightExcess {
 
 /// The share of packets that is lost although no more is sent than the path delivers and no queue
 /// stands.
+///
+/// What a path loses by itself it loses all the time. A queue that overflows unnoticed does so now and then;
+/// taken for random, that would be sent in addition, and overflow it the more. So the mean is not
+/// believed beyond [`MAX_MEAN`] times the median of some measurements.
 #[derive(Debug, Default)]
 pub(super) struct RandomLoss {
     lost: f64,
     total: f64,
+    /// Bytes lost, and all of which is known what became of them.
+    parts: [(u64, u64); LOSS_PARTS],
+    at: usize,
+    ratio: f64,
 }
 
 impl RandomLoss {
     pub(super) fn add(&mut self, lost: u64, acked: u64) {
         self.lost = self.lost * LOSS_MEMORY + lost as f64;
         self.total = self.total * LOSS_MEMORY + (lost + acked) as f64;
+        if self.parts[self.at].1 >= LOSS_PART {
+            self.at = (self.at + 1) % LOSS_PARTS;
+            self.parts[self.at] = (0, 0);
+        }
+        let part = &mut self.parts[self.at];
+        *part = (part.0 + lost, part.1 + lost + acked);
+        let most = MAX_MEAN * self.median() + LOSS_NOISE;
+        self.ratio = (self.lost / self.total.max(1.0)).min(most).min(MAX_RANDOM_LOSS);
     }
 
     pub(super) fn ratio(&self) -> f64 {
-        if self.total > 0.0 { (self.lost / self.total).min(MAX_RANDOM_LOSS) } else { 0.0 }
+        self.ratio
+    }
+
+    fn median(&self) -> f64 {
+        let known = self.parts.iter().filter(|part| part.1 > 0).count();
+        let mut ratios = self.parts.map(|(lost, total)| match total {
+            0 => f64::INFINITY,
+            total => lost as f64 / total as f64,
+        });
+        ratios.sort_unstable_by(f64::total_cmp);
+        if known > 0 { ratios[(known - 1) / 2] } else { 0.0 }
     }
 }
 
@@ -246,6 +278,25 @@ mod tests {
         excess.on_filled(Instant::from_millis(1_400), lowest, PACKET);
         steady(&mut excess, 1_400, 200);
         assert!((excess.seconds() - 0.028).abs() < 0.002, "{}", excess.seconds());
+    }
+
+    /// What 100 rounds of 200 packets make of `lost` packets in every round and `overflows` in each fifth.
+    fn random_loss(lost: u64, overflows: u64) -> f64 {
+        let mut loss = RandomLoss::default();
+        for round in 0..100 {
+            let lost = lost + if round % 5 == 0 { overflows } else { 0 };
+            loss.add(lost * PACKET, (200 - lost) * PACKET);
+        }
+        loss.ratio()
+    }
+
+    #[test]
+    fn loss_is_random_that_is_there_all_the_time() {
+        assert!((random_loss(10, 0) - 0.05).abs() < 0.001);
+        assert!((random_loss(0, 10) - 0.01).abs() < 0.003);
+        assert!(random_loss(0, 150) <= LOSS_NOISE, "queues that overflow");
+        assert!(random_loss(10, 150) <= 0.05 * MAX_MEAN + LOSS_NOISE);
+        assert_eq!(RandomLoss::default().ratio(), 0.0);
     }
 
     #[test]
