@@ -116,6 +116,8 @@ pub(super) struct Bbr {
     round_trips: RoundTrips,
     /// When ProbeRTT last ended.
     drained_at: Instant,
+    /// It has been in ProbeRTT.
+    seen_empty: bool,
     /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
     last_used: bool,
     last_feedback: Instant,
@@ -159,6 +161,7 @@ impl Bbr {
             flight_before: 0,
             round_trips: RoundTrips::new(now),
             drained_at: now,
+            seen_empty: false,
             last_used: true,
             last_feedback: now,
             filled: false,
@@ -479,13 +482,20 @@ impl Bbr {
         }
         let due = match self.state {
             State::Compete => self.rival.test_due(now),
-            _ => self.round_trips.is_probe_due(now),
+            _ => self.round_trips.is_probe_due(now) || self.is_unknown(),
         };
         // Paths of one bottleneck drain it together, or none sees it empty.
         let joins = others_drain && now.since(self.drained_at) >= PROBE_RTT_JOIN;
         if (due || joins) && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
             self.enter(State::ProbeRtt(None));
         }
+    }
+
+    /// The path delivers in long bursts and has never been seen empty: what it holds is known badly.
+    fn is_unknown(&self) -> bool {
+        let bursts = self.aggregation.bytes();
+        let known = self.seen_empty || self.state != State::Cruise || self.rounds == 0;
+        !known && bursts > self.volume().max(LONG_JITTER * self.rate.max())
     }
 
     /// The path loses so much by itself that no loss-based flow fills its queue.
@@ -500,6 +510,7 @@ impl Bbr {
             self.excess.on_filled(now, lowest, self.max_datagram);
         }
         self.drained_at = now;
+        self.seen_empty = true;
         let shows = !self.is_lossy() && !self.round_trips.jitters();
         if let Some(rtt) = self.round_trips.lowest().filter(|_| shows) {
             let displaced = self.rate.max() < DISPLACED * self.full_rate;
