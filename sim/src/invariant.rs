@@ -181,6 +181,10 @@ impl Ledger {
         let Some((place, sent)) = entry.places.pop() else { return Ok(()) };
         session.late += 1;
         self.late += 1;
+        if entry.count > 1 {
+            // Which of the copies this is cannot be told.
+            return Ok(());
+        }
         let overtaken = session.jumps.iter().rev().find(|(from, _)| *from <= place);
         match overtaken {
             Some((_, at)) if at.saturating_sub(sent) < self.patience => {
