@@ -136,7 +136,7 @@ pub(crate) struct Association {
     /// A path jitters: what only acknowledges does not wait for its turn.
     uneven: bool,
     /// The paths' delays differ so much that the inner TCP takes the longer ones for a queue.
-    misleading: bool,
+    thins: bool,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
@@ -221,7 +221,7 @@ impl Association {
             addresses_owed: true,
             delay_reference: None,
             uneven: false,
-            misleading: false,
+            thins: false,
             period_at: now,
             periods: 0,
             inner_mtu: 0,

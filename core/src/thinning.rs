@@ -11,12 +11,17 @@
 //! An acknowledgement is left out only while data that it does not cover is on its way, so that
 //! another one follows. Nothing waits for that.
 
+use core::time::Duration;
+
 use crate::session::WINDOW;
 use crate::time::Instant;
 
 /// An acknowledgement passes when it covers this part of the most that was on its way in the round: what
 /// arrives in a burst is acknowledged before the sender can send more, and ever less is on its way.
 const PART: u32 = 6;
+/// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start by
+/// when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux does not).
+const TRAIN: Duration = Duration::from_millis(3);
 /// After so many round trips without growth slow start is over; some are spent waiting for a packet.
 const FLAT: u8 = 3;
 
@@ -26,6 +31,8 @@ pub(crate) struct Thinning {
     /// When the round began, and where the stream ended then.
     began: Instant,
     end: u32,
+    /// When the last one passed.
+    last: Instant,
     /// The most that the sender took for being on its way in this round, and in any before.
     peak: u32,
     most: u32,
@@ -61,8 +68,16 @@ impl Thinning {
             // The second is of another connection between the same ports.
             let peak = if flight < WINDOW { flight } else { 0 };
             let began = now;
-            *self =
-                Self { began, end, peak, passed: ack, seen: ack, begun: true, ..Self::default() };
+            *self = Self {
+                began,
+                end,
+                peak,
+                last: now,
+                passed: ack,
+                seen: ack,
+                begun: true,
+                ..Self::default()
+            };
             return true;
         }
         if old {
@@ -73,9 +88,11 @@ impl Thinning {
         // What waits for shorter came in a burst, and the paths may run out of it before the next one.
         let full = waits.is_some_and(|since| since <= self.began);
         let thins = self.flat < FLAT && self.owed == 0 && !full;
-        if thins && flight > 0 && covered < self.peak / PART {
+        let close = now < self.last + TRAIN;
+        if thins && flight > 0 && (close || covered < self.peak / PART) {
             return false;
         }
+        self.last = now;
         self.owed = self.owed.saturating_sub(1);
         if ack.wrapping_sub(self.end) < WINDOW {
             self.end_round(now, end);
@@ -118,13 +135,15 @@ mod tests {
     /// round trips: the receiver acknowledges every other segment.
     fn passed(start: u32, mut window: f64, growth: f64, rounds: usize, full: bool) -> Vec<u32> {
         let mut thinning = Thinning::default();
-        let waits = full.then_some(NOW);
+        let waits = full.then_some(Instant::ZERO);
         let at = |segments: u32| start.wrapping_add(segments * SEGMENT);
         let (mut known, mut arrived, mut next) = (0, 0, window as u32);
         let (mut end, mut count, mut counts) = (next, 0, Vec::new());
+        let mut now = NOW;
         while counts.len() < rounds {
             arrived = (arrived + 2).min(next);
-            if !thinning.passes(NOW, at(arrived), at(next), waits) {
+            now += TRAIN;
+            if !thinning.passes(now, at(arrived), at(next), waits) {
                 assert!(arrived < next, "the last one is left out");
                 continue;
             }
@@ -180,15 +199,32 @@ mod tests {
     fn what_arrives_in_a_burst_is_acknowledged_by_few() {
         let mut thinning = Thinning::default();
         assert!(thinning.passes(NOW, 0, 60 * SEGMENT, None));
-        let acks = (1..=60).map(|segment| segment * SEGMENT);
-        let passed = acks.filter(|ack| thinning.passes(NOW, *ack, 60 * SEGMENT, None)).count();
-        assert!((2..=7).contains(&passed), "{passed}");
+        let mut passed = |apart: Duration| {
+            let acks = (1..=60).filter(|segment| {
+                let now = NOW + apart * *segment;
+                thinning.passes(now, segment * SEGMENT, 60 * SEGMENT, None)
+            });
+            acks.count()
+        };
+        assert!((2..=7).contains(&passed(TRAIN)));
+    }
+
+    #[test]
+    fn a_train_has_one_wagon() {
+        let mut thinning = Thinning::default();
+        assert!(thinning.passes(NOW, 0, 10 * SEGMENT, None));
+        let mut passes = |micros, ack| {
+            let now = NOW + Duration::from_micros(micros);
+            thinning.passes(now, ack * SEGMENT, 10 * SEGMENT, None)
+        };
+        assert!(!passes(500, 4) && !passes(2_900, 6) && passes(3_100, 8));
+        assert!(passes(3_200, 10), "after the last one none follows");
     }
 
     #[test]
     fn what_is_repeated_or_overtaken_passes() {
         let mut thinning = Thinning::default();
-        assert!(thinning.passes(NOW, 1_000, 100_000, None));
+        assert!(thinning.passes(Instant::ZERO, 1_000, 100_000, None));
         assert!(thinning.passes(NOW, 50_000, 150_000, None));
         assert!(!thinning.passes(NOW, 51_000, 150_000, None));
         assert!(

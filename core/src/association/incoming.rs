@@ -462,7 +462,7 @@ impl Association {
     /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
     /// thinned, and since when it has more than the paths carry.
     fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
-        if !self.misleading || len > ACK_MAX {
+        if !self.thins || len > ACK_MAX {
             return None;
         }
         let Incoming { key, shown, .. } = self.incoming.get(slot)?;

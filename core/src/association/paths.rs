@@ -504,14 +504,18 @@ impl Association {
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(GROWTH);
-        self.misleading = spread.max(late) >= MISLEADING;
+        let uneven = spread.max(late);
+        self.thins = uneven >= MISLEADING / 4;
+        let misleading = uneven >= MISLEADING;
         let target = base.target.max(rival).max(growing).max(rtt / 20);
-        let answer = if self.misleading { rtt + self.wait_told } else { rtt + late * 2 };
+        // What waits for a path that is left out for a trial may be on its way with it soon.
+        let trial = if self.guard.tries_fewer() { WAIT_BOUNDS.1 } else { Duration::ZERO };
+        let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(STANDSTILL));
         self.queue.set_codel(CodelParameters {
-            target: target.max(spread.min(WAIT_BOUNDS.1)).max(late),
+            target: target.max(spread.min(WAIT_BOUNDS.1)).max(late).max(trial),
             interval,
-            patient: self.guard.is_narrow() || self.misleading,
+            patient: self.guard.is_narrow() || misleading,
         });
     }
 
