@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn what_waits_for_a_part_of_the_round_is_a_burst() {
         let mut thinning = Thinning::default();
-        let at = |millis| NOW + core::time::Duration::from_millis(millis);
+        let at = |millis| NOW + Duration::from_millis(millis);
         assert!(thinning.passes(at(0), 1_000, 100_000, None));
         assert!(
             !thinning.passes(at(10), 2_000, 100_000, Some(at(5))),
