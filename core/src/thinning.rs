@@ -61,9 +61,13 @@ impl Thinning {
         let flight = end.wrapping_sub(ack);
         let covered = ack.wrapping_sub(self.passed);
         let strange = flight >= WINDOW || covered >= WINDOW;
-        // Repeated, because something is missing, or overtaken by a later one.
-        let news = ack.wrapping_sub(self.seen);
-        let old = news == 0 || news >= WINDOW.wrapping_neg();
+        let behind = |than: u32| {
+            let news = ack.wrapping_sub(than);
+            news == 0 || news >= WINDOW.wrapping_neg()
+        };
+        // Repeated, because something is missing, or known already. One that was overtaken by one that was
+        // left out is news to the sender.
+        let old = ack == self.seen || behind(self.passed);
         if !self.begun || strange && !old {
             // The second is of another connection between the same ports.
             let peak = if flight < WINDOW { flight } else { 0 };
@@ -83,7 +87,9 @@ impl Thinning {
         if old {
             return true;
         }
-        self.seen = ack;
+        if !behind(self.seen) {
+            self.seen = ack;
+        }
         self.peak = self.peak.max(flight + covered);
         // What waits for shorter came in a burst, and the paths may run out of it before the next one.
         let full = waits.is_some_and(|since| since <= self.began);
@@ -227,6 +233,7 @@ mod tests {
         assert!(thinning.passes(Instant::ZERO, 1_000, 100_000, None));
         assert!(thinning.passes(NOW, 50_000, 150_000, None));
         assert!(!thinning.passes(NOW, 51_000, 150_000, None));
+        assert!(!thinning.passes(NOW, 50_500, 150_000, None), "overtaken by one that was left out");
         assert!(
             thinning.passes(NOW, 50_000, 150_000, None)
                 && thinning.passes(NOW, 49_000, 150_000, None)
