@@ -57,6 +57,10 @@ const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
 /// Packets that have to be lost in a round to end Startup (the draft's `BBRStartupFullLossCnt`).
 const STARTUP_LOSSES: u64 = 6;
+/// Startup ends within a round where flights take so long, seconds, that queues do not hold what would
+/// follow: after so many packets of which so large a share had waited.
+const LONG_FLIGHT: f64 = 0.1;
+const STARTUP_LATE: (u64, f64) = (16, 0.75);
 /// Growth that shows in a probe that the path has become wider; twice in succession: Startup again.
 const WIDER_GROWTH: f64 = 1.12;
 const CRUISE_ROUNDS: u32 = 5;
@@ -444,6 +448,14 @@ impl Bbr {
         }
     }
 
+    /// Whether what Startup has sent already is more than queues hold.
+    fn overshoots(&self) -> bool {
+        let Round { acked, late_acked, .. } = self.round;
+        self.flight_time() > LONG_FLIGHT
+            && late_acked >= STARTUP_LATE.0 * self.max_datagram
+            && late_acked as f64 > acked as f64 * STARTUP_LATE.1
+    }
+
     /// State changes that do not wait for the end of a round.
     fn update_state(&mut self, sample: &RateSample, others_drain: bool) {
         let now = sample.now;
@@ -454,6 +466,10 @@ impl Bbr {
         let volume = self.volume().max(self.min_window());
         match self.state {
             State::Drain if in_flight <= volume => self.enter(State::Cruise),
+            State::Startup if self.overshoots() => {
+                self.filled = true;
+                self.enter(State::Drain);
+            }
             // A queue that does not drain is not this path's own.
             State::Down if self.rounds >= 2 || (self.rounds >= 1 && in_flight <= volume) => {
                 self.enter(State::Cruise);
