@@ -58,9 +58,10 @@ const FULL_GROWTH: f64 = 1.25;
 /// Packets that have to be lost in a round to end Startup (the draft's `BBRStartupFullLossCnt`).
 const STARTUP_LOSSES: u64 = 6;
 /// Startup ends within a round where flights take so long, seconds, that queues do not hold what would
-/// follow: after so many packets of which so large a share had waited.
+/// follow: after so many packets and so long, all of them late. A path that keeps the order of its
+/// packets may deliver none for a while and then some at once.
 const LONG_FLIGHT: f64 = 0.1;
-const STARTUP_LATE: (u64, f64) = (16, 0.75);
+const STARTUP_LATE: (u64, Duration) = (16, Duration::from_millis(50));
 /// Growth that shows in a probe that the path has become wider; twice in succession: Startup again.
 const WIDER_GROWTH: f64 = 1.12;
 const CRUISE_ROUNDS: u32 = 5;
@@ -449,11 +450,12 @@ impl Bbr {
     }
 
     /// Whether what Startup has sent already is more than queues hold.
-    fn overshoots(&self) -> bool {
-        let Round { acked, late_acked, .. } = self.round;
+    fn overshoots(&self, now: Instant) -> bool {
+        let Round { start, acked, fastest, .. } = self.round;
         self.flight_time() > LONG_FLIGHT
-            && late_acked >= STARTUP_LATE.0 * self.max_datagram
-            && late_acked as f64 > acked as f64 * STARTUP_LATE.1
+            && acked >= STARTUP_LATE.0 * self.max_datagram
+            && now.since(start) >= STARTUP_LATE.1
+            && self.round_trips.is_far_behind(fastest)
     }
 
     /// State changes that do not wait for the end of a round.
@@ -466,7 +468,7 @@ impl Bbr {
         let volume = self.volume().max(self.min_window());
         match self.state {
             State::Drain if in_flight <= volume => self.enter(State::Cruise),
-            State::Startup if self.overshoots() => {
+            State::Startup if self.overshoots(now) => {
                 self.filled = true;
                 self.enter(State::Drain);
             }

@@ -149,6 +149,17 @@ fn bbr_follows_the_rate_of_its_link() {
 }
 
 #[test]
+fn bbr_starts_on_a_long_path_that_jitters() {
+    for (mbps, jitter, loss) in [(10.0, 20, 0.25), (10.0, 50, 0.15), (100.0, 20, 0.15)] {
+        let link = Link { jitter: ms(jitter), ..Link::new(mbps, ms(200), 0.65) };
+        let mut world = World::new(link, &[Bbr]);
+        let started = world.measure_after(ms(0), ms(2_000));
+        assert!(started.loss < loss, "{} of {link:?}", started.loss);
+        assert_fills(&world.measure_after(ms(0), ms(2_000)), &link, 0.95);
+    }
+}
+
+#[test]
 fn bbr_flows_share_a_link() {
     for buffer in [0.5, 2.0] {
         let link = Link::new(20.0, ms(40), buffer);

@@ -161,6 +161,12 @@ impl RoundTrips {
         rtt.as_secs_f64() > lowest + usual.max((lowest / 8.0).min(LATE))
     }
 
+    /// Whether a round's `fastest` packet took much longer than the lowest, as it does behind a queue.
+    pub(super) fn is_far_behind(&self, fastest: Option<Duration>) -> bool {
+        let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
+        fastest.as_secs_f64() > INFLATED * lowest.as_secs_f64()
+    }
+
     /// Whether a round's `fastest` packet has waited so long that the path, not the sender, was what
     /// held it back.
     pub(super) fn is_queued(&self, fastest: Option<Duration>, excess: &FlightExcess) -> bool {
@@ -192,6 +198,15 @@ mod tests {
             assert!(trips.is_late(Some(ms(late + 1)), &excess, true), "{lowest}");
         }
         assert!(!RoundTrips::new(at(0)).is_late(Some(ms(500)), &excess, true), "nothing is known");
+    }
+
+    #[test]
+    fn a_round_is_far_behind_when_its_fastest_packet_is() {
+        let mut trips = RoundTrips::new(at(0));
+        assert!(!trips.is_far_behind(Some(ms(500))), "nothing is known");
+        trips.on_rtt(at(0), ms(100));
+        assert!(!trips.is_far_behind(None) && !trips.is_far_behind(Some(ms(125))));
+        assert!(trips.is_far_behind(Some(ms(126))));
     }
 
     #[test]
