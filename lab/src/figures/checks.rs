@@ -175,11 +175,14 @@ pub(super) fn factorial(measured: &Measured) -> Vec<Row> {
             "" => "no loss".to_owned(),
             network => format!("{network} {} %", worst.cell.loss_percent),
         };
+        let strict: Vec<f64> = valid().map(CellResult::strict_benefit).collect();
         let text = format!(
             "mean {mean:.3}, least {:.3} ({wifi} and {lte} Mbit/s, {lossy}); {below} of {} runs not \
-             above 0; {} of {all} cells",
+             above 0; by the links' limits mean {:.3}, least {:.3}; {} of {all} cells",
             worst.benefit(),
             benefits.len(),
+            self::mean(&strict),
+            strict.iter().copied().fold(f64::INFINITY, f64::min),
             cells.len()
         );
         (text, below == 0 && mean > 0.8)

@@ -58,7 +58,6 @@ pub(super) fn scenarios(html: &mut String, summaries: &[Summary], figures: &mut 
         for (index, loss) in losses.iter().enumerate() {
             let name = format!("{prefix}{loss}");
             let own = || summaries.iter().filter(|s| s.scenario == name);
-            // Each path's capacity, as the seed defines it.
             let alone: Vec<f64> = own()
                 .filter(|s| s.system.starts_with("tcp "))
                 .filter_map(|s| s.limit_bps)
