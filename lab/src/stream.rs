@@ -17,6 +17,9 @@ const STALLED: Duration = Duration::from_secs(20);
 /// What the first second pauses for is the start, not a stall.
 const START: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Shorter pauses are not noted one by one, nor more than so many.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+const PAUSES: usize = 1_000;
 
 /// Takes one transfer.
 pub(crate) fn receive(at: SocketAddr) -> io::Result<()> {
@@ -65,6 +68,8 @@ struct Reception {
     first: Option<Duration>,
     last: Duration,
     longest_pause: Duration,
+    /// When pauses ended after the first byte, and how long they were.
+    pauses: Vec<(Duration, Duration)>,
     /// Bytes of each [`INTERVAL`] since the first byte.
     intervals: Vec<u64>,
 }
@@ -75,7 +80,11 @@ impl Reception {
         if now >= first + START {
             // A pause that began in the first second counts from its end.
             let since = self.last.max(first + START);
-            self.longest_pause = self.longest_pause.max(now - since);
+            let pause = now - since;
+            self.longest_pause = self.longest_pause.max(pause);
+            if pause >= PAUSE && self.pauses.len() < PAUSES {
+                self.pauses.push((now - first, pause));
+            }
         }
         self.last = now;
         self.bytes += length as u64;
@@ -98,6 +107,11 @@ impl Reception {
                 .map(|bytes| rate(*bytes, INTERVAL.as_secs_f64()))
                 .collect(),
             longest_pause_ms: Some(self.longest_pause.as_secs_f64() * 1e3),
+            pauses: self
+                .pauses
+                .iter()
+                .map(|(end, pause)| (end.as_secs_f64(), pause.as_secs_f64() * 1e3))
+                .collect(),
             ..FlowResult::default()
         }
     }
@@ -117,6 +131,11 @@ mod tests {
         let result = reception.result();
         assert_eq!(result.longest_pause_ms, Some(700.0));
         assert_eq!(result.longest_stall_ms(), 700.0);
+        assert_eq!(result.longest_pause_in(1.0..1.29), Some(190.0));
+        assert_eq!(result.longest_pause_in(1.4..1.5), Some(700.0), "it lasts all that time");
+        assert_eq!(result.longest_pause_in(3.0..4.0), Some(0.0));
+        let earlier = FlowResult { pauses: Vec::new(), ..result.clone() };
+        assert_eq!(earlier.longest_pause_in(1.0..1.29), None, "they were not noted");
         assert_eq!(result.goodput_bps, 7_000.0 * 8.0 / 2.0);
         assert_eq!(result.intervals_bps.len(), 20);
         assert_eq!(result.intervals_bps[10], 80_000.0);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::command::{self, Output, Running};
 use crate::netns::Namespace;
 use crate::probe::Statistics;
+use crate::stream;
 
 /// Interval of the receiver's figures, as iperf3 takes it.
 const INTERVAL: &str = "0.1";
@@ -36,6 +37,9 @@ pub(crate) struct FlowResult {
     /// measures it.
     #[serde(default)]
     pub(crate) longest_pause_ms: Option<f64>,
+    /// The longer ones of these pauses: seconds after the first byte at which they ended, and ms.
+    #[serde(default)]
+    pub(crate) pauses: Vec<(f64, f64)>,
     /// Round trips in milliseconds, where the flow measures them.
     pub(crate) rtt_ms: Option<Statistics>,
     /// Share of datagrams that did not arrive, or of round trips that did not complete.
@@ -58,6 +62,18 @@ impl FlowResult {
             self.goodput_bps = self.intervals_bps.iter().sum::<f64>() / intervals as f64;
         }
         self
+    }
+
+    /// The longest of the pauses in these `seconds`, of which they may be a part, in ms; 0 if all were short.
+    /// `None` where pauses were not noted.
+    pub(crate) fn longest_pause_in(&self, seconds: std::ops::Range<f64>) -> Option<f64> {
+        let longest = self.longest_pause_ms.filter(|_| self.error.is_none())?;
+        if self.pauses.is_empty() && longest >= stream::PAUSE.as_secs_f64() * 1e3 {
+            return None;
+        }
+        let within =
+            |(end, pause): &&(f64, f64)| *end >= seconds.start && *end - *pause / 1e3 < seconds.end;
+        Some(self.pauses.iter().filter(within).map(|(_, pause)| *pause).fold(0.0, f64::max))
     }
 
     /// The longest pause, where the flow measures it; else the longest time, in ms, in which the

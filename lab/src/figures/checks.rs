@@ -208,6 +208,9 @@ pub(super) fn ping(measured: &Measured) -> Vec<Row> {
     vec![row("ping beside bulk", asked, reached)]
 }
 
+/// Seconds of a transfer in which a link is cut, at 8 s: what the cut makes of it shows in these.
+const CUT: std::ops::Range<f64> = 7.5..10.0;
+
 /// The longest pause of a transfer when one of two links is cut.
 pub(super) fn cut(measured: &Measured) -> Vec<Row> {
     [
@@ -219,12 +222,14 @@ pub(super) fn cut(measured: &Measured) -> Vec<Row> {
     .into_iter()
     .map(|(scenario, bound)| {
         let asked = format!("longest stall below {bound} ms");
-        let pause = |run: &RunResult| Some(run.longest_stall_ms);
-        let worst = measured.summary(scenario, "mpip").map(|summary| summary.longest_stall_ms);
+        let pause = |run: &RunResult| run.flows.first()?.longest_pause_in(CUT);
+        let whole = |run: &RunResult| Some(run.longest_stall_ms);
         let reached = measured
             .median(scenario, "mpip", pause)
-            .zip(worst)
-            .map(|(pause, worst)| (format!("{pause:.0} ms, worst {worst:.0} ms"), pause < bound));
+            .zip(measured.median(scenario, "mpip", whole))
+            .map(|(pause, whole)| {
+                (format!("{pause:.0} ms at the cut; in all of it {whole:.0} ms"), pause < bound)
+            });
         row(scenario, &asked, reached)
     })
     .collect()
