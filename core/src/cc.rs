@@ -81,6 +81,8 @@ pub struct Subflow {
     pub reduced: Option<Instant>,
     /// It keeps little in flight, to see the path empty (BBR's ProbeRTT).
     pub drains: bool,
+    /// Bytes/s that it delivered in the last round trip, and the most of late (BBR).
+    pub delivered: (u64, u64),
 }
 
 /// The rules of one congestion control.
@@ -123,6 +125,11 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// For [`Subflow::drains`].
     fn drains(&self) -> bool {
         false
+    }
+
+    /// For [`Subflow::delivered`].
+    fn delivered(&self) -> (u64, u64) {
+        (0, 0)
     }
 
     /// It still looks for what the path carries, and sends more in every round trip (BBR's Startup).

@@ -57,6 +57,19 @@ fn paths_through_one_queue_are_one_group() {
 }
 
 #[test]
+fn paths_through_one_queue_take_one_flows_share() {
+    let mut world = World::new(shared_link(1), Observe::default());
+    let carried = |world: &World| [0, 1].map(|flow| world.flow(flow).bytes as f64);
+    world.run_until(20 * SECOND);
+    let before = carried(&world);
+    world.run_until(38 * SECOND);
+    let after = carried(&world);
+    let [plain, all] = [0, 1].map(|flow| after[flow] - before[flow]);
+    let share = all / (plain + all);
+    assert!((0.4..=0.6).contains(&share), "four paths take {share}");
+}
+
+#[test]
 fn disjoint_links_are_not_grouped() {
     let noisy =
         || both(LinkConfig { jitter: core::time::Duration::from_millis(5), ..link(20, 10, 100) });

@@ -100,6 +100,7 @@ mod tests {
             between_losses: 0,
             reduced: None,
             drains: false,
+            delivered: (0, 0),
         }
     }
 

@@ -12,7 +12,9 @@
 //!   addition, see [`RandomLoss`].
 //! - The path is probed every seven to ten round trips as in the first BBR, not every 2 to 3 s:
 //!   a radio link's rate changes faster than that.
+//! - Paths of one bottleneck are one flow together: see [`Group`], and [`Rival`] beside another's queue.
 
+mod group;
 mod model;
 mod rival;
 mod round;
@@ -20,6 +22,7 @@ mod round_trips;
 
 use core::time::Duration;
 
+use self::group::Group;
 use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
 use self::rival::Rival;
 use self::round::Round;
@@ -111,6 +114,7 @@ pub(super) struct Bbr {
     cruise_rounds: u32,
     round: Round,
     rate: MaxFilter,
+    group: Group,
     excess: FlightExcess,
     random_loss: RandomLoss,
     startup_loss: RandomLoss,
@@ -158,6 +162,7 @@ impl Bbr {
             cruise_rounds: CRUISE_ROUNDS,
             round: Round::new(now, 0, 0),
             rate: MaxFilter::default(),
+            group: Group::default(),
             excess: FlightExcess::default(),
             random_loss: RandomLoss::default(),
             startup_loss: RandomLoss::default(),
@@ -189,7 +194,7 @@ impl Bbr {
     /// Bytes/s at which to send so that the path is just full: what it delivers, and what it loses
     /// on the way.
     fn send_rate(&self) -> f64 {
-        let rate = self.rate.max();
+        let rate = self.rate.max() * self.group.part();
         rate.min(self.rate_low.unwrap_or(f64::INFINITY))
             / (1.0 - RANDOM_LOSS_SHARE * self.random_loss.ratio())
     }
@@ -313,7 +318,8 @@ impl Bbr {
         }
     }
 
-    fn end_round(&mut self, sample: &RateSample) {
+    /// `others` are the paths with which this one shares its bottleneck.
+    fn end_round<'a>(&mut self, sample: &RateSample, others: impl Iterator<Item = &'a Subflow>) {
         let now = sample.now;
         let late = self.late(self.round.fastest);
         let mut loss = self.random_loss.ratio();
@@ -348,8 +354,11 @@ impl Bbr {
             if self.state != State::Startup {
                 self.rate.update(rate);
             }
+            let others = others.map(|flow| flow.delivered);
+            self.group.on_round(rate, self.rate.max(), others);
             if used {
                 self.rate.advance();
+                self.group.advance();
             }
         }
         self.rounds += 1;
@@ -481,7 +490,7 @@ impl Bbr {
             State::Up if self.rounds >= 1 && self.late(sample.rtt) => {
                 let bound = self.volume_high.unwrap_or(f64::INFINITY);
                 let probed = (self.round.peak_flight + self.max_datagram) as f64;
-                if probed >= (UP_GAIN * volume).min(bound) {
+                if probed >= (self.group.probe_gain(UP_GAIN) * volume).min(bound) {
                     self.enter(State::Down);
                 }
             }
@@ -566,9 +575,10 @@ impl Bbr {
                 return;
             }
         };
-        let target = (gain * self.volume() + self.aggregation.bytes())
-            .max(3.0 * self.quantum())
-            .max(self.min_window());
+        let gain = if self.filled { self.group.window_gain(gain) } else { gain };
+        let bursts = self.group.burst(self.aggregation.bytes());
+        let target =
+            (gain * self.volume() + bursts).max(3.0 * self.quantum()).max(self.min_window());
         let grown = self.window + sample.acked as f64;
         if self.filled {
             self.window = grown.min(target);
@@ -589,7 +599,7 @@ impl Bbr {
             State::Down if sample.in_flight as f64 > self.volume() => DOWN_GAIN,
             State::Down => DRAINED_GAIN,
             State::Cruise | State::ProbeRtt(_) => 1.0,
-            State::Up => UP_GAIN,
+            State::Up => self.group.probe_gain(UP_GAIN),
             State::Compete => {
                 self.pacing = self.rival.window().and_then(|(_, pacing)| pacing).or(self.pacing);
                 return;
@@ -621,8 +631,9 @@ impl CongestionControl for Bbr {
     }
 
     fn on_feedback(&mut self, sample: &RateSample, subflows: &[Subflow], own: usize) {
-        let mut others = subflows.iter().enumerate().filter(|(index, _)| *index != own);
-        let others_drain = others.any(|(_, flow)| flow.drains);
+        let neighbours = subflows.iter().enumerate().filter(|(index, _)| *index != own);
+        let others = || neighbours.clone().map(|(_, flow)| flow);
+        let others_drain = others().any(|flow| flow.drains);
         self.excess.on_feedback(sample);
         self.update_round_trips(sample);
         self.update_round(sample);
@@ -636,7 +647,7 @@ impl CongestionControl for Bbr {
         if elapsed >= flight_time.max(MIN_ROUND)
             && (acknowledged || elapsed >= MAX_ROUND * flight_time)
         {
-            self.end_round(sample);
+            self.end_round(sample, others());
         }
         if self.state == State::Compete {
             self.rival.on_feedback(sample, subflows, own);
@@ -698,6 +709,10 @@ impl CongestionControl for Bbr {
 
     fn drains(&self) -> bool {
         matches!(self.state, State::ProbeRtt(_))
+    }
+
+    fn delivered(&self) -> (u64, u64) {
+        (self.group.last() as u64, self.rate.max() as u64)
     }
 
     fn searches(&self) -> bool {

@@ -113,6 +113,7 @@ mod tests {
             between_losses,
             reduced: None,
             drains: false,
+            delivered: (0, 0),
         }
     }
 

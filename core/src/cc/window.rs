@@ -156,6 +156,7 @@ impl LossWindow {
             between_losses,
             reduced: None,
             drains: false,
+            delivered: (0, 0),
         }
     }
 

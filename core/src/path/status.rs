@@ -17,6 +17,7 @@ impl Path {
             between_losses: self.cc.between_losses(),
             reduced: self.cc.reduced(),
             drains: self.cc.drains(),
+            delivered: self.cc.delivered(),
         }
     }
 

@@ -443,6 +443,7 @@ impl World {
                 between_losses: self.flows[i].control.between_losses(),
                 reduced: self.flows[i].control.reduced(),
                 drains: self.flows[i].control.drains(),
+                delivered: self.flows[i].control.delivered(),
             })
             .collect();
         (list, own)
