@@ -449,7 +449,7 @@ impl Path {
             silent_since: self.flight.silent_since(),
             timeout: self.probe_timeout(),
             resting: self.rest.is_resting(),
-            loss: self.loss.share(),
+            loss: self.loss.cautious_share(),
             longest_pause: self.longest_pause,
         }
     }

@@ -22,7 +22,8 @@ const PART: u32 = 6;
 /// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start by
 /// when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux does not).
 const TRAIN: Duration = Duration::from_millis(3);
-/// After so many round trips without growth slow start is over; some are spent waiting for a packet.
+/// After so many round trips without growth slow start is over; some are spent waiting for a packet. Those
+/// in which the sender had too little to send do not count.
 const FLAT: u8 = 3;
 
 /// What is known of one direction of a TCP connection: its present round trip.
@@ -44,6 +45,8 @@ pub(crate) struct Thinning {
     flat: u8,
     /// Something was acknowledged.
     begun: bool,
+    /// Everything was acknowledged in this round or before it: the sender had less to send than it may.
+    ran_out: bool,
     /// Acknowledgements that pass whatever they cover.
     owed: u8,
 }
@@ -100,8 +103,10 @@ impl Thinning {
         }
         self.last = now;
         self.owed = self.owed.saturating_sub(1);
+        self.ran_out |= flight == 0;
         if ack.wrapping_sub(self.end) < WINDOW {
             self.end_round(now, end);
+            self.ran_out = flight == 0;
         }
         self.passed = ack;
         true
@@ -110,13 +115,13 @@ impl Thinning {
     fn end_round(&mut self, now: Instant, end: u32) {
         (self.began, self.end) = (now, end);
         let peak = core::mem::take(&mut self.peak);
-        if peak <= self.most + self.most / 8 {
-            self.flat = self.flat.saturating_add(1);
-        } else {
+        if peak > self.most + self.most / 8 {
             self.most = peak;
             if self.flat < FLAT {
                 self.flat = self.flat.saturating_sub(1);
             }
+        } else if !self.ran_out {
+            self.flat = self.flat.saturating_add(1);
         }
     }
 
@@ -183,6 +188,25 @@ mod tests {
     fn all_pass_once_slow_start_is_over() {
         let counts = passed(0, 100.0, 0.01, 8, false);
         assert!(counts[1] <= 8 && counts[5..].iter().all(|count| *count > 45), "{counts:?}");
+    }
+
+    #[test]
+    fn exchanges_are_no_end_of_slow_start() {
+        let mut thinning = Thinning::default();
+        let at = |exchange: u32, segment: u32| (exchange * 20 + segment) * SEGMENT;
+        for exchange in 0..10 {
+            let now = NOW + Duration::from_millis(u64::from(exchange) * 100);
+            let mut passes =
+                |segment| thinning.passes(now, at(exchange, segment), at(exchange, 20), None);
+            passes(4);
+            assert!(passes(20), "the last one");
+        }
+        let mut passed = 0;
+        for segment in 1..=60 {
+            let now = NOW + Duration::from_secs(10) + TRAIN * segment;
+            passed += u32::from(thinning.passes(now, at(10, segment), at(10, 60), None));
+        }
+        assert!((2..=8).contains(&passed), "{passed}");
     }
 
     #[test]

@@ -40,6 +40,8 @@ const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration:
 const OWN_JITTER: Duration = Duration::from_millis(2);
 /// A TCP takes a round trip longer by so much for a queue (RFC 9406, section 4.3: MIN_RTT_THRESH).
 const MISLEADING: Duration = Duration::from_millis(4);
+/// Where delays are seen to differ by so much they may differ by more: heartbeats are few.
+const UNEVEN: Duration = Duration::from_millis(1);
 /// An inner TCP whose packets wait for gaps answers a signal when the peer no longer waits for the one that
 /// the signal makes; what then comes in a burst says nothing yet. No longer than this in all.
 const STANDSTILL: Duration = Duration::from_secs(2);
@@ -505,7 +507,7 @@ impl Association {
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(GROWTH);
         let uneven = spread.max(late);
-        self.thins = uneven >= MISLEADING / 4;
+        self.thins = uneven >= UNEVEN;
         let misleading = uneven >= MISLEADING;
         let target = base.target.max(rival).max(growing).max(rtt / 20);
         // What waits for a path that is left out for a trial may be on its way with it soon.

@@ -89,6 +89,20 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
 }
 
 #[test]
+fn what_is_left_out_for_a_trial_may_return() {
+    let mut world = World::new(&[GOOD, BAD], harm);
+    let mut trial = 0;
+    for _ in 0..70 {
+        world.step(true);
+        let rests = world.guard.part(1) == Part::Rests;
+        assert_eq!(world.guard.tries_fewer(), rests);
+        trial += u32::from(rests);
+    }
+    assert!((10..=40).contains(&trial), "{trial}");
+    assert!(world.guard.is_narrow() && !world.guard.tries_fewer());
+}
+
+#[test]
 fn a_transfer_that_grows_steadily_is_given_the_time() {
     let far = View { rate: 2_500_000, ..BAD };
     let periods = std::cell::Cell::new(0);

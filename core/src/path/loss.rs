@@ -38,8 +38,17 @@ impl LossMeter {
 
     /// Share of packets lost, 0 to 1.
     pub(super) fn share(&self) -> f64 {
-        let sent = self.halves[0].0 + self.halves[1].0;
-        let lost = self.halves[0].1 + self.halves[1].1;
+        self.share_with(0)
+    }
+
+    /// The same as if one more had been lost: of few packets without a loss not much can be said.
+    pub(super) fn cautious_share(&self) -> f64 {
+        self.share_with(1)
+    }
+
+    fn share_with(&self, more: u64) -> f64 {
+        let sent = self.halves[0].0 + self.halves[1].0 + more;
+        let lost = self.halves[0].1 + self.halves[1].1 + more;
         if sent == 0 { 0.0 } else { (lost as f64 / sent as f64).min(1.0) }
     }
 }
@@ -64,6 +73,16 @@ mod tests {
         assert_eq!(meter.share(), 0.25);
         send(&mut meter, 4);
         assert_eq!(meter.share(), 0.0);
+    }
+
+    #[test]
+    fn of_few_packets_little_is_known() {
+        let mut meter = LossMeter::new(Instant::ZERO);
+        assert_eq!((meter.share(), meter.cautious_share()), (0.0, 1.0));
+        (0..12).for_each(|_| meter.on_sent(Instant::ZERO));
+        assert!(meter.cautious_share() > 0.06, "heartbeats alone");
+        (0..100).for_each(|_| meter.on_sent(Instant::ZERO));
+        assert!(meter.share() < meter.cautious_share() && meter.cautious_share() < 0.01);
     }
 
     #[test]
