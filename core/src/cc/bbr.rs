@@ -356,6 +356,9 @@ impl Bbr {
             }
             let others = others.map(|flow| flow.delivered);
             self.group.on_round(rate, self.rate.max(), others);
+            if self.state == State::Cruise {
+                self.group.on_queue(late);
+            }
             if used {
                 self.rate.advance();
                 self.group.advance();
