@@ -85,6 +85,11 @@ pub struct Subflow {
     pub delivered: (u64, u64),
 }
 
+/// The paths of `subflows` but the one with the index `own`.
+fn others(subflows: &[Subflow], own: usize) -> impl Iterator<Item = &Subflow> + Clone {
+    subflows.iter().enumerate().filter(move |(index, _)| *index != own).map(|(_, flow)| flow)
+}
+
 /// The rules of one congestion control.
 pub trait CongestionControl: fmt::Debug + Send {
     /// A packet of `bytes` left while `in_flight` bytes (this one not counted) were in flight.

@@ -27,7 +27,9 @@ use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
 use self::rival::Rival;
 use self::round::Round;
 use self::round_trips::RoundTrips;
-use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
+use super::{
+    CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow, others,
+};
 use crate::time::Instant;
 
 /// 4 ln 2: the lowest gain that lets the rate double in each round trip.
@@ -634,9 +636,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_feedback(&mut self, sample: &RateSample, subflows: &[Subflow], own: usize) {
-        let neighbours = subflows.iter().enumerate().filter(|(index, _)| *index != own);
-        let others = || neighbours.clone().map(|(_, flow)| flow);
-        let others_drain = others().any(|flow| flow.drains);
+        let others_drain = others(subflows, own).any(|flow| flow.drains);
         self.excess.on_feedback(sample);
         self.update_round_trips(sample);
         self.update_round(sample);
@@ -650,7 +650,7 @@ impl CongestionControl for Bbr {
         if elapsed >= flight_time.max(MIN_ROUND)
             && (acknowledged || elapsed >= MAX_ROUND * flight_time)
         {
-            self.end_round(sample, others());
+            self.end_round(sample, others(subflows, own));
         }
         if self.state == State::Compete {
             self.rival.on_feedback(sample, subflows, own);

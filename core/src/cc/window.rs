@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::{CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
+use super::{CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow, others};
 use crate::time::Instant;
 
 /// RFC 9002, section 7.2: two packets, so that one loss still leaves a packet to detect it by.
@@ -218,10 +218,8 @@ pub(super) fn coupled(
     own: usize,
     fresh: Subflow,
 ) -> impl Iterator<Item = Subflow> + Clone + '_ {
-    subflows
-        .iter()
-        .enumerate()
-        .filter(move |(index, flow)| *index != own && !flow.rtt.is_zero() && flow.window > 0)
-        .map(|(_, flow)| *flow)
+    others(subflows, own)
+        .filter(|flow| !flow.rtt.is_zero() && flow.window > 0)
+        .copied()
         .chain(core::iter::once(fresh))
 }

@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use crate::cc::cubic::Cubic;
-use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow};
+use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow, others};
 use crate::time::Instant;
 
 /// A drained path this much slower than the empty one carries another's queue: a quarter of its
@@ -108,8 +108,7 @@ impl Rival {
         window.cubic.on_feedback(sample, subflows, own);
         // What has cost another path of the group its window costs this one the same share, once
         // for each round trip.
-        let others = subflows.iter().enumerate().filter(|(index, _)| *index != own);
-        let newest = others.filter_map(|(_, flow)| flow.reduced).max();
+        let newest = others(subflows, own).filter_map(|flow| flow.reduced).max();
         if newest.is_some_and(|at| at > window.reduced + sample.smoothed_rtt) {
             window.reduce(sample.now);
         }
