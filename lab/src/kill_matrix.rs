@@ -32,6 +32,8 @@ const FILE: &str = "kill-matrix.jsonl";
 /// The transfer runs alone, with the kill, and after it.
 const BEFORE: Duration = Duration::from_millis(400);
 const KILLED: Duration = Duration::from_millis(900);
+/// How much longer at most, until it has met a packet.
+const MEETS: Duration = Duration::from_secs(5);
 const AFTER: Duration = Duration::from_millis(300);
 /// Time for all paths to work again.
 const RECOVERY: Duration = Duration::from_secs(10);
@@ -172,7 +174,12 @@ fn run_cell(world: &World, outcome: &mut Outcome) -> io::Result<()> {
     let killed_at = clock::now();
     world.kill(cell)?;
     std::thread::sleep(KILLED);
+    // A path may carry nothing just then, if only because it is left out for a trial.
+    while world.dropped(cell)? == Some(0) && clock::now() < killed_at + KILLED + MEETS {
+        std::thread::sleep(KILLED / 10);
+    }
     outcome.dropped = world.heal(cell)?;
+    let met_nothing = (outcome.dropped == Some(0)).then(|| world.describe());
     std::thread::sleep(AFTER);
     let directions = transfer.finish();
     for (direction, bytes) in directions.iter().zip(&mut outcome.bytes) {
@@ -188,6 +195,9 @@ fn run_cell(world: &World, outcome: &mut Outcome) -> io::Result<()> {
                 outcome.error = Some(error.to_string());
             }
         }
+    }
+    if let Some(paths) = met_nothing {
+        outcome.error.get_or_insert(paths);
     }
     world.renew(cell)?;
     let recovery = world.recovery(RECOVERY);

@@ -171,37 +171,35 @@ impl World {
 
     /// Kills what the cell names.
     pub(super) fn kill(&self, cell: Cell) -> io::Result<()> {
-        let drop_at = |hosts: &[&str], what: &str| {
-            hosts.iter().try_for_each(|host| self.filter(host, cell, what))
+        let Some(hosts) = filtering(cell.kill) else { return self.interfaces(cell, false) };
+        let matching = match cell.kill {
+            Kill::Loss => "numgen random mod 100 < 50".to_owned(),
+            Kill::MtuHole => format!("meta length > {HOLE}"),
+            _ => String::new(),
         };
-        match cell.kill {
-            Kill::LinkOpener | Kill::LinkOther | Kill::AddressOpener | Kill::AddressOther => {
-                self.interfaces(cell, false)
-            }
-            Kill::Blackhole => drop_at(&[SERVER, CLIENT], ""),
-            Kill::OneWayToOther => drop_at(&[SERVER], ""),
-            Kill::OneWayToOpener => drop_at(&[CLIENT], ""),
-            Kill::Loss => drop_at(&[SERVER, CLIENT], "numgen random mod 100 < 50"),
-            Kill::MtuHole => drop_at(&[SERVER, CLIENT], &format!("meta length > {HOLE}")),
-        }
+        hosts.iter().try_for_each(|host| self.filter(host, cell, &matching))
     }
 
     /// Undoes [`kill`](Self::kill). Returns how many packets it took, where that is counted.
     pub(super) fn heal(&self, cell: Cell) -> io::Result<Option<u64>> {
-        let hosts: &[&str] = match cell.kill {
-            Kill::LinkOpener | Kill::LinkOther | Kill::AddressOpener | Kill::AddressOther => {
-                self.interfaces(cell, true)?;
-                return Ok(None);
-            }
-            Kill::OneWayToOther => &[SERVER],
-            Kill::OneWayToOpener => &[CLIENT],
-            Kill::Blackhole | Kill::Loss | Kill::MtuHole => &[SERVER, CLIENT],
+        let Some(hosts) = filtering(cell.kill) else {
+            self.interfaces(cell, true)?;
+            return Ok(None);
         };
+        let dropped = self.dropped(cell)?;
+        for host in hosts {
+            self.host(host)?.run(&["nft", "delete", "table", "inet", "kill"])?;
+        }
+        Ok(dropped)
+    }
+
+    /// How many packets a kill has taken so far, where that is counted.
+    pub(super) fn dropped(&self, cell: Cell) -> io::Result<Option<u64>> {
+        let Some(hosts) = filtering(cell.kill) else { return Ok(None) };
         let mut dropped = 0;
         for host in hosts {
             let table = self.host(host)?.run(&["nft", "list", "table", "inet", "kill"])?;
             dropped += counted(&table);
-            self.host(host)?.run(&["nft", "delete", "table", "inet", "kill"])?;
         }
         Ok(Some(dropped))
     }
@@ -269,6 +267,16 @@ impl World {
         let paths = status.peers.iter().flat_map(|peer| &peer.paths);
         let whole = |path: &&PathStatus| path.state == "active" && path.mtu_bytes > HOLE;
         paths.filter(whole).count() >= self.paths
+    }
+}
+
+/// The hosts that drop what arrives; `None` where interfaces or addresses go instead.
+fn filtering(kill: Kill) -> Option<&'static [&'static str]> {
+    match kill {
+        Kill::LinkOpener | Kill::LinkOther | Kill::AddressOpener | Kill::AddressOther => None,
+        Kill::OneWayToOther => Some(&[SERVER]),
+        Kill::OneWayToOpener => Some(&[CLIENT]),
+        Kill::Blackhole | Kill::Loss | Kill::MtuHole => Some(&[SERVER, CLIENT]),
     }
 }
 
