@@ -21,6 +21,9 @@ use crate::time::Instant;
 /// Periods ([`PERIOD`]) of load at its begin that say nothing: the inner
 /// TCP still grows.
 const START: u32 = 5;
+/// For so many a path may still search for what it carries: beside an inner TCP in slow start it has
+/// carried next to nothing, and without it the others would seem to do better.
+const SEARCH: u32 = 30;
 /// Periods over which inner bytes are counted before a path is left out for a trial: few where next
 /// to nothing is at stake, most where half of what the paths deliver is.
 const EVIDENCE: (usize, usize) = (10, 80);
@@ -77,6 +80,8 @@ pub(crate) struct View {
     pub(crate) id: u16,
     /// It carries packets unless the guard leaves it out.
     pub(crate) active: bool,
+    /// What it can carry has not been found out yet.
+    pub(crate) searches: bool,
     /// Bytes per second that have been seen to arrive.
     pub(crate) rate: u64,
     /// When its latest packets arrive, µs against a reference that all paths share.
@@ -460,8 +465,10 @@ impl Guard {
     /// Lets the latest paths rest, if the others are known to deliver more than all carry at present.
     fn suspect(&mut self, now: Instant, earliest: i64) {
         let excess = |entry: &Entry| entry.certain(now) - earliest;
+        let begins = self.loaded <= SEARCH;
         let suspect = |entry: &&mut Entry| {
-            entry.takes() && entry.recent >= UNUSED && excess(entry) >= SUSPECT
+            let known = !(begins && entry.view.searches);
+            entry.takes() && known && entry.recent >= UNUSED && excess(entry) >= SUSPECT
         };
         let kept = self.kept();
         let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();

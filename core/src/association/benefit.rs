@@ -56,6 +56,7 @@ impl Path {
         View {
             id: self.id.0,
             active: self.state() == PathState::Active,
+            searches: self.cc.searches(),
             rate: self.delivers(),
             late: self.delay.average().unwrap_or(0) + 4 * self.delay.jitter().as_micros() as i64,
             repair: (rtt + self.flight.reordering_window()).as_micros() as i64,

@@ -49,13 +49,22 @@ impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
     }
 }
 
-const GOOD: View =
-    View { id: 0, active: true, rate: 2_500_000, late: 0, repair: 30_000, lost: 0, carried: 0 };
+const GOOD: View = View {
+    id: 0,
+    active: true,
+    searches: false,
+    rate: 2_500_000,
+    late: 0,
+    repair: 30_000,
+    lost: 0,
+    carried: 0,
+};
 
 /// Slower, later, and the transfer suffers while it is in use.
 const BAD: View = View {
     id: 1,
     active: true,
+    searches: false,
     rate: 600_000,
     late: 100_000,
     repair: 130_000,
@@ -113,6 +122,19 @@ fn a_transfer_that_grows_steadily_is_given_the_time() {
     });
     assert_eq!(world.periods_used(30, 1), 300);
     assert!(world.verdicts.is_empty(), "{:?}", world.verdicts);
+}
+
+#[test]
+fn a_path_has_some_seconds_to_find_out_what_it_carries() {
+    let rests = |searches: bool, seconds| {
+        // Next to nothing so far, so that little evidence is asked for.
+        let slow = View { searches, rate: 20_000, ..BAD };
+        let mut world = World::new(&[GOOD, slow], harm);
+        world.run(seconds);
+        world.guard.leaves_out(1)
+    };
+    assert!(rests(false, 3) && !rests(true, 3));
+    assert!(rests(true, 4), "not for ever");
 }
 
 #[test]
