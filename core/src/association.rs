@@ -174,15 +174,19 @@ pub(crate) struct Association {
     traffic_at: Instant,
     resting: bool,
     networks: Vec<Network>,
-    /// How long the peer is to wait for gaps, as last computed, and whether it must be told.
+    /// How long the peer is to wait for gaps, as last computed, how often that has changed, and
+    /// whether it must be told.
     wait_told: Duration,
+    wait_sequence: u64,
     wait_owed: bool,
 
     incoming: Table<SessionId, Incoming>,
     hold: HoldPool,
     /// Deadlines of the sessions that wait for a gap to close.
     waiting: BTreeSet<(Instant, u32)>,
+    /// How long to wait for gaps, and the peer's change that said so.
     max_wait: Duration,
+    wait_heard: u64,
 
     pub(crate) trace: Trace,
     bytes_sent: u64,
@@ -249,11 +253,13 @@ impl Association {
             resting: false,
             networks: Vec::new(),
             wait_told: Duration::ZERO,
+            wait_sequence: 0,
             wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
             hold: HoldPool::new(limits.resequencing),
             waiting: BTreeSet::new(),
             max_wait: incoming::INITIAL_MAX_WAIT,
+            wait_heard: 0,
             trace: Trace::default(),
             bytes_sent: 0,
             bytes_received: 0,
@@ -381,7 +387,9 @@ impl Association {
         self.hold = HoldPool::new(self.limits.resequencing);
         self.waiting.clear();
         self.max_wait = incoming::INITIAL_MAX_WAIT;
+        self.wait_heard = 0;
         self.wait_told = Duration::ZERO;
+        self.wait_sequence = 0;
         self.wait_owed = false;
         self.resting = false;
         self.number = 0;

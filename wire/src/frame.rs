@@ -120,6 +120,9 @@ pub enum Frame<'a> {
     },
     /// 0x0b: how long the receiver waits for a gap in a session to close.
     Resequencing {
+        /// Grows with every new time; an older one is ignored. At most
+        /// [`VARINT_MAX`](crate::VARINT_MAX).
+        sequence: u64,
         /// Microseconds, at most [`VARINT_MAX`](crate::VARINT_MAX).
         max_wait: u64,
     },
@@ -199,7 +202,9 @@ impl<'a> Frame<'a> {
             Self::Skip { session, count, .. } => {
                 1 + session.varint_len() + 4 + varint_len(u64::from(*count))
             }
-            Self::Resequencing { max_wait } => 1 + varint_len(*max_wait),
+            Self::Resequencing { sequence, max_wait } => {
+                1 + varint_len(*sequence) + varint_len(*max_wait)
+            }
             Self::Close { message, .. } => 1 + 1 + varint_len(message.len() as u64) + message.len(),
             Self::AddressObserved { path, address } => {
                 1 + path.varint_len() + address::encoded_len(address)
@@ -266,8 +271,9 @@ impl<'a> Frame<'a> {
                 writer.put(&first.to_be_bytes())?;
                 writer.varint("count", u64::from(*count))?;
             }
-            Self::Resequencing { max_wait } => {
+            Self::Resequencing { sequence, max_wait } => {
                 writer.put(&[kind::RESEQUENCING])?;
+                writer.varint("sequence", *sequence)?;
                 writer.varint("maximum wait", *max_wait)?;
             }
             Self::Close { reason, message } => {
@@ -368,7 +374,8 @@ impl<'a> Frame<'a> {
                 Ok(Self::Skip { session, first, count })
             }
             kind::RESEQUENCING => {
-                Ok(Self::Resequencing { max_wait: reader.varint("maximum wait")? })
+                let sequence = reader.varint("sequence")?;
+                Ok(Self::Resequencing { sequence, max_wait: reader.varint("maximum wait")? })
             }
             kind::CLOSE => Self::read_close(reader),
             kind::ADDRESS_OBSERVED => {

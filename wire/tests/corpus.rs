@@ -219,7 +219,7 @@ fn write_frames() {
         ("compact-packet", vec![Frame::Heartbeat, compact]),
         ("session-close", vec![Frame::SessionClose { session: SessionId(u32::MAX) }]),
         ("skip", vec![Frame::Skip { session: SessionId(64), first: u32::MAX, count: SKIP_MAX }]),
-        ("resequencing", vec![Frame::Resequencing { max_wait: 120_000 }]),
+        ("resequencing", vec![Frame::Resequencing { sequence: 3, max_wait: 120_000 }]),
         ("close", vec![Frame::Close { reason: 2, message: "Aufwiedersehen, \u{e9}" }]),
         ("address-observed", vec![Frame::AddressObserved { path, address: addresses[1] }]),
         ("packet", vec![Frame::Packet { header: header(63, false), packet: &packet }]),

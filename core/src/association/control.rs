@@ -171,8 +171,9 @@ impl Association {
             control.addresses = frames.push(&frame).is_ok();
         }
         if self.wait_owed {
-            let max_wait = self.wait_told.as_micros() as u64;
-            control.resequencing = frames.push(&Frame::Resequencing { max_wait }).is_ok();
+            let (sequence, max_wait) = (self.wait_sequence, self.wait_told.as_micros() as u64);
+            let frame = Frame::Resequencing { sequence, max_wait };
+            control.resequencing = frames.push(&frame).is_ok();
         }
         for path in self.paths.iter().filter(|path| path.status_owed) {
             let status = match path.state() {

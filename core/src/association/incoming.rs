@@ -201,8 +201,12 @@ impl Association {
                 Frame::Skip { session, first, count } => {
                     self.on_skip(now, session, first, count, packets);
                 }
-                Frame::Resequencing { max_wait } => {
-                    self.max_wait = Duration::from_micros(max_wait).min(LONGEST_MAX_WAIT);
+                Frame::Resequencing { sequence, max_wait } => {
+                    // One from before may come by a slower path, or be a repetition.
+                    if sequence > self.wait_heard {
+                        self.wait_heard = sequence;
+                        self.max_wait = Duration::from_micros(max_wait).min(LONGEST_MAX_WAIT);
+                    }
                 }
                 Frame::SessionOpen { session, fields } => {
                     self.on_session_open(now, session, &fields, cx);

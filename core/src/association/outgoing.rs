@@ -509,7 +509,7 @@ impl Association {
         if control.keepalive {
             self.paths.iter_mut().for_each(|path| path.rest.tell_again());
         }
-        self.wait_owed |= control.resequencing && !self.wait_told.is_zero();
+        self.wait_owed |= control.resequencing && self.wait_sequence > 0;
         if control.path_status {
             for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {
                 path.status_owed = true;

@@ -541,6 +541,7 @@ impl Association {
         // Small changes are not worth a frame.
         if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
             self.wait_told = wait;
+            self.wait_sequence += 1;
             self.wait_owed = true;
         }
     }

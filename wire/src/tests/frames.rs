@@ -148,7 +148,8 @@ fn bounded_frame() -> impl Strategy<Value = Owned> {
             (session(), any::<u32>(), 1..=SKIP_MAX)
                 .prop_map(|(session, first, count)| Frame::Skip { session, first, count }),
             prop_oneof![
-                varint().prop_map(|max_wait| Frame::Resequencing { max_wait }),
+                (varint(), varint())
+                    .prop_map(|(sequence, max_wait)| Frame::Resequencing { sequence, max_wait }),
                 varint().prop_map(|interval| Frame::Keepalive { interval }),
             ],
             (path(), socket_address())
@@ -281,7 +282,7 @@ fn frames_have_the_specified_layout() {
         ),
         (Frame::SessionClose { session: SessionId(7) }, "09 07"),
         (Frame::Skip { session: SessionId(7), first: u32::MAX, count: 2 }, "0a 07 ffffffff 02"),
-        (Frame::Resequencing { max_wait: 50_000 }, "0b 8000c350"),
+        (Frame::Resequencing { sequence: 7, max_wait: 50_000 }, "0b 07 8000c350"),
         (Frame::Close { reason: 1, message: "bye" }, "0c 01 03 627965"),
         (Frame::AddressObserved { path: PathId(1), address: list[0] }, "0d 01 04 1826 c6336402"),
         (Frame::SessionUnknown { session: SessionId(64) }, "0e 4040"),
@@ -587,7 +588,10 @@ fn flags_and_flow_labels_of_sessions_beyond_their_width_are_refused() {
 fn values_out_of_range_are_not_emitted() {
     let mut buffer = [0; 64];
     assert!(Frame::Padding(0).emit(&mut buffer).is_err());
-    assert!(Frame::Resequencing { max_wait: VARINT_MAX + 1 }.emit(&mut buffer).is_err());
+    let beyond = VARINT_MAX + 1;
+    for (sequence, max_wait) in [(0, beyond), (beyond, 0)] {
+        assert!(Frame::Resequencing { sequence, max_wait }.emit(&mut buffer).is_err());
+    }
     let path = PathId(0);
     let status = PathStatus::Standby;
     let frame = Frame::PathStatus { path, sequence: u64::MAX, status };

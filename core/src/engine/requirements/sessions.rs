@@ -29,6 +29,9 @@ const WAY: Duration = Duration::from_millis(1);
 /// The path from link 0 to link 0, of 1 ms.
 const FAST: u16 = 0;
 
+/// Resequencing frames of the engine under test have lower numbers.
+const LATER: u64 = 1_000;
+
 /// [S-1]
 #[test]
 fn nothing_is_delivered_twice_on_whatever_path() {
@@ -117,7 +120,7 @@ fn unordered_packets_are_delivered_as_they_come() {
 fn a_gap_is_waited_for_as_long_as_the_sender_says_within_bounds() {
     for (told, waited) in [(20_000, 20), (300_000, 300), (60_000_000, 2_000)] {
         let mut pair = running();
-        pair.inject(0, FAST, &[Frame::Resequencing { max_wait: told }]);
+        pair.inject(0, FAST, &[Frame::Resequencing { sequence: LATER, max_wait: told }]);
         inject(&mut pair, FAST, 50, 0, true);
         inject(&mut pair, FAST, 50, 2, true);
         pair.run_for(WAY);
@@ -126,6 +129,22 @@ fn a_gap_is_waited_for_as_long_as_the_sender_says_within_bounds() {
         pair.run_for(Duration::from_millis(1));
         assert_eq!(sequences(&pair.out[1].packets), [0, 2], "{told}");
     }
+}
+
+/// [S-12]
+#[test]
+fn a_time_to_wait_that_was_overtaken_by_a_later_one_does_not_hold() {
+    let mut pair = running();
+    for (sequence, max_wait) in [(LATER + 1, 300_000), (LATER, 20_000), (LATER + 1, 20_000)] {
+        pair.inject(0, FAST, &[Frame::Resequencing { sequence, max_wait }]);
+    }
+    inject(&mut pair, FAST, 50, 0, true);
+    inject(&mut pair, FAST, 50, 2, true);
+    pair.run_for(WAY);
+    pair.run_for(Duration::from_millis(299));
+    assert_eq!(sequences(&pair.out[1].packets), [0]);
+    pair.run_for(Duration::from_millis(1));
+    assert_eq!(sequences(&pair.out[1].packets), [0, 2]);
 }
 
 /// [S-5]
