@@ -8,7 +8,7 @@ FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 iperf3:iperf3 nft:nftables
 
-.PHONY: help build demo test lint unit bench unshaped figures kill-matrix sim setup install clean
+.PHONY: help build demo test lint unit bench unshaped figures kill-matrix sim setup mptcp install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,7 +19,11 @@ build: ## Build mpipd, mpip and mpip-lab in release mode
 setup:
 	@sh scripts/setup.sh $(COMMANDS)
 
-demo: setup build ## Two hosts, four paths, real transfers: TCP, MPTCP and mpip side by side
+# An iperf3 from 3.19 on speaks MPTCP by itself.
+mptcp:
+	@sh scripts/setup.sh mptcpize:mptcpize || echo "without mptcpize: MPTCP may not be measured"
+
+demo: setup mptcp build ## Two hosts, four paths, real transfers: TCP, MPTCP and mpip side by side
 	@target/release/mpip-lab demo
 
 test: setup lint unit ## Everything that CI runs: lints, then all tests (as root, for namespaces)
@@ -46,10 +50,10 @@ bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, en
 unshaped: setup build ## One TCP connection without a limit: plain, through mpip by UDP, by TCP segments
 	@sh scripts/unshaped.sh
 
-figures: build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
+figures: setup mptcp build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
 	target/release/mpip-lab figures --repetitions $(or $(REPETITIONS),5)
 
-kill-matrix: build ## Every proper subset of 2 to 4 paths killed in every way, on real kernels (50 min)
+kill-matrix: setup build ## Every proper subset of 2 to 4 paths killed in every way, on real kernels (50 min)
 	target/release/mpip-lab kill-matrix --out results
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
