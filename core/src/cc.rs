@@ -132,6 +132,17 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
+    /// It drains its path to see whether another flow fills the queue, which only shows when no path of the
+    /// association sends much, whether it is known to share a queue with this one or not.
+    fn asks_all_to_drain(&self) -> bool {
+        false
+    }
+
+    /// Another path asks all to drain theirs.
+    fn drain(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// For [`Subflow::delivered`].
     fn delivered(&self) -> (u64, u64) {
         (0, 0)

@@ -90,6 +90,8 @@ const RIVAL_MAX_LOSS: f64 = 0.004;
 const DISPLACED: f64 = 0.7;
 /// A path does not follow others into ProbeRTT so soon after its own.
 const PROBE_RTT_JOIN: Duration = Duration::from_secs(1);
+/// Nor again so soon when one asks all to drain.
+const PROBE_RTT_ASKED: Duration = Duration::from_millis(500);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,6 +131,9 @@ pub(super) struct Bbr {
     drained_at: Instant,
     /// It has been in ProbeRTT.
     seen_empty: bool,
+    /// The drained path looked as if a rival filled its queue. Before that is believed all paths of the
+    /// association drain at once: the queue may be that of others which share a link with this one.
+    suspects: bool,
     /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
     last_used: bool,
     last_feedback: Instant,
@@ -174,6 +179,7 @@ impl Bbr {
             round_trips: RoundTrips::new(now),
             drained_at: now,
             seen_empty: false,
+            suspects: false,
             last_used: true,
             last_feedback: now,
             filled: false,
@@ -514,7 +520,10 @@ impl Bbr {
         }
         let due = match self.state {
             State::Compete => self.rival.test_due(now),
-            _ => self.round_trips.is_probe_due(now) || self.is_unknown(),
+            _ => {
+                let again = self.suspects && now.since(self.drained_at) >= PROBE_RTT_JOIN;
+                again || self.round_trips.is_probe_due(now) || self.is_unknown()
+            }
         };
         // Paths of one bottleneck drain it together, or none sees it empty.
         let joins = others_drain && now.since(self.drained_at) >= PROBE_RTT_JOIN;
@@ -544,7 +553,12 @@ impl Bbr {
         self.drained_at = now;
         self.seen_empty = true;
         let shows = !self.is_lossy() && !self.round_trips.jitters();
-        if let Some(rtt) = self.round_trips.lowest().filter(|_| shows) {
+        let lowest = self.round_trips.lowest();
+        let doubts = !self.suspects && self.rival.window().is_none();
+        self.suspects = shows && doubts && lowest.is_some_and(|rtt| self.rival.shows(rtt));
+        if self.suspects {
+            self.round_trips.set_lowest(self.rival.base());
+        } else if let Some(rtt) = lowest.filter(|_| shows) {
             let displaced = self.rate.max() < DISPLACED * self.full_rate;
             let flight = (self.flight_before, displaced);
             let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);
@@ -712,6 +726,16 @@ impl CongestionControl for Bbr {
 
     fn drains(&self) -> bool {
         matches!(self.state, State::ProbeRtt(_))
+    }
+
+    fn asks_all_to_drain(&self) -> bool {
+        self.drains() && (self.suspects || self.rival.window().is_some())
+    }
+
+    fn drain(&mut self, now: Instant) {
+        if self.filled && !self.drains() && now.since(self.drained_at) >= PROBE_RTT_ASKED {
+            self.enter(State::ProbeRtt(None));
+        }
     }
 
     fn delivered(&self) -> (u64, u64) {

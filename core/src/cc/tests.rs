@@ -208,6 +208,32 @@ fn bbr_paths_of_one_bottleneck_take_the_share_of_one_loss_based_flow() {
     }
 }
 
+/// For which part of the time paths of one association that share a bottleneck unknown to it compete.
+fn competes(link: Link, associated: bool) -> f64 {
+    let mut world = World::new(link, &[]);
+    (0..4).for_each(|group| world.add(Bbr, group, Instant::from_millis(700 * group as u64)));
+    if associated {
+        world.associate();
+    }
+    let mut found = 0;
+    for second in 5..65 {
+        world.run_until(Instant::from_millis(second * 1_000));
+        found += u32::from((0..4).any(|flow| world.state(flow) == "compete"));
+    }
+    f64::from(found) / 60.0
+}
+
+#[test]
+fn bbr_paths_that_are_not_known_to_share_do_not_take_each_other_for_a_rival() {
+    for (mbps, rtt, buffer) in [(100.0, 2, 20.0), (100.0, 14, 3.6), (20.0, 40, 2.0)] {
+        let link = Link::new(mbps, ms(rtt), buffer);
+        let [asked, apart] = [true, false].map(|associated| competes(link, associated));
+        assert!(asked <= 0.1, "{asked} of the time at {mbps} Mbit/s, {rtt} ms");
+        // Flows that cannot ask each other are rivals.
+        assert!(apart >= 0.5, "{apart} of the time at {mbps} Mbit/s, {rtt} ms");
+    }
+}
+
 #[test]
 fn bbr_takes_the_link_back_when_its_rival_has_gone() {
     let link = Link::new(20.0, ms(40), 3.0);

@@ -87,6 +87,11 @@ impl Congestion {
         self.control.on_feedback(&sample, subflows, own);
     }
 
+    /// Another path asks all to drain theirs.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        self.control.drain(now);
+    }
+
     /// Nothing gets through any more.
     pub(super) fn on_dead(&mut self, now: Instant) {
         let event = CongestionEvent { now, sent: now, lost: 0, persistent: true, ecn: false };

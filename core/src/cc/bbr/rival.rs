@@ -59,6 +59,17 @@ impl Rival {
         self.jitter = (self.jitter * 15 + step) / 16;
     }
 
+    /// Round-trip time of the empty path, as far as is known.
+    pub(super) fn base(&self) -> Option<Duration> {
+        self.base
+    }
+
+    /// Whether another's queue stands on a drained path whose fastest packet took `rtt`.
+    pub(super) fn shows(&self, rtt: Duration) -> bool {
+        let queue = |base: Duration| (base / QUEUE_SHARE).max(LEAST_QUEUE);
+        self.base.is_some_and(|base| rtt > base + queue(base) + self.jitter * JITTERS)
+    }
+
     /// The path was drained and its fastest packet took `rtt`. Beside a rival the window begins with `flight` bytes, in slow start if the rival has already
     /// taken what this flow had. Returns the round-trip time that the
     /// empty path is believed to have.
@@ -70,7 +81,7 @@ impl Rival {
         max_datagram: u64,
     ) -> Duration {
         let base = *self.base.get_or_insert(rtt);
-        if rtt <= base + (base / QUEUE_SHARE).max(LEAST_QUEUE) + self.jitter * JITTERS {
+        if !self.shows(rtt) {
             self.found = None;
             self.window = None;
             return rtt;

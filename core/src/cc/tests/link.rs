@@ -131,6 +131,7 @@ pub(super) fn jain(rates: &[f64]) -> f64 {
 
 #[derive(Debug)]
 pub(super) struct World {
+    associated: bool,
     link: Link,
     now: Instant,
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
@@ -147,6 +148,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(link: Link, kinds: &[CongestionControlKind]) -> Self {
         let mut world = Self {
+            associated: false,
             link,
             now: Instant::ZERO,
             events: BinaryHeap::new(),
@@ -214,6 +216,11 @@ impl World {
     /// Packets that leave the queue from now on take this time.
     pub(super) fn set_rtt(&mut self, rtt: Duration) {
         self.link.rtt = rtt;
+    }
+
+    /// All flows are paths of one association, coupled or not.
+    pub(super) fn associate(&mut self) {
+        self.associated = true;
     }
 
     pub(super) fn state(&self, flow: usize) -> &'static str {
@@ -487,6 +494,10 @@ impl World {
             ecn_ce: 0,
         };
         flow.control.on_feedback(&sample, &subflows, own);
+        if self.associated && self.flows[index].control.asks_all_to_drain() {
+            let others = self.flows.iter_mut().enumerate().filter(|(other, _)| *other != index);
+            others.for_each(|(_, flow)| flow.control.drain(now));
+        }
     }
 
     fn lose(&mut self, index: usize, number: usize) {
