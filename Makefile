@@ -6,7 +6,8 @@ TOOLS := target/tools
 SEEDS ?= 10000
 FIRST ?= 0
 
-COMMANDS := ip:iproute2 tc:iproute2 iperf3:iperf3 nft:nftables
+COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables conntrack:conntrack \
+	ping:iputils-ping sysctl:procps
 
 .PHONY: help build demo test lint unit bench unshaped figures kill-matrix sim setup mptcp install clean
 
