@@ -138,10 +138,8 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// Another path asks all to drain theirs.
-    fn drain(&mut self, now: Instant) {
-        let _ = now;
-    }
+    /// A path asks all to drain theirs. One that does so already goes on.
+    fn drain(&mut self, _now: Instant) {}
 
     /// For [`Subflow::delivered`].
     fn delivered(&self) -> (u64, u64) {

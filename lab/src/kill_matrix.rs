@@ -179,7 +179,9 @@ fn run_cell(world: &World, outcome: &mut Outcome) -> io::Result<()> {
         std::thread::sleep(KILLED / 10);
     }
     outcome.dropped = world.heal(cell)?;
-    let met_nothing = (outcome.dropped == Some(0)).then(|| world.describe());
+    if outcome.dropped == Some(0) {
+        outcome.error = Some(world.describe());
+    }
     std::thread::sleep(AFTER);
     let directions = transfer.finish();
     for (direction, bytes) in directions.iter().zip(&mut outcome.bytes) {
@@ -195,9 +197,6 @@ fn run_cell(world: &World, outcome: &mut Outcome) -> io::Result<()> {
                 outcome.error = Some(error.to_string());
             }
         }
-    }
-    if let Some(paths) = met_nothing {
-        outcome.error.get_or_insert(paths);
     }
     world.renew(cell)?;
     let recovery = world.recovery(RECOVERY);

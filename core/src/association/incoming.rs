@@ -274,9 +274,8 @@ impl Association {
         let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, losses, subflows, own);
         if paths[index].cc.asks_all_to_drain() {
-            let others = paths.iter_mut().enumerate().filter(|(other, _)| *other != index);
-            let busy = others.filter(|(_, path)| path.flight.in_flight() > 0);
-            busy.for_each(|(_, path)| path.cc.drain(now));
+            let busy = paths.iter_mut().filter(|path| path.flight.in_flight() > 0);
+            busy.for_each(|path| path.cc.drain(now));
         }
         if paths[index].cc.drains() {
             self.queue.pardon(now + DRAIN_PARDON);

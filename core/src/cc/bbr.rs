@@ -520,14 +520,12 @@ impl Bbr {
         }
         let due = match self.state {
             State::Compete => self.rival.test_due(now),
-            _ => {
-                let again = self.suspects && now.since(self.drained_at) >= PROBE_RTT_JOIN;
-                again || self.round_trips.is_probe_due(now) || self.is_unknown()
-            }
+            _ => self.round_trips.is_probe_due(now) || self.is_unknown(),
         };
         // Paths of one bottleneck drain it together, or none sees it empty.
-        let joins = others_drain && now.since(self.drained_at) >= PROBE_RTT_JOIN;
-        if (due || joins) && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
+        let asked = others_drain || self.suspects;
+        let again = asked && now.since(self.drained_at) >= PROBE_RTT_JOIN;
+        if (due || again) && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
             self.enter(State::ProbeRtt(None));
         }
     }

@@ -87,7 +87,7 @@ impl Congestion {
         self.control.on_feedback(&sample, subflows, own);
     }
 
-    /// Another path asks all to drain theirs.
+    /// A path asks all to drain theirs.
     pub(crate) fn drain(&mut self, now: Instant) {
         self.control.drain(now);
     }

@@ -495,8 +495,7 @@ impl World {
         };
         flow.control.on_feedback(&sample, &subflows, own);
         if self.associated && self.flows[index].control.asks_all_to_drain() {
-            let others = self.flows.iter_mut().enumerate().filter(|(other, _)| *other != index);
-            others.for_each(|(_, flow)| flow.control.drain(now));
+            self.flows.iter_mut().for_each(|flow| flow.control.drain(now));
         }
     }
 
