@@ -1,5 +1,6 @@
 //! A host loses its only address and gets another while transfers run in both directions: they go
-//! on at once, every byte is right. Host a opens the paths.
+//! on, every byte is right. Host a opens the paths. How soon is printed; that it is at once is tested
+//! in virtual time (`sim/tests/address_change.rs`).
 //!
 //! ```text
 //!   host a                                  host b
@@ -17,14 +18,12 @@ use std::time::{Duration, Instant};
 
 use common::host_mode::HostConfiguration;
 use common::{
-    Configuration, Daemon, Directory, Family, Host, Transfer, alone, privileged, run, two_hosts,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, alone, privileged, run,
+    two_hosts, wait_for,
 };
 
 /// Bytes per second of each transfer.
 const RATE: u64 = 4 << 20;
-/// What is asked is a round trip, which is nothing here, and 100 ms. This is for a machine that does
-/// other things too; on a quiet one it takes less than 100 ms.
-const LIMIT: Duration = Duration::from_millis(500);
 
 /// Who changes its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,21 +59,20 @@ impl Transfers {
         [self.0[0].progress(), self.0[1].progress()]
     }
 
-    /// How long it takes from now on until something has arrived in both directions.
-    fn resume(&self, before: [u64; 2]) -> Duration {
+    /// Waits until something has arrived in both directions, and says how long that took.
+    fn resume(&self, before: [u64; 2]) {
         let start = Instant::now();
         while self.progress().into_iter().zip(before).any(|(now, before)| now <= before) {
-            assert!(start.elapsed() < Duration::from_secs(10), "nothing moves");
+            assert!(start.elapsed() < HANG, "nothing moves");
             thread::sleep(Duration::from_millis(1));
         }
-        start.elapsed()
+        eprintln!("went on after {:?}", start.elapsed());
     }
 
-    /// The longest pause, once every byte has arrived.
-    fn finish(self) -> Duration {
-        let received = self.0.map(Transfer::finish);
-        assert!(received.iter().all(|received| received.bytes == RATE * 6));
-        received.map(|received| received.longest_pause).into_iter().max().expect("two")
+    fn finish(self) {
+        for transfer in self.0 {
+            transfer.finish();
+        }
     }
 }
 
@@ -90,14 +88,14 @@ fn daemons(a: &Host, b: &Host, directory: &Directory, endpoint: &str) -> (Daemon
 
 const TUNNEL: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
-/// `change` gets the host and the last part of its addresses; it says since when the new one can be
-/// used, or nothing when that was at once.
+/// `change` gets the host and the last part of its addresses.
 fn assert_goes_on(
     name: &str,
     side: Side,
     families: &[Family],
-    change: impl Fn(&Host, u8, &Transfers) -> Option<Duration>,
+    change: impl Fn(&Host, u8, &Transfers),
 ) {
+    eprintln!("{name}, {side:?}:");
     let test = format!("{name}{}", side.last());
     let (a, b) = two_hosts(&test, 2, families);
     let mover = if side == Side::Opener { &a } else { &b };
@@ -108,11 +106,8 @@ fn assert_goes_on(
     let directory = Directory::new(&test);
     let (_daemon_a, _daemon_b) = daemons(&a, &b, &directory, "198.18.0.2:6182");
     let transfers = Transfers::start(&a, &b, TUNNEL);
-    let resumed = change(mover, side.last(), &transfers);
-    let longest = transfers.finish();
-    let resumed = resumed.unwrap_or(longest);
-    println!("{name}, {side:?}: went on after {resumed:?}, longest pause {longest:?}");
-    assert!(resumed < LIMIT, "{name}, {side:?}: {resumed:?}");
+    change(mover, side.last(), &transfers);
+    transfers.finish();
 }
 
 /// Nothing arrives any more from before; what has.
@@ -131,7 +126,6 @@ fn a_new_lease_on_the_same_interface_is_followed() {
         assert_goes_on("lease", side, &[Family::V4], |host, last, _| {
             host.ip(&["addr", "del", &format!("198.18.0.{last}/24"), "dev", "eth0"]);
             host.ip(&["addr", "add", &format!("198.18.0.7{last}/24"), "dev", "eth0"]);
-            None
         });
     }
 }
@@ -147,7 +141,7 @@ fn another_interface_takes_the_place_of_one_that_went_down() {
             host.ip(&["link", "set", "eth0", "down"]);
             let before = silence(transfers);
             host.ip(&["addr", "add", &format!("198.18.1.{last}/24"), "dev", "eth1"]);
-            Some(transfers.resume(before))
+            transfers.resume(before);
         });
     }
 }
@@ -164,7 +158,7 @@ fn ipv6_takes_the_place_of_ipv4() {
             let before = silence(transfers);
             let address = format!("2001:db8:0::{last}/64");
             host.ip(&["addr", "add", &address, "dev", "eth0", "nodad"]);
-            Some(transfers.resume(before))
+            transfers.resume(before);
         });
     }
 }
@@ -191,7 +185,7 @@ fn a_route_that_follows_its_address_is_used_at_once() {
         }
         router.sysctl("net/ipv4/ip_forward", "1");
         let directory = Directory::new(&test);
-        let (_daemon_a, _daemon_b) = daemons(&a, &b, &directory, "198.18.2.1:6182");
+        let (daemon_a, _daemon_b) = daemons(&a, &b, &directory, "198.18.2.1:6182");
         let transfers = Transfers::start(&a, &b, TUNNEL);
         let (host, number) = if side == Side::Opener { (&a, 1) } else { (&b, 2) };
         host.ip(&["addr", "flush", "dev", "eth0"]);
@@ -199,10 +193,18 @@ fn a_route_that_follows_its_address_is_used_at_once() {
         host.ip(&["addr", "add", &format!("198.18.{number}.7/24"), "dev", "eth0"]);
         thread::sleep(Duration::from_millis(20));
         host.ip(&["route", "replace", "default", "via", &format!("198.18.{number}.254")]);
-        let resumed = transfers.resume(before);
-        let longest = transfers.finish();
-        println!("gateway, {side:?}: went on after {resumed:?}, longest pause {longest:?}");
-        assert!(resumed < LIMIT, "{side:?}: {resumed:?}");
+        eprintln!("gateway, {side:?}:");
+        transfers.resume(before);
+        transfers.finish();
+
+        // Where the address was tried many times before, the next time would be 4 s later.
+        host.ip(&["addr", "flush", "dev", "eth0"]);
+        host.ip(&["addr", "add", &format!("198.18.{number}.8/24"), "dev", "eth0"]);
+        thread::sleep(Duration::from_secs(5));
+        assert!(daemon_a.active_paths().is_empty());
+        host.ip(&["route", "replace", "default", "via", &format!("198.18.{number}.254")]);
+        wait_for("a path", Duration::from_secs(3), || !daemon_a.active_paths().is_empty());
+        assert!(a.ping("10.77.0.2", 3));
     }
 }
 
@@ -228,9 +230,7 @@ fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
         let daemon_b = configuration(2, &[]).start(&b, &directory);
         let daemon_a = configuration(1, &["198.18.0.2:6182"]).start(&a, &directory);
         for daemon in [&daemon_a, &daemon_b] {
-            common::wait_for("multipath", Duration::from_secs(5), || {
-                daemon.traffic() == "multipath"
-            });
+            wait_for("multipath", HANG, || daemon.traffic() == "multipath");
         }
         let transfers = Transfers::start(&a, &b, ["198.18.0.1", "198.18.0.2"]);
         let last = side.last();
@@ -238,11 +238,10 @@ fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
         mover.ip(&["addr", "flush", "dev", "eth0"]);
         let before = silence(&transfers);
         mover.ip(&["addr", "add", &format!("198.18.1.{last}/24"), "dev", "eth1"]);
-        let resumed = transfers.resume(before);
+        eprintln!("host mode, {side:?}:");
+        transfers.resume(before);
         let pinned = mover.ip(&["-o", "addr", "show", "dev", "mpip0"]);
         assert!(pinned.contains(&format!("198.18.0.{last}/32")), "{pinned}");
-        let longest = transfers.finish();
-        println!("host mode, {side:?}: went on after {resumed:?}, longest pause {longest:?}");
-        assert!(resumed < LIMIT, "{side:?}: {resumed:?}");
+        transfers.finish();
     }
 }

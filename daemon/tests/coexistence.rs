@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::{
-    Daemon, Directory, Family, Host, Transfer, alone, privileged, run, two_hosts, wait_for,
+    Daemon, Directory, Family, HANG, Host, Transfer, alone, privileged, run, two_hosts, wait_for,
 };
 
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -34,10 +34,6 @@ const RATE: u64 = 3_000_000;
 
 /// Bytes of a transfer that lasts from before to after the daemons.
 const LONG: u64 = 40 << 20;
-
-/// Nothing stops a transfer for longer, even where three of them share a machine that is busy
-/// otherwise; how long a change stops one is measured elsewhere.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The daemons of both hosts while a transfer runs: from plain IP onto the paths, and back.
 fn there_and_back(
@@ -64,13 +60,6 @@ fn there_and_back(
     goes_on();
     daemon_b.signal("TERM");
     assert!(daemon_b.wait());
-}
-
-fn assert_whole(transfer: Transfer, bytes: u64) {
-    let received = transfer.finish();
-    eprintln!("longest pause {:?}", received.longest_pause);
-    assert_eq!(received.bytes, bytes);
-    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
 }
 
 /// Examines `host`; nothing is wrong.
@@ -165,8 +154,8 @@ fn with_several_default_routes_each_path_leaves_by_its_own_interface() {
         assert_healthy(&b, &directory, 2);
     };
     there_and_back((&a, &b), [&one, &B], &directory, &[&to_first, &to_second], meanwhile);
-    assert_whole(to_first, LONG);
-    assert_whole(to_second, LONG);
+    to_first.finish();
+    to_second.finish();
     assert_eq!([&a, &b].map(|host| counted(host, "watch", "wrong")), [0, 0]);
     assert_eq!((a.state(), b.state()), before);
     for host in [&a, &b] {
@@ -210,7 +199,7 @@ fn a_firewall_that_drops_everything_but_our_port_and_known_connections_is_no_obs
         assert_healthy(&b, &directory, 2);
     };
     there_and_back((&a, &b), [&A, &B], &directory, &[&transfer], meanwhile);
-    assert_whole(transfer, LONG);
+    transfer.finish();
 }
 
 /// A bridge with a container on `host`, as Docker makes them: masqueraded outside, and what comes to
@@ -275,13 +264,13 @@ fn containers_behind_a_bridge_are_left_alone() {
         assert!(inside_a.ping("198.18.50.1", 1) && a.ping("198.18.50.2", 1));
         // A connection that begins now, out and in.
         let more = Transfer::start(&inside_a, &b, ip("198.18.0.2"), 4 << 20, RATE);
-        assert_eq!(more.finish().bytes, 4 << 20);
+        more.finish();
         let more = Transfer::start_translated(&b, &inside_a, ends, 4 << 20, RATE);
-        assert_eq!(more.finish().bytes, 4 << 20);
+        more.finish();
     };
     there_and_back((&a, &b), [&A, &B], &directory, &[&own, &outward, &inward], meanwhile);
     for transfer in [own, outward, inward] {
-        assert_whole(transfer, LONG);
+        transfer.finish();
     }
     assert_eq!((a.state(), b.state()), before);
 }
@@ -317,7 +306,7 @@ fn ordinary_addresses_of_ipv6_are_captured() {
         assert_healthy(&a, &directory, 1);
     };
     there_and_back((&a, &b), [&one, &B], &directory, &[&transfer], meanwhile);
-    assert_whole(transfer, LONG);
+    transfer.finish();
     assert_eq!((a.state(), b.state()), before);
 }
 
@@ -360,12 +349,10 @@ fn own_addresses_multicast_and_broadcast_are_never_captured() {
     let daemon_b = B.start(&b, &directory);
     let daemon_a = one.start(&a, &directory);
     daemon_a.wait_for_paths(2);
-    wait_for("everything is captured", Duration::from_secs(5), || {
-        a.ip(&["route", "show"]).contains("dev mpip0")
-    });
+    wait_for("everything is captured", HANG, || a.ip(&["route", "show"]).contains("dev mpip0"));
     let through = || daemon_a.peer().sent_bytes;
     assert!(datagram(&a, "203.0.113.9"));
-    wait_for("a packet on the paths", Duration::from_secs(2), || through() > 0);
+    wait_for("a packet on the paths", HANG, || through() > 0);
     for destination in ["127.0.0.1", "198.18.0.1", "198.19.7.7"] {
         assert!(a.ping(destination, 1), "{destination}");
     }
@@ -432,7 +419,7 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
         let mss = sizes.filter_map(|mss| mss.parse::<u16>().ok()).min().expect("a connection");
         mss + 52 <= daemon_a.peer().inner_mtu_bytes
     });
-    assert_eq!(transfer.finish().bytes, LONG);
-    assert_eq!(back.finish().bytes, LONG);
+    transfer.finish();
+    back.finish();
     assert_eq!(a.snmp("Ip", "FragCreates") + b.snmp("Ip", "FragCreates"), 0);
 }

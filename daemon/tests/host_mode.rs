@@ -9,10 +9,12 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
-use common::{Daemon, Directory, Family, Host, Transfer, alone, privileged, two_hosts, wait_for};
+use common::{
+    Daemon, Directory, Family, HANG, Host, Transfer, alone, privileged, two_hosts, wait_for,
+};
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -24,10 +26,6 @@ const A: HostConfiguration<'static> = HostConfiguration {
 };
 const B: HostConfiguration<'static> =
     HostConfiguration { number: 2, endpoints: &[], peer: "", more: "" };
-
-/// What a change may stop a transfer for on a machine that does other things too; on a quiet one it
-/// is below 100 ms.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// 100 Mbit/s, in bytes per second.
 const RATE: u64 = 12_500_000;
@@ -63,10 +61,7 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
     assert!(plain.take() > 100, "plain again, in super-packets");
     daemon_b.signal("TERM");
     assert!(daemon_b.wait());
-    let received = transfer.finish();
-    assert_eq!(received.bytes, 100 << 20);
-    eprintln!("longest pause {:?}", received.longest_pause);
-    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    transfer.finish();
     a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
     assert_eq!((a.state(), b.state()), before);
 }
@@ -78,10 +73,7 @@ fn transfer_while(name: &str, act: impl FnOnce(&Host, &Host, &Directory, &Transf
     let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 80 << 20, RATE);
     transfer.wait_for(4 << 20);
     act(&a, &b, &directory, &transfer);
-    let received = transfer.finish();
-    eprintln!("{name}: longest pause {:?}", received.longest_pause);
-    assert_eq!(received.bytes, 80 << 20);
-    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    transfer.finish();
 }
 
 fn both(a: &Host, b: &Host, directory: &Directory) -> (Daemon, Daemon) {
@@ -106,7 +98,7 @@ fn a_killed_daemon_stops_nothing_on_either_side() {
             killed.signal("KILL");
             assert!(!killed.wait());
             let other = if sender { &daemon_b } else { &daemon_a };
-            wait_for("plain", Duration::from_millis(500), || other.traffic() == "plain");
+            wait_for("plain", HANG, || other.traffic() == "plain");
             transfer.wait_for(transfer.progress() + (4 << 20));
             // It starts again, and everything is as before.
             let (configuration, host) = if sender { (A, a) } else { (B, b) };
@@ -167,19 +159,15 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
     transfer.wait_for(8 << 20);
     block(&b);
     let start = Instant::now();
-    wait_for("plain", Duration::from_secs(2), || {
-        daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain"
-    });
+    wait_for("plain", HANG, || daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain");
     let fell = start.elapsed();
     transfer.wait_for(transfer.progress() + (8 << 20));
     lift(&b);
     let start = Instant::now();
-    wait_for("multipath", Duration::from_secs(2), || daemon_a.traffic() == "multipath");
+    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
     let returned = start.elapsed();
-    let received = transfer.finish();
-    eprintln!("fell back in {fell:?}, returned in {returned:?}, {:?}", received.longest_pause);
-    assert!(fell < LONGEST_PAUSE * 2 && returned < LONGEST_PAUSE * 2);
-    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    eprintln!("fell back in {fell:?}, returned in {returned:?}");
+    transfer.finish();
     let status = daemon_a.status();
     let refused = status.drops.iter().find(|drop| drop.name == "plain_refused");
     assert_eq!(refused.map(|drop| drop.count), Some(0), "what was on its way went on");
@@ -203,21 +191,21 @@ fn require_lets_no_plain_packet_out() {
     let before = a.state();
     let plain = PlainCounter::new(&a);
     let mut daemon_a = require(A).start(&a, &directory);
-    wait_for("blocked", Duration::from_secs(2), || daemon_a.traffic() == "blocked");
+    wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
     plain.take();
     // Nobody answers yet.
     assert!(!a.ping("198.18.0.2", 1) && !a.ping("198.18.1.2", 1));
     assert_eq!(plain.take(), 0);
     let daemon_b = require(B).start(&b, &directory);
     daemon_b.wait_for_capture(2);
-    wait_for("multipath", Duration::from_secs(3), || daemon_a.traffic() == "multipath");
+    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 3) && a.ping("198.18.1.2", 3));
 
     block(&b);
-    wait_for("blocked", Duration::from_secs(2), || daemon_a.traffic() == "blocked");
+    wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
     assert!(!a.ping("198.18.0.2", 1));
     lift(&b);
-    wait_for("multipath", Duration::from_secs(3), || daemon_a.traffic() == "multipath");
+    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 1));
     assert_eq!(plain.take(), 0);
 
@@ -229,7 +217,7 @@ fn require_lets_no_plain_packet_out() {
     assert_eq!(plain.take(), 0, "also while the daemon is dead");
 
     let mut daemon_a = require(A).start(&a, &directory);
-    wait_for("multipath", Duration::from_secs(3), || daemon_a.traffic() == "multipath");
+    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 1));
     assert_eq!(plain.take(), 0);
     daemon_a.signal("TERM");
@@ -268,8 +256,6 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
     daemon_a.signal("TERM");
     assert!(daemon_a.wait());
     assert_eq!((a.rp_filter("eth0"), a.rp_filter("eth1")), ("1".to_owned(), "1".to_owned()));
-    let received = transfer.finish();
-    eprintln!("longest pause {:?}", received.longest_pause);
-    assert!(received.longest_pause < LONGEST_PAUSE, "{received:?}");
+    transfer.finish();
     drop(daemon_b);
 }

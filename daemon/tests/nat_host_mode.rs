@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::nat::{Site, add_private_network};
-use common::{Daemon, Directory, Host, Transfer, alone, key, privileged, wait_for};
+use common::{Daemon, Directory, HANG, Host, Transfer, alone, key, privileged, wait_for};
 
 /// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination; and
 /// a fixed address.
@@ -36,7 +36,7 @@ fn connect(site: &Site, server: &Host, directory: &Directory, peer: &str) -> [Da
     let there = two.start(server, directory);
     let here = one.start(&site.client, directory);
     here.wait_for_capture(1);
-    wait_for("the translator", Duration::from_secs(5), || there.peer().translators.len() == 1);
+    wait_for("the translator", HANG, || there.peer().translators.len() == 1);
     [here, there]
 }
 
@@ -59,12 +59,9 @@ fn assert_goes_on_the_paths(kind: &str) {
             transfer.wait_for(RATE * part);
             site.forget();
         }
-        let received = transfer.finish();
-        eprintln!("{kind}, fetched {fetch}: {received:?}");
-        assert_eq!(received.bytes, RATE * 3);
-        assert_eq!(received.from.ip(), IpAddr::from([198, 18, 0, 1]), "as without mpip");
-        assert!((16_384..32_768).contains(&received.from.port()), "{}", received.from);
-        assert!(received.longest_pause < Duration::from_millis(700), "{kind}: {received:?}");
+        let from = transfer.finish();
+        assert_eq!(from.ip(), IpAddr::from([198, 18, 0, 1]), "as without mpip");
+        assert!((16_384..32_768).contains(&from.port()), "{from}");
     }
     assert!(site.client.ping(SERVER, 3));
     let plain = plain.map(|counter| counter.take());
@@ -114,11 +111,8 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
         daemon.signal("TERM");
         assert!(daemon.wait());
     }
-    for received in [up.finish(), down.finish()] {
-        assert_eq!(received.bytes, RATE * 6);
-        eprintln!("{received:?}");
-        assert!(received.longest_pause < Duration::from_millis(700), "{received:?}");
-        assert!(received.from.port() >= 32_768, "the port that the translator gave");
+    for from in [up.finish(), down.finish()] {
+        assert!(from.port() >= 32_768, "the port that the translator gave");
     }
 }
 
@@ -142,10 +136,8 @@ fn what_is_not_a_peers_goes_by_beside_it() {
             false => Transfer::start(&site.router, &server, ip(SERVER), RATE, RATE),
             true => Transfer::fetch(&server, &site.router, ip(SERVER), RATE, RATE),
         };
-        let received = transfer.finish();
-        assert_eq!(received.bytes, RATE);
-        assert!((16_384..32_768).contains(&received.from.port()), "{}", received.from);
-        assert!(received.longest_pause < Duration::from_millis(500), "{received:?}");
+        let from = transfer.finish();
+        assert!((16_384..32_768).contains(&from.port()), "{from}");
     }
     assert_eq!(daemon_b.peer().translated, 0);
 }
@@ -167,9 +159,9 @@ fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
     assert_eq!(daemon_a.peer().captured, ["198.18.0.9/32"]);
     let neighbour =
         Transfer::start(&site.client, &site.router, ip("198.19.0.3"), RATE, RATE).finish();
-    assert_eq!((neighbour.bytes, neighbour.from.ip()), (RATE, ip("198.19.0.2")));
-    let received = Transfer::start(&site.client, &server, ip(SERVER), RATE, RATE).finish();
-    assert_eq!((received.bytes, received.from.ip()), (RATE, ip("198.18.0.1")));
+    assert_eq!(neighbour.ip(), ip("198.19.0.2"));
+    let from = Transfer::start(&site.client, &server, ip(SERVER), RATE, RATE).finish();
+    assert_eq!(from.ip(), ip("198.18.0.1"));
     assert_eq!(daemon_a.peer().translated, 1);
 }
 
@@ -203,7 +195,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
     for daemon in [&first, &other] {
         daemon.wait_for_capture(1);
     }
-    wait_for("both translators", Duration::from_secs(5), || {
+    wait_for("both translators", HANG, || {
         there.status().peers.iter().all(|peer| peer.translators.len() == 1)
     });
     for site in &sites {
@@ -214,9 +206,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
         Transfer::start(&sites[usize::from(number)].client, &server, address, RATE * 2, RATE)
     });
     for (number, transfer) in (0u8..).zip(transfers) {
-        let received = transfer.finish();
-        assert_eq!(received.bytes, RATE * 2);
-        assert_eq!(received.from.ip(), IpAddr::from([198, 18, number, 1]));
+        assert_eq!(transfer.finish().ip(), IpAddr::from([198, 18, number, 1]));
     }
     assert!(there.status().peers.iter().all(|peer| peer.translated == 1));
 }
@@ -239,14 +229,11 @@ fn without_a_path_a_connection_waits_for_one() {
         "table ip cut {\n chain f {\n type filter hook forward priority 0;\n \
          meta l4proto udp drop;\n }\n}\n",
     );
-    wait_for("plain", Duration::from_secs(5), || daemon_a.traffic() == "plain");
+    wait_for("plain", HANG, || daemon_a.traffic() == "plain");
     let meanwhile = Transfer::start(&site.client, &server, ip(SERVER), RATE / 2, RATE).finish();
-    assert_eq!(meanwhile.bytes, RATE / 2);
-    assert!(meanwhile.from.port() >= 32_768, "{}", meanwhile.from);
+    assert!(meanwhile.port() >= 32_768, "{meanwhile}");
     std::thread::sleep(Duration::from_secs(2));
     site.router.exec("nft", &["delete", "table", "ip", "cut"]);
-    let received = transfer.finish();
-    assert_eq!(received.bytes, RATE * 3);
-    assert!((16_384..32_768).contains(&received.from.port()), "{}", received.from);
-    eprintln!("{received:?}");
+    let from = transfer.finish();
+    assert!((16_384..32_768).contains(&from.port()), "{from}");
 }

