@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use common::host_mode::HostConfiguration;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, alone, privileged, run,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, privileged, run, two_hosts,
+    wait_for,
 };
 
 /// Bytes per second of each transfer.
@@ -121,7 +121,6 @@ fn a_new_lease_on_the_same_interface_is_followed() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for side in [Side::Opener, Side::Other] {
         assert_goes_on("lease", side, &[Family::V4], |host, last, _| {
             host.ip(&["addr", "del", &format!("198.18.0.{last}/24"), "dev", "eth0"]);
@@ -135,7 +134,6 @@ fn another_interface_takes_the_place_of_one_that_went_down() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for side in [Side::Opener, Side::Other] {
         assert_goes_on("roam", side, &[Family::V4], |host, last, transfers| {
             host.ip(&["link", "set", "eth0", "down"]);
@@ -151,7 +149,6 @@ fn ipv6_takes_the_place_of_ipv4() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for side in [Side::Opener, Side::Other] {
         assert_goes_on("six", side, &[Family::V4, Family::V6], |host, last, transfers| {
             host.ip(&["addr", "flush", "dev", "eth0"]);
@@ -169,7 +166,6 @@ fn a_route_that_follows_its_address_is_used_at_once() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for side in [Side::Opener, Side::Other] {
         let test = format!("gate{}", side.last());
         let [a, router, b] = ["a", "r", "b"].map(|letter| Host::new(&test, letter));
@@ -214,7 +210,6 @@ fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for side in [Side::Opener, Side::Other] {
         let test = format!("keep{}", side.last());
         let (a, b) = two_hosts(&test, 2, &[Family::V4]);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::{
-    Daemon, Directory, Family, HANG, Host, Transfer, alone, privileged, run, two_hosts, wait_for,
+    Daemon, Directory, Family, HANG, Host, Transfer, privileged, run, two_hosts, wait_for,
 };
 
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -123,7 +123,6 @@ fn with_several_default_routes_each_path_leaves_by_its_own_interface() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, router, b) =
         (Host::new("multi", "a"), Host::new("multi", "r"), Host::new("multi", "b"));
     router.sysctl("net/ipv4/ip_forward", "1");
@@ -168,7 +167,6 @@ fn a_firewall_that_drops_everything_but_our_port_and_known_connections_is_no_obs
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("drop", 2, &[Family::V4]);
     for host in [&a, &b] {
         host.nft(
@@ -243,7 +241,6 @@ fn containers_behind_a_bridge_are_left_alone() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("docker", 2, &[Family::V4]);
     let inside_a = container("docker", &a, "ca", "198.18.1.1");
     // The same network on both sides, as is usual.
@@ -280,7 +277,6 @@ fn ordinary_addresses_of_ipv6_are_captured() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("v6", 2, &[Family::V6]);
     let directory = Directory::new("v6");
     let before = (a.state(), b.state());
@@ -325,7 +321,6 @@ fn own_addresses_multicast_and_broadcast_are_never_captured() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("never", 2, &[Family::V4]);
     a.ip(&["route", "add", "default", "via", "198.18.0.2", "dev", "eth0"]);
     a.ip(&["addr", "add", "198.19.7.7/32", "dev", "lo"]);
@@ -377,7 +372,6 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("mtu", 2, &[Family::V4]);
     let directory = Directory::new("mtu");
     let daemon_b = B.start(&b, &directory);

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::host_mode::HostConfiguration;
-use common::{Directory, Family, Host, alone, privileged, two_hosts, wait_for};
+use common::{Directory, Family, Host, privileged, two_hosts, wait_for};
 use serde_json::Value;
 
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -90,7 +90,6 @@ fn every_broken_setting_is_named_and_mended_by_the_command_that_is_printed() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("doctor", 2, &[Family::V4]);
     let directory = Directory::new("doctor");
     let strict = HostConfiguration { more: "[host_mode]\nloosen_rp_filter = false\n", ..A };
@@ -145,7 +144,6 @@ fn what_somebody_has_to_decide_is_told_in_words() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("doctor2", 2, &[Family::V4]);
     let directory = Directory::new("doctor2");
     let file = A.write(&directory);
@@ -180,7 +178,6 @@ fn a_running_daemon_is_asked_for_its_paths() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("doctor3", 2, &[Family::V4]);
     let directory = Directory::new("doctor3");
     let file = A.write(&directory);

@@ -12,9 +12,7 @@ mod common;
 use std::time::Instant;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
-use common::{
-    Daemon, Directory, Family, HANG, Host, Transfer, alone, privileged, two_hosts, wait_for,
-};
+use common::{Daemon, Directory, Family, HANG, Host, Transfer, privileged, two_hosts, wait_for};
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -35,7 +33,6 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("move", 2, &[Family::V4]);
     let directory = Directory::new("move");
     let before = (a.state(), b.state());
@@ -89,7 +86,6 @@ fn a_killed_daemon_stops_nothing_on_either_side() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for (name, sender) in [("killa", true), ("killb", false)] {
         transfer_while(name, |a, b, directory, transfer| {
             let (mut daemon_a, mut daemon_b) = both(a, b, directory);
@@ -115,7 +111,6 @@ fn a_daemon_that_is_stopped_and_started_stops_nothing() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     transfer_while("restart", |a, b, directory, transfer| {
         let (_daemon_a, mut daemon_b) = both(a, b, directory);
         for _ in 0..2 {
@@ -151,7 +146,6 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("prefer", 2, &[Family::V4]);
     let directory = Directory::new("prefer");
     let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 80 << 20, RATE);
@@ -181,7 +175,6 @@ fn require_lets_no_plain_packet_out() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("require", 2, &[Family::V4]);
     let directory = Directory::new("require");
     let require = |configuration: HostConfiguration<'static>| HostConfiguration {
@@ -232,7 +225,6 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("rp", 2, &[Family::V4]);
     let directory = Directory::new("rp");
     for host in [&a, &b] {

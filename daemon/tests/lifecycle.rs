@@ -11,7 +11,7 @@ mod common;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Family, HANG, Host, alone, privileged, two_hosts};
+use common::{Configuration, Daemon, Directory, Family, HANG, Host, privileged, two_hosts};
 use mpip_api::{Request, Response};
 
 const CONFIGURATION: Configuration<'static> =
@@ -32,7 +32,6 @@ fn down_removes_device_routes_and_socket_before_it_answers() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("down", 1, &[Family::V4]);
     let directory = Directory::new("down");
     let mut daemon = Daemon::start(&a, &directory, &CONFIGURATION);
@@ -52,7 +51,6 @@ fn a_signal_ends_it_in_the_same_way() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("term", 1, &[Family::V4]);
     let directory = Directory::new("term");
     for signal in ["TERM", "INT"] {
@@ -71,7 +69,6 @@ fn a_killed_one_leaves_no_route_and_the_next_one_starts() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("kill", 1, &[Family::V4]);
     let directory = Directory::new("kill");
     let mut daemon = Daemon::start(&a, &directory, &CONFIGURATION);
@@ -100,7 +97,6 @@ fn a_port_or_device_in_use_is_named_with_file_and_line() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("busy", 1, &[Family::V4]);
     let directory = Directory::new("busy");
     let file = directory.0.join("1.toml");
@@ -137,7 +133,6 @@ fn it_keeps_the_capabilities_that_it_needs() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("caps", 1, &[Family::V4]);
     let directory = Directory::new("caps");
     // CAP_NET_ADMIN is number 12, CAP_NET_RAW 13, CAP_NET_BIND_SERVICE 10 (capabilities(7)).
@@ -175,7 +170,6 @@ fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("updown", 1, &[Family::V4]);
     let directory = Directory::new("updown");
     let _daemon = Daemon::start(&a, &directory, &CONFIGURATION);
@@ -199,7 +193,6 @@ fn addresses_that_come_and_go_are_followed() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, _b) = two_hosts("follow", 1, &[Family::V4, Family::V6]);
     let directory = Directory::new("follow");
     let daemon = Daemon::start(&a, &directory, &CONFIGURATION);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::world::World;
-use common::{Family, Transfer, add_link, alone, privileged};
+use common::{Family, Transfer, add_link, privileged};
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 
@@ -25,7 +25,6 @@ fn a_transfer_survives_a_link_that_is_removed_and_made_anew() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("links", &[Family::V4], ENDPOINTS, "scheduler = 'round-robin'");
     let World { a, b, daemon_a, daemon_b, .. } = &world;
     daemon_a.wait_for_paths(2);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::nat::{Site, add_private_network};
-use common::{Daemon, Directory, HANG, Host, Transfer, alone, key, privileged, wait_for};
+use common::{Daemon, Directory, HANG, Host, Transfer, key, privileged, wait_for};
 
 /// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination; and
 /// a fixed address.
@@ -83,7 +83,6 @@ fn behind_each_kind_of_translator_connections_go_on_the_paths() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for kind in KINDS {
         assert_goes_on_the_paths(kind);
     }
@@ -95,7 +94,6 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let server = Host::new("nhrun", "s");
     let site = Site::new("nhrun", &server, 0, KINDS[0]);
     let directory = Directory::new("nhrun");
@@ -122,7 +120,6 @@ fn what_is_not_a_peers_goes_by_beside_it() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let server = Host::new("nhby", "s");
     let site = Site::new("nhby", &server, 0, KINDS[0]);
     let directory = Directory::new("nhby");
@@ -148,7 +145,6 @@ fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let server = Host::new("nhpriv", "s");
     let site = Site::new("nhpriv", &server, 0, KINDS[0]);
     add_private_network(&server);
@@ -171,7 +167,6 @@ fn two_clients_with_the_same_address_are_told_apart() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let server = Host::new("nhtwo", "s");
     let sites = [0, 1].map(|number| Site::new("nhtwo", &server, number, KINDS[0]));
     let directories = ["nhtwo0", "nhtwo1"].map(Directory::new);
@@ -217,7 +212,6 @@ fn without_a_path_a_connection_waits_for_one() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let server = Host::new("nhwait", "s");
     let site = Site::new("nhwait", &server, 0, KINDS[0]);
     let directory = Directory::new("nhwait");

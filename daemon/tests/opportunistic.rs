@@ -13,7 +13,7 @@ use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use common::{
-    Configuration, Daemon, Directory, Family, Host, alone, key, privileged, two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, Host, key, privileged, two_hosts, wait_for,
 };
 use mpip_api::{DestinationStatus, PeerStatus};
 
@@ -65,7 +65,6 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (host_a, host_b) = two_hosts("find", 2, &[Family::V4]);
     let directory = Directory::new("find");
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'deeper/known'";
@@ -94,7 +93,6 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (host_a, host_b) = two_hosts("changed", 1, &[Family::V4]);
     let directory = Directory::new("changed");
     fs::write(directory.0.join("known"), format!("198.18.0.2 {}\n", key(7).public_key()))
@@ -120,7 +118,6 @@ fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (host_a, host_b) = two_hosts("silent", 1, &[Family::V4]);
     let directory = Directory::new("silent");
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'known'";

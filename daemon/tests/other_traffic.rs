@@ -18,8 +18,8 @@ use std::time::Duration;
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::world::World;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, alone, privileged,
-    set_hops, two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged, set_hops,
+    two_hosts, wait_for,
 };
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, socket, sockopt};
 
@@ -78,7 +78,6 @@ fn every_protocol_passes_and_so_do_fragments() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = world("other-protocols");
     let plain = PlainCounter::new(&world.a);
     for address in ["198.18.0.2", "198.18.1.2", "2001:db8:0::2", "2001:db8:1::2"] {
@@ -174,7 +173,6 @@ fn options_and_extension_headers_pass() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = world("other-options");
     let plain = PlainCounter::new(&world.a);
     // What arrives without them is not counted.
@@ -240,7 +238,6 @@ fn the_paths_are_one_hop_and_a_gateway_is_another() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = world("other-hops");
     for address in ["198.18.0.2", "2001:db8:1::2"] {
         assert!(world.a.ping_within(address, 1), "{address}");
@@ -299,7 +296,6 @@ fn multicast_broadcast_and_own_addresses_are_left_alone() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = world("other-group");
     let groups = [
         (ip("224.0.0.251"), ip("198.18.0.1")),
@@ -365,7 +361,6 @@ fn absurd_addresses_of_a_peer_capture_nothing() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("other-absurd", 2, BOTH);
     let c = Host::new("other-absurd", "c");
     add_link(&a, &c, 2, BOTH);
@@ -413,7 +408,6 @@ fn every_subflow_of_multipath_tcp_uses_all_paths() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = world("other-mptcp");
     for host in [&world.a, &world.b] {
         host.ip(&["mptcp", "limits", "set", "subflow", "8", "add_addr_accepted", "8"]);

@@ -16,7 +16,7 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, alone, privileged,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged,
     two_hosts, wait_for,
 };
 
@@ -149,7 +149,6 @@ fn a_path_with_a_hole_at_1300_bytes_carries_its_share() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("hole", 1_300);
     world.daemon_a.wait_for_paths(2);
     world.wait_for_mtu(0, 1_300);
@@ -169,7 +168,6 @@ fn a_hole_that_appears_in_mid_transfer_stops_nothing() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("appears", 1_500);
     world.daemon_a.wait_for_paths(2);
     world.wait_for_mtu(0, 1_500);
@@ -189,7 +187,6 @@ fn a_hole_on_the_only_path_is_survived() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("only", 1_500);
     world.daemon_a.wait_for_paths(2);
     world.a.ip(&["link", "set", "eth1", "down"]);
@@ -208,7 +205,6 @@ fn jumbo_frames_are_used_where_all_links_have_them() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let (a, b) = two_hosts("jumbo", 0, &[]);
     add_link(&a, &b, 0, &[Family::V4]);
     for host in [&a, &b] {
@@ -241,7 +237,6 @@ fn a_host_behind_the_gateway_is_told_what_fits() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("behind", 1_300);
     let behind = Host::new("behind", "c");
     world.daemon_a.wait_for_paths(2);
@@ -271,7 +266,6 @@ fn who_does_not_know_what_fits_is_told() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("told", 1_300);
     world.daemon_a.wait_for_paths(2);
     world.wait_for_mtu(0, 1_300);

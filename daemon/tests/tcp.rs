@@ -15,8 +15,7 @@ use std::fs;
 use std::time::Duration;
 
 use common::{
-    Configuration, Daemon, Directory, Family, Host, Transfer, alone, privileged, run, two_hosts,
-    wait_for,
+    Configuration, Daemon, Directory, Family, Host, Transfer, privileged, run, two_hosts, wait_for,
 };
 use mpip_api::PathStatus;
 
@@ -141,7 +140,6 @@ fn traffic_goes_by_tcp_when_udp_is_dropped_and_returns_when_it_is_not() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for (test, endpoints) in [("v4", V4), ("v6", V6)] {
         let world = World::new(&format!("tcp-{test}"));
         let b = world.daemon(2, &[], "", "");
@@ -175,7 +173,6 @@ fn the_handshake_goes_by_tcp_and_a_masquerading_router_is_no_obstacle() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("tcp-nat");
     world.firewall(NO_UDP);
     world.firewall(MASQUERADE);
@@ -201,7 +198,6 @@ fn tcp_alone_survives_forged_resets() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("tcp-rst");
     // The router answers every fortieth packet to host b with a reset in its name. How many segments
     // make one packet there is up to the kernel.
@@ -233,7 +229,6 @@ fn a_port_that_another_program_has_costs_tcp_only() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("tcp-port");
     let listen = || std::net::TcpListener::bind("198.18.0.1:6182").expect("free");
     let taken = world.a.spawn(listen).join().expect("no panic");
@@ -262,7 +257,6 @@ fn each_path_may_have_its_own_encapsulation() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let paths = "scheduler = 'round-robin'
         [[path]]
         interface = 'eth0'

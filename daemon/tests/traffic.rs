@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::world::World;
-use common::{Configuration, Daemon, Directory, Family, alone, privileged};
+use common::{Configuration, Daemon, Directory, Family, privileged};
 
 const V4: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const V6: &[&str] = &["[2001:db8:0::2]:6182", "[2001:db8:1::2]:6182"];
@@ -26,7 +26,6 @@ fn ping_and_tcp_pass_over_ipv4_paths() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("v4", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 5));
@@ -50,7 +49,6 @@ fn ping_and_tcp_pass_over_ipv6_paths() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("v6", &[Family::V6], V6, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 5));
@@ -65,7 +63,6 @@ fn every_scheduler_uses_both_links_or_the_faster_one() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     for (scheduler, both) in
         [("weighted", true), ("round-robin", true), ("fastest-first", false), ("earliest", false)]
     {
@@ -83,7 +80,6 @@ fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let world = World::new("mtu", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     let mtu = world.daemon_a.status().interface.mtu_bytes;
@@ -102,7 +98,6 @@ fn either_side_may_start_anew() {
     if !privileged() {
         return;
     }
-    let _alone = alone();
     let mut world = World::new("anew", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
     assert!(world.a.ping("10.77.0.2", 3));

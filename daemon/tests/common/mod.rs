@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -35,12 +35,6 @@ pub fn privileged() -> bool {
         eprintln!("skipped: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN");
     }
     privileged
-}
-
-/// One test with namespaces at a time: they share two cores.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a program; its failure fails the test.
@@ -75,7 +69,11 @@ pub struct Host {
 impl Host {
     pub fn new(test: &str, letter: &str) -> Self {
         let name = format!("mpip-d-{}-{test}-{letter}", std::process::id());
+        // The first one ever mounts a directory, which two at once cannot.
+        static NAMES: Mutex<()> = Mutex::new(());
+        let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         run("ip", &["netns", "add", &name]);
+        drop(names);
         let host = Self { name };
         host.ip(&["link", "set", "lo", "up"]);
         // Everybody may ping (icmp(7)).
