@@ -156,15 +156,30 @@ impl Captures {
         }
         // The routes first: a rule without them does nothing.
         let present = self.routes()?;
+        let mut ipv6 = false;
         for route in wanted.iter().filter(|route| !present.contains(route)) {
             self.netlink.replace_route(route)?;
+            ipv6 |= route.prefix.address().is_ipv6();
         }
         let same =
             |a: &Route, b: &Route| (a.prefix, a.table, a.metric) == (b.prefix, b.table, b.metric);
         for route in present.iter().filter(|route| !wanted.iter().any(|other| same(other, route))) {
             self.netlink.delete_route(route)?;
         }
-        self.sync_rules(&wanted)
+        self.sync_rules(&wanted)?;
+        if ipv6 { self.ask_again() } else { Ok(()) }
+    }
+
+    /// Lets running connections by IPv6 find new routes. Linux keeps a connection's route while nothing
+    /// changes in the table that it is from, or among the rules. So a rule comes and goes that says no
+    /// more than ours.
+    fn ask_again(&mut self) -> Result<(), NetlinkError> {
+        let HostMode { table, mark, priority, .. } = self.settings;
+        let protocol = Some(protocol::TCP);
+        let rule =
+            RoutingRule { ipv6: true, priority, without_mark: mark, protocol, ports: None, table };
+        self.netlink.add_rule(&rule)?;
+        self.netlink.delete_rule(&rule)
     }
 
     /// Makes the rules those that `routes` need.

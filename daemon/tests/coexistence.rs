@@ -12,6 +12,7 @@ mod common;
 
 use std::net::UdpSocket;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
@@ -304,6 +305,37 @@ fn ordinary_addresses_of_ipv6_are_captured() {
     there_and_back((&a, &b), [&one, &B], &directory, &[&transfer], meanwhile);
     transfer.finish();
     assert_eq!((a.state(), b.state()), before);
+}
+
+/// The kernel lets a connection keep its route while nothing changes in the table that it is from.
+#[test]
+fn a_running_connection_by_ipv6_moves_onto_the_paths_of_a_peer_that_comes_late() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = two_hosts("late", 2, &[Family::V6]);
+    let directory = Directory::new("late");
+    let before = a.state();
+    let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), LONG, RATE);
+    let one = HostConfiguration { endpoints: &["[2001:db8:0::2]:6182"], ..A };
+    let mut daemon_a = one.start(&a, &directory);
+    // The TUN device's own addresses are settled.
+    thread::sleep(Duration::from_secs(3));
+    let daemon_b = B.start(&b, &directory);
+    daemon_a.wait_for_capture(2);
+    transfer.wait_for(transfer.progress() + (1 << 20));
+    let plain = PlainCounter::new(&a);
+    transfer.wait_for(transfer.progress() + (1 << 20));
+    assert_eq!(plain.take(), 0, "everything takes the paths");
+    daemon_a.signal("TERM");
+    assert!(daemon_a.wait());
+    plain.take();
+    transfer.wait_for(transfer.progress() + (1 << 20));
+    assert!(plain.take() > 10, "plain again");
+    a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
+    transfer.finish();
+    drop(daemon_b);
+    assert_eq!(a.state(), before);
 }
 
 /// Sends a datagram to `destination`; whether the kernel took it.
