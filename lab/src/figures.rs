@@ -75,6 +75,7 @@ const GROUPS: &[Group] = &[
             ("delay-010", OURS),
             ("delay-100", OURS),
             ("delay-500", OURS),
+            ("delay-500-buffers", OURS),
         ],
         rows: checks::delay,
     },

@@ -110,7 +110,7 @@ fn time_to_reach(run: &RunResult) -> Option<f64> {
 
 /// 100 + 100 Mbit/s, one of them with a longer round trip.
 pub(super) fn delay(measured: &Measured) -> Vec<Row> {
-    ["delay-000", "delay-010", "delay-100", "delay-500"]
+    ["delay-000", "delay-010", "delay-100", "delay-500", "delay-500-buffers"]
         .into_iter()
         .map(|scenario| {
             let timed = scenario == "delay-100";
