@@ -371,6 +371,7 @@ impl Path {
             jitter: self.delay.jitter().as_micros() as i64,
             queuing: self.delay.queuing().as_micros() as i64,
             rate: self.rate(),
+            searches: self.cc.searches(),
             fixed_weight: self.fixed_weight,
         }
     }

@@ -31,6 +31,8 @@ pub(crate) struct Candidate {
     pub(crate) queuing: i64,
     /// Bytes per second that it delivers, as far as is known.
     pub(crate) rate: u64,
+    /// What it can carry has not been found out yet.
+    pub(crate) searches: bool,
     /// The weight that the configuration gives it.
     pub(crate) fixed_weight: Option<u16>,
 }

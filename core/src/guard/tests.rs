@@ -134,7 +134,23 @@ fn a_path_has_some_seconds_to_find_out_what_it_carries() {
         world.guard.leaves_out(1)
     };
     assert!(rests(false, 3) && !rests(true, 3));
-    assert!(rests(true, 4), "not for ever");
+    assert!(rests(true, 11), "not for ever");
+}
+
+#[test]
+fn a_far_path_has_longer_unless_it_does_much_harm() {
+    let left_out = |late, carried, seconds| {
+        let repair = GOOD.repair;
+        let far = View { searches: true, rate: 20_000, late, repair, ..BAD };
+        let carries = |_: &[View], used: &[u16]| if used == [0] { 2_400_000 } else { carried };
+        let mut world = World::new(&[GOOD, far], carries);
+        world.run(seconds);
+        world.guard.leaves_out(1)
+    };
+    assert!(left_out(50_000, 1_900_000, 6), "a near one");
+    assert!(!left_out(250_000, 1_900_000, 9));
+    assert!(left_out(250_000, 1_900_000, 12), "not for ever");
+    assert!(left_out(250_000, 1_300_000, 6), "much harm");
 }
 
 #[test]

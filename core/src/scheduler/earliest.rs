@@ -4,12 +4,18 @@
 //! path's rate, plus the path's one-way delay and its usual deviation. If the winner cannot send yet, the packet waits for
 //! it rather than arrive later on a slower path (BLEST, ECF) — unless there is so much to send, or
 //! has been for so long, that the slower path's packets arrive before the faster paths would have
-//! carried the rest. Then every path works: the receiver puts in order what comes.
+//! carried the rest. Then every path works: the receiver puts in order what comes. A far path that
+//! still searches for what it carries takes little, for which the receiver waits as long as for much: it
+//! begins later.
 
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler};
 use crate::time::Instant;
+
+/// A far path, later by so many µs, that searches works once a busy period has lasted for so many times that.
+const FAR: i64 = 50_000;
+const SEARCH_PATIENCE: i64 = 4;
 
 /// Earliest predicted arrival.
 #[derive(Debug, Default)]
@@ -45,6 +51,8 @@ impl Scheduler for Earliest {
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
         // A busy period that has lasted so long is expected to last about as long again.
-        (drains >= later || busy >= later).then_some(ready)
+        let searches = paths[ready].searches && later >= FAR;
+        let patience = if searches { SEARCH_PATIENCE } else { 1 };
+        (drains >= later || busy >= patience * later).then_some(ready)
     }
 }

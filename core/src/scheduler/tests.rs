@@ -10,6 +10,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         jitter: 0,
         queuing: 0,
         rate: 1_250_000,
+        searches: false,
         fixed_weight: None,
     }
 }
@@ -109,6 +110,12 @@ fn earliest_waits_for_the_fast_path_while_there_is_little_to_send() {
     // So does a transfer that has been going on for longer than the difference.
     let busy_since = NOW - Duration::from_millis(120);
     assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), Some(1));
+    // Not so soon by a far path that takes little before it is known.
+    paths[1].searches = true;
+    assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), None);
+    let long_since = NOW - Duration::from_millis(400);
+    assert_eq!(choose(&paths, &Demand { busy_since: long_since, ..demand() }), Some(1));
+    assert_eq!(choose(&paths, &Demand { backlog: 200_000, ..demand() }), Some(1));
     paths[0].ready_at = NOW;
     assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), Some(0));
 }
