@@ -14,7 +14,7 @@ use super::{Candidate, Demand, Scheduler};
 use crate::time::Instant;
 
 /// A far path, later by so many µs, that searches works once a busy period has lasted for so many times that.
-const FAR: i64 = 50_000;
+const FAR: i64 = 100_000;
 const SEARCH_PATIENCE: i64 = 4;
 
 /// Earliest predicted arrival.

@@ -110,14 +110,27 @@ fn earliest_waits_for_the_fast_path_while_there_is_little_to_send() {
     // So does a transfer that has been going on for longer than the difference.
     let busy_since = NOW - Duration::from_millis(120);
     assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), Some(1));
-    // Not so soon by a far path that takes little before it is known.
-    paths[1].searches = true;
-    assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), None);
-    let long_since = NOW - Duration::from_millis(400);
-    assert_eq!(choose(&paths, &Demand { busy_since: long_since, ..demand() }), Some(1));
-    assert_eq!(choose(&paths, &Demand { backlog: 200_000, ..demand() }), Some(1));
     paths[0].ready_at = NOW;
     assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), Some(0));
+}
+
+#[test]
+fn a_far_path_that_searches_works_later() {
+    let mut paths = vec![path(0, 5), path(2, 200)];
+    paths[0].ready_at = NOW + Duration::from_millis(2);
+    let choose = |paths: &[Candidate], busy_ms, backlog| {
+        let busy_since = NOW - Duration::from_millis(busy_ms);
+        let demand = Demand { busy_since, backlog, ..demand() };
+        earliest::Earliest.choose(NOW, paths, &demand, &mut rng())
+    };
+    assert_eq!(choose(&paths, 300, 0), Some(1));
+    paths[1].searches = true;
+    assert_eq!(choose(&paths, 300, 0), None);
+    assert_eq!(choose(&paths, 800, 0), Some(1));
+    assert_eq!(choose(&paths, 0, 400_000), Some(1), "so much that it is not late");
+    // One that is not so far begins at once.
+    paths[1].delay = 80_000;
+    assert_eq!(choose(&paths, 100, 0), Some(1));
 }
 
 #[test]
