@@ -24,8 +24,8 @@ const START: u32 = 5;
 /// For so many a path may still search for what it carries: beside an inner TCP in slow start it has
 /// carried next to nothing, and without it the others would seem to do better.
 const SEARCH: u32 = 30;
-/// A search doubles with each round trip, which of a late path are long. Until so many times the delay by
-/// which it is later it is a suspect only with less than this share of what the others deliver.
+/// A search doubles with each round trip, which of a late path are long. For so many times the delay by which
+/// it is later, repairs included, it is a suspect only below this share of what the others deliver.
 const LONG_SEARCH: (i64, f64) = (40, 0.6);
 /// Periods over which inner bytes are counted before a path is left out for a trial: few where next
 /// to nothing is at stake, most where half of what the paths deliver is.
@@ -493,11 +493,10 @@ impl Guard {
         }
         let carried = carried.max(lately);
         let rest = (kept - left) as f64;
-        let searches = suspects.iter().any(|entry| {
-            let delays = LONG_SEARCH.0 * excess(entry) / PERIOD.as_micros() as i64;
-            entry.view.searches && i64::from(self.loaded) <= delays
-        });
-        let harm = if searches { LONG_SEARCH.1 } else { HARM };
+        let loaded = i64::from(self.loaded) * PERIOD.as_micros() as i64;
+        let searches =
+            |entry: &&mut Entry| entry.view.searches && loaded <= LONG_SEARCH.0 * excess(entry);
+        let harm = if suspects.iter().any(searches) { LONG_SEARCH.1 } else { HARM };
         if (rest * LEAST..rest * harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.part = Part::Rests);
             self.start(now, Trial::new(carried));

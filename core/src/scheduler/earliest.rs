@@ -13,8 +13,9 @@ use rand_chacha::ChaCha8Rng;
 use super::{Candidate, Demand, Scheduler};
 use crate::time::Instant;
 
-/// A far path, later by so many µs, that searches works once a busy period has lasted for so many times that.
+/// A path is far that is later by so many µs.
 const FAR: i64 = 100_000;
+/// For so many times that a busy period has to last before a far path works that searches.
 const SEARCH_PATIENCE: i64 = 4;
 
 /// Earliest predicted arrival.
@@ -50,9 +51,8 @@ impl Scheduler for Earliest {
             .sum();
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
+        let patience = if paths[ready].searches && later >= FAR { SEARCH_PATIENCE } else { 1 };
         // A busy period that has lasted so long is expected to last about as long again.
-        let searches = paths[ready].searches && later >= FAR;
-        let patience = if searches { SEARCH_PATIENCE } else { 1 };
         (drains >= later || busy >= patience * later).then_some(ready)
     }
 }
