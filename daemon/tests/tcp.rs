@@ -284,7 +284,8 @@ fn each_path_may_have_its_own_encapsulation() {
         for path in daemon_a.active_paths() {
             let expected = if path.interface == "eth0" { "udp" } else { "tcp" };
             assert_eq!(path.encapsulation, expected);
-            assert!(path.share > 0.2, "{path:?}");
+            // How the two share is a matter of what the processors do meanwhile: no link limits them.
+            assert!(path.sent_bytes > 1 << 20, "{path:?}");
         }
     }
 }
