@@ -370,10 +370,20 @@ impl Path {
             delay: self.delay.average().unwrap_or(0),
             jitter: self.delay.jitter().as_micros() as i64,
             queuing: self.delay.queuing().as_micros() as i64,
+            repair: self.mean_repair(),
             rate: self.rate(),
             searches: self.cc.searches(),
             fixed_weight: self.fixed_weight,
         }
+    }
+
+    /// What a packet waits on the average for repairs of those before it, µs, where the receiver puts them in
+    /// order: half of what a repair takes, as far as something is lost in that time.
+    fn mean_repair(&self) -> i64 {
+        let rtt = self.flight.rtt().smoothed().saturating_sub(self.delay.queuing());
+        let takes = (rtt + self.flight.reordering_window()).as_secs_f64();
+        let packets = self.delivers() as f64 / self.max_datagram().max(1) as f64 * takes;
+        (takes / 2.0 * (self.loss.share() * packets).min(1.0) * 1e6) as i64
     }
 
     /// Notes a datagram that left.

@@ -29,6 +29,8 @@ pub(crate) struct Candidate {
     pub(crate) jitter: i64,
     /// What of the delay is queuing, µs.
     pub(crate) queuing: i64,
+    /// What a packet that is put in order waits on the average for repairs of those before it, µs.
+    pub(crate) repair: i64,
     /// Bytes per second that it delivers, as far as is known.
     pub(crate) rate: u64,
     /// What it can carry has not been found out yet.
@@ -48,6 +50,8 @@ impl Candidate {
 pub(crate) struct Demand {
     /// Bytes of the next packet.
     pub(crate) len: usize,
+    /// It is put in order where it arrives.
+    pub(crate) ordered: bool,
     /// Bytes that wait behind it.
     pub(crate) backlog: usize,
     /// Since when there has always been something to send (short pauses do not count).

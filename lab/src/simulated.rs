@@ -10,7 +10,7 @@ use mpip_sim::clock::{HostClock, Nanos, SECOND};
 use mpip_sim::measure;
 use mpip_sim::network::InterfaceSpec;
 use mpip_sim::packet::protocol;
-use mpip_sim::spec::{self, Action, EngineSpec, FlowSpec, WorldSpec};
+use mpip_sim::spec::{self, Action, EngineSpec, FlowSpec, TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +109,7 @@ fn world(
     let seed = scenario.link_seed(0, true, repetition);
     let duration = WARM_UP + nanos(scenario.duration);
     let mut world = WorldSpec::two_hosts(seed, 0).lasting(duration);
+    world.tcp = TcpControl::from_name(&scenario.congestion_control)?;
     for interface in &scenario.interfaces {
         world.interfaces.push(InterfaceSpec {
             host: usize::from(interface.host == names[1]),

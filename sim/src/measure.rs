@@ -6,7 +6,7 @@ use mpip_core::{CongestionControlKind, SchedulerKind};
 use mpip_link::{LinkConfig, QueueLimit};
 
 use crate::clock::{Nanos, SECOND};
-use crate::spec::{System, WorldSpec};
+use crate::spec::{System, TcpControl, WorldSpec};
 use crate::world::{Observe, World};
 
 /// What moves the packets of a measurement.
@@ -36,6 +36,8 @@ impl Subject {
 pub struct Scenario {
     /// Settings of each path, forward and back.
     pub paths: Vec<(LinkConfig, LinkConfig)>,
+    /// Congestion control of the hosts' TCP.
+    pub tcp: TcpControl,
     /// How long data is sent.
     pub duration: Nanos,
     /// Goodput is counted from here on, to leave the start out; 0 counts everything.
@@ -114,6 +116,7 @@ pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
     let spec = WorldSpec::disjoint(scenario.seed, &scenario.paths)
         .lasting(WARM_UP + scenario.duration)
         .with_bulk(WARM_UP, window);
+    let spec = WorldSpec { tcp: scenario.tcp, ..spec };
     let mut spec = match subject {
         Subject::Tcp(path) => spec.plain(path),
         Subject::Mpip { scheduler, congestion_control } => spec.with_engines(|engine| {
@@ -160,7 +163,13 @@ mod tests {
     }
 
     fn scenario(paths: &[(LinkConfig, LinkConfig)]) -> Scenario {
-        Scenario { paths: paths.to_vec(), duration: 20 * SECOND, from: 5 * SECOND, seed: 1 }
+        Scenario {
+            paths: paths.to_vec(),
+            tcp: TcpControl::Cubic,
+            duration: 20 * SECOND,
+            from: 5 * SECOND,
+            seed: 1,
+        }
     }
 
     #[test]

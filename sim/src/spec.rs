@@ -39,6 +39,32 @@ pub enum System {
     },
 }
 
+/// Congestion control of a host's own TCP, which knows nothing of paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TcpControl {
+    /// RFC 9438, with HyStart.
+    #[default]
+    Cubic,
+    /// Linux's first version of BBR.
+    Bbr,
+}
+
+impl TcpControl {
+    /// The one that Linux calls `name`.
+    ///
+    /// # Errors
+    /// It is none of those that are modelled.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        match name {
+            "cubic" => Ok(Self::Cubic),
+            "bbr" => Ok(Self::Bbr),
+            _ => Err(format!(
+                "the simulator has the congestion control \"cubic\" or \"bbr\" for TCP, not {name:?}"
+            )),
+        }
+    }
+}
+
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
@@ -223,6 +249,8 @@ pub struct WorldSpec {
     pub routes: BTreeMap<(usize, usize), Vec<usize>>,
     /// What is sent.
     pub flows: Vec<FlowSpec>,
+    /// The congestion control of the hosts' TCP.
+    pub tcp: TcpControl,
     /// What happens, in any order.
     pub script: Vec<(Nanos, Action)>,
     /// When the world is healed and only waits for what is under way.
@@ -265,6 +293,7 @@ impl WorldSpec {
             links: Vec::new(),
             routes: BTreeMap::new(),
             flows: Vec::new(),
+            tcp: TcpControl::default(),
             script: Vec::new(),
             duration: 10 * SECOND,
         };

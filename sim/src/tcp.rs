@@ -14,7 +14,9 @@ use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use crate::clock::{NEVER, Nanos};
 use crate::packet::{pattern, tuple};
+use crate::spec::TcpControl;
 
+mod bbr;
 mod hystart;
 mod sender;
 mod window;
@@ -114,19 +116,20 @@ impl Stack {
     }
 
     /// Starts the transfer `flow` of `total` bytes (`None`: without end), at most `window` bytes of
-    /// which are in flight.
+    /// which are in flight, under `control`.
     pub fn connect(
         &mut self,
         flow: u64,
         local: SocketAddr,
         remote: SocketAddr,
         total: Option<u64>,
-        window: usize,
+        (window, control): (usize, TcpControl),
     ) {
         let ends = (local, remote);
         let initial = (self.seed ^ flow).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let buffer = (window, self.device.mtu);
-        self.senders.push(Sender::new(flow, ends, total, buffer, (initial >> 32) as u32));
+        let start = ((initial >> 32) as u32, control);
+        self.senders.push(Sender::new(flow, ends, total, buffer, start));
     }
 
     fn sender(&self, flow: u64) -> Option<&Sender> {
@@ -314,7 +317,7 @@ mod tests {
     fn a_transfer_arrives_whole_and_ends() {
         let (mut a, mut b, from, to) = pair();
         b.listen(3, to, 65_536);
-        a.connect(3, from, to, Some(300_000), 65_536);
+        a.connect(3, from, to, Some(300_000), (65_536, TcpControl::Cubic));
         exchange(&mut a, &mut b, 1_000_000_000).expect("the content is right");
         assert_eq!(b.received(3), Some(Received { bytes: 300_000, finished: true }));
         assert!(!a.is_broken(3));
@@ -324,7 +327,7 @@ mod tests {
     fn content_of_another_flow_is_noticed() {
         let (mut a, mut b, from, to) = pair();
         b.listen(4, to, 65_536);
-        a.connect(3, from, to, Some(3_000), 65_536);
+        a.connect(3, from, to, Some(3_000), (65_536, TcpControl::Cubic));
         let (flow, offset) = exchange(&mut a, &mut b, 1_000_000_000).expect_err("not its content");
         assert_eq!((flow, offset), (4, 0));
     }

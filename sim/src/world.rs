@@ -383,7 +383,8 @@ impl World {
             flow.next = flow.spec.stop;
             self.note(|| format!("flow {number}: TCP {source} to {destination}"));
             self.hosts[to].stack.listen(number as u64, destination, window);
-            self.hosts[from].stack.connect(number as u64, source, destination, bytes, window);
+            let limits = (window, self.spec.tcp);
+            self.hosts[from].stack.connect(number as u64, source, destination, bytes, limits);
         }
         self.run_stack(from);
     }

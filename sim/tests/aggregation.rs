@@ -8,11 +8,17 @@ use common::{both, link};
 use mpip_link::LinkConfig;
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Measurement, Scenario, Subject, limit, measure};
+use mpip_sim::spec::TcpControl;
 
 /// Share of the physical limit that mpip reaches over `paths`.
 fn share(paths: &[(LinkConfig, LinkConfig)]) -> (f64, Measurement) {
-    let scenario =
-        Scenario { paths: paths.to_vec(), duration: 20 * SECOND, from: 3 * SECOND, seed: 1 };
+    let scenario = Scenario {
+        paths: paths.to_vec(),
+        tcp: TcpControl::Cubic,
+        duration: 20 * SECOND,
+        from: 3 * SECOND,
+        seed: 1,
+    };
     let found = measure(&scenario, Subject::MPIP);
     assert!(found.violations.is_empty(), "{:?}", found.violations);
     (found.goodput / limit(paths).expect("the links have a rate"), found)

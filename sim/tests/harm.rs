@@ -10,7 +10,7 @@ use mpip_core::Event;
 use mpip_link::{Change, LinkConfig, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::measure::{Scenario, Subject, world};
-use mpip_sim::spec::{Action, WorldSpec};
+use mpip_sim::spec::{Action, TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
 /// Association, challenges and the transfer's start are done with; what follows counts.
@@ -23,7 +23,8 @@ fn good() -> (LinkConfig, LinkConfig) {
 }
 
 fn spec(paths: Vec<(LinkConfig, LinkConfig)>) -> WorldSpec {
-    let scenario = Scenario { paths, duration: TO - 2 * SECOND, from: 0, seed: 1 };
+    let scenario =
+        Scenario { paths, tcp: TcpControl::Cubic, duration: TO - 2 * SECOND, from: 0, seed: 1 };
     world(&scenario, Subject::MPIP)
 }
 

@@ -11,7 +11,7 @@ use common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_link::{Change, LinkConfig};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
-use mpip_sim::spec::{Action, Traffic};
+use mpip_sim::spec::{Action, TcpControl, Traffic};
 
 fn narrow() -> LinkConfig {
     LinkConfig { mtu: 1_300, ..link(10, 10, 100) }
@@ -21,7 +21,13 @@ fn narrow() -> LinkConfig {
 fn the_narrow_link_carries_its_share() {
     let paths = vec![both(narrow()), both(link(10, 10, 100))];
     let most = limit(&paths).expect("the links have a rate");
-    let scenario = Scenario { paths, duration: 20 * SECOND, from: 3 * SECOND, seed: 1 };
+    let scenario = Scenario {
+        paths,
+        tcp: TcpControl::Cubic,
+        duration: 20 * SECOND,
+        from: 3 * SECOND,
+        seed: 1,
+    };
     let found = measure(&scenario, Subject::MPIP);
     assert!(found.violations.is_empty(), "{:?}", found.violations);
     assert!(found.goodput / most >= 0.88, "{} of {most}: {found:?}", found.goodput / most);

@@ -6,12 +6,19 @@ mod common;
 use common::{both, link};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
+use mpip_sim::spec::TcpControl;
 
 /// Share of the limit between the first and the fourth second, the median of three seeds.
 fn start(delays: [u64; 2]) -> f64 {
     let paths = || delays.iter().map(|delay| both(link(10, *delay, 100))).collect::<Vec<_>>();
     let mut shares = [1, 2, 3].map(|seed| {
-        let scenario = Scenario { paths: paths(), duration: 3 * SECOND, from: SECOND, seed };
+        let scenario = Scenario {
+            paths: paths(),
+            tcp: TcpControl::Cubic,
+            duration: 3 * SECOND,
+            from: SECOND,
+            seed,
+        };
         let found = measure(&scenario, Subject::MPIP);
         assert!(found.violations.is_empty(), "{delays:?}: {:?}", found.violations);
         found.goodput / limit(&scenario.paths).expect("the links have a rate")

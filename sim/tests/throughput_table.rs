@@ -12,6 +12,7 @@ use common::{both, link};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
+use mpip_sim::spec::TcpControl;
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.03, 0.05];
 const DELAYS: [u64; 5] = [5, 10, 25, 50, 100];
@@ -27,8 +28,13 @@ fn paths(delay: u64, loss: f64) -> Vec<(LinkConfig, LinkConfig)> {
 /// Share of the physical limit, the median of three seeds, rounded as the table shows it.
 fn share(delay: u64, loss: f64) -> f64 {
     let mut shares = [7, 8, 9].map(|seed| {
-        let scenario =
-            Scenario { paths: paths(delay, loss), duration: 12 * SECOND, from: 3 * SECOND, seed };
+        let scenario = Scenario {
+            paths: paths(delay, loss),
+            tcp: TcpControl::Cubic,
+            duration: 12 * SECOND,
+            from: 3 * SECOND,
+            seed,
+        };
         let found = measure(&scenario, Subject::MPIP);
         assert!(found.violations.is_empty(), "{delay} ms, {loss}: {:?}", found.violations);
         found.goodput / limit(&scenario.paths).expect("the links have a rate")

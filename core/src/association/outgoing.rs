@@ -256,7 +256,8 @@ impl Association {
                 }
                 Priority::Throughput => {
                     let backlog = self.queue.bytes();
-                    let demand = Demand { len, backlog, busy_since: self.busy_since };
+                    let busy_since = self.busy_since;
+                    let demand = Demand { len, ordered: load.ordered, backlog, busy_since };
                     self.scheduler.choose(now, &self.candidates, &demand, cx.draws)
                 }
             };

@@ -236,6 +236,14 @@ impl Bbr {
             && self.round_trips.is_queued(self.round.fastest, &self.excess)
     }
 
+    /// Whether a queue stands in Startup. Then the path is what limits, also where the sender does not use
+    /// all that it may: an inner BBR keeps to what it has in flight, however much the window is.
+    fn stalls(&self) -> bool {
+        self.state == State::Startup
+            && self.round.acked >= STARTUP_LATE.0 * self.max_datagram
+            && self.round_trips.is_stuck(self.round.fastest)
+    }
+
     fn min_window(&self) -> f64 {
         (MIN_WINDOW_PACKETS * self.max_datagram) as f64
     }
@@ -304,6 +312,7 @@ impl Bbr {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
         let (queued, late) = (self.queued(), self.late(sample.rtt));
+        let stalls = self.stalls();
         let round = &mut self.round;
         if late {
             round.late_acked += sample.acked;
@@ -312,8 +321,8 @@ impl Bbr {
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
             // What a sender with too little to send got through is a lower bound.
-            let limited =
-                (sample.app_limited && !queued) || sample.prior_delivered < self.limited_until;
+            let limited = (sample.app_limited && !queued && !stalls)
+                || sample.prior_delivered < self.limited_until;
             if !limited || rate > self.rate.max() {
                 // A sample covers the round trip before it; late ones are of this round.
                 let weight = sample.acked as f64 * (round.acked as f64).powi(2);
@@ -351,7 +360,7 @@ impl Bbr {
         // A queue that stands on a path of which the sender did not use all is the path's own, and in
         // Startup what a burst has left of it.
         let stands = late && (self.round_trips.jitters() || self.state == State::Startup);
-        let used = queued || stands || (last_used && self.last_used);
+        let used = queued || stands || self.stalls() || (last_used && self.last_used);
         if let Some(rate) = measured {
             self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
             if self.slower >= SLOWER_ROUNDS {

@@ -1,7 +1,8 @@
 //! The path on which this packet arrives first.
 //!
 //! Arrival is predicted as: when the path can take the packet, plus the time it needs at the
-//! path's rate, plus the path's one-way delay and its usual deviation. If the winner cannot send yet, the packet waits for
+//! path's rate, plus the path's one-way delay and its usual deviation, plus, of what is put in order, the
+//! wait for repairs on a path that loses packets. If the winner cannot send yet, the packet waits for
 //! it rather than arrive later on a slower path (BLEST, ECF) — unless there is so much to send, or
 //! has been for so long, that the slower path's packets arrive before the faster paths would have
 //! carried the rest. Then every path works: the receiver puts in order what comes. A far path that
@@ -33,7 +34,8 @@ impl Scheduler for Earliest {
         let arrival = |path: &Candidate| {
             let waits = path.ready_at.since(now).as_micros() as i64;
             let takes = (demand.len as u64 * 1_000_000 / path.rate.max(1)) as i64;
-            waits + takes + path.delay + path.jitter
+            let repair = if demand.ordered { path.repair } else { 0 };
+            waits + takes + path.delay + path.jitter + repair
         };
         let order = |index: &usize| (arrival(&paths[*index]), paths[*index].id);
         let first = (0..paths.len()).min_by_key(order)?;

@@ -9,6 +9,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         delay: delay_ms * 1_000,
         jitter: 0,
         queuing: 0,
+        repair: 0,
         rate: 1_250_000,
         searches: false,
         fixed_weight: None,
@@ -16,7 +17,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
 }
 
 fn demand() -> Demand {
-    Demand { len: 1_400, backlog: 0, busy_since: NOW }
+    Demand { len: 1_400, ordered: true, backlog: 0, busy_since: NOW }
 }
 
 const NOW: Instant = Instant::from_millis(1_000);
@@ -112,6 +113,17 @@ fn earliest_waits_for_the_fast_path_while_there_is_little_to_send() {
     assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), Some(1));
     paths[0].ready_at = NOW;
     assert_eq!(choose(&paths, &Demand { busy_since, ..demand() }), Some(0));
+}
+
+#[test]
+fn what_is_put_in_order_takes_a_longer_path_that_loses_nothing() {
+    let paths = vec![Candidate { repair: 60_000, ..path(0, 50) }, path(2, 100)];
+    let choose = |ordered| {
+        let demand = Demand { ordered, ..demand() };
+        earliest::Earliest.choose(NOW, &paths, &demand, &mut rng())
+    };
+    assert_eq!(choose(true), Some(1));
+    assert_eq!(choose(false), Some(0));
 }
 
 #[test]

@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
+use super::bbr::{self, Bbr};
 use super::window::Window;
 use crate::clock::{MILLI, NEVER, Nanos, SECOND};
 use crate::packet::{ip_header_len, pattern, transport};
+use crate::spec;
 
 const TCP_HEADER: usize = 20;
 /// Retransmission time-out before there is a sample (RFC 6298), by how much it is longer than a round
@@ -49,6 +51,59 @@ struct Segment {
     sent_at: Nanos,
     again: bool,
     fate: Fate,
+    before: Before,
+}
+
+/// What the sender knew when a segment left (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    /// Bytes delivered, and when that was.
+    delivered: u64,
+    delivered_at: Nanos,
+    /// When the newest that was delivered had left.
+    left_at: Nanos,
+    app_limited: bool,
+}
+
+/// What decides how much may be in flight.
+#[derive(Clone, Debug)]
+enum Control {
+    Cubic(Window),
+    Bbr(Box<Bbr>),
+}
+
+impl Control {
+    fn bytes(&self, mss: usize) -> u64 {
+        match self {
+            Self::Cubic(window) => window.bytes(mss),
+            Self::Bbr(bbr) => bbr.bytes(mss),
+        }
+    }
+
+    fn on_loss(&mut self) {
+        if let Self::Cubic(window) = self {
+            window.on_loss();
+        }
+    }
+
+    fn on_timeout(&mut self) {
+        match self {
+            Self::Cubic(window) => window.on_timeout(),
+            Self::Bbr(bbr) => bbr.on_timeout(),
+        }
+    }
+}
+
+/// What an acknowledgement tells.
+#[derive(Debug, Default)]
+struct News {
+    /// Bytes that arrived, and how many segments of those that had been taken for lost.
+    delivered: u64,
+    found: u32,
+    /// The round-trip time of the last segment that was sent once only.
+    took: Option<Nanos>,
+    /// The segment that left last of those that arrived.
+    newest: Option<Segment>,
 }
 
 impl Segment {
@@ -92,7 +147,7 @@ pub(super) struct Sender {
     in_flight: u64,
     arrived: u32,
     lost: u32,
-    window: Window,
+    control: Control,
     /// Whether the window, not the peer or the stream, was what held the sender back.
     filled: bool,
     /// Nothing is in flight because the peer takes nothing: it is asked again (RFC 9293, section
@@ -100,7 +155,7 @@ pub(super) struct Sender {
     blocked: bool,
     recovery: Option<Recovery>,
     /// The window before a time-out of which it is not known yet whether anything was lost.
-    before_timeout: Option<Window>,
+    before_timeout: Option<Control>,
     /// Departure and place of the newest segment that arrived, and how long that took.
     newest: (Nanos, u64),
     newest_took: Nanos,
@@ -114,6 +169,15 @@ pub(super) struct Sender {
     progress_at: Nanos,
     owes_ack: bool,
     incoming: VecDeque<Vec<u8>>,
+    /// What the next segment is to remember; of delivered bytes those that end what too little to send
+    /// has limited.
+    before: Before,
+    limited_until: u64,
+    /// With pacing: until when nothing more leaves, when something waits for that, and what has left of the
+    /// present bundle, in segments and time.
+    paced_until: Nanos,
+    wakes_at: Nanos,
+    bundle: (u32, Nanos),
 }
 
 impl Sender {
@@ -122,7 +186,7 @@ impl Sender {
         (local, remote): (SocketAddr, SocketAddr),
         total: Option<u64>,
         (buffer, mtu): (usize, usize),
-        initial: u32,
+        (initial, control): (u32, spec::TcpControl),
     ) -> Self {
         let mut sender = Self {
             flow,
@@ -143,7 +207,10 @@ impl Sender {
             in_flight: 0,
             arrived: 0,
             lost: 0,
-            window: Window::new(),
+            control: match control {
+                spec::TcpControl::Cubic => Control::Cubic(Window::new()),
+                spec::TcpControl::Bbr => Control::Bbr(Box::new(Bbr::new())),
+            },
             filled: false,
             blocked: false,
             recovery: None,
@@ -160,6 +227,11 @@ impl Sender {
             progress_at: 0,
             owes_ack: false,
             incoming: VecDeque::new(),
+            before: Before::default(),
+            limited_until: 0,
+            paced_until: 0,
+            wakes_at: NEVER,
+            bundle: (0, 0),
         };
         sender.set_mtu(mtu);
         sender
@@ -186,7 +258,7 @@ impl Sender {
 
     /// Its state, in words.
     pub(super) fn describe(&self) -> String {
-        let window = self.window.bytes(self.mss());
+        let window = self.control.bytes(self.mss());
         format!(
             "{:?} sends: {} of {:?} bytes acknowledged, {} in flight of {window}, {} segments lost",
             self.state, self.first, self.total, self.in_flight, self.lost
@@ -204,13 +276,10 @@ impl Sender {
             (State::Broken, _) => NEVER,
             (_, false) => 0,
             _ if self.state == State::Open && self.segments.is_empty() => {
-                if self.blocked {
-                    self.timeout_at
-                } else {
-                    NEVER
-                }
+                let asks = if self.blocked { self.timeout_at } else { NEVER };
+                asks.min(self.wakes_at)
             }
-            _ => self.timeout_at.min(self.reorder_at),
+            _ => self.timeout_at.min(self.reorder_at).min(self.wakes_at),
         }
     }
 
@@ -266,7 +335,12 @@ impl Sender {
                 self.peer_shift = repr.window_scale.unwrap_or(0);
                 self.peer_window = u64::from(repr.window_len);
                 self.timeout = FIRST_TIMEOUT;
+                if let Control::Bbr(bbr) = &mut self.control {
+                    bbr.on_open(now, now - self.progress_at);
+                }
                 self.progress_at = now;
+                self.before.delivered_at = now;
+                self.before.left_at = now;
             }
             self.owes_ack = true;
             return;
@@ -300,17 +374,17 @@ impl Sender {
             return;
         }
         let was_in_flight = self.in_flight;
-        let mut delivered = 0;
+        let lost_before = self.lost;
+        let mut news = News::default();
         let highest = self.segments.iter().rev().find(|segment| segment.fate == Fate::Arrived);
         let highest = highest.map_or(0, Segment::end);
-        let mut sample = None;
         while let Some(segment) = self.segments.front_mut() {
             if segment.end() > ack {
                 break;
             }
             let segment = *segment;
             self.segments.pop_front();
-            delivered += self.arrive(now, segment, highest, &mut sample);
+            self.arrive(now, segment, highest, &mut news);
             if segment.fate == Fate::Arrived {
                 self.arrived -= 1;
             }
@@ -326,57 +400,87 @@ impl Sender {
                     break;
                 }
                 if segment.fate != Fate::Arrived {
-                    delivered += self.arrive(now, segment, highest, &mut sample);
+                    self.arrive(now, segment, highest, &mut news);
                     self.segments[index].fate = Fate::Arrived;
                     self.arrived += 1;
                 }
             }
         }
-        if let Some(took) = sample {
+        if let Some(took) = news.took {
             self.on_rtt(took);
-            self.window.on_sample(now, took, (self.first, self.next));
+            if let Control::Cubic(window) = &mut self.control {
+                window.on_sample(now, took, (self.first, self.next));
+            }
             self.undo_timeout();
         }
-        self.before_timeout.take_if(|_| delivered > 0);
-        if delivered == 0 {
-            return;
-        }
+        let News { delivered: delivered @ 1.., newest: Some(newest), .. } = news else { return };
+        self.before_timeout = None;
         self.timeout_at = now + self.timeout;
         self.recovery.take_if(|recovery| self.first >= recovery.until);
         self.detect(now);
-        let limited = self.filled || was_in_flight * 2 > self.window.bytes(self.mss());
-        if limited && self.recovery.is_none_or(|recovery| recovery.timed_out) {
-            let acked = delivered as f64 / self.mss() as f64;
-            self.window.on_ack(now, acked, self.smoothed_rtt);
+        let mss = self.mss() as f64;
+        let acked = delivered as f64 / mss;
+        let limited = self.filled || was_in_flight * 2 > self.control.bytes(self.mss());
+        let grows = limited && self.recovery.is_none_or(|recovery| recovery.timed_out);
+        let interval = self.on_delivered(now, delivered, &newest);
+        match &mut self.control {
+            Control::Cubic(window) if grows => window.on_ack(now, acked, self.smoothed_rtt),
+            Control::Cubic(_) => {}
+            Control::Bbr(bbr) => bbr.on_ack(&bbr::Sample {
+                now,
+                acked,
+                lost: f64::from((self.lost + news.found).saturating_sub(lost_before)),
+                delivered: self.before.delivered as f64 / mss,
+                prior_delivered: newest.before.delivered as f64 / mss,
+                interval,
+                app_limited: newest.before.app_limited,
+                rtt: news.took,
+                prior_in_flight: was_in_flight as f64 / mss,
+                in_flight: self.in_flight as f64 / mss,
+                recovers: self.recovery.is_some(),
+            }),
         }
     }
 
-    /// Takes note that `segment` arrived; returns the bytes that this is news of.
-    fn arrive(
-        &mut self,
-        now: Nanos,
-        segment: Segment,
-        highest: u64,
-        sample: &mut Option<Nanos>,
-    ) -> u64 {
+    /// `bytes` were delivered, `newest` of what left last. Returns the time in which what was delivered
+    /// since that left arrived, or was sent if that took longer; 0 if it is too short to be.
+    fn on_delivered(&mut self, now: Nanos, bytes: u64, newest: &Segment) -> Nanos {
+        self.before.delivered += bytes;
+        self.before.delivered_at = now;
+        self.before.left_at = newest.sent_at;
+        if self.before.delivered > self.limited_until {
+            self.limited_until = 0;
+        }
+        let sent = newest.sent_at.saturating_sub(newest.before.left_at);
+        let interval = sent.max(now.saturating_sub(newest.before.delivered_at));
+        if interval < self.lowest_rtt { 0 } else { interval }
+    }
+
+    /// Takes note that `segment` arrived. `highest`: the end of what had arrived before.
+    fn arrive(&mut self, now: Nanos, segment: Segment, highest: u64, news: &mut News) {
         match segment.fate {
-            Fate::Arrived => return 0,
+            Fate::Arrived => return,
             Fate::InFlight => self.in_flight -= segment.len as u64,
-            Fate::Lost => self.lost -= 1,
+            Fate::Lost => {
+                self.lost -= 1;
+                news.found += 1;
+            }
         }
         let took = now.saturating_sub(segment.sent_at);
         if !segment.again {
-            *sample = Some(took);
+            news.took = Some(took);
             self.reordered |= segment.end() < highest;
         }
+        let left = |segment: &Segment| (segment.sent_at, segment.start);
         // What arrives sooner than anything can is the answer to an earlier copy.
-        if (segment.sent_at, segment.start) > self.newest
-            && (!segment.again || took >= self.lowest_rtt)
-        {
-            self.newest = (segment.sent_at, segment.start);
+        if left(&segment) > self.newest && (!segment.again || took >= self.lowest_rtt) {
+            self.newest = left(&segment);
             self.newest_took = took;
         }
-        segment.len as u64
+        news.delivered += segment.len as u64;
+        if news.newest.is_none_or(|newest| left(&segment) > left(&newest)) {
+            news.newest = Some(segment);
+        }
     }
 
     /// RFC 6298.
@@ -420,14 +524,14 @@ impl Sender {
         }
         if found && self.recovery.is_none() {
             self.recovery = Some(Recovery { until: self.next, timed_out: false });
-            self.window.on_loss();
+            self.control.on_loss();
         }
     }
 
     /// What was sent once only arrived after a time-out, so that it was late, not lost (RFC 5682).
     fn undo_timeout(&mut self) {
-        let Some(window) = self.before_timeout.take() else { return };
-        self.window = window;
+        let Some(control) = self.before_timeout.take() else { return };
+        self.control = control;
         self.recovery = None;
         for segment in self.segments.iter_mut().filter(|segment| segment.fate == Fate::Lost) {
             segment.fate = Fate::InFlight;
@@ -438,7 +542,7 @@ impl Sender {
 
     fn on_timeout(&mut self, now: Nanos) {
         if self.recovery.is_none() {
-            self.before_timeout = Some(self.window.clone());
+            self.before_timeout = Some(self.control.clone());
         }
         for segment in &mut self.segments {
             if segment.fate == Fate::InFlight {
@@ -449,7 +553,7 @@ impl Sender {
         self.in_flight = 0;
         self.reorder_at = NEVER;
         self.recovery = Some(Recovery { until: self.next, timed_out: true });
-        self.window.on_timeout();
+        self.control.on_timeout();
         self.timeout = (self.timeout * 2).min(LONGEST_TIMEOUT);
         self.timeout_at = now + self.timeout;
     }
@@ -458,9 +562,38 @@ impl Sender {
         self.interface_mss.min(self.peer_mss)
     }
 
+    /// What a segment that leaves now is to remember.
+    fn before(&mut self, now: Nanos) -> Before {
+        if self.in_flight == 0 {
+            self.before.delivered_at = now;
+            self.before.left_at = now;
+        }
+        Before { app_limited: self.limited_until > 0, ..self.before }
+    }
+
+    /// Whether pacing holds back the next segment; it is asked again when it does not.
+    fn waits(&mut self, now: Nanos) -> bool {
+        let waits = now < self.paced_until;
+        self.wakes_at = if waits { self.paced_until } else { NEVER };
+        waits
+    }
+
+    /// `segment` leaves: some leave at once, and then none for as long as all of them take.
+    fn pace(&mut self, now: Nanos, segment: &Segment) {
+        let Control::Bbr(bbr) = &self.control else { return };
+        let (count, takes) = self.bundle;
+        let takes = takes + bbr.takes(segment.len, self.mss());
+        self.bundle = (count + 1, takes);
+        if count + 1 == bbr::BUNDLE {
+            self.bundle = (0, 0);
+            self.paced_until = now + takes;
+        }
+    }
+
     fn send(&mut self, now: Nanos, out: &mut Vec<Vec<u8>>) {
-        let (mss, window) = (self.mss(), self.window.bytes(self.mss()));
+        let (mss, window) = (self.mss(), self.control.bytes(self.mss()));
         self.filled = false;
+        self.wakes_at = NEVER;
         if self.segments.is_empty() {
             if !self.blocked {
                 self.timeout_at = now + self.timeout;
@@ -478,10 +611,16 @@ impl Sender {
                 self.filled = true;
                 return;
             }
+            if self.waits(now) {
+                return;
+            }
             self.split(index, mss);
+            let before = self.before(now);
             let segment = &mut self.segments[index];
             (segment.sent_at, segment.again, segment.fate) = (now, true, Fate::InFlight);
+            segment.before = before;
             let segment = *segment;
+            self.pace(now, &segment);
             self.lost -= 1;
             self.in_flight += segment.len as u64;
             self.emit_segment(&segment, out);
@@ -492,6 +631,7 @@ impl Sender {
             let len = left.min(mss as u64);
             let end_of_stream = left == 0 && self.total == Some(self.next);
             if len == 0 && !end_of_stream {
+                self.limited_until = self.before.delivered + self.in_flight.max(1);
                 return;
             }
             if self.next + len > bound {
@@ -502,12 +642,22 @@ impl Sender {
                 self.filled = true;
                 return;
             }
-            let (start, len) = (self.next, len as usize);
-            let fate = Fate::InFlight;
-            let segment = Segment { start, len, end_of_stream, sent_at: now, again: false, fate };
+            if self.waits(now) {
+                return;
+            }
+            let segment = Segment {
+                start: self.next,
+                len: len as usize,
+                end_of_stream,
+                sent_at: now,
+                again: false,
+                fate: Fate::InFlight,
+                before: self.before(now),
+            };
+            self.pace(now, &segment);
             self.segments.push_back(segment);
             self.next = segment.end();
-            self.in_flight += len as u64;
+            self.in_flight += len;
             self.emit_segment(&segment, out);
         }
     }

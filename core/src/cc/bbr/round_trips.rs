@@ -167,6 +167,12 @@ impl RoundTrips {
         fastest.as_secs_f64() > INFLATED * lowest.as_secs_f64()
     }
 
+    /// Whether a round's `fastest` packet has waited in a queue that neither jitter nor the host explains.
+    pub(super) fn is_stuck(&self, fastest: Option<Duration>) -> bool {
+        let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
+        fastest.as_secs_f64() > 2.0 * (lowest.as_secs_f64() + self.jitter) + QUEUED
+    }
+
     /// Whether a round's `fastest` packet has waited so long that the path, not the sender, was what
     /// held it back.
     pub(super) fn is_queued(&self, fastest: Option<Duration>, excess: &FlightExcess) -> bool {

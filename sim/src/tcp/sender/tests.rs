@@ -1,5 +1,6 @@
 use super::super::{Received, Stack};
 use super::*;
+use crate::spec::TcpControl;
 
 /// Two stacks over a wire with a delay, which loses what `lost` says of the sender's packets.
 struct Wire {
@@ -14,6 +15,10 @@ struct Wire {
 
 impl Wire {
     fn new(total: Option<u64>, window: usize) -> Self {
+        Self::controlled(total, window, TcpControl::Cubic)
+    }
+
+    fn controlled(total: Option<u64>, window: usize, control: TcpControl) -> Self {
         let ends: [SocketAddr; 2] =
             ["198.19.0.1:5001", "198.19.0.2:5001"].map(|end| end.parse().expect("an address"));
         let stack = |end: SocketAddr| Stack::new(&[end.ip()], 1_400, 1);
@@ -27,7 +32,7 @@ impl Wire {
             largest: 0,
         };
         wire.receiver.listen(3, ends[1], window);
-        wire.sender.connect(3, ends[0], ends[1], total, window);
+        wire.sender.connect(3, ends[0], ends[1], total, (window, control));
         wire
     }
 

@@ -1,0 +1,62 @@
+//! A host's own TCP may be BBR, which keeps in flight what it takes for the path: it never fills a window.
+
+mod common;
+
+use core::time::Duration;
+
+use common::{both, link};
+use mpip_link::{LinkConfig, Loss};
+use mpip_sim::clock::SECOND;
+use mpip_sim::measure::{Scenario, Subject, limit, measure};
+use mpip_sim::spec::TcpControl;
+
+type Paths = Vec<(LinkConfig, LinkConfig)>;
+
+/// Mbit/s of a TCP under `tcp` in 20 s, the mean of some seeds.
+fn goodput(paths: &Paths, tcp: TcpControl, subject: Subject) -> f64 {
+    const SEEDS: u64 = 4;
+    let run = |seed| {
+        let scenario = Scenario { paths: paths.clone(), tcp, duration: 20 * SECOND, from: 0, seed };
+        let found = measure(&scenario, subject);
+        assert!(found.violations.is_empty(), "{:?}", found.violations);
+        found.goodput / 1e6
+    };
+    (1..=SEEDS).map(run).sum::<f64>() / SEEDS as f64
+}
+
+fn jittering(delay: u64, jitter: u64, loss: f64) -> LinkConfig {
+    let (jitter, loss) = (Duration::from_millis(jitter), Loss::Random(loss));
+    LinkConfig { jitter, loss, ..link(10, delay, 100) }
+}
+
+#[test]
+fn alone_it_fills_a_link_that_loses_packets_where_cubic_does_not() {
+    for loss in [0.0, 0.02] {
+        let paths = vec![both(LinkConfig { loss: Loss::Random(loss), ..link(10, 25, 100) })];
+        let limit = limit(&paths).expect("the link has a rate") / 1e6;
+        let share = |tcp| goodput(&paths, tcp, Subject::Tcp(0)) / limit;
+        let (bbr, cubic) = (share(TcpControl::Bbr), share(TcpControl::Cubic));
+        assert!(bbr > 0.85, "{loss}: {bbr:.3}");
+        assert_eq!(cubic > 0.85, loss == 0.0, "{loss}: {cubic:.3}");
+    }
+}
+
+/// What it does not use of the paths' windows must not keep them in Startup, with a queue on one path and
+/// then on the other.
+#[test]
+fn it_fills_two_paths_of_which_one_jitters() {
+    let paths = vec![both(jittering(5, 3, 0.0)), both(link(10, 5, 100))];
+    let limit = limit(&paths).expect("the links have a rate") / 1e6;
+    let share = goodput(&paths, TcpControl::Bbr, Subject::MPIP) / limit;
+    assert!(share > 0.9, "{share:.3}");
+}
+
+/// Most windows on the nearer path wait for what is sent again.
+#[test]
+fn it_begins_with_a_clean_path_though_a_lossy_one_is_nearer() {
+    let paths = vec![both(link(10, 60, 100)), both(jittering(40, 0, 0.05))];
+    let alone = |path| goodput(&paths, TcpControl::Bbr, Subject::Tcp(path));
+    let both = goodput(&paths, TcpControl::Bbr, Subject::MPIP);
+    let best = alone(0).max(alone(1));
+    assert!(both > 1.25 * best, "{both:.2} Mbit/s, and {best:.2} on one path alone");
+}
