@@ -85,6 +85,9 @@ enum Command {
         /// Where: `kernel`, or `sim`, the simulator, in virtual time.
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
+        /// The hosts' TCP, instead of the scenario's; the simulator has `cubic` and `bbr`.
+        #[arg(long)]
+        congestion_control: Option<String>,
         /// What makes the links: `emulator`, or the kernel's `netem`.
         #[arg(long, default_value = "emulator")]
         links: Links,
@@ -246,6 +249,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             repetitions,
             seconds,
             place,
+            congestion_control,
             links,
             out,
             json,
@@ -262,6 +266,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 pcap,
                 again,
                 allow_busy,
+                congestion_control,
                 longest: seconds.map(Duration::from_secs),
                 simulated: place == Place::Sim,
                 netem: links == Links::Netem,

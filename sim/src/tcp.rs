@@ -17,6 +17,7 @@ use crate::packet::{pattern, tuple};
 use crate::spec::TcpControl;
 
 mod bbr;
+mod control;
 mod hystart;
 mod sender;
 mod window;

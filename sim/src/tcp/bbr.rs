@@ -1,6 +1,7 @@
 //! BBR as Linux has it (`tcp_bbr.c`, the first version; draft-cardwell-iccrg-bbr-congestion-control-00), with
-//! its allowance for acknowledgements that come bundled. Left out are what Linux infers of policers from
-//! long-term rates, and the restart of an idle sender.
+//! its allowance for acknowledgements that come bundled. Left out is what Linux infers of policers from
+//! long-term rates (`lt_bw`): a path that loses a fifth or more of what is sent at a steady rate is not
+//! taken for one.
 
 use crate::clock::{MILLI, Nanos, SECOND};
 
@@ -20,13 +21,21 @@ const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 const LOWEST_RTT_FOR: Nanos = 10 * SECOND;
 const PROBE_RTT_FOR: Nanos = 200 * MILLI;
-/// Segments that leave at once: three bundles of them are allowed for beside what the path holds.
-pub(super) const BUNDLE: u32 = 2;
+/// Bundles of segments that the two hosts may hold beside what the path does.
+const HELD_BUNDLES: f64 = 3.0;
+/// A bundle has what leaves in 1/1024 s and at least two segments, or one below this rate, bit/s.
+const BUNDLES: f64 = 1024.0;
+const LEAST_BUNDLED_RATE: f64 = 1_200_000.0;
+const MOST_IN_BUNDLE: f64 = 127.0;
+/// What is taken for the round trip as long as there is no sample.
+const NO_RTT: Nanos = MILLI;
 
 /// What an acknowledgement shows. Bytes count as segments of the full length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) now: Nanos,
+    /// Bytes of a full segment.
+    pub(super) mss: usize,
     /// Segments that it is news of, and that are lost by it.
     pub(super) acked: f64,
     pub(super) lost: f64,
@@ -42,6 +51,8 @@ pub(super) struct Sample {
     /// In flight before and after.
     pub(super) prior_in_flight: f64,
     pub(super) in_flight: f64,
+    /// For how long pacing still holds back the next segment.
+    pub(super) paced: Nanos,
     /// What is lost is being sent again.
     pub(super) recovers: bool,
 }
@@ -59,8 +70,10 @@ enum Mode {
 pub(super) struct Bbr {
     mode: Mode,
     segments: f64,
-    /// Segments per second; 0 before the first acknowledgement.
+    mss: f64,
+    /// Segments per second.
     pacing: f64,
+    seen_rtt: bool,
     /// The highest rate of each of the last rounds, with its round.
     rates: Vec<(u64, f64)>,
     round: u64,
@@ -79,6 +92,8 @@ pub(super) struct Bbr {
     /// The window before a recovery or ProbeRTT.
     prior: f64,
     recovers: bool,
+    /// Nothing was in flight for want of something to send, and nothing was acknowledged since.
+    restarts: bool,
     /// The first round of a recovery sends what has arrived, not more.
     conserves: bool,
     /// Acknowledged beyond what the rate explains, of the present rounds and those before.
@@ -92,7 +107,9 @@ impl Bbr {
         Self {
             mode: Mode::Startup,
             segments: INITIAL_SEGMENTS,
+            mss: 0.0,
             pacing: 0.0,
+            seen_rtt: false,
             rates: Vec::new(),
             round: 0,
             round_started: false,
@@ -107,6 +124,7 @@ impl Bbr {
             probed_round: false,
             prior: 0.0,
             recovers: false,
+            restarts: false,
             conserves: false,
             bundled: [0.0; 2],
             bundle_rounds: 0,
@@ -119,18 +137,35 @@ impl Bbr {
     }
 
     /// Time after which `bytes` may be followed by more.
-    pub(super) fn takes(&self, bytes: usize, mss: usize) -> Nanos {
-        if self.pacing == 0.0 {
-            return 0;
-        }
-        (bytes as f64 / mss as f64 / self.pacing * SECOND as f64) as Nanos
+    pub(super) fn takes(&self, bytes: usize) -> Nanos {
+        (bytes as f64 / self.mss / self.pacing * SECOND as f64) as Nanos
     }
 
-    /// Nobody has answered yet, but the connection is open after a round trip of `rtt`.
-    pub(super) fn on_open(&mut self, now: Nanos, rtt: Nanos) {
-        self.lowest_rtt = Some(rtt.max(1));
+    /// Segments that leave at once (`bbr_tso_segs_goal`).
+    pub(super) fn bundle(&self) -> u32 {
+        let slow = self.pacing * self.mss * 8.0 < LEAST_BUNDLED_RATE;
+        let least = if slow { 1.0 } else { 2.0 };
+        (self.pacing / BUNDLES).floor().clamp(least, MOST_IN_BUNDLE) as u32
+    }
+
+    /// Its low rates say nothing of the path.
+    pub(super) fn probes_rtt(&self) -> bool {
+        self.mode == Mode::ProbeRtt
+    }
+
+    /// The connection is open, after a round trip of `rtt` unless that is not known, with segments of `mss`
+    /// bytes.
+    pub(super) fn on_open(&mut self, now: Nanos, rtt: Option<Nanos>, mss: usize) {
+        self.mss = mss as f64;
+        self.lowest_rtt = rtt;
         self.lowest_at = now;
-        self.pacing = HIGH_GAIN * self.segments * SECOND as f64 / rtt.max(MILLI) as f64;
+        self.seen_rtt = rtt.is_some();
+        self.start_pacing(rtt.unwrap_or(NO_RTT));
+    }
+
+    fn start_pacing(&mut self, rtt: Nanos) {
+        let rate = self.segments * SECOND as f64 / rtt.max(MILLI / 1_000) as f64;
+        self.pacing = HIGH_GAIN * rate * PACING_MARGIN;
     }
 
     fn is_full(&self) -> bool {
@@ -141,17 +176,29 @@ impl Bbr {
         self.rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// What the path holds `gain` times, with what leaves and is held back in bundles.
-    fn volume(&self, gain: f64) -> f64 {
+    /// What the path holds, `gain` times.
+    fn held(&self, gain: f64) -> f64 {
         let Some(rtt) = self.lowest_rtt else { return INITIAL_SEGMENTS };
-        let volume = (gain * self.rate() * rtt as f64 / SECOND as f64).ceil();
-        self.rounded(volume)
+        (gain * self.rate() * rtt as f64 / SECOND as f64).ceil()
+    }
+
+    /// The same, with what the hosts hold.
+    fn volume(&self, gain: f64) -> f64 {
+        self.rounded(self.held(gain))
     }
 
     fn rounded(&self, segments: f64) -> f64 {
-        let even = ((segments + f64::from(3 * BUNDLE) + 1.0) / 2.0).floor() * 2.0;
+        let bundles = HELD_BUNDLES * f64::from(self.bundle());
+        let even = ((segments + bundles) / 2.0).ceil() * 2.0;
         let probes = self.mode == Mode::ProbeBw && self.cycle == 0;
         if probes { even + 2.0 } else { even }
+    }
+
+    /// What of `in_flight` there will be when pacing lets the next segments go, with them where that raises it.
+    fn then_in_flight(&self, in_flight: f64, paced: Nanos) -> f64 {
+        let raises = self.gains().0 > 1.0;
+        let with = if raises { f64::from(self.bundle()) } else { 0.0 };
+        (in_flight + with - self.rate() * paced as f64 / SECOND as f64).max(0.0)
     }
 
     fn gains(&self) -> (f64, f64) {
@@ -164,12 +211,17 @@ impl Bbr {
     }
 
     pub(super) fn on_ack(&mut self, sample: &Sample) {
+        self.mss = sample.mss as f64;
         self.update_rate(sample);
         self.update_bundled(sample);
         self.update_cycle(sample);
         self.update_full(sample);
         self.update_drain(sample);
         self.update_lowest(sample);
+        if let Some(rtt) = sample.rtt.filter(|_| !self.seen_rtt) {
+            self.seen_rtt = true;
+            self.start_pacing(rtt);
+        }
         let (pacing_gain, window_gain) = self.gains();
         let pacing = self.rate() * pacing_gain * PACING_MARGIN;
         if self.is_full() || pacing > self.pacing {
@@ -178,17 +230,37 @@ impl Bbr {
         self.update_window(sample, window_gain);
     }
 
+    /// Something was lost, for the first time in a recovery.
+    pub(super) fn on_loss(&mut self) {
+        let cut = self.recovers || self.mode == Mode::ProbeRtt;
+        self.prior = if cut { self.prior.max(self.segments) } else { self.segments };
+    }
+
     /// Nothing was acknowledged for a whole time-out.
     pub(super) fn on_timeout(&mut self) {
-        self.save();
+        self.on_loss();
         self.recovers = true;
         self.full_rate = 0.0;
         self.segments = 1.0;
     }
 
-    fn save(&mut self) {
-        let inside = self.recovers || self.mode == Mode::ProbeRtt;
-        self.prior = if inside { self.prior.max(self.segments) } else { self.segments };
+    /// The time-out was one too soon. The window is restored as after a recovery.
+    pub(super) fn on_undo(&mut self) {
+        self.full_rate = 0.0;
+        if !self.is_full() {
+            self.full_rounds = 0;
+        }
+    }
+
+    /// There is something to send again, with nothing in flight.
+    pub(super) fn on_restart(&mut self, now: Nanos) {
+        self.restarts = true;
+        self.epoch = (now, 0.0);
+        match self.mode {
+            Mode::ProbeBw => self.pacing = self.rate() * PACING_MARGIN,
+            Mode::ProbeRtt => self.end_probe_rtt(now),
+            Mode::Startup | Mode::Drain => {}
+        }
     }
 
     fn update_rate(&mut self, sample: &Sample) {
@@ -208,7 +280,7 @@ impl Bbr {
             return;
         }
         let round = self.round;
-        self.rates.retain(|(of, _)| of + RATE_ROUNDS > round);
+        self.rates.retain(|(of, _)| of + RATE_ROUNDS >= round);
         match self.rates.last_mut() {
             Some((of, highest)) if *of == round => *highest = highest.max(rate),
             _ => self.rates.push((round, rate)),
@@ -243,7 +315,7 @@ impl Bbr {
         }
         let long = sample.now.saturating_sub(self.cycle_at) > self.lowest_rtt.unwrap_or(0);
         let gain = CYCLE[self.cycle];
-        let in_flight = sample.prior_in_flight;
+        let in_flight = self.then_in_flight(sample.prior_in_flight, sample.paced);
         let ends = if gain > 1.0 {
             long && (sample.lost > 0.0 || in_flight >= self.volume(gain))
         } else {
@@ -271,7 +343,8 @@ impl Bbr {
         if self.mode == Mode::Startup && self.is_full() {
             self.mode = Mode::Drain;
         }
-        if self.mode == Mode::Drain && sample.in_flight <= self.volume(1.0) {
+        let in_flight = self.then_in_flight(sample.in_flight, sample.paced);
+        if self.mode == Mode::Drain && in_flight <= self.volume(1.0) {
             self.probe_rate(sample.now);
         }
     }
@@ -287,16 +360,17 @@ impl Bbr {
         let now = sample.now;
         let expired = now > self.lowest_at + LOWEST_RTT_FOR;
         if let Some(rtt) = sample.rtt
-            && (expired || self.lowest_rtt.is_none_or(|lowest| rtt < lowest))
+            && (expired || self.lowest_rtt.is_none_or(|lowest| rtt <= lowest))
         {
-            self.lowest_rtt = Some(rtt.max(1));
+            self.lowest_rtt = Some(rtt);
             self.lowest_at = now;
         }
-        if expired && self.mode != Mode::ProbeRtt {
-            self.save();
+        if expired && !self.restarts && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
+            self.on_loss();
             self.probed_at = None;
         }
+        self.restarts &= sample.interval == 0;
         if self.mode != Mode::ProbeRtt {
             return;
         }
@@ -307,29 +381,35 @@ impl Bbr {
                 self.round_end = sample.delivered;
             }
             None => {}
-            Some(at) => {
+            Some(_) => {
                 self.probed_round |= self.round_started;
-                if self.probed_round && now > at {
-                    self.lowest_at = now;
-                    self.segments = self.segments.max(self.prior);
-                    match self.is_full() {
-                        true => self.probe_rate(now),
-                        false => self.mode = Mode::Startup,
-                    }
+                if self.probed_round {
+                    self.end_probe_rtt(now);
                 }
             }
         }
     }
 
+    fn end_probe_rtt(&mut self, now: Nanos) {
+        if self.probed_at.is_none_or(|at| now <= at) {
+            return;
+        }
+        self.lowest_at = now;
+        self.segments = self.segments.max(self.prior);
+        match self.is_full() {
+            true => self.probe_rate(now),
+            false => self.mode = Mode::Startup,
+        }
+    }
+
     fn update_window(&mut self, sample: &Sample, gain: f64) {
         if sample.acked > 0.0 && !self.recover(sample) {
-            let mut target =
-                gain * self.rate() * self.lowest_rtt.unwrap_or(0) as f64 / SECOND as f64;
+            let mut target = self.held(gain);
             if self.is_full() {
                 let most = self.rate() * MOST_BUNDLED as f64 / SECOND as f64;
                 target += self.bundled[0].max(self.bundled[1]).min(most);
             }
-            let target = self.rounded(target.ceil());
+            let target = self.rounded(target);
             let grown = self.segments + sample.acked;
             if self.is_full() {
                 self.segments = grown.min(target);
@@ -350,7 +430,6 @@ impl Bbr {
         }
         let recovered = core::mem::replace(&mut self.recovers, sample.recovers);
         if sample.recovers && !recovered {
-            self.prior = self.segments + sample.lost;
             self.conserves = true;
             self.round_end = sample.delivered;
             self.segments = sample.in_flight + sample.acked;
@@ -366,79 +445,4 @@ impl Bbr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RTT: Nanos = 20 * MILLI;
-    /// Segments per second.
-    const RATE: f64 = 1_000.0;
-
-    /// Segments arrive one by one, and are acknowledged `bundle` at a time after a round trip of `rtt`.
-    fn run(bbr: &mut Bbr, (from, to): (Nanos, Nanos), bundle: u64, rtt: Nanos) {
-        let apart = bundle * MILLI;
-        for now in (from..to).step_by(apart as usize) {
-            let delivered = now as f64 / SECOND as f64 * RATE;
-            let in_flight = bbr.segments.min(RATE * rtt as f64 / SECOND as f64);
-            bbr.on_ack(&Sample {
-                now,
-                acked: bundle as f64,
-                lost: 0.0,
-                delivered,
-                prior_delivered: delivered - RATE * rtt as f64 / SECOND as f64,
-                interval: rtt,
-                app_limited: false,
-                rtt: Some(rtt),
-                prior_in_flight: in_flight,
-                in_flight,
-                recovers: false,
-            });
-        }
-    }
-
-    #[test]
-    fn the_window_is_twice_what_the_path_holds_and_what_comes_bundled() {
-        for (bundle, window) in [(1, 40.0..=50.0), (20, 58.0..=70.0)] {
-            let mut bbr = Bbr::new();
-            bbr.on_open(SECOND, RTT);
-            run(&mut bbr, (SECOND, 6 * SECOND), bundle, RTT);
-            assert_eq!(bbr.mode, Mode::ProbeBw);
-            assert!(window.contains(&bbr.segments), "{bundle}: {}", bbr.segments);
-        }
-    }
-
-    #[test]
-    fn a_longer_round_trip_is_believed_after_ten_seconds() {
-        let mut bbr = Bbr::new();
-        bbr.on_open(SECOND, RTT);
-        run(&mut bbr, (SECOND, 4 * SECOND), 1, RTT);
-        run(&mut bbr, (4 * SECOND, 10 * SECOND), 1, 5 * RTT);
-        assert_eq!(bbr.lowest_rtt, Some(RTT));
-        run(&mut bbr, (10 * SECOND, 13 * SECOND), 1, 5 * RTT);
-        assert_eq!(bbr.lowest_rtt, Some(5 * RTT));
-    }
-
-    #[test]
-    fn what_was_lost_leaves_the_window_as_it_was() {
-        let mut bbr = Bbr::new();
-        bbr.on_open(SECOND, RTT);
-        run(&mut bbr, (SECOND, 6 * SECOND), 1, RTT);
-        let before = bbr.segments;
-        let sample = Sample {
-            now: 6 * SECOND,
-            acked: 1.0,
-            lost: 3.0,
-            delivered: 6.0 * RATE,
-            prior_delivered: 6.0 * RATE - 20.0,
-            interval: RTT,
-            app_limited: false,
-            rtt: Some(RTT),
-            prior_in_flight: 20.0,
-            in_flight: 16.0,
-            recovers: true,
-        };
-        bbr.on_ack(&sample);
-        assert!(bbr.segments < before, "no more than what arrives: {}", bbr.segments);
-        bbr.on_ack(&Sample { now: 6 * SECOND + RTT, lost: 0.0, recovers: false, ..sample });
-        assert!(bbr.segments >= before - 3.0, "{} and {before}", bbr.segments);
-    }
-}
+mod tests;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
-use super::bbr::{self, Bbr};
-use super::window::Window;
+use super::bbr::Sample;
+use super::control::{Control, Pacing};
 use crate::clock::{MILLI, NEVER, Nanos, SECOND};
 use crate::packet::{ip_header_len, pattern, transport};
 use crate::spec;
@@ -63,35 +63,6 @@ struct Before {
     /// When the newest that was delivered had left.
     left_at: Nanos,
     app_limited: bool,
-}
-
-/// What decides how much may be in flight.
-#[derive(Clone, Debug)]
-enum Control {
-    Cubic(Window),
-    Bbr(Box<Bbr>),
-}
-
-impl Control {
-    fn bytes(&self, mss: usize) -> u64 {
-        match self {
-            Self::Cubic(window) => window.bytes(mss),
-            Self::Bbr(bbr) => bbr.bytes(mss),
-        }
-    }
-
-    fn on_loss(&mut self) {
-        if let Self::Cubic(window) = self {
-            window.on_loss();
-        }
-    }
-
-    fn on_timeout(&mut self) {
-        match self {
-            Self::Cubic(window) => window.on_timeout(),
-            Self::Bbr(bbr) => bbr.on_timeout(),
-        }
-    }
 }
 
 /// What an acknowledgement tells.
@@ -173,11 +144,11 @@ pub(super) struct Sender {
     /// has limited.
     before: Before,
     limited_until: u64,
-    /// With pacing: until when nothing more leaves, when something waits for that, and what has left of the
-    /// present bundle, in segments and time.
-    paced_until: Nanos,
+    pacing: Pacing,
+    /// When something waits for pacing to let it go.
     wakes_at: Nanos,
-    bundle: (u32, Nanos),
+    /// The first segment was sent more than once.
+    called_again: bool,
 }
 
 impl Sender {
@@ -207,10 +178,7 @@ impl Sender {
             in_flight: 0,
             arrived: 0,
             lost: 0,
-            control: match control {
-                spec::TcpControl::Cubic => Control::Cubic(Window::new()),
-                spec::TcpControl::Bbr => Control::Bbr(Box::new(Bbr::new())),
-            },
+            control: Control::new(control),
             filled: false,
             blocked: false,
             recovery: None,
@@ -229,9 +197,9 @@ impl Sender {
             incoming: VecDeque::new(),
             before: Before::default(),
             limited_until: 0,
-            paced_until: 0,
+            pacing: Pacing::default(),
             wakes_at: NEVER,
-            bundle: (0, 0),
+            called_again: false,
         };
         sender.set_mtu(mtu);
         sender
@@ -290,6 +258,7 @@ impl Sender {
         }
         if self.state == State::Connecting {
             if now >= self.timeout_at {
+                self.called_again = self.timeout_at > 0;
                 self.progress_at = if self.timeout_at == 0 { now } else { self.progress_at };
                 self.emit(TcpControl::Syn, 0, 0, out);
                 self.timeout_at = now + self.timeout;
@@ -335,8 +304,10 @@ impl Sender {
                 self.peer_shift = repr.window_scale.unwrap_or(0);
                 self.peer_window = u64::from(repr.window_len);
                 self.timeout = FIRST_TIMEOUT;
+                let mss = self.mss();
                 if let Control::Bbr(bbr) = &mut self.control {
-                    bbr.on_open(now, now - self.progress_at);
+                    let rtt = (!self.called_again).then(|| now - self.progress_at);
+                    bbr.on_open(now, rtt, mss);
                 }
                 self.progress_at = now;
                 self.before.delivered_at = now;
@@ -418,7 +389,8 @@ impl Sender {
         self.timeout_at = now + self.timeout;
         self.recovery.take_if(|recovery| self.first >= recovery.until);
         self.detect(now);
-        let mss = self.mss() as f64;
+        let full = self.mss();
+        let mss = full as f64;
         let acked = delivered as f64 / mss;
         let limited = self.filled || was_in_flight * 2 > self.control.bytes(self.mss());
         let grows = limited && self.recovery.is_none_or(|recovery| recovery.timed_out);
@@ -426,8 +398,9 @@ impl Sender {
         match &mut self.control {
             Control::Cubic(window) if grows => window.on_ack(now, acked, self.smoothed_rtt),
             Control::Cubic(_) => {}
-            Control::Bbr(bbr) => bbr.on_ack(&bbr::Sample {
+            Control::Bbr(bbr) => bbr.on_ack(&Sample {
                 now,
+                mss: full,
                 acked,
                 lost: f64::from((self.lost + news.found).saturating_sub(lost_before)),
                 delivered: self.before.delivered as f64 / mss,
@@ -437,8 +410,12 @@ impl Sender {
                 rtt: news.took,
                 prior_in_flight: was_in_flight as f64 / mss,
                 in_flight: self.in_flight as f64 / mss,
+                paced: self.pacing.until.saturating_sub(now),
                 recovers: self.recovery.is_some(),
             }),
+        }
+        if matches!(&self.control, Control::Bbr(bbr) if bbr.probes_rtt()) {
+            self.limit();
         }
     }
 
@@ -454,6 +431,11 @@ impl Sender {
         let sent = newest.sent_at.saturating_sub(newest.before.left_at);
         let interval = sent.max(now.saturating_sub(newest.before.delivered_at));
         if interval < self.lowest_rtt { 0 } else { interval }
+    }
+
+    /// What leaves until all in flight has arrived shows the sender's rate, not the path's.
+    fn limit(&mut self) {
+        self.limited_until = (self.before.delivered + self.in_flight).max(1);
     }
 
     /// Takes note that `segment` arrived. `highest`: the end of what had arrived before.
@@ -530,8 +512,11 @@ impl Sender {
 
     /// What was sent once only arrived after a time-out, so that it was late, not lost (RFC 5682).
     fn undo_timeout(&mut self) {
-        let Some(control) = self.before_timeout.take() else { return };
-        self.control = control;
+        let Some(before) = self.before_timeout.take() else { return };
+        match (&mut self.control, before) {
+            (Control::Bbr(bbr), _) => bbr.on_undo(),
+            (control, before) => *control = before,
+        }
         self.recovery = None;
         for segment in self.segments.iter_mut().filter(|segment| segment.fate == Fate::Lost) {
             segment.fate = Fate::InFlight;
@@ -564,30 +549,11 @@ impl Sender {
 
     /// What a segment that leaves now is to remember.
     fn before(&mut self, now: Nanos) -> Before {
-        if self.in_flight == 0 {
+        if self.segments.is_empty() {
             self.before.delivered_at = now;
             self.before.left_at = now;
         }
         Before { app_limited: self.limited_until > 0, ..self.before }
-    }
-
-    /// Whether pacing holds back the next segment; it is asked again when it does not.
-    fn waits(&mut self, now: Nanos) -> bool {
-        let waits = now < self.paced_until;
-        self.wakes_at = if waits { self.paced_until } else { NEVER };
-        waits
-    }
-
-    /// `segment` leaves: some leave at once, and then none for as long as all of them take.
-    fn pace(&mut self, now: Nanos, segment: &Segment) {
-        let Control::Bbr(bbr) = &self.control else { return };
-        let (count, takes) = self.bundle;
-        let takes = takes + bbr.takes(segment.len, self.mss());
-        self.bundle = (count + 1, takes);
-        if count + 1 == bbr::BUNDLE {
-            self.bundle = (0, 0);
-            self.paced_until = now + takes;
-        }
     }
 
     fn send(&mut self, now: Nanos, out: &mut Vec<Vec<u8>>) {
@@ -611,7 +577,8 @@ impl Sender {
                 self.filled = true;
                 return;
             }
-            if self.waits(now) {
+            if self.pacing.waits(now) {
+                self.wakes_at = self.pacing.until;
                 return;
             }
             self.split(index, mss);
@@ -620,7 +587,7 @@ impl Sender {
             (segment.sent_at, segment.again, segment.fate) = (now, true, Fate::InFlight);
             segment.before = before;
             let segment = *segment;
-            self.pace(now, &segment);
+            self.pacing.on_sent(now, segment.len, &self.control);
             self.lost -= 1;
             self.in_flight += segment.len as u64;
             self.emit_segment(&segment, out);
@@ -631,7 +598,7 @@ impl Sender {
             let len = left.min(mss as u64);
             let end_of_stream = left == 0 && self.total == Some(self.next);
             if len == 0 && !end_of_stream {
-                self.limited_until = self.before.delivered + self.in_flight.max(1);
+                self.limit();
                 return;
             }
             if self.next + len > bound {
@@ -642,8 +609,15 @@ impl Sender {
                 self.filled = true;
                 return;
             }
-            if self.waits(now) {
+            if self.pacing.waits(now) {
+                self.wakes_at = self.pacing.until;
                 return;
+            }
+            if let Control::Bbr(bbr) = &mut self.control
+                && self.in_flight == 0
+                && self.limited_until > 0
+            {
+                bbr.on_restart(now);
             }
             let segment = Segment {
                 start: self.next,
@@ -654,7 +628,7 @@ impl Sender {
                 fate: Fate::InFlight,
                 before: self.before(now),
             };
-            self.pace(now, &segment);
+            self.pacing.on_sent(now, segment.len, &self.control);
             self.segments.push_back(segment);
             self.next = segment.end();
             self.in_flight += len;
