@@ -485,8 +485,10 @@ impl Association {
     /// the one with which slow start ended, and signals come no faster than they can be answered.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let base = CodelParameters::default();
-        let in_turn = || paths.iter().filter(|path| !self.guard.leaves_out(path.id));
-        let delays = || in_turn().map(|path| path.delay + path.repair);
+        let delays = || {
+            let in_turn = paths.iter().filter(|path| !self.guard.leaves_out(path.id));
+            in_turn.map(|path| path.delay + path.repair)
+        };
         let spread = match (delays().min(), delays().max()) {
             (Some(min), Some(max)) => Duration::from_micros((max - min).unsigned_abs()),
             _ => Duration::ZERO,

@@ -311,8 +311,7 @@ impl Bbr {
         if let Some(rtt) = sample.rtt {
             round.fastest = Some(round.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
         }
-        let (queued, late) = (self.queued(), self.late(sample.rtt));
-        let stalls = self.stalls();
+        let (queued, late) = (self.queued() || self.stalls(), self.late(sample.rtt));
         let round = &mut self.round;
         if late {
             round.late_acked += sample.acked;
@@ -321,8 +320,8 @@ impl Bbr {
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
             // What a sender with too little to send got through is a lower bound.
-            let limited = (sample.app_limited && !queued && !stalls)
-                || sample.prior_delivered < self.limited_until;
+            let limited =
+                (sample.app_limited && !queued) || sample.prior_delivered < self.limited_until;
             if !limited || rate > self.rate.max() {
                 // A sample covers the round trip before it; late ones are of this round.
                 let weight = sample.acked as f64 * (round.acked as f64).powi(2);
@@ -359,8 +358,9 @@ impl Bbr {
         let queued = self.queued();
         // A queue that stands on a path of which the sender did not use all is the path's own, and in
         // Startup what a burst has left of it.
-        let stands = late && (self.round_trips.jitters() || self.state == State::Startup);
-        let used = queued || stands || self.stalls() || (last_used && self.last_used);
+        let own = self.round_trips.jitters() || self.state == State::Startup;
+        let stands = (late && own) || self.stalls();
+        let used = queued || stands || (last_used && self.last_used);
         if let Some(rate) = measured {
             self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
             if self.slower >= SLOWER_ROUNDS {

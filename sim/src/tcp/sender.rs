@@ -389,10 +389,10 @@ impl Sender {
         self.timeout_at = now + self.timeout;
         self.recovery.take_if(|recovery| self.first >= recovery.until);
         self.detect(now);
-        let full = self.mss();
-        let mss = full as f64;
-        let acked = delivered as f64 / mss;
-        let limited = self.filled || was_in_flight * 2 > self.control.bytes(self.mss());
+        let mss = self.mss();
+        let segments = |bytes: u64| bytes as f64 / mss as f64;
+        let acked = segments(delivered);
+        let limited = self.filled || was_in_flight * 2 > self.control.bytes(mss);
         let grows = limited && self.recovery.is_none_or(|recovery| recovery.timed_out);
         let interval = self.on_delivered(now, delivered, &newest);
         match &mut self.control {
@@ -400,16 +400,16 @@ impl Sender {
             Control::Cubic(_) => {}
             Control::Bbr(bbr) => bbr.on_ack(&Sample {
                 now,
-                mss: full,
+                mss,
                 acked,
                 lost: f64::from((self.lost + news.found).saturating_sub(lost_before)),
-                delivered: self.before.delivered as f64 / mss,
-                prior_delivered: newest.before.delivered as f64 / mss,
+                delivered: segments(self.before.delivered),
+                prior_delivered: segments(newest.before.delivered),
                 interval,
                 app_limited: newest.before.app_limited,
                 rtt: news.took,
-                prior_in_flight: was_in_flight as f64 / mss,
-                in_flight: self.in_flight as f64 / mss,
+                prior_in_flight: segments(was_in_flight),
+                in_flight: segments(self.in_flight),
                 paced: self.pacing.until.saturating_sub(now),
                 recovers: self.recovery.is_some(),
             }),
