@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");
 
+/// A share of late frames from which on the lab says that the emulator was too slow.
+const LATE: f64 = 0.01;
+
 /// What measures time is alone on the machine, as far as these tests are concerned.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -38,7 +41,7 @@ fn temporary(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_emulator_is_accurate_in_the_short_calibration() {
+fn the_emulator_is_accurate_or_the_calibration_fails() {
     let _alone = alone();
     if !can_make_namespaces() {
         return;
@@ -57,6 +60,13 @@ fn the_emulator_is_accurate_in_the_short_calibration() {
         let list = values[name].as_array().expect("a list").iter();
         list.map(|value| value.as_f64().expect("a number")).collect()
     };
+    let late = values["late_share"].as_f64().expect("a share");
+    if late > LATE {
+        eprintln!("the machine left the emulator no time: {late:.3} of the frames were late");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success() && said.contains("outside its bound"), "{said}");
+        return;
+    }
     // Unoptimised, and wide enough for a machine that compiles beside it: `mpip-lab calibrate` has
     // the real load and the real bounds.
     for error in all("rate_errors") {
@@ -102,7 +112,7 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
 }
 
 #[test]
-fn plain_tcp_fills_a_link_and_the_result_says_so() {
+fn plain_tcp_fills_a_link_or_the_result_does_not_count() {
     let _alone = alone();
     if !can_make_namespaces() || Command::new("iperf3").arg("-v").output().is_err() {
         return;
@@ -133,12 +143,19 @@ fn plain_tcp_fills_a_link_and_the_result_says_so() {
     let _ = std::fs::remove_dir_all(&out);
     let limit = summary[0]["limit_bps"].as_f64().expect("a limit");
     assert!((limit / (9.3e6 * 1448.0 / 1514.0) - 1.0).abs() < 1e-6);
+    assert_eq!(summary[0]["per_path_bytes"]["b forward"].as_f64(), Some(0.0));
+    if summary[0]["counts"] == false {
+        let why = summary[0]["invalid"].as_array().expect("a list");
+        eprintln!("the machine left the emulator no time: {why:?}");
+        assert!(why.iter().all(|why| why.as_str().is_some_and(|why| why.contains("emulator"))));
+        assert!(!why.is_empty(), "{summary:#}");
+        return;
+    }
     let ratio = summary[0]["ratio"].as_f64().expect("a ratio");
     // Slow start, and jitter that reorders, within 3 s.
     assert!((0.5..1.02).contains(&ratio), "{summary:#}");
     let carried = summary[0]["per_path_bytes"]["a forward"].as_f64().expect("bytes");
     assert!(carried > 0.5 * limit * 3.0 / 8.0, "{summary:#}");
-    assert_eq!(summary[0]["per_path_bytes"]["b forward"].as_f64(), Some(0.0));
 }
 
 #[test]
