@@ -1,6 +1,6 @@
 //! A host loses its only address and gets another while transfers run in both directions: they go
 //! on, every byte is right. Host a opens the paths. How soon is printed; that it is at once is tested
-//! in virtual time (`sim/tests/address_change.rs`).
+//! in virtual time (`sim/tests/scenarios/address_change.rs`).
 //!
 //! ```text
 //!   host a                                  host b

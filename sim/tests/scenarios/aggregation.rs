@@ -1,10 +1,8 @@
 //! Bulk TCP over several paths reaches the sum of what they carry.
 
-mod common;
-
 use core::time::Duration;
 
-use common::{both, link};
+use crate::common::{both, link};
 use mpip_link::LinkConfig;
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Measurement, Scenario, Subject, limit, measure};

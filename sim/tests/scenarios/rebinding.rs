@@ -5,9 +5,7 @@
 //!        ── NAT ══ 10 Mbit/s ══            at 6 s the second its ports
 //! ```
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_sim::clock::SECOND;
 use mpip_sim::nat::NatSpec;
 use mpip_sim::spec::{Action, Traffic};

@@ -1,8 +1,6 @@
 //! Who records, repeats, corrupts and forges datagrams changes nothing.
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::Event;
 use mpip_sim::clock::{MILLI, SECOND};
 use mpip_sim::spec::{Action, Traffic};

@@ -1,8 +1,6 @@
 //! What is lost of UDP is sent again where a rule asks for it, and only there.
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::{Priority, Rule};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::{MILLI, SECOND};

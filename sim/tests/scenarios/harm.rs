@@ -1,11 +1,9 @@
 //! Never slower than the best single path: a path that does harm is left out, and used again when it
 //! has become good.
 
-mod common;
-
 use core::time::Duration;
 
-use common::{both, link};
+use crate::common::{both, link};
 use mpip_core::Event;
 use mpip_link::{Change, LinkConfig, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};

@@ -5,9 +5,7 @@
 //!        ── NAT ══ 10 Mbit/s ══            60 s; after ten minutes bob begins a transfer
 //! ```
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::PathState;
 use mpip_link::Change;
 use mpip_sim::clock::{MILLI, Nanos, SECOND};

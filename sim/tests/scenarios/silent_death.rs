@@ -5,9 +5,7 @@
 //!        ══ 10 Mbit/s, 10 ms ══            both ways, and nobody is told
 //! ```
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_link::{Change, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::spec::{Action, outer_address};

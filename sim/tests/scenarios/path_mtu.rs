@@ -5,9 +5,7 @@
 //!        ══ 10 Mbit/s, 10 ms ═════════════
 //! ```
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_link::{Change, LinkConfig};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};

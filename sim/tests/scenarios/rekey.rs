@@ -1,8 +1,6 @@
 //! New keys every 120 s, without a packet lost, repeated or out of place.
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::Event;
 use mpip_sim::clock::SECOND;
 

@@ -1,5 +1,4 @@
 //! What the scenarios share.
-#![allow(dead_code, reason = "each scenario uses some of it")]
 
 use core::time::Duration;
 

@@ -1,9 +1,7 @@
 //! One TCP connection over paths of different delay is to fill all of them soon after it begins:
 //! its own HyStart takes the longer path for a queue, unless few enough acknowledgements tell it so.
 
-mod common;
-
-use common::{both, link};
+use crate::common::{both, link};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
 use mpip_sim::spec::TcpControl;

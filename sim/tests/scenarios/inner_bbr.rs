@@ -1,10 +1,8 @@
 //! A host's own TCP may be BBR, which keeps in flight what it takes for the path: it never fills a window.
 
-mod common;
-
 use core::time::Duration;
 
-use common::{both, link};
+use crate::common::{both, link};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};

@@ -1,12 +1,10 @@
 //! A trace tells the same as the statistics.
 
-mod common;
-
 use core::fmt;
 use core::time::Duration;
 use std::sync::mpsc::{Sender, channel};
 
-use common::{both, client_and_gateway, link};
+use crate::common::{both, client_and_gateway, link};
 use mpip_core::trace::qlog::Writer;
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;

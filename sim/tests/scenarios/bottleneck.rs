@@ -6,9 +6,7 @@
 //! carol.eth0 --/                          \-- dave.eth0
 //! ```
 
-mod common;
-
-use common::{both, link};
+use crate::common::{both, link};
 use mpip_link::LinkConfig;
 use mpip_sim::clock::SECOND;
 use mpip_sim::spec::{FlowSpec, HostSpec, System, Traffic, WorldSpec, outer_address};

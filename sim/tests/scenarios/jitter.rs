@@ -1,10 +1,8 @@
 //! Heavy jitter reorders within a path; it is not loss, and TCP sees none of it.
 
-mod common;
-
 use core::time::Duration;
 
-use common::{assert_sound, client_and_gateway, link, observed};
+use crate::common::{assert_sound, client_and_gateway, link, observed};
 use mpip_link::{LinkConfig, QueueLimit};
 use mpip_sim::clock::SECOND;
 use mpip_sim::spec::WorldSpec;

@@ -11,9 +11,7 @@
 //! acknowledgements to come back and new data to arrive, one and a half round trips. Nothing that the
 //! nodes could say to each other is faster.
 
-mod common;
-
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
 use mpip_sim::spec::{Action, outer_address};
 

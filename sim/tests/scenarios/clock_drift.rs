@@ -5,11 +5,9 @@
 //!        ══ 10 Mbit/s, 15 ms ══
 //! ```
 
-mod common;
-
 use core::time::Duration;
 
-use common::{assert_sound, both, client_and_gateway, link, observed};
+use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_core::SchedulerKind;
 use mpip_sim::clock::{HostClock, SECOND};
 use mpip_sim::world::World;

@@ -1,14 +1,12 @@
 //! Goodput of mpip over two paths of 10 Mbit/s, by the loss of the first and the delay of the
-//! second, as a table that a reviewer reads: `tests/snapshots/throughput.txt`.
+//! second, as a table that a reviewer reads: `snapshots/throughput.txt`.
 //!
 //! A cell may be better than the snapshot, not worse by more than 3 % of the limit.
-//! `MPIP_SIM_BLESS=1 cargo test -p mpip-sim --test throughput_table` writes it anew.
-
-mod common;
+//! `MPIP_SIM_BLESS=1 cargo test -p mpip-sim --test scenarios throughput` writes it anew.
 
 use core::fmt::Write as _;
 
-use common::{both, link};
+use crate::common::{both, link};
 use mpip_link::{LinkConfig, Loss};
 use mpip_sim::clock::SECOND;
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
@@ -77,7 +75,7 @@ fn cells(text: &str) -> Vec<Vec<f64>> {
 fn goodput_is_not_below_the_snapshot() {
     let row = |delay: &u64| LOSSES.iter().map(|loss| share(*delay, *loss)).collect();
     let found = render(&DELAYS.iter().map(row).collect::<Vec<Vec<f64>>>());
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/throughput.txt");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios/snapshots/throughput.txt");
     if std::env::var("MPIP_SIM_BLESS").is_ok() {
         std::fs::write(file, &found).expect("the snapshot can be written");
     }

@@ -1,0 +1,22 @@
+//! Hosts and links in virtual time. One program, which links once and keeps all cores busy.
+
+mod common;
+
+mod address_change;
+mod aggregation;
+mod attacker;
+mod bottleneck;
+mod clock_drift;
+mod harm;
+mod inner_bbr;
+mod jitter;
+mod path_mtu;
+mod qlog;
+mod rebinding;
+mod rekey;
+mod repair;
+mod rest;
+mod silent_death;
+mod slow_start;
+mod throughput_table;
+mod worlds;
