@@ -40,9 +40,10 @@ lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## Format, clippy, docs
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/cargo-machete
 
-# Debug builds: they run for a second, and an optimised build takes minutes.
+# Debug builds without debug information: they run for a second, and an optimised build takes minutes.
 $(TOOLS)/bin/cargo-%:
-	$(CARGO) install --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-$*
+	$(CARGO) install --locked --debug --config profile.dev.debug=0 --root $(TOOLS) \
+		--target-dir $(TOOLS)/build cargo-$*
 	rm -rf $(TOOLS)/build
 
 bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, engine
