@@ -354,7 +354,8 @@ impl Association {
         let keys = [self.keys.expires_at(), self.handshake_timeout()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
-        let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting)).min();
+        let alone = self.no_path_answers();
+        let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
     }
 

@@ -453,21 +453,28 @@ impl Path {
         self.flight.rtt().probe_timeout(arrivals::MAX_DELAY)
     }
 
-    /// What its silence is judged by.
-    fn signs(&self) -> Signs {
+    /// What its silence is judged by. `alone`: no path answers.
+    fn signs(&self, alone: bool) -> Signs {
         Signs {
             state: self.state,
             silent_since: self.flight.silent_since(),
             timeout: self.probe_timeout(),
             resting: self.rest.is_resting(),
+            alone,
             loss: self.loss.cautious_share(),
             longest_pause: self.longest_pause,
         }
     }
 
-    /// Judges the silence at `now`. After [`Silence::Dead`] what was in flight is in `losses`.
-    pub(crate) fn check_silence(&mut self, now: Instant, losses: &mut Losses) -> Silence {
-        let signs = self.signs();
+    /// Judges the silence at `now`; `alone`: no path answers. After [`Silence::Dead`] what was in
+    /// flight is in `losses`.
+    pub(crate) fn check_silence(
+        &mut self,
+        now: Instant,
+        alone: bool,
+        losses: &mut Losses,
+    ) -> Silence {
+        let signs = self.signs(alone);
         let silence = self.liveness.check(now, &signs);
         if silence == Silence::Dead {
             self.flight.abandon(losses);
@@ -486,12 +493,12 @@ impl Path {
 
     /// What had no answer may be reached now. Returns whether something is asked sooner for that.
     pub(crate) fn ask_again(&mut self, now: Instant) -> bool {
-        let before = self.next_timeout(false);
+        let before = self.next_timeout(false, false);
         if let Some(challenge) = &mut self.challenge {
             challenge.repeat(now);
         }
         self.liveness.ask_by(now);
-        self.next_timeout(false) != before
+        self.next_timeout(false, false) != before
     }
 
     /// The path is known to be dead: from now on it is only asked whether it lives again.
@@ -545,8 +552,23 @@ impl Path {
         }
     }
 
-    /// When anything is due on this path. `waiting`: inner packets wait for pacing.
-    pub(crate) fn next_timeout(&self, waiting: bool) -> Option<Instant> {
+    /// No path had answered, and another one does now: asks this one for a sign of life, if it is
+    /// silent, and gives it time.
+    pub(crate) fn excuse(&mut self, now: Instant) {
+        if self.is_silent() {
+            self.ping = true;
+            self.liveness.excuse(now);
+        }
+    }
+
+    /// Whether it works, but does not answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.works() && self.liveness.is_silent()
+    }
+
+    /// When anything is due on this path. `waiting`: inner packets wait for pacing; `alone`: no path
+    /// answers.
+    pub(crate) fn next_timeout(&self, waiting: bool, alone: bool) -> Option<Instant> {
         let challenge = self.challenge.as_ref().map(|challenge| challenge.next);
         let pacing = (waiting && self.is_usable()).then(|| self.paced_until()).flatten();
         [
@@ -557,7 +579,7 @@ impl Path {
                 None => self.arrivals.due().filter(|_| self.is_validated()),
             },
             self.flight.loss_timer(),
-            self.liveness.deadline(&self.signs()),
+            self.liveness.deadline(&self.signs(alone)),
             self.heartbeat_at(),
             self.mtu
                 .next_timeout()

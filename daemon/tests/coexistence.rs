@@ -291,7 +291,7 @@ fn ordinary_addresses_of_ipv6_are_captured() {
         plain.take();
         transfer.wait_for(transfer.progress() + (1 << 20));
         assert_eq!(plain.take(), 0, "everything takes the paths");
-        assert!(daemon_a.active_paths().iter().all(|path| path.share > 0.05), "all of them");
+        daemon_a.wait_for_shares(0.05);
         a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
         assert!(a.ping("2001:db8:1::2", 3) && b.ping("2001:db8:0::1", 3));
         // The neighbour caches are asked anew.

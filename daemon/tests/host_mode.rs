@@ -48,7 +48,7 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
     plain.take();
     transfer.wait_for(transfer.progress() + (10 << 20));
     assert_eq!(plain.take(), 0, "everything takes the paths");
-    assert!(daemon_a.active_paths().iter().all(|path| path.share > 0.05), "all of them");
+    daemon_a.wait_for_shares(0.05);
 
     daemon_a.signal("TERM");
     assert!(daemon_a.wait());

@@ -270,9 +270,13 @@ impl Association {
             path.on_delay(now, delay);
         }
         let own = self.gather_subflows(index);
+        let nobody_answered = self.no_path_answers();
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, losses, subflows, own);
+        if nobody_answered && !paths[index].is_silent() {
+            paths.iter_mut().for_each(|path| path.excuse(now));
+        }
         if paths[index].cc.asks_all_to_drain() {
             let busy = paths.iter_mut().filter(|path| path.flight.in_flight() > 0);
             busy.for_each(|path| path.cc.drain(now));

@@ -327,7 +327,8 @@ impl Association {
                 self.update_inner_mtu(cx);
             }
             self.losses.clear();
-            match self.paths[index].check_silence(now, &mut self.losses) {
+            let alone = self.no_path_answers();
+            match self.paths[index].check_silence(now, alone, &mut self.losses) {
                 Silence::None => {}
                 Silence::Probe => {
                     self.paths[index].ping = true;
@@ -345,6 +346,11 @@ impl Association {
             |path: &Path| path.state() != PathState::Abandoned || now.since(path.changed) < LINGER;
         self.paths.retain(linger);
         self.reconnect(now);
+    }
+
+    /// Whether every path that works has been asked for a sign of life and gives none.
+    pub(super) fn no_path_answers(&self) -> bool {
+        self.paths.iter().filter(|path| path.works()).all(Path::is_silent)
     }
 
     /// The host cannot send to this address. Returns whether a path is concerned.

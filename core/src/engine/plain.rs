@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(taken(&mut pair), []);
         pair.dead = vec![0, 1];
         send(&mut pair, 100..400);
-        pair.run_for(MS * 300);
+        pair.run_for(MS * 500);
         // Those that the TUN device still held.
         send(&mut pair, 400..410);
         let mut all = sequences(&pair.out[1].packets);
@@ -155,7 +155,7 @@ mod tests {
             send(&mut pair, number * 200..number * 200 + 200);
             pair.run_for(MS * 5);
         }
-        pair.run_for(MS * 300);
+        pair.run_for(MS * 500);
         send(&mut pair, 2_000..2_100);
         let plain = taken(&mut pair);
         assert_eq!(plain.len(), MAX_PACKETS);

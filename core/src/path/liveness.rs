@@ -12,6 +12,11 @@ const HEARTBEAT: Duration = Duration::from_millis(300);
 pub(super) const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Silence is never called failure before this: schedulers of busy hosts pause that long.
 const MIN_SILENCE: Duration = Duration::from_millis(60);
+/// Where no path answers there is none to go to, and it is rather the peer that pauses: hypervisors
+/// take the processors of busy virtual machines away for a third of a second.
+const LAST_PATIENCE: Duration = Duration::from_millis(350);
+/// Longest pause between probes meanwhile.
+const LAST_RETRY: Duration = Duration::from_millis(100);
 /// Shares of lost packets from which on one probe, or two, say too little.
 const SOME_LOSS: f64 = 0.02;
 const HIGH_LOSS: f64 = 0.06;
@@ -40,6 +45,8 @@ pub(super) struct Signs {
     pub(super) timeout: Duration,
     /// It rests, and nobody waits for it.
     pub(super) resting: bool,
+    /// No path answers.
+    pub(super) alone: bool,
     /// Share of its packets that are lost, 0 to 1.
     pub(super) loss: f64,
     /// Longest pause between probes while it does not answer.
@@ -57,6 +64,16 @@ impl Signs {
             _ => 1,
         }
     }
+
+    /// For how long nobody is in a hurry to call it dead, and the longest pause between probes
+    /// until then.
+    fn patience(&self) -> Option<(Duration, Duration)> {
+        match (self.resting, self.alone) {
+            (true, _) => Some((REST_PATIENCE, REST_RETRY)),
+            (false, true) => Some((LAST_PATIENCE, LAST_RETRY)),
+            (false, false) => None,
+        }
+    }
 }
 
 /// What has been asked of a path, and what it has not answered.
@@ -70,11 +87,13 @@ pub(super) struct Liveness {
     probe_at: Option<Instant>,
     /// When something unauthenticated said that it is dead.
     doubted_at: Option<Instant>,
+    /// Silence before this is not held against it.
+    excused_until: Instant,
 }
 
 impl Liveness {
     pub(super) fn new(now: Instant) -> Self {
-        Self { asked_at: now, probes: 0, probe_at: None, doubted_at: None }
+        Self { asked_at: now, probes: 0, probe_at: None, doubted_at: None, excused_until: now }
     }
 
     /// Whether a probe has had no answer so far.
@@ -100,6 +119,12 @@ impl Liveness {
         self.probe_at = Some(now + HEARTBEAT.min(longest_pause));
     }
 
+    /// The peer has answered to nothing, and answers on another path now: this one is asked anew.
+    pub(super) fn excuse(&mut self, now: Instant) {
+        self.probes = 1;
+        self.excused_until = now;
+    }
+
     /// Something that is not authentic says that it is dead. Returns whether that is news.
     pub(super) fn doubt(&mut self, now: Instant) -> bool {
         let news = self.doubted_at.is_none();
@@ -123,17 +148,22 @@ impl Liveness {
             PathState::Abandoned | PathState::Validating => None,
             PathState::Failed => self.probe_at,
             PathState::Active | PathState::Standby => {
-                let silence = signs.silent_since.map(|since| self.silence_deadline(signs, since));
+                let silence = self.silent_since(signs);
+                let silence = silence.map(|since| self.silence_deadline(signs, since));
                 silence.into_iter().chain(self.doubt_deadline(signs)).min()
             }
         }
     }
 
+    fn silent_since(&self, signs: &Signs) -> Option<Instant> {
+        signs.silent_since.map(|since| since.max(self.excused_until))
+    }
+
     fn silence_deadline(&self, signs: &Signs, since: Instant) -> Instant {
-        if signs.resting {
+        if let Some((patience, longest_pause)) = signs.patience() {
             let doubled = signs.timeout * 2_u32.pow(self.probes.min(16));
-            let next = self.asked_at + doubled.min(REST_RETRY);
-            return next.min(since + REST_PATIENCE);
+            let next = self.asked_at + doubled.min(longest_pause);
+            return next.min(since + patience);
         }
         let next = since + signs.timeout * (self.probes + 1);
         let last = self.probes >= signs.probes_before_death();
@@ -151,9 +181,11 @@ impl Liveness {
         }
         let failed = signs.state == PathState::Failed;
         let doubted = self.doubt_deadline(signs).is_some_and(|deadline| now >= deadline);
-        let patient = match signs.resting {
-            true => signs.silent_since.is_some_and(|at| now.since(at) < REST_PATIENCE),
-            false => self.probes < signs.probes_before_death(),
+        let patient = match signs.patience() {
+            Some((patience, _)) => {
+                self.silent_since(signs).is_some_and(|at| now.since(at) < patience)
+            }
+            None => self.probes < signs.probes_before_death(),
         };
         if !failed && (doubted || !patient) {
             return Silence::Dead;
@@ -186,6 +218,7 @@ mod tests {
             silent_since,
             timeout: TIMEOUT,
             resting: false,
+            alone: false,
             loss,
             longest_pause: MAX_PROBE_INTERVAL,
         }
@@ -224,6 +257,20 @@ mod tests {
         let mut liveness = Liveness::new(ms(1_000));
         assert_eq!(liveness.check(ms(1_001), &signs), Silence::Probe);
         assert_eq!(liveness.deadline(&signs), Some(ms(1_000) + MIN_SILENCE));
+    }
+
+    #[test]
+    fn where_no_path_answers_it_is_asked_again_and_again_before_it_is_dead() {
+        let signs = Signs { timeout: Duration::from_millis(10), alone: true, ..silent(0.0) };
+        let mut liveness = Liveness::new(ms(1_000));
+        let expected = vec![1_010, 1_030, 1_070, 1_150, 1_250];
+        assert_eq!(probes(&mut liveness, &signs), (expected, Silence::Dead));
+        assert_eq!(liveness.deadline(&signs), Some(ms(1_000) + LAST_PATIENCE));
+        // Another one answers: this one is about to.
+        let one_of_many = Signs { alone: false, ..signs };
+        assert_eq!(liveness.deadline(&one_of_many), Some(ms(1_060)));
+        liveness.excuse(ms(1_260));
+        assert_eq!(liveness.deadline(&one_of_many), Some(ms(1_260) + MIN_SILENCE));
     }
 
     #[test]

@@ -395,6 +395,13 @@ impl Daemon {
         }
     }
 
+    /// Waits until each active path has carried this share of all bytes, at least.
+    pub fn wait_for_shares(&self, least: f64) {
+        wait_for(&format!("a share of {least} on all paths"), HANG, || {
+            self.active_paths().iter().all(|path| path.share > least)
+        });
+    }
+
     /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
         run("kill", &["-s", name, &self.child.id().to_string()]);

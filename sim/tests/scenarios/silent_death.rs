@@ -75,3 +75,31 @@ fn a_path_that_loses_a_tenth_each_way_is_not_dead() {
     }
     assert!(deaths < 2, "{deaths} deaths in two minutes");
 }
+
+/// The peer is a virtual machine that had no processor, or somebody swallows everything: that is no
+/// failure of the last path until it lasts.
+#[test]
+fn the_last_path_is_given_time_to_answer() {
+    for (silence, none_is_left) in [(300 * MILLI, false), (900 * MILLI, true)] {
+        let path = || both(link(10, 10, 50));
+        let mut spec = client_and_gateway(11, &[path(), path()]).lasting(10 * SECOND);
+        let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
+        for link in 0..4 {
+            spec = spec
+                .at(DEATH, Action::Link { link, change: blackhole(true) })
+                .at(DEATH + silence, Action::Link { link, change: blackhole(false) });
+        }
+        let mut world = observed(spec.with_bulk(SECOND, 1 << 20));
+        world.run_until(DEATH + SECOND);
+        let failed = |host| {
+            let events = world.events(host).iter();
+            events.filter(|(_, event)| event.to_string().contains("-> failed")).count()
+        };
+        let dead = [failed(0), failed(1)].map(|paths| paths == 2);
+        assert_eq!(dead, [none_is_left; 2], "silent for {} ms", silence / MILLI);
+        let before = world.flow_bytes(0);
+        world.run_until(10 * SECOND);
+        let rate = (world.flow_bytes(0) - before) as f64 * 8.0 / 4.0;
+        assert!(rate > 12e6, "both paths carry again: {rate} bit/s");
+    }
+}

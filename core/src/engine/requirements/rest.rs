@@ -109,12 +109,12 @@ fn at_rest_an_answer_may_take_seconds_and_after_it_no_longer_than_ever() {
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert!(is_resting(&pair, 0)[0], "it never failed");
 
-    // The peer is gone: nobody notices until a packet leaves, and then at once.
+    // The peer is gone: nobody notices until a packet leaves, and then soon.
     pair.dead = vec![0, 1];
     pair.run_for(SECOND * 10);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     pair.send(0, &tcp(0, 8, 100), Offload::default());
-    pair.run_for(Duration::from_millis(100));
+    pair.run_for(Duration::from_millis(400));
     assert_eq!(pair.states(0), [PathState::Failed; 4]);
 
     // Without a packet, by the keepalive that is not answered.
