@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Namespace, is_root};
+use common::{Namespace, is_root, wait_until_gone};
 use mpip_net::netlink::{Changes, HostAddress, Monitor, Netlink, Route, RoutingRule};
 use mpip_net::{Interest, Poller, Tun};
 
@@ -196,15 +196,8 @@ fn a_device_is_set_up_with_addresses_routes_and_rules() {
     assert_eq!(netlink.addresses().expect("addresses").len(), 1);
 
     drop(tun);
-    // A program that another test starts has the device open as well, until its execve(2).
-    let deadline = Instant::now() + Duration::from_secs(5);
-    let error = loop {
-        match netlink.set_up(&link) {
-            Err(error) => break error,
-            Ok(()) => assert!(Instant::now() < deadline, "the device is still there"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    wait_until_gone(&mut netlink, "mpip0");
+    let error = netlink.set_up(&link).expect_err("the device is gone");
     assert!(error.to_string().starts_with("cannot set mpip0 up: "), "{error}");
     assert!(netlink.replace_route(&routes[0]).is_err());
 }

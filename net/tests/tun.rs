@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::packets::cut;
-use common::{Namespace, is_root};
+use common::{Namespace, is_root, wait_until_gone};
 use mpip_core::{Checksum, InnerPacket, PacketPool, PacketSink, SegmentationKind};
 use mpip_net::netlink::Netlink;
 use mpip_net::tun::{OpenError, TunCounters};
@@ -147,17 +147,23 @@ fn tcp_travels_in_super_packets_both_out_and_in() {
     let (a, b) = (Host::new(1), Host::new(2));
     let data = data(8 << 20);
     for (address, _) in addresses(2) {
-        let [there, back] = joined(&a, &b, None, || {
-            assert!(transfer(&a, &b, address, &data) == data, "the data differ");
-        });
-        assert!(there.longest > 60_000, "{there:?}");
-        assert!(there.segments > 5 * there.reads, "{there:?}");
-        let written = there.written;
-        assert_eq!(written.packets as usize, there.segments);
-        assert!(written.packets > 5 * written.frames, "{written:?}");
-        for direction in [there.written, back.written] {
-            assert_eq!((direction.no_room, direction.refused), (0, 0), "{direction:?}");
-        }
+        let in_super_packets = || {
+            let [there, back] = joined(&a, &b, None, || {
+                assert!(transfer(&a, &b, address, &data) == data, "the data differ");
+            });
+            let written = there.written;
+            assert_eq!(written.packets as usize, there.segments);
+            for direction in [there.written, back.written] {
+                assert_eq!((direction.no_room, direction.refused), (0, 0), "{direction:?}");
+            }
+            eprintln!("{there:?}");
+            there.longest > 60_000
+                && there.segments > 5 * there.reads
+                && written.packets > 5 * written.frames
+        };
+        // The kernel makes them as large as its pacing allows, which is little at the round trips of a
+        // machine that has no time for the test.
+        assert!((0..10).any(|_| in_super_packets()), "{address}");
     }
 }
 
@@ -249,7 +255,7 @@ fn a_device_belongs_to_one_process_and_vanishes_with_it() {
         let mut netlink = Netlink::new().expect("netlink");
         assert!(netlink.link("mpip0").is_ok());
         drop(first);
-        assert!(netlink.link("mpip0").is_err());
+        wait_until_gone(&mut netlink, "mpip0");
         assert!(Tun::open("mpip0").is_ok());
     });
 }

@@ -7,10 +7,22 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use mpip_net::netlink::Netlink;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 pub(crate) mod packets;
+
+/// Waits until there is no such interface. A device that is closed stays while a program that another
+/// test starts has it open as well, which ends with its execve(2).
+pub(crate) fn wait_until_gone(netlink: &mut Netlink, interface: &str) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while netlink.link(interface).is_ok() {
+        assert!(Instant::now() < deadline, "{interface} is still there");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// A network namespace with its loopback interface up.
 pub(crate) struct Namespace(File);
