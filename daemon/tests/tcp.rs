@@ -281,9 +281,14 @@ fn each_path_may_have_its_own_encapsulation() {
         wait_for_kinds(&daemon_b, &["tcp", "udp"]);
         let address = "10.77.0.2".parse().expect("valid");
         Transfer::start(&a, &b, address, 32 << 20, 1 << 30).finish();
+        // Where a machine stands still for seconds, TCP is tried beside UDP until that has proved itself.
+        let has_its_own = |path: &PathStatus| {
+            path.encapsulation == if path.interface == "eth0" { "udp" } else { "tcp" }
+        };
+        wait_for("the encapsulation of each", Duration::from_secs(25), || {
+            daemon_a.active_paths().iter().all(has_its_own)
+        });
         for path in daemon_a.active_paths() {
-            let expected = if path.interface == "eth0" { "udp" } else { "tcp" };
-            assert_eq!(path.encapsulation, expected);
             // How the two share is a matter of what the processors do meanwhile: no link limits them.
             assert!(path.sent_bytes > 1 << 20, "{path:?}");
         }
