@@ -16,16 +16,26 @@ const DEATH: Nanos = 5 * SECOND;
 /// to 60 ms stays below 100 ms.
 const LIMIT: Nanos = 300 * MILLI;
 
+/// `links` swallow everything from [`DEATH`] on until `end`.
+fn dead_until(end: Nanos, links: Range<usize>, spec: Spec) -> Spec {
+    let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
+    links.fold(spec, |spec, link| {
+        spec.at(DEATH, Action::Link { link, change: blackhole(true) })
+            .at(end, Action::Link { link, change: blackhole(false) })
+    })
+}
+
+/// How often paths of `host` failed after `since`.
+fn failures(world: &World, host: usize, since: Nanos) -> usize {
+    let known = world.events(host).iter().filter(|(at, _)| *at > since);
+    known.filter(|(_, event)| event.to_string().contains("-> failed")).count()
+}
+
 #[test]
 fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
     let path = || both(link(10, 10, 50));
-    let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
-    let mut spec = client_and_gateway(11, &[path(), path()]).lasting(12 * SECOND);
-    for link in 0..2 {
-        spec = spec
-            .at(DEATH, Action::Link { link, change: blackhole(true) })
-            .at(9 * SECOND, Action::Link { link, change: blackhole(false) });
-    }
+    let spec = client_and_gateway(11, &[path(), path()]).lasting(12 * SECOND);
+    let spec = dead_until(9 * SECOND, 0..2, spec);
     let mut world = observed(spec.with_bulk(SECOND, 1 << 20));
     world.run_until(DEATH);
     let before = world.flow(0).bytes;
@@ -70,8 +80,7 @@ fn a_path_that_loses_a_tenth_each_way_is_not_dead() {
         let spec = client_and_gateway(seed, &paths).lasting(20 * SECOND);
         let mut world = observed(spec.with_bulk(SECOND, 4 << 20));
         world.run_until(20 * SECOND);
-        let known = world.events(0).iter().filter(|(at, _)| *at > 2 * SECOND);
-        deaths += known.filter(|(_, event)| event.to_string().contains("-> failed")).count();
+        deaths += failures(&world, 0, 2 * SECOND);
     }
     assert!(deaths < 2, "{deaths} deaths in two minutes");
 }
@@ -82,20 +91,11 @@ fn a_path_that_loses_a_tenth_each_way_is_not_dead() {
 fn the_last_path_is_given_time_to_answer() {
     for (silence, none_is_left) in [(300 * MILLI, false), (900 * MILLI, true)] {
         let path = || both(link(10, 10, 50));
-        let mut spec = client_and_gateway(11, &[path(), path()]).lasting(10 * SECOND);
-        let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
-        for link in 0..4 {
-            spec = spec
-                .at(DEATH, Action::Link { link, change: blackhole(true) })
-                .at(DEATH + silence, Action::Link { link, change: blackhole(false) });
-        }
+        let spec = client_and_gateway(11, &[path(), path()]).lasting(10 * SECOND);
+        let spec = dead_until(DEATH + silence, 0..4, spec);
         let mut world = observed(spec.with_bulk(SECOND, 1 << 20));
         world.run_until(DEATH + SECOND);
-        let failed = |host| {
-            let events = world.events(host).iter();
-            events.filter(|(_, event)| event.to_string().contains("-> failed")).count()
-        };
-        let dead = [failed(0), failed(1)].map(|paths| paths == 2);
+        let dead = [0, 1].map(|host| failures(&world, host, 0) == 2);
         assert_eq!(dead, [none_is_left; 2], "silent for {} ms", silence / MILLI);
         let before = world.flow_bytes(0);
         world.run_until(10 * SECOND);
