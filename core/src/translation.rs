@@ -193,7 +193,8 @@ impl Flow {
         {
             // One that is repeated without its data may be answered as it was at first.
             let repeated = syn.next == self.syn.next;
-            self.syn = Syn { bytes: syn.bytes.max(if repeated { self.syn.bytes } else { 0 }), ..syn };
+            self.syn =
+                Syn { bytes: syn.bytes.max(if repeated { self.syn.bytes } else { 0 }), ..syn };
             self.answered &= repeated;
         }
     }

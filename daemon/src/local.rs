@@ -240,9 +240,7 @@ impl LocalAddresses {
         let theirs = |prefix: &Prefix| {
             prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len
         };
-        !host.deprecated
-            && !self.own.contains(&host.address)
-            && !self.prefixes.iter().any(theirs)
+        !host.deprecated && !self.own.contains(&host.address) && !self.prefixes.iter().any(theirs)
     }
 }
 

@@ -9,8 +9,8 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::nat::Site;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged, two_hosts,
-    wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged,
+    two_hosts, wait_for,
 };
 
 /// 50 Mbit/s.

@@ -77,12 +77,7 @@ impl<'a> Reader<'a> {
         match self.u8(field)? {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(Error::Value {
-                field,
-                offset,
-                expected: "0 or 1",
-                got: u64::from(other),
-            }),
+            other => Err(Error::Value { field, offset, expected: "0 or 1", got: u64::from(other) }),
         }
     }
 

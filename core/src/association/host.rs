@@ -399,8 +399,7 @@ impl Association {
         if !self.host.addresses.contains_key(&ip) {
             return true;
         }
-        let elsewhere =
-            |path: &Path| path.is_elsewhere() && path.local.is_ipv4() == ip.is_ipv4();
+        let elsewhere = |path: &Path| path.is_elsewhere() && path.local.is_ipv4() == ip.is_ipv4();
         // Sessions that began at an address which is kept for them go on.
         let is_ours = |own: IpAddr| locals.iter().any(|local| local.address.ip() == own);
         let kept = || {

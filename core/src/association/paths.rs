@@ -301,6 +301,14 @@ impl Association {
         };
         let path = &mut self.paths[index];
         path.takes = takes;
+        if told && !takes && !path.observed_told {
+            log::info!(
+                "peer `{}` is at {}, which others may share by the configuration: of what goes \
+                 there, only connections that begin at the peer take the paths",
+                self.config.name,
+                remote.ip()
+            );
+        }
         let tell = path.observed_told || !told || !takes;
         if path.is_validated() && self.peer_generation > 0 && tell {
             path.observed_told = true;

@@ -193,8 +193,7 @@ impl Association {
             && !(stranger && key.protocol == protocol::UDP)
             && self.is_translated(key.source.address, key.destination.address, cx);
         let address = begins.then(|| self.public_address_of(key.source.address, cx)).flatten()?;
-        let full =
-            stranger && cx.translations.count(cx.me) >= self.limits.translated / STRANGERS;
+        let full = stranger && cx.translations.count(cx.me) >= self.limits.translated / STRANGERS;
         let end = match full {
             false => cx.translations.begin(now, cx.me, key, act, address, cx.draws),
             true => None,

@@ -19,9 +19,7 @@ use crate::association::Association;
 use crate::availability::{
     ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, Bucket, Query,
 };
-use crate::config::{
-    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy,
-};
+use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
 use crate::sink::PathAddress;
 use crate::time::Instant;

@@ -336,7 +336,7 @@ impl Peers<'_> {
         let (host_mode, policy) = host_mode(raw, problems);
         let endpoints = self.endpoints(&raw.endpoints, problems);
         let allowed_prefixes = self.allowed_prefixes(raw, problems);
-        let exclusive = exclusive(raw, &endpoints, problems);
+        let exclusive = exclusive(raw, policy, &endpoints, problems);
         let reaches = prefixes(&raw.reaches, "reaches", problems);
         let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
             .unwrap_or_default();
@@ -523,6 +523,7 @@ impl Peers<'_> {
 /// reached, unless it says more.
 fn exclusive(
     raw: &raw::Peer,
+    policy: Policy,
     endpoints: &[SocketAddr],
     problems: &mut Problems<'_>,
 ) -> Vec<Prefix> {
@@ -533,7 +534,21 @@ fn exclusive(
             problems.add(&texts.span(), message);
             Vec::new()
         }
-        Some(texts) => prefixes(texts.get_ref(), "exclusive", problems),
+        Some(texts) => {
+            let exclusive = prefixes(texts.get_ref(), "exclusive", problems);
+            let within = |ip| exclusive.iter().any(|prefix| prefix.contains(ip));
+            let outside = endpoints.iter().find(|endpoint| !within(endpoint.ip()));
+            // Everything to these goes to the peer, from the start on.
+            if let Some(outside) = outside.filter(|_| policy == Policy::Require) {
+                let message = format!(
+                    "exclusive: expected the addresses of `endpoints` with policy `require`, found \
+                     none for {}",
+                    outside.ip()
+                );
+                problems.add(&texts.span(), message);
+            }
+            exclusive
+        }
         None => endpoints.iter().map(|endpoint| Prefix::host(endpoint.ip())).collect(),
     }
 }

@@ -137,6 +137,16 @@ fn defaults_are_as_documented() {
     let settings = Directory::new("host").parse(&with_peer("host_mode = true")).expect("valid");
     assert_eq!((settings.peers[0].host_mode, settings.peers[0].policy), (true, Policy::Prefer));
     assert_eq!(settings.peers[0].reaches, []);
+    let lines = "host_mode = true\nendpoints = ['198.18.0.2:6182']";
+    for (more, expected) in
+        [("", "198.18.0.2/32"), ("exclusive = ['198.18.0.0/15']", "198.18.0.0/15")]
+    {
+        let text = with_peer(&format!("{lines}\n{more}"));
+        let settings = Directory::new("exclusive").parse(&text).expect("valid");
+        let exclusive: Vec<_> =
+            settings.peers[0].exclusive.iter().map(ToString::to_string).collect();
+        assert_eq!(exclusive, [expected]);
+    }
 }
 
 /// Asserts that each text has exactly one problem and that it begins as expected.
@@ -288,6 +298,14 @@ fn peer_errors_name_the_line() {
             (
                 with_peer("exclusive = ['198.18.0.0/15']"),
                 "6: exclusive: expected only for peers with `host_mode = true`",
+            ),
+            (
+                with_peer(
+                    "host_mode = true\npolicy = 'require'\nendpoints = ['198.18.0.2:6182']\n\
+                     exclusive = ['198.18.1.0/24']",
+                ),
+                "9: exclusive: expected the addresses of `endpoints` with policy `require`, found \
+                 none for 198.18.0.2",
             ),
             (
                 with_peer("host_mode = true\nallowed_prefixes = ['224.0.0.0/24']"),

@@ -201,8 +201,7 @@ mod tests {
         let mut pair = message("198.18.0.2", AddressScope::Universe, AddressFlags::Permanent);
         let ours: IpAddr = "198.18.0.1".parse().expect("valid");
         pair.attributes.push(AddressAttribute::Local(ours));
-        let expected =
-            HostAddress { link: 3, address: ours, prefix_len: 24, deprecated: false };
+        let expected = HostAddress { link: 3, address: ours, prefix_len: 24, deprecated: false };
         assert_eq!(address(&pair), Some(expected));
     }
 

@@ -131,31 +131,31 @@ fn bounded_frame() -> impl Strategy<Value = Owned> {
         Just(PathStatus::Standby),
         Just(PathStatus::Abandoned)
     ];
-    let plain =
+    let plain = prop_oneof![
+        prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
+        any::<[u8; 8]>().prop_map(Frame::PathChallenge),
+        any::<[u8; 8]>().prop_map(Frame::PathResponse),
+        (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
+            path,
+            sequence,
+            status
+        }),
+        (session(), fields()).prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
+        session().prop_map(|session| Frame::SessionClose { session }),
+        session().prop_map(|session| Frame::SessionUnknown { session }),
+        (session(), any::<u32>(), 1..=SKIP_MAX).prop_map(|(session, first, count)| Frame::Skip {
+            session,
+            first,
+            count
+        }),
         prop_oneof![
-            prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
-            any::<[u8; 8]>().prop_map(Frame::PathChallenge),
-            any::<[u8; 8]>().prop_map(Frame::PathResponse),
-            (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
-                path,
-                sequence,
-                status
-            }),
-            (session(), fields())
-                .prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
-            session().prop_map(|session| Frame::SessionClose { session }),
-            session().prop_map(|session| Frame::SessionUnknown { session }),
-            (session(), any::<u32>(), 1..=SKIP_MAX)
-                .prop_map(|(session, first, count)| Frame::Skip { session, first, count }),
-            prop_oneof![
-                (varint(), varint())
-                    .prop_map(|(sequence, max_wait)| Frame::Resequencing { sequence, max_wait }),
-                varint().prop_map(|interval| Frame::Keepalive { interval }),
-            ],
-            (path(), socket_address(), any::<bool>()).prop_map(|(path, address, taken)| {
-                Frame::AddressObserved { path, address, taken }
-            }),
-        ];
+            (varint(), varint())
+                .prop_map(|(sequence, max_wait)| Frame::Resequencing { sequence, max_wait }),
+            varint().prop_map(|interval| Frame::Keepalive { interval }),
+        ],
+        (path(), socket_address(), any::<bool>())
+            .prop_map(|(path, address, taken)| { Frame::AddressObserved { path, address, taken } }),
+    ];
     prop_oneof![
         4 => plain.prop_map(Owned::Plain),
         1 => feedback(),

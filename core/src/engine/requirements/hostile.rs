@@ -178,9 +178,8 @@ fn what_was_told_of_a_session_ends_with_the_address_that_it_leads_to() {
     inject(&mut pair, &session_open(900, fields));
     assert_eq!(inject(&mut pair, &compact(900, 0, &COMPACT_TCP)).len(), 1);
     let now = pair.now;
-    let addresses = |list: &[[u8; 4]]| {
-        Command::OwnAddresses(list.iter().copied().map(IpAddr::from).collect())
-    };
+    let addresses =
+        |list: &[[u8; 4]]| Command::OwnAddresses(list.iter().copied().map(IpAddr::from).collect());
     pair.engines[1].handle_command(now, addresses(&[[198, 19, 0, 2], [198, 19, 0, 9]]));
     assert_eq!(inject(&mut pair, &compact(900, 1, &COMPACT_TCP)).len(), 1, "more than before");
     pair.engines[1].handle_command(now, addresses(&[[198, 19, 0, 9]]));
