@@ -5,10 +5,13 @@
 //!        ══ 10 Mbit/s, 10 ms ══            both ways, and nobody is told
 //! ```
 
+use core::ops::Range;
+
 use crate::common::{assert_sound, both, client_and_gateway, link, observed};
 use mpip_link::{Change, Loss};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::spec::{Action, outer_address};
+use mpip_sim::spec::{Action, WorldSpec, outer_address};
+use mpip_sim::world::World;
 
 const DEATH: Nanos = 5 * SECOND;
 
@@ -17,7 +20,7 @@ const DEATH: Nanos = 5 * SECOND;
 const LIMIT: Nanos = 300 * MILLI;
 
 /// `links` swallow everything from [`DEATH`] on until `end`.
-fn dead_until(end: Nanos, links: Range<usize>, spec: Spec) -> Spec {
+fn dead_until(end: Nanos, links: Range<usize>, spec: WorldSpec) -> WorldSpec {
     let blackhole = |value| Change { blackhole: Some(value), ..Change::default() };
     links.fold(spec, |spec, link| {
         spec.at(DEATH, Action::Link { link, change: blackhole(true) })
