@@ -122,18 +122,20 @@ impl Association {
         self.host.scope = Some(Vec::new());
     }
 
-    /// A node that nobody configured is dealt with at `address`, where it proved to receive. It may
-    /// have all of it if it is `exclusive`.
-    pub(crate) fn admit(&mut self, address: IpAddr, exclusive: bool, cx: &Context<'_>) {
-        let Some(scope) = self.host.scope.as_mut().filter(|scope| !scope.contains(&address)) else {
-            return;
-        };
-        scope.push(address);
-        if exclusive {
-            self.config.exclusive.push(Prefix::host(address));
+    /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
+    /// may have all of those that are said to be exclusive. Whether that is new.
+    pub(crate) fn admit(&mut self, addresses: &[(IpAddr, bool)], cx: &Context<'_>) -> bool {
+        let scope = addresses.iter().map(|(address, _)| *address).collect();
+        let exclusive = addresses.iter().filter(|(_, exclusive)| *exclusive);
+        let exclusive = exclusive.map(|(address, _)| Prefix::host(*address)).collect();
+        let former = self.host.scope.replace(scope);
+        let same = former == self.host.scope && self.config.exclusive == exclusive;
+        self.config.exclusive = exclusive;
+        if !same {
+            self.tell_how_it_is_seen(cx);
+            self.review_capture();
         }
-        self.tell_how_it_is_seen(cx);
-        self.review_capture();
+        !same
     }
 
     /// Whether `ip` may be the peer's as a whole: it says so, and the configuration permits it. It is

@@ -373,6 +373,7 @@ impl Engine {
     /// are somebody else's, and pins its key to them if it was asked for.
     fn adopt_addresses(&mut self, peer: usize) {
         let proven: BTreeSet<(IpAddr, bool)> = self.associations[peer].proven_addresses().collect();
+        let mut admitted = Vec::new();
         for (address, told) in proven {
             let Some(unknown) = &mut self.unknown else { return };
             if !unknown.settings.concerns(address) {
@@ -397,10 +398,11 @@ impl Engine {
             if new {
                 node.addresses.push(address);
             }
-            let exclusive = settings.is_exclusive(address);
+            admitted.push((address, settings.is_exclusive(address)));
+        }
+        let (association, cx) = self.association(peer);
+        if association.admit(&admitted, &cx) {
             self.touched.insert(peer);
-            let (association, cx) = self.association(peer);
-            association.admit(address, exclusive, &cx);
         }
     }
 }
