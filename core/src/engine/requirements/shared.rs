@@ -249,6 +249,8 @@ fn a_stranger_has_a_part_of_the_ports_alone() {
 fn nothing_is_left_of_a_stranger_that_goes() {
     let mut pair = strangers();
     let public = open(&mut pair, 5_000);
+    let follows = packet(Kind::Tcp(ACK), client(5_000), server(), &[]);
+    assert_eq!(across(&mut pair, 0, &follows).len(), 1, "it is open, and remembered for long");
     pair.pass = |_, _, _| false;
     pair.run_for(SECOND * 400);
     assert!(pair.engines[1].status(pair.now, false).peers.is_empty());
