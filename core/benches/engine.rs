@@ -96,6 +96,8 @@ impl Bench {
                 endpoints: if host == 0 { vec![address(1)] } else { vec![] },
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
                 host_mode: false,
+                exclusive: vec![],
+                reaches: vec![],
                 policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
                 fixed_weights: vec![],
@@ -122,6 +124,8 @@ impl Bench {
                 mtu: 1_500,
                 encapsulation: Encapsulation::Udp,
             };
+            let own = IpAddr::from([198, 19, 0, host as u8 + 1]);
+            engine.handle_command(Instant::ZERO, Command::OwnAddresses(vec![own]));
             engine.handle_command(Instant::ZERO, Command::LocalAddresses(vec![local]));
             host += 1;
             engine

@@ -73,7 +73,7 @@ pub(crate) struct Context<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) draws: &'a mut ChaCha8Rng,
     pub(crate) locals: &'a [LocalAddress],
-    /// All addresses of this host.
+    /// All addresses of this host, in order.
     pub(crate) own: &'a [IpAddr],
     pub(crate) rules: &'a RuleTable,
     /// Whose an inner address is.
@@ -92,6 +92,14 @@ pub(crate) struct Context<'a> {
     pub(crate) returns: &'a mut Returns,
     /// Packets that the host is to send itself.
     pub(crate) plain: &'a mut Plain,
+}
+
+impl Context<'_> {
+    /// Whether this host has the address `ip`.
+    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
+        self.own.binary_search(&ip).is_ok()
+            || self.locals.iter().any(|local| local.address.ip() == ip)
+    }
 }
 
 /// Everything between this node and one peer.

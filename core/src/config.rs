@@ -36,6 +36,9 @@ pub struct Opportunistic {
     /// Nodes at these addresses are asked for when the host talks to them, are answered when they
     /// ask, and may begin an association for their own address.
     pub prefixes: Vec<Prefix>,
+    /// Addresses that no two hosts share: one of them is a node's as a whole once the node proved to
+    /// receive there. Of others only connections that began on the paths are led to the node.
+    pub exclusive: Vec<Prefix>,
     /// The UDP port at which they are asked.
     pub port: u16,
     /// Keys of addresses that were seen before. Another key at one of them is refused.
@@ -50,6 +53,11 @@ impl Opportunistic {
     /// Whether unknown nodes at `address` are dealt with.
     pub(crate) fn concerns(&self, address: IpAddr) -> bool {
         self.prefixes.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Whether no two hosts share `address`.
+    pub(crate) fn is_exclusive(&self, address: IpAddr) -> bool {
+        self.exclusive.iter().any(|prefix| prefix.contains(address))
     }
 }
 
@@ -66,9 +74,14 @@ pub struct PeerConfig {
     pub endpoints: Vec<SocketAddr>,
     /// Inner addresses that belong to the peer.
     pub allowed_prefixes: Vec<Prefix>,
-    /// Whether the peer's ordinary addresses are inner addresses of it too: those that it tells,
-    /// once a path to them was validated.
+    /// Whether the peer's ordinary addresses are inner addresses of it too.
     pub host_mode: bool,
+    /// In host mode, addresses that the peer does not share with others: one of them that it tells is
+    /// its own as a whole once a path there was validated. Of others only connections that began on
+    /// the paths are led there.
+    pub exclusive: Vec<Prefix>,
+    /// Where packets of the peer may go beside the addresses of this host.
+    pub reaches: Vec<Prefix>,
     /// What becomes of packets to the peer when no path works. [`Policy::Require`] outside of host
     /// mode.
     pub policy: Policy,

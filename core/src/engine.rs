@@ -75,7 +75,7 @@ pub enum Command {
     /// The complete list of addresses that paths may start from; replaces the former list.
     LocalAddresses(Vec<LocalAddress>),
     /// Every address of this host, whether or not paths may start from it; replaces the former list.
-    /// None is taken for a peer's, whatever a peer tells.
+    /// None is taken for a peer's, whatever a peer tells, and these are what every peer may reach.
     OwnAddresses(Vec<IpAddr>),
     /// The host's routes changed: what had no way may have one now.
     RoutesChanged,
@@ -292,10 +292,7 @@ impl Engine {
         let shutdown = matches!(command, Command::Shutdown);
         match command {
             Command::LocalAddresses(locals) => self.locals = locals,
-            Command::OwnAddresses(own) => {
-                self.own = own;
-                return;
-            }
+            Command::OwnAddresses(own) => return self.follow_own_addresses(own),
             Command::RoutesChanged | Command::Shutdown => {}
         }
         for peer in 0..self.associations.len() {
@@ -309,6 +306,18 @@ impl Engine {
             }
             self.touched.insert(peer);
             self.schedule_at(peer, Some(now));
+        }
+    }
+
+    fn follow_own_addresses(&mut self, mut own: Vec<IpAddr>) {
+        own.sort_unstable();
+        let former = core::mem::replace(&mut self.own, own);
+        if former.iter().all(|address| self.own.binary_search(address).is_ok()) {
+            return;
+        }
+        for peer in 0..self.associations.len() {
+            let (association, cx) = self.association(peer);
+            association.review_destinations(&cx);
         }
     }
 

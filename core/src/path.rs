@@ -87,9 +87,13 @@ pub(crate) struct Path {
     pub(crate) response_owed: Option<([u8; 8], PathAddress)>,
     /// Our end as the peer sees it, once it has told: another address than ours behind a translator.
     pub(crate) observed: Option<SocketAddr>,
-    /// The peer has to be told how we see it; and whether it ever was.
+    /// And whether it takes packets from there for ours as they are; so as long as it has not told.
+    pub(crate) taken: bool,
+    /// The peer has to be told how we see it; whether it ever was, and whether its address there is
+    /// taken for its own.
     pub(crate) observed_owed: bool,
     pub(crate) observed_told: bool,
+    pub(crate) takes: bool,
     /// Bytes that may still go to an address that has not answered.
     pub(crate) credit: usize,
     /// The socket refused a datagram; cleared when it can take some again.
@@ -152,8 +156,10 @@ impl Path {
             challenge: None,
             response_owed: None,
             observed: None,
+            taken: true,
             observed_owed: false,
             observed_told: false,
+            takes: true,
             credit: 0,
             blocked: false,
             playout: Playout::default(),
@@ -231,6 +237,12 @@ impl Path {
     /// Whether control frames may go to its address.
     pub(crate) fn is_validated(&self) -> bool {
         self.works() || self.state == PathState::Failed
+    }
+
+    /// Whether the peer does not take our address here for ours alone: it is a translator's, or others
+    /// may share it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.is_validated() && !self.taken
     }
 
     /// Whether a translator is on the way: the peer sees us elsewhere than we are.
@@ -319,6 +331,7 @@ impl Path {
             self.playout = Playout::default();
             self.flight.on_moved();
             self.observed = None;
+            self.taken = true;
         }
     }
 

@@ -127,11 +127,23 @@ pub(crate) struct Incoming {
     pub(crate) order: Option<Order>,
     /// What the peer's packets have in common, if it has said so.
     pub(crate) header: Option<Box<SessionHeader>>,
-    /// That the host sees another source, and since when the connection is known to be in use.
-    pub(crate) shown: Option<Box<(Endpoint, Instant)>>,
+    /// What becomes of the source of packets that come without their headers.
+    pub(crate) shown: Shown,
     /// The newest sequence number, from which truncated ones are restored.
     pub(crate) newest: u32,
     pub(crate) counters: Counters,
+}
+
+/// How the host is to see the source of the packets that are restored from a session's fields.
+#[derive(Debug)]
+pub(crate) enum Shown {
+    /// As the fields say.
+    AsItIs,
+    /// With this end, which is in what they are restored from, and since when the connection is known
+    /// to be in use.
+    As(Box<(Endpoint, Instant)>),
+    /// The fields do not say what connection a packet belongs to, only the packet does.
+    EachByItself,
 }
 
 /// How packets of a session reach the host.

@@ -16,6 +16,11 @@
 //!
 //! [`Translations`] are those of a whole node, because peers behind one translator share its
 //! address. [`Begun`] is what the peer itself keeps: which of its connections go this way.
+//!
+//! The same is done for a peer at an address of its own that others may share: it is not known which
+//! ports there are the peer's. A peer is not trusted, so a public end must not be that of somebody
+//! else's connection to this host. The port is drawn, and a connection of TCP has it only once the
+//! host has answered the peer's SYN: if its socket with that end is somebody else's, it does not.
 
 mod aging;
 mod begun;
@@ -64,11 +69,19 @@ pub(crate) enum Life {
     Ends,
 }
 
+/// What answers the first packet of a connection of TCP: acknowledgment numbers from `next` on, so many
+/// as there were `bytes` with it (RFC 7413).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Syn {
+    next: u32,
+    bytes: u32,
+}
+
 /// What a packet does to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// It may be the first one.
-    Begin,
+    Begin(Syn),
     Use,
     End,
     /// It shows that the connection is in use, and no more.
@@ -78,33 +91,60 @@ pub(crate) enum Act {
 impl Act {
     /// That of a packet that has its ports.
     pub(crate) fn of(header: &Header, packet: &[u8]) -> Self {
-        let byte = |offset: usize| packet.get(header.header_len + offset).copied();
+        let transport = packet.get(header.header_len..).unwrap_or_default();
+        let kind = transport.first();
         match header.protocol {
-            protocol::TCP => Self::of_tcp(byte(13).unwrap_or(0)),
-            protocol::ICMP if byte(0) != Some(8) => Self::Use,
-            protocol::ICMPV6 if byte(0) != Some(128) => Self::Use,
-            _ => Self::Begin,
+            protocol::TCP => Self::of_tcp(transport, header.total_len - header.header_len),
+            protocol::ICMP if kind != Some(&8) => Self::Use,
+            protocol::ICMPV6 if kind != Some(&128) => Self::Use,
+            _ => Self::Begin(Syn::default()),
         }
     }
 
-    /// That of a TCP segment with these flags.
-    pub(crate) fn of_tcp(flags: u8) -> Self {
-        const FIN: u8 = 0x01;
-        const SYN: u8 = 0x02;
-        const RST: u8 = 0x04;
-        const ACK: u8 = 0x10;
-        match flags {
-            _ if flags & (SYN | ACK | RST) == SYN => Self::Begin,
-            _ if flags & (FIN | RST) != 0 => Self::End,
+    /// That of a TCP segment of `len` bytes, of which at least the header is given.
+    pub(crate) fn of_tcp(segment: &[u8], len: usize) -> Self {
+        let Some(tcp) = Tcp::of(segment) else { return Self::Use };
+        match tcp.flags {
+            flags if flags & (SYN | ACK | RST) == SYN => {
+                let bytes = len.saturating_sub(tcp.header_len) as u32;
+                Self::Begin(Syn { next: tcp.sequence.wrapping_add(1), bytes })
+            }
+            flags if flags & (FIN | RST) != 0 => Self::End,
             _ => Self::Use,
         }
+    }
+}
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// What of a TCP header says how far a connection has come.
+#[derive(Clone, Copy, Debug)]
+struct Tcp {
+    sequence: u32,
+    acknowledgment: u32,
+    header_len: usize,
+    flags: u8,
+}
+
+impl Tcp {
+    fn of(segment: &[u8]) -> Option<Self> {
+        let [_, _, _, _, a, b, c, d, e, f, g, h, offset, flags] = *segment.first_chunk()?;
+        Some(Self {
+            sequence: u32::from_be_bytes([a, b, c, d]),
+            acknowledgment: u32::from_be_bytes([e, f, g, h]),
+            header_len: usize::from(offset >> 4) * 4,
+            flags,
+        })
     }
 }
 
 impl Life {
     fn after(self, act: Act, protocol: u8) -> Self {
         match (act, self) {
-            (Act::Begin, _) if protocol == protocol::TCP => Self::Begins,
+            (Act::Begin(_), _) if protocol == protocol::TCP => Self::Begins,
             (Act::End, _) | (_, Self::Ends) => Self::Ends,
             (Act::Touch, same) => same,
             _ => Self::Open,
@@ -140,6 +180,38 @@ struct Flow {
     peer: usize,
     private: Endpoint,
     life: Life,
+    /// The peer's latest SYN, and whether the host has answered it.
+    syn: Syn,
+    answered: bool,
+}
+
+impl Flow {
+    /// Takes note of what a packet of the peer begins.
+    fn on_begin(&mut self, act: Act) {
+        if let Act::Begin(syn) = act
+            && syn != self.syn
+        {
+            // One that is repeated without its data may be answered as it was at first.
+            let repeated = syn.next == self.syn.next;
+            self.syn =
+                Syn { bytes: syn.bytes.max(if repeated { self.syn.bytes } else { 0 }), ..syn };
+            self.answered &= repeated;
+        }
+    }
+
+    /// Whether a segment of the host can be of this connection of TCP. The host has one connection with
+    /// these ends: until it has accepted the peer's SYN it may be somebody else's.
+    fn is_answered_by(&mut self, segment: &[u8]) -> bool {
+        let Some(tcp) = Tcp::of(segment) else { return false };
+        if self.answered && tcp.flags & SYN == 0 {
+            return true;
+        }
+        let after = tcp.acknowledgment.wrapping_sub(self.syn.next);
+        let answers =
+            tcp.flags & ACK != 0 && tcp.flags & (SYN | RST) != 0 && after <= self.syn.bytes;
+        self.answered |= answers && tcp.flags & SYN != 0;
+        answers
+    }
 }
 
 /// The connections of all peers behind translators.
@@ -232,24 +304,26 @@ impl Translations {
         Some(public)
     }
 
-    /// Begins a connection of `peer` whose packets have the ends `key`; its public end is at
-    /// `address`. `None` when no port is free there.
+    /// Begins a connection of `peer` whose packets have the ends `key`, with a packet that does `act`;
+    /// its public end is at `address`. `None` when no port is free there.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
         peer: usize,
         key: &SessionKey,
+        act: Act,
         address: IpAddr,
         draws: &mut ChaCha8Rng,
     ) -> Option<Endpoint> {
         let first = u32::from(*TRANSLATED_PORTS.start());
         let ports = TRANSLATED_PORTS.len() as u32;
         let drawn = (0..TRIES).map(|_| (first + draws.next_u32() % ports) as u16);
-        let own = Some(key.source.port).filter(|port| TRANSLATED_PORTS.contains(port));
-        let mut ends = own.into_iter().chain(drawn).map(|port| Endpoint { address, port });
+        let mut ends = drawn.map(|port| Endpoint { address, port });
         let public = ends.find(|public| !self.flows.contains(&answer(key, *public)))?;
         let life = Life::Begins;
-        let flow = Flow { peer, private: key.source, life };
+        let syn = Syn::default();
+        let mut flow = Flow { peer, private: key.source, life, syn, answered: false };
+        flow.on_begin(act);
         let idle = life.idle(key.protocol);
         if let Some((gone, flow)) = self.flows.insert(now, answer(key, public), flow, idle) {
             self.forget(&gone, &flow);
@@ -283,10 +357,23 @@ impl Translations {
     /// Takes note of a packet of the connection in which the host answers with the ends `key`.
     fn touch(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<(usize, Endpoint)> {
         let flow = self.flows.touch(now, key)?;
+        flow.on_begin(act);
         flow.life = flow.life.after(act, key.protocol);
         let (peer, private, life) = (flow.peer, flow.private, flow.life);
         self.flows.set_idle(key, life.idle(key.protocol));
         Some((peer, private))
+    }
+
+    /// A segment of the host shows that its connection with the ends `key` is not the peer's.
+    fn forget_if_foreign(&mut self, now: Instant, key: &SessionKey, segment: Option<&[u8]>) {
+        if key.protocol != protocol::TCP {
+            return;
+        }
+        let flow = self.flows.touch(now, key);
+        let foreign = flow.is_some_and(|flow| !flow.is_answered_by(segment.unwrap_or_default()));
+        if foreign && let Some(flow) = self.flows.remove(key) {
+            self.forget(key, &flow);
+        }
     }
 
     /// Drops what belongs to a connection that is gone.
@@ -325,6 +412,7 @@ impl Translations {
                     Act::End => Act::End,
                     _ => Act::Touch,
                 };
+                self.forget_if_foreign(now, &key, bytes.get(header.header_len..));
                 let found = self.touch(now, &key, act);
                 if let Some(found) = found.filter(|_| header.fragment) {
                     self.fragments.on_first(header, bytes, found);

@@ -346,9 +346,9 @@ impl Captures {
         });
     }
 
-    /// Whether addresses are kept.
-    pub(crate) fn has_pinned(&self) -> bool {
-        !self.pinned.is_empty()
+    /// The addresses that are kept.
+    pub(crate) fn pinned(&self) -> &[IpAddr] {
+        &self.pinned
     }
 
     /// Captures nothing any more: packets leave as plain IP.

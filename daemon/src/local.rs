@@ -232,14 +232,15 @@ impl LocalAddresses {
         wanted && link.is_running() && !link.loopback
     }
 
-    /// Neither an address of our own device nor one whose network is a peer's: packets between such
-    /// an address and the peer would belong into the tunnel that they carry. A peer's wider prefix
-    /// (a default route) is no obstacle, because the network on the link is more specific.
+    /// Neither a deprecated address, nor one of our own device, nor one whose network is a peer's:
+    /// packets between such an address and the peer would belong into the tunnel that they carry. A
+    /// peer's wider prefix (a default route) is no obstacle, because the network on the link is more
+    /// specific.
     fn permits(&self, host: &HostAddress) -> bool {
         let theirs = |prefix: &Prefix| {
             prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len
         };
-        !self.own.contains(&host.address) && !self.prefixes.iter().any(theirs)
+        !host.deprecated && !self.own.contains(&host.address) && !self.prefixes.iter().any(theirs)
     }
 }
 
@@ -279,6 +280,7 @@ mod tests {
             link,
             address: address.parse().expect("valid"),
             prefix_len: prefix_len.parse().expect("valid"),
+            deprecated: false,
         }
     }
 
@@ -318,6 +320,7 @@ mod tests {
             address(3, "198.18.2.1/24"),
             address(9, "198.18.3.1/24"),
             address(77, "198.18.4.1/24"),
+            HostAddress { deprecated: true, ..address(4, "2001:db8::9/64") },
         ];
         assert_eq!(
             names(&local(None, &[]), &links, &addresses),

@@ -365,8 +365,11 @@ impl Node {
                 self.events.address_added(unix_time, address);
             }
         }
-        // What is this host's own has to be known when paths are opened.
-        let own: Vec<IpAddr> = addresses.iter().map(|host| host.address).collect();
+        self.keep_addresses(&changes.removed, &addresses);
+        // What is this host's own has to be known when paths are opened. What is kept is, though the
+        // list does not have it yet.
+        let kept = self.captures.pinned().iter().copied();
+        let own: Vec<IpAddr> = addresses.iter().map(|host| host.address).chain(kept).collect();
         if own != self.host_addresses {
             self.engine.handle_command(now, Command::OwnAddresses(own.clone()));
             self.host_addresses = own;
@@ -378,8 +381,7 @@ impl Node {
             }
             self.engine.handle_command(now, Command::LocalAddresses(list));
         }
-        self.keep_addresses(&changes.removed, &addresses);
-        if self.captures.has_pinned() {
+        if !self.captures.pinned().is_empty() {
             let due = now + PIN_INTERVAL;
             self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
         }

@@ -240,3 +240,38 @@ fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
         transfers.finish();
     }
 }
+
+/// The other side does not take the address for the host's own: those connections that began on the
+/// paths survive it all the same.
+#[test]
+fn connections_from_an_address_that_others_may_share_survive_its_loss() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = two_hosts("lent", 2, &[Family::V4]);
+    a.ip(&["addr", "flush", "dev", "eth1"]);
+    let directory = Directory::new("lent");
+    let configuration =
+        |number, endpoints, peer| HostConfiguration { number, endpoints, peer, more: "" };
+    let daemon_b = configuration(2, &[], "exclusive = []").start(&b, &directory);
+    let daemon_a = configuration(1, &["198.18.0.2:6182"], "").start(&a, &directory);
+    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
+    let address = "198.18.0.2".parse().expect("valid");
+    let transfers = Transfers([
+        Transfer::start(&a, &b, address, RATE * 6, RATE),
+        Transfer::fetch(&b, &a, address, RATE * 6, RATE),
+    ]);
+    for transfer in &transfers.0 {
+        transfer.wait_for(RATE);
+    }
+    a.ip(&["link", "set", "eth0", "down"]);
+    a.ip(&["addr", "flush", "dev", "eth0"]);
+    let before = silence(&transfers);
+    a.ip(&["addr", "add", "198.18.1.1/24", "dev", "eth1"]);
+    eprintln!("at a shared address:");
+    transfers.resume(before);
+    assert_eq!(daemon_b.peer().translated, 2);
+    for transfer in transfers.0 {
+        assert_eq!(transfer.finish().ip().to_string(), "198.18.0.1");
+    }
+}

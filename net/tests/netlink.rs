@@ -51,6 +51,7 @@ fn links_and_addresses_are_followed() {
         link: link.index,
         address: "198.18.0.1".parse().expect("valid"),
         prefix_len: 24,
+        deprecated: false,
     };
     assert_eq!(netlink.addresses().expect("addresses"), [v4]);
 
@@ -60,6 +61,7 @@ fn links_and_addresses_are_followed() {
         link: link.index,
         address: "2001:db8::1".parse().expect("valid"),
         prefix_len: 64,
+        deprecated: false,
     };
     let deadline = Instant::now() + Duration::from_secs(5);
     while netlink.addresses().expect("addresses") != [v4, v6] {
@@ -68,7 +70,8 @@ fn links_and_addresses_are_followed() {
     }
     here.ip("addr change 2001:db8::1/64 dev v0 preferred_lft 0");
     assert!(wait(&poller, &mut monitor).addresses);
-    assert_eq!(netlink.addresses().expect("addresses"), [v4]);
+    let v6 = HostAddress { deprecated: true, ..v6 };
+    assert_eq!(netlink.addresses().expect("addresses"), [v4, v6]);
 
     there.ip("link set v0 down");
     assert!(wait(&poller, &mut monitor).links);
@@ -80,7 +83,7 @@ fn links_and_addresses_are_followed() {
 
     here.ip("addr del 198.18.0.1/24 dev v0");
     assert!(wait(&poller, &mut monitor).addresses);
-    assert_eq!(netlink.addresses().expect("addresses"), []);
+    assert_eq!(netlink.addresses().expect("addresses"), [v6]);
     here.ip("link del v0");
     assert!(wait(&poller, &mut monitor).links);
     let error = netlink.link("v0").expect_err("gone");

@@ -77,6 +77,8 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         endpoints: if engine.knows_peer { world.endpoints(peer) } else { Vec::new() },
         allowed_prefixes: vec![prefix(false), prefix(true)],
         host_mode: false,
+        exclusive: Vec::new(),
+        reaches: Vec::new(),
         policy: Policy::Require,
         scheduler: engine.scheduler,
         fixed_weights: engine.fixed_weights.clone(),
@@ -188,8 +190,13 @@ impl Host {
             mtu: network.interface(local.interface).mtu,
             encapsulation: Encapsulation::Udp,
         });
-        let command = Command::LocalAddresses(list.collect());
-        self.node.handle_command(self.spec.clock.at(now), command);
+        let inner = [false, true].map(|v6| inner_address(index, v6));
+        let own = self.locals.iter().map(|local| local.address.ip()).chain(inner);
+        let commands =
+            [Command::OwnAddresses(own.collect()), Command::LocalAddresses(list.collect())];
+        for command in commands {
+            self.node.handle_command(self.spec.clock.at(now), command);
+        }
         self.update_wake();
     }
 

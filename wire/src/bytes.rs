@@ -71,6 +71,16 @@ impl<'a> Reader<'a> {
         self.array(field).map(u64::from_be_bytes)
     }
 
+    /// Reads one byte that must be 0 or 1.
+    pub(crate) fn flag(&mut self, field: &'static str) -> Result<bool, Error> {
+        let offset = self.offset;
+        match self.u8(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Error::Value { field, offset, expected: "0 or 1", got: u64::from(other) }),
+        }
+    }
+
     /// Reads one byte that must be `value`, which `expected` describes.
     pub(crate) fn exactly(
         &mut self,

@@ -139,6 +139,8 @@ pub enum Frame<'a> {
         path: PathId,
         /// The address and port. Flow label and scope of an IPv6 address are not carried.
         address: SocketAddr,
+        /// Whether the sender takes packets from this address for the receiver's own as they are.
+        taken: bool,
     },
     /// 0x0e: the sender of this frame does not have the fields of a session whose compact packets
     /// it received.
@@ -206,8 +208,8 @@ impl<'a> Frame<'a> {
                 1 + varint_len(*sequence) + varint_len(*max_wait)
             }
             Self::Close { message, .. } => 1 + 1 + varint_len(message.len() as u64) + message.len(),
-            Self::AddressObserved { path, address } => {
-                1 + path.varint_len() + address::encoded_len(address)
+            Self::AddressObserved { path, address, .. } => {
+                1 + path.varint_len() + address::encoded_len(address) + 1
             }
             Self::Playout { .. } => 1 + 2,
             Self::Keepalive { interval } => 1 + varint_len(*interval),
@@ -283,10 +285,11 @@ impl<'a> Frame<'a> {
                 writer.varint("length of the message", len as u64)?;
                 writer.put(message.as_bytes())?;
             }
-            Self::AddressObserved { path, address } => {
+            Self::AddressObserved { path, address, taken } => {
                 writer.put(&[kind::ADDRESS_OBSERVED])?;
                 writer.varint("path identifier", u64::from(path.0))?;
                 address::write(writer, address)?;
+                writer.put(&[u8::from(*taken)])?;
             }
             Self::SessionUnknown { session } => {
                 writer.put(&[kind::SESSION_UNKNOWN])?;
@@ -380,7 +383,8 @@ impl<'a> Frame<'a> {
             kind::CLOSE => Self::read_close(reader),
             kind::ADDRESS_OBSERVED => {
                 let path = PathId::read(reader)?;
-                Ok(Self::AddressObserved { path, address: address::read(reader)? })
+                let address = address::read(reader)?;
+                Ok(Self::AddressObserved { path, address, taken: reader.flag("taken")? })
             }
             kind::SESSION_UNKNOWN => Ok(Self::SessionUnknown { session: SessionId::read(reader)? }),
             kind::PLAYOUT => Ok(Self::Playout { at: u16::from_be_bytes(reader.array("time")?) }),

@@ -109,19 +109,7 @@ impl SessionFields {
         let source = reader.array::<4>("source address")?.into();
         let destination = reader.array::<4>("destination address")?.into();
         let identification = reader.u16("identification")?;
-        let offset = reader.offset();
-        let dont_fragment = match reader.u8("don't fragment")? {
-            0 => false,
-            1 => true,
-            other => {
-                return Err(Error::Value {
-                    field: "don't fragment",
-                    offset,
-                    expected: "0 or 1",
-                    got: u64::from(other),
-                });
-            }
-        };
+        let dont_fragment = reader.flag("don't fragment")?;
         Ok(NetworkFields::V4 { source, destination, identification, dont_fragment })
     }
 

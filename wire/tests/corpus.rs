@@ -221,7 +221,10 @@ fn write_frames() {
         ("skip", vec![Frame::Skip { session: SessionId(64), first: u32::MAX, count: SKIP_MAX }]),
         ("resequencing", vec![Frame::Resequencing { sequence: 3, max_wait: 120_000 }]),
         ("close", vec![Frame::Close { reason: 2, message: "Aufwiedersehen, \u{e9}" }]),
-        ("address-observed", vec![Frame::AddressObserved { path, address: addresses[1] }]),
+        (
+            "address-observed",
+            vec![Frame::AddressObserved { path, address: addresses[1], taken: true }],
+        ),
         ("packet", vec![Frame::Packet { header: header(63, false), packet: &packet }]),
         (
             "feedback-and-packet",

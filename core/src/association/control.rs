@@ -275,7 +275,8 @@ impl Association {
         }
         let mut control = Control::default();
         if observed {
-            let frame = Frame::AddressObserved { path: path.id, address: path.address.remote };
+            let (address, taken) = (path.address.remote, path.takes);
+            let frame = Frame::AddressObserved { path: path.id, address, taken };
             control.observed = frames.push(&frame).is_ok();
         }
         if let Some(interval) = keepalive {

@@ -374,6 +374,7 @@ impl Association {
         retired.extend(self.pending.take().map(|pending| pending.initiator.sender_index()));
         forget(cx, retired);
         self.reset(now, cx);
+        self.forget_translated(None, cx);
         self.config.endpoints.clear();
         self.next_attempt = None;
         self.close_owed = false;

@@ -1,9 +1,12 @@
 //! Host mode: the inner addresses of the peer are its own ordinary addresses.
 //!
-//! An address is the peer's when the peer has told it in its authenticated list and a path to that
-//! very address was validated. One that the peer no longer has stays its own as long as it sends
-//! from it, so that sessions survive a change of address. What the host is to lead into the engine
-//! (the capture) follows from these addresses, the policy, and whether any path works.
+//! An address is the peer's when the configuration says that nobody shares it, the peer has told it in
+//! its authenticated list, and a path to that very address was validated. That a path was validated
+//! shows no more than that the peer has one port there: so of other addresses only connections that
+//! began on the paths are led there, as behind translators ([`translated`](super::translated)). One
+//! that the peer no longer has stays its own as long as it sends from it, so that sessions survive a
+//! change of address. What the host is to lead into the engine (the capture) follows from these
+//! addresses, the policy, and whether any path works.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -95,8 +98,8 @@ pub(super) struct HostMode {
     left_at: Option<Instant>,
     hold_down: Duration,
     hold_until: Option<Instant>,
-    /// Whether the addresses that the peer tells are taken up.
-    pub(super) claims: bool,
+    /// Of a node that nobody configured: the addresses at which it is dealt with.
+    scope: Option<Vec<IpAddr>>,
     /// Our addresses that the peer sees elsewhere, and the connections from there.
     pub(super) own_translated: Vec<IpAddr>,
     pub(super) begun: Begun,
@@ -114,9 +117,35 @@ impl Association {
         self.host.stale = true;
     }
 
-    /// The addresses that the peer tells are not taken up: somebody else decides which are its own.
-    pub(crate) fn without_claims(&mut self) {
-        self.host.claims = false;
+    /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
+    pub(crate) fn is_of_a_stranger(&mut self) {
+        self.host.scope = Some(Vec::new());
+    }
+
+    /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
+    /// may have all of those that are said to be exclusive. Whether that is new.
+    pub(crate) fn admit(&mut self, addresses: &[(IpAddr, bool)], cx: &Context<'_>) -> bool {
+        let scope = addresses.iter().map(|(address, _)| *address).collect();
+        let exclusive = addresses.iter().filter(|(_, exclusive)| *exclusive);
+        let exclusive = exclusive.map(|(address, _)| Prefix::host(*address)).collect();
+        let former = self.host.scope.replace(scope);
+        let same = former == self.host.scope && self.config.exclusive == exclusive;
+        self.config.exclusive = exclusive;
+        if !same {
+            self.tell_how_it_is_seen(cx);
+            self.review_capture();
+        }
+        !same
+    }
+
+    /// Whether `ip` may be the peer's as a whole: it says so, and the configuration permits it. It is
+    /// once a path there was validated.
+    pub(super) fn may_take(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
+        let prefixes = &self.config.allowed_prefixes;
+        let mut permitted = self.config.exclusive.iter().chain(prefixes);
+        self.peer_addresses.iter().any(|told| told.ip() == ip)
+            && permitted.any(|prefix| prefix.contains(ip))
+            && is_capturable(ip, cx)
     }
 
     /// When the capture has to be reviewed although nothing happens.
@@ -234,18 +263,19 @@ impl Association {
                     .any(|(_, _, session)| session.key.destination.address == address))
     }
 
-    /// Takes up addresses that the peer has told and that were validated since. Those of a node that
-    /// nobody configured are in its prefixes already.
+    /// Whether `ip` is the peer's as a whole, or is about to be.
+    pub(super) fn takes(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
+        let mut validated = self.paths.iter().filter(|path| path.is_validated());
+        validated.any(|path| path.address.remote.ip() == ip) && self.may_take(ip, cx)
+    }
+
+    /// Takes up addresses that may be the peer's and that were validated since.
     fn claim_addresses(&mut self, cx: &mut Context<'_>) {
-        if !self.host.claims {
-            return;
-        }
         for path in self.paths.iter().filter(|path| path.is_validated()) {
             let ip = path.address.remote.ip();
-            let told = self.peer_addresses.iter().any(|told| told.ip() == ip);
             let known = self.host.addresses.contains_key(&ip)
                 || self.config.allowed_prefixes.contains(&Prefix::host(ip));
-            if !told || known || !is_capturable(ip, cx) {
+            if known || !self.may_take(ip, cx) {
                 continue;
             }
             if cx.prefixes.claim(Prefix::host(ip), cx.me, true) {
@@ -364,22 +394,14 @@ impl Association {
         (prefixes, translated)
     }
 
-    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Behind a
-    /// translator they do not: the peer knows us, or itself, by another address, and the peer's
-    /// host may talk to others there. Prefixes of the configuration are nobody's ordinary address.
+    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where the
+    /// peer does not take our address for ours they do not: it may know us by another one, or others
+    /// by ours. Prefixes of the configuration are nobody's ordinary address.
     fn takes_plain_addresses(&self, ip: IpAddr, locals: &[LocalAddress]) -> bool {
-        if self.host.claims {
-            if !self.host.addresses.contains_key(&ip) {
-                return true;
-            }
-        } else if !self.peer_addresses.iter().any(|told| told.ip() == ip) {
-            return false;
+        if !self.host.addresses.contains_key(&ip) {
+            return true;
         }
-        let elsewhere = |path: &Path| {
-            path.is_validated()
-                && path.local.is_ipv4() == ip.is_ipv4()
-                && path.observed.is_some_and(|observed| observed.ip() != path.local.ip())
-        };
+        let elsewhere = |path: &Path| path.is_elsewhere() && path.local.is_ipv4() == ip.is_ipv4();
         // Sessions that began at an address which is kept for them go on.
         let is_ours = |own: IpAddr| locals.iter().any(|local| local.address.ip() == own);
         let kept = || {
@@ -424,12 +446,22 @@ impl HostMode {
             left_at: None,
             hold_down: Duration::ZERO,
             hold_until: None,
-            claims: true,
+            scope: None,
             own_translated: Vec::new(),
             begun: Begun::new(),
             instance: None,
             fragments: Fragments::new(),
         }
+    }
+
+    /// Whether nobody configured the peer.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.scope.is_some()
+    }
+
+    /// Whether the peer is dealt with at `ip`.
+    pub(super) fn deals_at(&self, ip: IpAddr) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope.contains(&ip))
     }
 
     /// Destinations whose packets are captured, if not all of them.
@@ -447,8 +479,7 @@ fn all_captured(prefixes: &[Prefix], translated: &[IpAddr]) -> Vec<Prefix> {
 
 /// Whether an address can be that of one other host, which we are not.
 pub(super) fn is_capturable(ip: IpAddr, cx: &Context<'_>) -> bool {
-    let is_ours = cx.own.contains(&ip) || cx.locals.iter().any(|local| local.address.ip() == ip);
-    is_one_host(ip) && !is_ours
+    is_one_host(ip) && !cx.is_ours(ip)
 }
 
 /// Whether an address can be that of one host, for others.

@@ -9,7 +9,7 @@ use mpip_wire::{
 };
 
 use super::outgoing::Loss;
-use super::translated::{Changed, Shown, shown_as};
+use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
@@ -17,7 +17,7 @@ use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
-use crate::session::{Counters, Incoming, Order};
+use crate::session::{Counters, Incoming, Order, Shown};
 use crate::sink::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 use crate::time::Instant;
 use crate::trace::What;
@@ -209,7 +209,9 @@ impl Association {
                     }
                 }
                 Frame::SessionOpen { session, fields } => {
-                    self.on_session_open(now, session, &fields, cx);
+                    if let Err(reason) = self.on_session_open(now, session, &fields, cx) {
+                        cx.drops.count(reason);
+                    }
                 }
                 Frame::SessionUnknown { session } => self.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
@@ -236,9 +238,10 @@ impl Association {
                 Frame::Keepalive { interval } => {
                     self.paths[index].rest.on_asked(number, interval);
                 }
-                Frame::AddressObserved { path, address } => {
+                Frame::AddressObserved { path, address, taken } => {
                     if let Some(index) = self.path_index(path) {
                         self.paths[index].observed = Some(address);
+                        self.paths[index].taken = taken;
                         self.review_capture();
                     }
                 }
@@ -349,22 +352,64 @@ impl Association {
         if header.total_len != packet.len() {
             return Err(DropReason::MalformedPacket);
         }
-        let shown = self.show(now, &header, packet, cx)?;
-        let slot = match self.incoming.find(&session) {
-            Some(slot) => slot,
-            None => self.accept_session(now, session, header.session(), delivery.sequence),
-        };
+        let key = header.session();
+        let known = self.session_of(session, &key)?;
+        self.check_destination(header.destination, cx)?;
+        let source = self.show(now, &header, packet, cx)?;
+        let slot =
+            known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence));
         let changed;
-        let inner = match shown {
-            Shown::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
-            Shown::As(end, state) => {
-                changed = Changed::new([packet, &[]], &header, (end, state))
-                    .ok_or(DropReason::ForeignSource)?;
+        let inner = match source {
+            Source::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
+            Source::As(end, state) => {
+                changed =
+                    Changed::new(packet, &header, end, state).ok_or(DropReason::ForeignSource)?;
                 changed.packet(packet)
             }
         };
         self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
+    }
+
+    /// The slot of session `id`, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// When it is that of another connection than `key`.
+    fn session_of(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
+        let Some(slot) = self.incoming.find(&id) else { return Ok(None) };
+        match self.incoming.get(slot) {
+            Some(session) if session.key != *key => Err(DropReason::OtherSession),
+            _ => Ok(Some(slot)),
+        }
+    }
+
+    /// Refuses what is neither for this host nor for whom the peer may reach through it.
+    fn check_destination(&self, destination: IpAddr, cx: &Context<'_>) -> Result<(), DropReason> {
+        match self.reaches(destination, cx) {
+            true => Ok(()),
+            false => Err(DropReason::ForeignDestination),
+        }
+    }
+
+    fn reaches(&self, destination: IpAddr, cx: &Context<'_>) -> bool {
+        cx.is_ours(destination)
+            || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
+    }
+
+    /// This host has lost addresses: what was told of sessions to them holds no longer.
+    pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
+        let lost: Vec<u32> = self
+            .incoming
+            .iter()
+            .filter(|(_, _, session)| !self.reaches(session.key.destination.address, cx))
+            .map(|(slot, _, _)| slot)
+            .collect();
+        for slot in lost {
+            if let Some(session) = self.incoming.get_mut(slot) {
+                session.header = None;
+            }
+        }
     }
 
     /// A packet without the header fields that its session has told.
@@ -379,11 +424,10 @@ impl Association {
     ) -> Result<(), DropReason> {
         let slot = self.incoming.find(&frame.session);
         let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
-        let Some((slot, Incoming { header: Some(header), newest, shown, .. })) = session else {
+        let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
             self.report_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
-        let shown = shown.as_deref().copied();
         let sequence = frame.sequence.expand(*newest);
         let mut head = [0; HEAD_MAX];
         let restored = header
@@ -397,13 +441,21 @@ impl Association {
             tail: &compact[restored.payload..],
             checksum: restored.checksum,
         };
-        let whole;
-        let changed;
-        if let Some(shown) = shown {
-            self.keep_shown(now, slot, shown, inner.head, cx)?;
-            if let Some(packet) = self.show_opaque(slot, shown.0, inner) {
-                (whole, changed) = packet?;
-                inner = Changed::packet(&changed, &whole);
+        let (whole, changed);
+        match self.incoming.get(slot).map(|session| &session.shown) {
+            None | Some(Shown::AsItIs) => {}
+            Some(Shown::As(known)) => {
+                let known = **known;
+                self.keep_shown(now, slot, known, inner, cx)?;
+            }
+            Some(Shown::EachByItself) => {
+                whole = [inner.head, inner.tail].concat();
+                let header = Header::parse(&whole).map_err(|_| DropReason::MalformedPacket)?;
+                if let Source::As(end, state) = self.show(now, &header, &whole, cx)? {
+                    changed = Changed::new(&whole, &header, end, state)
+                        .ok_or(DropReason::ForeignSource)?;
+                    inner = changed.packet(&whole);
+                }
             }
         }
         let delivery = Delivery { sequence, ordered: frame.ordered, not_before };
@@ -425,7 +477,7 @@ impl Association {
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
         let Self { incoming, outgoing, hold, waiting, bytes_received, max_wait, limits, .. } = self;
-        let session = incoming.get_mut(slot).expect("the slot was just found");
+        let Some(session) = incoming.get_mut(slot) else { return };
         let mut deliver = |packet: InnerPacket<'_>| {
             if let Some((answered, waits)) = answers
                 && let Some(session) = outgoing.get_mut(answered)
@@ -481,7 +533,10 @@ impl Association {
         if key.protocol != protocol::TCP {
             return None;
         }
-        let source = shown.as_deref().map_or(key.source, |(end, _)| *end);
+        let source = match shown {
+            Shown::As(known) => known.0,
+            Shown::AsItIs | Shown::EachByItself => key.source,
+        };
         let answered = self.outgoing.find(&SessionKey { source, ..*key }.reversed())?;
         Some((answered, self.queue.behind_since(now, answered)))
     }
@@ -500,7 +555,7 @@ impl Association {
             key,
             order: None,
             header: None,
-            shown: None,
+            shown: Shown::AsItIs,
             newest: sequence,
             counters: Counters::default(),
         };
@@ -518,7 +573,7 @@ impl Association {
         id: SessionId,
         fields: &SessionFields,
         cx: &mut Context<'_>,
-    ) {
+    ) -> Result<(), DropReason> {
         let (source, destination) = match fields.network {
             NetworkFields::V4 { source, destination, .. } => {
                 (IpAddr::V4(source), IpAddr::V4(destination))
@@ -535,22 +590,20 @@ impl Association {
             source: Endpoint { address: source, port: fields.source_port },
             destination: Endpoint { address: destination, port },
         };
-        // Checked here once: every packet restored from these fields has this source.
-        let Ok(shown) = self.show_session(now, &key, cx) else {
-            cx.drops.count(DropReason::ForeignSource);
-            return;
+        // Checked here once: every packet restored from these fields has these ends.
+        let known = self.session_of(id, &key)?;
+        self.check_destination(destination, cx)?;
+        let shown = self.show_session(now, &key, cx)?;
+        let header = match &shown {
+            Shown::As(known) => shown_as(fields, known.0).and_then(|it| SessionHeader::new(&it)),
+            Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
         };
-        let slot = match self.incoming.find(&id) {
-            Some(slot) => slot,
-            None => self.accept_session(now, id, key, fields.sequence),
-        };
-        let session = self.incoming.get_mut(slot).expect("the slot was just found");
-        session.shown = shown.map(|end| Box::new((end, now)));
-        let header = match shown {
-            Some(end) => SessionHeader::new(&shown_as(fields, end)),
-            None => SessionHeader::new(fields),
-        };
-        session.header = header.map(Box::new);
+        let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence));
+        if let Some(session) = self.incoming.get_mut(slot) {
+            session.shown = shown;
+            session.header = header.map(Box::new);
+        }
+        Ok(())
     }
 
     /// Asks for the header fields of a session, now and then.

@@ -113,6 +113,11 @@ impl Association {
         self.path_index(PathId(path)).map(|index| self.paths[index].address)
     }
 
+    /// Whether the peer takes this end's address on a path for its own.
+    pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
+        self.path_index(PathId(path)).map(|index| self.paths[index].taken)
+    }
+
     /// Numbers of the sessions in which this end sends.
     pub(crate) fn sending(&self) -> Vec<u32> {
         self.outgoing.iter().map(|(_, _, session)| session.id.0).collect()

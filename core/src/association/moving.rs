@@ -234,7 +234,7 @@ impl Association {
                 from: former,
                 to: from.remote,
             });
-            self.tell_if_translated(index);
+            self.tell_how_path_is_seen(index, cx);
             self.review_capture();
         }
         self.leave_one_path(now, cx, index);

@@ -86,7 +86,7 @@ impl Association {
             self.retired_paths.insert(self.paths[index].id);
         }
         if from == PathState::Validating {
-            self.tell_if_translated(index);
+            self.tell_how_path_is_seen(index, cx);
         }
         if to == PathState::Active {
             self.retrieve_all_early();
@@ -260,9 +260,7 @@ impl Association {
                 self.abandon_path(now, cx, index, "the peer has this address no more");
             }
         }
-        for index in 0..self.paths.len() {
-            self.tell_if_translated(index);
-        }
+        self.tell_how_it_is_seen(cx);
         self.path_changes += 1;
         self.open_paths(now, cx);
     }
@@ -285,12 +283,34 @@ impl Association {
         });
     }
 
-    /// A path whose remote address the peer did not tell leads through a translator: the peer is
-    /// told how it is seen there.
-    pub(super) fn tell_if_translated(&mut self, index: usize) {
+    /// Tells the peer how it is seen on each path.
+    pub(super) fn tell_how_it_is_seen(&mut self, cx: &Context<'_>) {
+        for index in 0..self.paths.len() {
+            self.tell_how_path_is_seen(index, cx);
+        }
+    }
+
+    /// A path whose remote address the peer did not tell leads through a translator, and one whose
+    /// address is not taken for the peer's does no better: the peer is told how it is seen there.
+    pub(super) fn tell_how_path_is_seen(&mut self, index: usize, cx: &Context<'_>) {
+        let remote = self.paths[index].address.remote;
+        let told = self.peer_addresses.contains(&remote);
+        let takes = match self.config.host_mode {
+            true => self.may_take(remote.ip(), cx),
+            false => self.peer_addresses.iter().any(|told| told.ip() == remote.ip()),
+        };
         let path = &mut self.paths[index];
-        let told = self.peer_addresses.contains(&path.address.remote);
-        if path.is_validated() && self.peer_generation > 0 && (path.observed_told || !told) {
+        path.takes = takes;
+        if told && !takes && !path.observed_told {
+            log::info!(
+                "peer `{}` is at {}, which others may share by the configuration: of what goes \
+                 there, only connections that begin at the peer take the paths",
+                self.config.name,
+                remote.ip()
+            );
+        }
+        let tell = path.observed_told || !told || !takes;
+        if path.is_validated() && self.peer_generation > 0 && tell {
             path.observed_told = true;
             path.observed_owed = true;
         }

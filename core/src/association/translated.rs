@@ -4,58 +4,64 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use mpip_wire::{NetworkFields, SessionFields};
+use mpip_wire::{NetworkFields, PathId, SessionFields};
 
 use super::{Association, Context};
-use crate::config::{LocalAddress, Policy};
+use crate::config::Policy;
 use crate::engine::DropReason;
 use crate::packet::{Endpoint, Header, SessionKey, protocol};
-use crate::path::Path;
+use crate::session::Shown;
 use crate::sink::{Checksum, InnerPacket};
 use crate::time::Instant;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
-use crate::translation::{Act, Doors, Way};
+use crate::translation::{Act, Doors, Syn, Way};
 
 use super::host::is_capturable;
 
-/// The end of a packet of the peer as the host is to see it.
+/// The source of a packet of the peer as the host is to see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum Source {
     /// As it is.
     AsItIs,
     /// With another source, and without a transport if that is so.
     As(Endpoint, State),
 }
 
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
 /// How often is noted that a connection is in use.
 const NOTED: Duration = Duration::from_secs(1);
 
-/// A packet with another end: its first bytes, changed.
+/// A node that nobody configured has at most one in so many of the connections that are translated.
+const STRANGERS: usize = 16;
+
+/// A packet with another source: its first bytes, changed.
 pub(super) struct Changed {
     head: [u8; HEAD],
     len: usize,
 }
 
 impl Changed {
-    /// `parts`, of which the first has the headers of IP, with `source` in the place of its source.
+    /// `packet` with `source` in the place of its source. `None` when it has no room for it.
     pub(super) fn new(
-        [first, second]: [&[u8]; 2],
+        packet: &[u8],
         header: &Header,
-        (source, state): (Endpoint, State),
+        source: Endpoint,
+        state: State,
     ) -> Option<Self> {
         let mut head = [0; HEAD];
-        let len = (first.len() + second.len()).min(HEAD);
-        let from_first = first.len().min(HEAD);
-        head[..from_first].copy_from_slice(&first[..from_first]);
-        head[from_first..len].copy_from_slice(&second[..len - from_first]);
-        rewrite(&mut head[..len], header, End::Source, source, state)?;
+        let len = packet.len().min(HEAD);
+        let changed = head.get_mut(..len)?;
+        changed.copy_from_slice(packet.get(..len)?);
+        rewrite(changed, header, End::Source, source, state)?;
         Some(Self { head, len })
     }
 
-    /// The packet, of which `rest` is what begins behind the changed bytes.
+    /// The changed packet, which was `whole` before.
     pub(super) fn packet<'a>(&'a self, whole: &'a [u8]) -> InnerPacket<'a> {
-        let tail = &whole[self.len..];
-        InnerPacket { head: &self.head[..self.len], tail, checksum: Checksum::Complete }
+        let (_, tail) = whole.split_at_checked(self.len).unwrap_or_default();
+        let (head, _) = self.head.split_at(self.len);
+        InnerPacket { head, tail, checksum: Checksum::Complete }
     }
 }
 
@@ -67,10 +73,10 @@ impl Association {
         header: &Header,
         packet: &[u8],
         cx: &mut Context<'_>,
-    ) -> Result<Shown, DropReason> {
+    ) -> Result<Source, DropReason> {
         let own = cx.prefixes.find_source(header.source) == Some(cx.me);
         if own && !cx.translations.has(cx.me) {
-            return Ok(Shown::AsItIs);
+            return Ok(Source::AsItIs);
         }
         let shown = match Subject::of(header, packet) {
             Some(Subject::Own(key)) => {
@@ -87,42 +93,48 @@ impl Association {
             }
             Some(Subject::Fragment) => {
                 let known = self.host.fragments.find(header, packet);
-                let port = 0;
-                let first = || self.public_address(header.source.is_ipv4(), cx);
-                let guess = || first().map(|address| Endpoint { address, port });
-                let may = !own && self.is_translated(header.source, header.destination, cx.locals);
+                // One that comes before the first is of no use without that, which names the port.
+                let address = || self.public_address_of(header.source, cx);
+                let guess = || address().map(|address| Endpoint { address, port: 0 });
+                let may = !own && self.is_translated(header.source, header.destination, cx);
                 let end = known.or_else(|| may.then(guess).flatten());
                 end.map(|end| (end, State::WithoutTransport))
             }
             None => None,
         };
         match shown {
-            Some((end, state)) => Ok(Shown::As(end, state)),
-            None if own => Ok(Shown::AsItIs),
+            Some((end, state)) => Ok(Source::As(end, state)),
+            None if own => Ok(Source::AsItIs),
             None => Err(DropReason::ForeignSource),
         }
     }
 
-    /// How the host is to see the source of the packets of a session; `None` for as it is.
+    /// How the host is to see the source of the packets of a session.
     pub(super) fn show_session(
         &mut self,
         now: Instant,
         key: &SessionKey,
         cx: &mut Context<'_>,
-    ) -> Result<Option<Endpoint>, DropReason> {
+    ) -> Result<Shown, DropReason> {
         let own = cx.prefixes.find_source(key.source.address) == Some(cx.me);
         if own && !cx.translations.has(cx.me) {
-            return Ok(None);
+            return Ok(Shown::AsItIs);
         }
-        // The fields of a session of TCP are not told by its first packet.
-        let act = if key.protocol == protocol::TCP { Act::Use } else { Act::Begin };
-        match self.public_end(now, key, act, !own, cx) {
-            None if !own => Err(DropReason::ForeignSource),
-            end => Ok(end),
+        let end = match key.protocol {
+            // Its fields are not told by its first packet.
+            protocol::TCP => self.public_end(now, key, Act::Use, !own, cx),
+            protocol::UDP => self.public_end(now, key, Act::Begin(Syn::default()), !own, cx),
+            protocol::ICMP | protocol::ICMPV6 => return Ok(Shown::EachByItself),
+            _ => None,
+        };
+        match end {
+            Some(end) => Ok(Shown::As(Box::new((end, now)))),
+            None if own => Ok(Shown::AsItIs),
+            None => Err(DropReason::ForeignSource),
         }
     }
 
-    /// Takes note that the connection of a session is in use; `head` are the headers of a packet.
+    /// Takes note that the connection of a session is in use, with a packet of it as the host sees it.
     ///
     /// # Errors
     ///
@@ -132,48 +144,32 @@ impl Association {
         now: Instant,
         slot: u32,
         (end, used): (Endpoint, Instant),
-        head: &[u8],
+        packet: InnerPacket<'_>,
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         let Some(id) = self.incoming.key(slot).copied() else { return Ok(()) };
         let Some(session) = self.incoming.get_mut(slot) else { return Ok(()) };
+        // Restored headers have neither options of IP nor extensions.
+        let network = if end.address.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
         let act = match session.key.protocol {
-            // Restored headers have no options of IP.
-            protocol::TCP if end.address.is_ipv4() => Act::of_tcp(head[20 + 13]),
-            protocol::TCP => Act::of_tcp(head[40 + 13]),
+            protocol::TCP => {
+                let tcp = packet.head.get(network..).ok_or(DropReason::MalformedPacket)?;
+                Act::of_tcp(tcp, tcp.len() + packet.tail.len())
+            }
             _ => Act::Use,
         };
         if act == Act::Use && now.since(used) < NOTED {
             return Ok(());
         }
         if cx.translations.find(now, cx.me, &session.key, act) == Some(end) {
-            session.shown = Some(Box::new((end, now)));
+            if let Shown::As(known) = &mut session.shown {
+                **known = (end, now);
+            }
             return Ok(());
         }
-        session.shown = None;
         session.header = None;
         self.report_unknown(now, id);
         Err(DropReason::UnknownSession)
-    }
-
-    /// A packet of a session whose ends are not in the headers that were restored, with another
-    /// source; `None` for TCP and UDP.
-    pub(super) fn show_opaque(
-        &self,
-        slot: u32,
-        end: Endpoint,
-        packet: InnerPacket<'_>,
-    ) -> Option<Result<(Vec<u8>, Changed), DropReason>> {
-        let session = self.incoming.get(slot)?;
-        if matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
-            return None;
-        }
-        let whole = [packet.head, packet.tail].concat();
-        let changed = Header::parse(&whole).ok().and_then(|header| {
-            let shown = (end, State::Complete);
-            Changed::new([&whole, &[]], &header, shown)
-        });
-        Some(changed.map(|changed| (whole, changed)).ok_or(DropReason::ForeignSource))
     }
 
     /// The public end of the connection with the ends `key`, which may begin with this packet if it
@@ -189,13 +185,19 @@ impl Association {
         if let Some(end) = cx.translations.find(now, cx.me, key, act) {
             return Some(end);
         }
+        // Whose connection a datagram is of is not proved by anything that follows it, as it is in TCP.
+        let stranger = self.host.is_stranger();
         let begins = may_begin
             && cx.translations.is_on()
-            && act == Act::Begin
-            && self.is_translated(key.source.address, key.destination.address, cx.locals);
-        let address = self.public_address(key.source.address.is_ipv4(), cx);
-        let address = address.filter(|_| begins)?;
-        let end = cx.translations.begin(now, cx.me, key, address, cx.draws);
+            && matches!(act, Act::Begin(_))
+            && !(stranger && key.protocol == protocol::UDP)
+            && self.is_translated(key.source.address, key.destination.address, cx);
+        let address = begins.then(|| self.public_address_of(key.source.address, cx)).flatten()?;
+        let full = stranger && cx.translations.count(cx.me) >= self.limits.translated / STRANGERS;
+        let end = match full {
+            false => cx.translations.begin(now, cx.me, key, act, address, cx.draws),
+            true => None,
+        };
         if !self.host.translators.contains(&address) {
             self.review_capture();
         }
@@ -207,30 +209,41 @@ impl Association {
 
     /// Whether packets from `source`, which is not known as the peer's, to `destination` are
     /// translated: the peer says that it has that address, and the packets are for this host.
-    fn is_translated(&self, source: IpAddr, destination: IpAddr, locals: &[LocalAddress]) -> bool {
+    fn is_translated(&self, source: IpAddr, destination: IpAddr, cx: &Context<'_>) -> bool {
         self.peer_addresses.iter().any(|told| told.ip() == source)
-            && locals.iter().any(|local| local.address.ip() == destination)
+            && !self.takes(source, cx)
+            && cx.is_ours(destination)
     }
 
-    /// Where the network shows the peer, if that is not where it is: the first of its paths decides,
-    /// so that all connections come from one address.
-    pub(super) fn public_address(&self, v4: bool, cx: &Context<'_>) -> Option<IpAddr> {
-        if !self.translates() {
-            return None;
-        }
-        let shown = self.paths.iter().filter(|path| path.is_validated()).filter_map(|path| {
+    /// The address at which the host is to see connections that the peer begins from `source`: the
+    /// same if the peer is there and may not be alone, else where the network shows it.
+    fn public_address_of(&self, source: IpAddr, cx: &Context<'_>) -> Option<IpAddr> {
+        let v4 = source.is_ipv4();
+        let same = self.shown_at(v4, cx).find(|(_, ip)| *ip == source);
+        same.map(|(_, ip)| ip).or_else(|| self.public_address(v4, cx))
+    }
+
+    /// Where the network shows the peer, if that is not its own: the first of its paths decides, so
+    /// that all connections come from one address.
+    fn public_address(&self, v4: bool, cx: &Context<'_>) -> Option<IpAddr> {
+        self.shown_at(v4, cx).min().map(|(_, ip)| ip)
+    }
+
+    /// The remote addresses of validated paths that are not taken for the peer's own.
+    fn shown_at(&self, v4: bool, cx: &Context<'_>) -> impl Iterator<Item = (PathId, IpAddr)> {
+        let validated = self.paths.iter().filter(|path| path.is_validated() && self.translates());
+        validated.filter_map(move |path| {
             let ip = path.address.remote.ip();
-            let told = self.peer_addresses.iter().any(|told| told.ip() == ip);
-            (ip.is_ipv4() == v4 && !told && is_capturable(ip, cx)).then_some((path.id, ip))
-        });
-        shown.min().map(|(_, ip)| ip)
+            let may = ip.is_ipv4() == v4
+                && self.host.deals_at(ip)
+                && !self.may_take(ip, cx)
+                && is_capturable(ip, cx);
+            may.then_some((path.id, ip))
+        })
     }
 
     fn translates(&self) -> bool {
-        self.config.host_mode
-            && self.config.policy != Policy::Off
-            && self.host.claims
-            && self.peer_generation > 0
+        self.config.host_mode && self.config.policy != Policy::Off && self.peer_generation > 0
     }
 
     /// The addresses to which the host's packets may be answers to the peer.
@@ -238,22 +251,19 @@ impl Association {
         if !cx.translations.is_on() {
             return Vec::new();
         }
-        let shown = [true, false].map(|v4| self.public_address(v4, cx));
-        let mut all: Vec<_> = shown.into_iter().flatten().collect();
-        all.extend(cx.translations.addresses(cx.me));
+        let mut all: Vec<_> = cx.translations.addresses(cx.me).collect();
+        if !self.host.is_stranger() {
+            all.extend([true, false].into_iter().filter_map(|v4| self.public_address(v4, cx)));
+        }
         all.sort_unstable();
         all.dedup();
         all
     }
 
-    /// Our addresses that the peer sees elsewhere.
+    /// Our addresses that the peer does not take for ours.
     pub(super) fn own_translated(&self) -> Vec<IpAddr> {
-        let elsewhere = |path: &&Path| {
-            path.is_validated()
-                && path.observed.is_some_and(|observed| observed.ip() != path.local.ip())
-        };
-        let mut all: Vec<_> =
-            self.paths.iter().filter(elsewhere).map(|path| path.local.ip()).collect();
+        let elsewhere = self.paths.iter().filter(|path| path.is_elsewhere());
+        let mut all: Vec<_> = elsewhere.map(|path| path.local.ip()).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -313,7 +323,7 @@ impl Association {
     ) -> Vec<u8> {
         if cx.translations.has(cx.me)
             && let Ok(header) = Header::parse(&message)
-            && let Ok(Shown::As(end, state)) = self.show(now, &header, &message, cx)
+            && let Ok(Source::As(end, state)) = self.show(now, &header, &message, cx)
         {
             // A message that cannot be changed names a connection that the host does not have.
             let _ = rewrite(&mut message, &header, End::Source, end, state);
@@ -322,17 +332,14 @@ impl Association {
     }
 }
 
-/// The fields of a session of TCP or UDP with another source; other fields as they are.
-pub(super) fn shown_as(fields: &SessionFields, end: Endpoint) -> SessionFields {
+/// The fields of a session of TCP or UDP with another source, of the same family.
+pub(super) fn shown_as(fields: &SessionFields, end: Endpoint) -> Option<SessionFields> {
     let mut fields = *fields;
-    if !matches!(fields.protocol, protocol::TCP | protocol::UDP) {
-        return fields;
-    }
     fields.source_port = end.port;
     match (&mut fields.network, end.address) {
         (NetworkFields::V4 { source, .. }, IpAddr::V4(ip)) => *source = ip,
         (NetworkFields::V6 { source, .. }, IpAddr::V6(ip)) => *source = ip,
-        _ => debug_assert!(false, "a public end is of the family of the private one"),
+        _ => return None,
     }
-    fields
+    Some(fields)
 }

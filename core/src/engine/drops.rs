@@ -34,6 +34,11 @@ pub enum DropReason {
     TooManyPaths,
     /// The inner source address is not one of the peer's.
     ForeignSource,
+    /// The inner destination is neither an address of this host nor one that the peer may reach
+    /// through it.
+    ForeignDestination,
+    /// A packet, or header fields, of another connection than the session that they name.
+    OtherSession,
     /// A packet without header fields of a session whose fields we do not have.
     UnknownSession,
     /// The inner packet had arrived before.
@@ -73,6 +78,8 @@ impl DropReason {
             Self::UnknownPath => "unknown_path",
             Self::TooManyPaths => "too_many_paths",
             Self::ForeignSource => "foreign_source",
+            Self::ForeignDestination => "foreign_destination",
+            Self::OtherSession => "other_session",
             Self::UnknownSession => "unknown_session",
             Self::Duplicate => "duplicate",
             Self::Thinned => "thinned",

@@ -139,6 +139,13 @@ pub(crate) fn locals(host: usize) -> Vec<LocalAddress> {
         .collect()
 }
 
+/// All addresses of a host: the inner one and those of its links.
+pub(crate) fn own(host: usize) -> Vec<IpAddr> {
+    let inner = IpAddr::from([198, 19, 0, host as u8 + 1]);
+    let links = locals(host).into_iter().map(|local| local.address.ip());
+    links.chain([inner]).collect()
+}
+
 /// Local ends for TCP beside those for UDP have their numbers from here on.
 pub(crate) const TCP_LOCAL: u16 = 10;
 /// Their port.
@@ -191,6 +198,8 @@ impl Pair {
                 endpoints: if host == 0 { vec![address(1, 0)] } else { vec![] },
                 allowed_prefixes: vec![format!("198.19.0.{}", 2 - host).parse().expect("valid")],
                 host_mode: false,
+                exclusive: ["0.0.0.0/0", "::/0"].map(|all| all.parse().expect("valid")).to_vec(),
+                reaches: vec![],
                 policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
                 fixed_weights: vec![],
@@ -211,6 +220,7 @@ impl Pair {
             adjust(host, &mut config);
             let seed = [host as u8; 32];
             let mut engine = Engine::new(config, seed, Instant::ZERO, Duration::from_secs(1 << 30));
+            engine.handle_command(Instant::ZERO, Command::OwnAddresses(own(host)));
             engine.handle_command(Instant::ZERO, Command::LocalAddresses(locals(host)));
             engine
         });

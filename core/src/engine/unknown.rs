@@ -1,10 +1,11 @@
 //! Nodes that the configuration does not name: asked for, answered, associated with for as long as
 //! it serves.
 //!
-//! Such a node is a peer like the others while it lasts, behind them in the engine's list. Its inner
-//! addresses are those where it proved to receive: the one at which it was found, and the remote
-//! addresses of its paths, which answered a challenge. What makes it trusted is that, and that it was
-//! there before: the key that an address proved to hold first is pinned to it, as `ssh` does.
+//! Such a node is a peer like the others while it lasts, behind them in the engine's list. It is dealt
+//! with where it proved to receive: at the address at which it was found, and the remote addresses of
+//! its paths, which answered a challenge. What makes it trusted is that, and that it was there before:
+//! the key that an address proved to hold first is pinned to it, as `ssh` does. To receive at one port
+//! of an address is not to have the address: that the configuration has to say.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -18,9 +19,7 @@ use crate::association::Association;
 use crate::availability::{
     ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, Bucket, Query,
 };
-use crate::config::{
-    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix,
-};
+use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
 use crate::sink::PathAddress;
 use crate::time::Instant;
@@ -53,7 +52,8 @@ pub(super) struct Unknown {
 /// A node that the configuration does not name.
 #[derive(Debug)]
 struct Node {
-    /// Where it proved to receive, and at first where it was found.
+    /// Where it was found, and what it tells of where it proved to receive: no other node that nobody
+    /// configured is dealt with there.
     addresses: Vec<IpAddr>,
     public_key: PublicKey,
     /// Whether this node asked for it; else it called.
@@ -87,6 +87,12 @@ impl Unknown {
         self.nodes.contains_key(&peer)
     }
 
+    /// The association with the node that is dealt with at `address`.
+    fn node_at(&self, address: IpAddr) -> Option<usize> {
+        let mut nodes = self.nodes.iter();
+        nodes.find(|(_, node)| node.addresses.contains(&address)).map(|(peer, _)| *peer)
+    }
+
     /// Whether `address` has another key pinned than `found`. The event that says so comes once in
     /// a while: who is refused tries again.
     fn refuses(
@@ -113,7 +119,9 @@ impl Unknown {
             public_key,
             preshared_key: PresharedKey::default(),
             endpoints: if asked { vec![endpoint] } else { Vec::new() },
-            allowed_prefixes: vec![Prefix::host(address)],
+            allowed_prefixes: Vec::new(),
+            exclusive: Vec::new(),
+            reaches: Vec::new(),
             scheduler: self.settings.scheduler,
             fixed_weights: Vec::new(),
             congestion_control: self.settings.congestion_control,
@@ -137,6 +145,7 @@ impl Engine {
         if !own
             && unknown.settings.concerns(destination)
             && self.by_prefix.find(destination).is_none()
+            && unknown.node_at(destination).is_none()
         {
             unknown.table.note(now, source, destination);
         }
@@ -233,6 +242,7 @@ impl Engine {
             unknown.table.refuse(now, address, state);
         } else if !self.by_key.contains_key(&found)
             && self.by_prefix.find(address).is_none()
+            && unknown.node_at(address).is_none()
             && let Some(peer) = self.add_node(now, address, found, true)
         {
             // The other node takes the address that calls for that of the inner packets.
@@ -264,7 +274,7 @@ impl Engine {
         if unknown.refuses(now, address, found, &mut self.events) {
             return Err(DropReason::Handshake);
         }
-        if let Some(peer) = self.by_prefix.find(address) {
+        if let Some(peer) = self.by_prefix.find(address).or_else(|| unknown.node_at(address)) {
             let name = &self.associations[peer].config.name;
             let reason = format!("its address is that of peer `{name}`, which has another key");
             return Err(self.refuse_handshake(from.remote, reason));
@@ -294,7 +304,7 @@ impl Engine {
         }
         let config = unknown.peer_config(address, public_key, asked);
         let mut association = Association::new(config, &self.limits, &mut self.rng, now);
-        association.without_claims();
+        association.is_of_a_stranger();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
                 self.associations[peer] = association;
@@ -311,7 +321,6 @@ impl Engine {
         unknown.nodes.insert(peer, node);
         unknown.deadlines.insert((now + GIVE_UP, peer));
         self.by_key.insert(public_key, peer);
-        self.by_prefix.claim(Prefix::host(address), peer, true);
         self.reschedule(peer);
         Some(peer)
     }
@@ -333,7 +342,6 @@ impl Engine {
         let Some(node) = unknown.nodes.remove(&peer) else { return };
         for address in node.addresses {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
-            self.by_prefix.release(Prefix::host(address), peer);
         }
         unknown.vacant.push(peer);
         unknown.deadlines.retain(|(_, other)| *other != peer);
@@ -361,18 +369,22 @@ impl Engine {
         }
     }
 
-    /// Takes the addresses at which the node of association `peer` proved to receive for its inner
-    /// addresses, unless they are somebody else's, and pins its key to them if it was asked for.
+    /// Admits the node of association `peer` at the addresses at which it proved to receive, unless they
+    /// are somebody else's, and pins its key to them if it was asked for.
     fn adopt_addresses(&mut self, peer: usize) {
-        let Some(unknown) = &mut self.unknown else { return };
-        let Unknown { settings, pins, nodes, .. } = &mut **unknown;
-        let Some(node) = nodes.get_mut(&peer) else { return };
-        let association = &mut self.associations[peer];
-        let proven: BTreeSet<(IpAddr, bool)> = association.proven_addresses().collect();
-        for (address, own) in proven.into_iter().filter(|(ip, _)| settings.concerns(*ip)) {
-            let owner = self.by_prefix.find(address);
+        let proven: BTreeSet<(IpAddr, bool)> = self.associations[peer].proven_addresses().collect();
+        let mut admitted = Vec::new();
+        for (address, told) in proven {
+            let Some(unknown) = &mut self.unknown else { return };
+            if !unknown.settings.concerns(address) {
+                continue;
+            }
+            let owner = self.by_prefix.find(address).or_else(|| unknown.node_at(address));
+            let Unknown { settings, pins, nodes, .. } = &mut **unknown;
+            let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
-            let full = owner.is_none() && node.addresses.len() >= ADDRESSES;
+            let new = told && owner.is_none();
+            let full = new && node.addresses.len() >= ADDRESSES;
             let pinned = pins.get(&address);
             let theirs = owner.is_some_and(|owner| owner != peer)
                 || pinned.is_some_and(|pinned| *pinned != public_key);
@@ -383,13 +395,14 @@ impl Engine {
                 pins.insert(address, public_key);
                 self.events.push_back(Event::Pinned { address, public_key });
             }
-            if own && owner.is_none() {
-                self.by_prefix.claim(Prefix::host(address), peer, true);
-                association.config.allowed_prefixes.push(Prefix::host(address));
-                association.review_capture();
-                self.touched.insert(peer);
+            if new {
                 node.addresses.push(address);
             }
+            admitted.push((address, settings.is_exclusive(address)));
+        }
+        let (association, cx) = self.association(peer);
+        if association.admit(&admitted, &cx) {
+            self.touched.insert(peer);
         }
     }
 }

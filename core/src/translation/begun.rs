@@ -144,7 +144,8 @@ impl Begun {
     }
 
     fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Doors) -> Option<Way> {
-        let begins = act == Act::Begin && (key.protocol != protocol::UDP || doors.nothing_is_plain);
+        let begins = matches!(act, Act::Begin(_))
+            && (key.protocol != protocol::UDP || doors.nothing_is_plain);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
             return self.known(now, &key, act);

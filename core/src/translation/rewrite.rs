@@ -160,7 +160,8 @@ impl Span {
                 None => IpAddr::from(*bytes.first_chunk::<4>()?),
             };
             let at = self.port_at(end, packet)?;
-            Some(Endpoint { address, port: u16::from_be_bytes([packet[at], packet[at + 1]]) })
+            let port = u16::from_be_bytes(*packet.get(at..)?.first_chunk()?);
+            Some(Endpoint { address, port })
         };
         let (source, destination) = (end(End::Source)?, end(End::Destination)?);
         Some(SessionKey { protocol: self.protocol, source, destination })
@@ -177,13 +178,14 @@ impl Span {
         }
         let address = exchange(packet.get_mut(at..at + len)?, &octets[..len]);
         if self.version == Version::V4 {
-            adjust(packet, self.network + 10, address, false);
+            adjust(packet, self.network + 10, address, false)?;
         }
         if state == State::WithoutTransport {
             return Some(());
         }
         let port = self.port_at(end, packet);
-        let port = port.map_or(0, |at| exchange(&mut packet[at..at + 2], &to.port.to_be_bytes()));
+        let port = port.and_then(|at| packet.get_mut(at..at + 2));
+        let port = port.map_or(0, |port| exchange(port, &to.port.to_be_bytes()));
         let Some(field) = self.checksum_at().filter(|field| field + 2 <= packet.len()) else {
             return Some(());
         };
@@ -193,7 +195,6 @@ impl Span {
             State::Partial => adjust_partial(packet, field, address),
             _ => adjust(packet, field, address + port, self.protocol == protocol::UDP),
         }
-        Some(())
     }
 }
 
@@ -224,11 +225,11 @@ pub(crate) fn rewrite(
     let outer = Span::outer(header);
     let quoted = Span::quoted(header, packet).filter(|_| header.ports.is_none());
     let Some(quoted) = quoted else { return outer.replace(packet, end, to, state) };
-    let before = sum(&packet[outer.transport..]);
+    let before = sum(packet.get(outer.transport..)?);
     quoted.replace(packet, end.other(), to, State::Complete)?;
-    let after = sum(&packet[outer.transport..]);
+    let after = sum(packet.get(outer.transport..)?);
     let difference = after + u64::from(!fold(before));
-    adjust(packet, outer.checksum_at()?, difference, false);
+    adjust(packet, outer.checksum_at()?, difference, false)?;
     outer.replace(packet, end, to, State::Complete)
 }
 
@@ -251,22 +252,23 @@ fn exchange(old: &mut [u8], new: &[u8]) -> u64 {
 }
 
 /// Adds `difference` to what the checksum at `field` is of. In UDP 0 means that there is none.
-fn adjust(packet: &mut [u8], field: usize, difference: u64, udp: bool) {
-    let bytes = &mut packet[field..field + 2];
-    let value = u16::from_ne_bytes([bytes[0], bytes[1]]);
+fn adjust(packet: &mut [u8], field: usize, difference: u64, udp: bool) -> Option<()> {
+    let bytes = packet.get_mut(field..)?.first_chunk_mut()?;
+    let value = u16::from_ne_bytes(*bytes);
     if udp && value == 0 {
-        return;
+        return Some(());
     }
     let value = !fold(u64::from(!value) + difference);
     let value = if udp && value == 0 { !0 } else { value };
-    bytes.copy_from_slice(&value.to_ne_bytes());
+    *bytes = value.to_ne_bytes();
+    Some(())
 }
 
 /// The same for a field with a sum that is not complemented yet.
-fn adjust_partial(packet: &mut [u8], field: usize, difference: u64) {
-    let bytes = &mut packet[field..field + 2];
-    let value = fold(u64::from(u16::from_ne_bytes([bytes[0], bytes[1]])) + difference);
-    bytes.copy_from_slice(&value.to_ne_bytes());
+fn adjust_partial(packet: &mut [u8], field: usize, difference: u64) -> Option<()> {
+    let bytes = packet.get_mut(field..)?.first_chunk_mut()?;
+    *bytes = fold(u64::from(u16::from_ne_bytes(*bytes)) + difference).to_ne_bytes();
+    Some(())
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use mpip_core::{DEFAULT_PORT, Opportunistic, Prefix};
+use mpip_core::{DEFAULT_PORT, Opportunistic};
 use toml::Spanned;
 
 use super::raw;
-use super::resolve::{Problems, integer};
+use super::resolve::{Problems, integer, prefixes};
 use super::settings::OpportunisticSettings;
 
 /// Where keys are pinned unless the configuration says otherwise.
@@ -28,13 +28,8 @@ pub(super) fn resolve(
         let message = format!("prefixes: expected 1 to {PREFIXES_MAX} prefixes, found {found}");
         problems.add(&span, message);
     }
-    let mut prefixes = Vec::new();
-    for text in &raw.prefixes {
-        match text.get_ref().parse::<Prefix>() {
-            Ok(prefix) => prefixes.push(prefix),
-            Err(error) => problems.add(&text.span(), format!("prefixes: {error}")),
-        }
-    }
+    let concerned = prefixes(&raw.prefixes, "prefixes", problems);
+    let exclusive = prefixes(&raw.exclusive, "exclusive", problems);
     let port = match &raw.port {
         Some(port) => integer(port, "port", 1..=65_535, problems),
         None => Some(DEFAULT_PORT),
@@ -53,6 +48,12 @@ pub(super) fn resolve(
     if problems.count() > before {
         return None;
     }
-    let engine = Opportunistic { prefixes, port: port?, pins, ..Opportunistic::default() };
+    let engine = Opportunistic {
+        prefixes: concerned,
+        exclusive,
+        port: port?,
+        pins,
+        ..Opportunistic::default()
+    };
     Some(OpportunisticSettings { engine, pins_file })
 }

@@ -30,6 +30,8 @@ pub(super) struct Config {
 pub(super) struct Opportunistic {
     #[serde(default)]
     pub(super) prefixes: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) exclusive: Vec<Spanned<String>>,
     pub(super) pins: Option<Spanned<String>>,
     pub(super) port: Option<Spanned<i64>>,
 }
@@ -79,7 +81,10 @@ pub(super) struct Peer {
     pub(super) endpoints: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) allowed_prefixes: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) reaches: Vec<Spanned<String>>,
     pub(super) host_mode: Option<Spanned<bool>>,
+    pub(super) exclusive: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) policy: Option<Spanned<String>>,
     pub(super) scheduler: Option<Spanned<String>>,
     pub(super) weights: Option<Spanned<BTreeMap<String, Spanned<i64>>>>,

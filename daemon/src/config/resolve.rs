@@ -336,6 +336,8 @@ impl Peers<'_> {
         let (host_mode, policy) = host_mode(raw, problems);
         let endpoints = self.endpoints(&raw.endpoints, problems);
         let allowed_prefixes = self.allowed_prefixes(raw, problems);
+        let exclusive = exclusive(raw, policy, &endpoints, problems);
+        let reaches = prefixes(&raw.reaches, "reaches", problems);
         let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
             .unwrap_or_default();
         let fixed_weights = self.fixed_weights(raw, scheduler, problems);
@@ -367,6 +369,8 @@ impl Peers<'_> {
             endpoints,
             allowed_prefixes,
             host_mode,
+            exclusive,
+            reaches,
             policy,
             scheduler,
             fixed_weights,
@@ -513,6 +517,56 @@ impl Peers<'_> {
         }
         resolved
     }
+}
+
+/// The addresses that a peer in host mode shares with nobody: where the configuration says that it is
+/// reached, unless it says more.
+fn exclusive(
+    raw: &raw::Peer,
+    policy: Policy,
+    endpoints: &[SocketAddr],
+    problems: &mut Problems<'_>,
+) -> Vec<Prefix> {
+    let host_mode = raw.host_mode.as_ref().is_some_and(|host_mode| *host_mode.get_ref());
+    match &raw.exclusive {
+        Some(texts) if !host_mode => {
+            let message = "exclusive: expected only for peers with `host_mode = true`".to_owned();
+            problems.add(&texts.span(), message);
+            Vec::new()
+        }
+        Some(texts) => {
+            let exclusive = prefixes(texts.get_ref(), "exclusive", problems);
+            let within = |ip| exclusive.iter().any(|prefix| prefix.contains(ip));
+            let outside = endpoints.iter().find(|endpoint| !within(endpoint.ip()));
+            // Everything to these goes to the peer, from the start on.
+            if let Some(outside) = outside.filter(|_| policy == Policy::Require) {
+                let message = format!(
+                    "exclusive: expected the addresses of `endpoints` with policy `require`, found \
+                     none for {}",
+                    outside.ip()
+                );
+                problems.add(&texts.span(), message);
+            }
+            exclusive
+        }
+        None => endpoints.iter().map(|endpoint| Prefix::host(endpoint.ip())).collect(),
+    }
+}
+
+/// The prefixes that `key` lists.
+pub(super) fn prefixes(
+    texts: &[Spanned<String>],
+    key: &str,
+    problems: &mut Problems<'_>,
+) -> Vec<Prefix> {
+    let mut prefixes = Vec::new();
+    for text in texts {
+        match text.get_ref().parse::<Prefix>() {
+            Ok(prefix) => prefixes.push(prefix),
+            Err(error) => problems.add(&text.span(), format!("{key}: {error}")),
+        }
+    }
+    prefixes
 }
 
 /// Whether no single other host can have the address.

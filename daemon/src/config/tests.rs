@@ -77,6 +77,7 @@ fn a_full_configuration_is_read() {
              [[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\npreshared_key_file = 'psk.key'\n\
              endpoints = ['198.18.0.2:6182', '[2001:db8::2]:6182']\n\
              allowed_prefixes = ['10.77.0.2', '2001:db8:77::/64']\n\
+             reaches = ['198.19.0.0/24']\n\
              host_mode = false\npolicy = 'require'\nscheduler = 'weighted'\n\
              weights = {{ eth0 = 1000, wwan0 = 1 }}\ncongestion_control = 'cubic'\n\
              max_paths = 3\nresequencing = false\n\
@@ -103,6 +104,7 @@ fn a_full_configuration_is_read() {
     assert_ne!(peer.preshared_key.secret_bytes(), &[0; 32]);
     assert_eq!(peer.endpoints.len(), 2);
     assert_eq!(peer.allowed_prefixes[0].to_string(), "10.77.0.2/32");
+    assert_eq!(peer.reaches[0].to_string(), "198.19.0.0/24");
     assert_eq!(peer.scheduler, SchedulerKind::Weighted);
     assert_eq!(peer.fixed_weights, [("eth0".to_owned(), 1000), ("wwan0".to_owned(), 1)]);
     assert_eq!(peer.congestion_control, CongestionControlKind::Cubic);
@@ -134,6 +136,17 @@ fn defaults_are_as_documented() {
     assert_eq!(settings.host_mode, host_mode);
     let settings = Directory::new("host").parse(&with_peer("host_mode = true")).expect("valid");
     assert_eq!((settings.peers[0].host_mode, settings.peers[0].policy), (true, Policy::Prefer));
+    assert_eq!(settings.peers[0].reaches, []);
+    let lines = "host_mode = true\nendpoints = ['198.18.0.2:6182']";
+    for (more, expected) in
+        [("", "198.18.0.2/32"), ("exclusive = ['198.18.0.0/15']", "198.18.0.0/15")]
+    {
+        let text = with_peer(&format!("{lines}\n{more}"));
+        let settings = Directory::new("exclusive").parse(&text).expect("valid");
+        let exclusive: Vec<_> =
+            settings.peers[0].exclusive.iter().map(ToString::to_string).collect();
+        assert_eq!(exclusive, [expected]);
+    }
 }
 
 /// Asserts that each text has exactly one problem and that it begins as expected.
@@ -276,6 +289,23 @@ fn peer_errors_name_the_line() {
             (
                 with_peer("allowed_prefixes = ['127.1.0.0/16']"),
                 "6: allowed_prefixes: expected addresses of other hosts, found `127.1.0.0/16`",
+            ),
+            (
+                with_peer("reaches = ['198.19.0.1', 'lan']"),
+                "6: reaches: expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, found \
+                 `lan`",
+            ),
+            (
+                with_peer("exclusive = ['198.18.0.0/15']"),
+                "6: exclusive: expected only for peers with `host_mode = true`",
+            ),
+            (
+                with_peer(
+                    "host_mode = true\npolicy = 'require'\nendpoints = ['198.18.0.2:6182']\n\
+                     exclusive = ['198.18.1.0/24']",
+                ),
+                "9: exclusive: expected the addresses of `endpoints` with policy `require`, found \
+                 none for 198.18.0.2",
             ),
             (
                 with_peer("host_mode = true\nallowed_prefixes = ['224.0.0.0/24']"),

@@ -22,6 +22,11 @@ pub struct HostConfiguration<'a> {
 impl HostConfiguration<'_> {
     pub fn write(&self, directory: &Directory) -> PathBuf {
         let Self { number, endpoints, peer, more } = self;
+        // The tests' networks, unless one is about what the configuration says of addresses.
+        let exclusive = match peer.contains("exclusive") {
+            true => "",
+            false => "exclusive = ['198.18.0.0/15', '2001:db8::/32']\n",
+        };
         let other = 3 - number;
         let key_file = directory.0.join(format!("{number}.key"));
         fs::write(&key_file, key(*number).secret_base64().as_str()).expect("writable");
@@ -29,7 +34,7 @@ impl HostConfiguration<'_> {
         let text = format!(
             "[node]\nprivate_key_file = '{number}.key'\ncontrol_socket = '{}'\n\
              [[peer]]\nname = 'host{other}'\npublic_key = '{}'\nendpoints = {endpoints:?}\n\
-             host_mode = true\n{peer}\n{more}\n",
+             host_mode = true\n{exclusive}{peer}\n{more}\n",
             directory.0.join(format!("{number}.sock")).display(),
             key(other).public_key(),
         );

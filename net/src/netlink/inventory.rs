@@ -34,7 +34,7 @@ impl Link {
     }
 }
 
-/// An address of the host from which packets may start.
+/// An address of the host that others can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
     /// The number of the interface that has it.
@@ -43,6 +43,8 @@ pub struct HostAddress {
     pub address: IpAddr,
     /// Bits of the prefix that is on the link.
     pub prefix_len: u8,
+    /// Nothing new is to start from there (RFC 4862, section 5.5.4).
+    pub deprecated: bool,
 }
 
 impl Netlink {
@@ -70,7 +72,7 @@ impl Netlink {
     }
 
     /// The addresses that can be reached from other hosts, in the kernel's order: neither loopback,
-    /// host or link scope, nor IPv6 addresses that are tentative, duplicate or deprecated.
+    /// host or link scope, nor IPv6 addresses that are tentative or duplicate.
     pub fn addresses(&mut self) -> Result<Vec<HostAddress>, NetlinkError> {
         let mut addresses = Vec::new();
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
@@ -124,7 +126,7 @@ fn address(message: &AddressMessage) -> Option<HostAddress> {
     }
     // On a point-to-point link `Address` is the other end's.
     let address = local.or(remote)?;
-    let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed | AddressFlags::Deprecated;
+    let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed;
     // While duplicate address detection runs, an optimistic address may be used (RFC 4429).
     let optimistic = flags.contains(AddressFlags::Optimistic);
     let v6 = message.header.family == AddressFamily::Inet6;
@@ -139,6 +141,7 @@ fn address(message: &AddressMessage) -> Option<HostAddress> {
         link: message.header.index,
         address,
         prefix_len: message.header.prefix_len,
+        deprecated: v6 && flags.contains(AddressFlags::Deprecated),
     })
 }
 
@@ -180,7 +183,7 @@ mod tests {
             ("2001:db8::1", Scope::Universe, Flags::Tentative, false),
             ("2001:db8::1", Scope::Universe, Flags::Tentative | Flags::Optimistic, true),
             ("2001:db8::1", Scope::Universe, Flags::Dadfailed, false),
-            ("2001:db8::1", Scope::Universe, Flags::Deprecated, false),
+            ("2001:db8::1", Scope::Universe, Flags::Deprecated, true),
             ("fe80::1", Scope::Link, Flags::Permanent, false),
             ("127.0.0.1", Scope::Host, Flags::Permanent, false),
             ("169.254.1.1", Scope::Link, Flags::Permanent, false),
@@ -198,7 +201,17 @@ mod tests {
         let mut pair = message("198.18.0.2", AddressScope::Universe, AddressFlags::Permanent);
         let ours: IpAddr = "198.18.0.1".parse().expect("valid");
         pair.attributes.push(AddressAttribute::Local(ours));
-        let expected = HostAddress { link: 3, address: ours, prefix_len: 24 };
+        let expected = HostAddress { link: 3, address: ours, prefix_len: 24, deprecated: false };
         assert_eq!(address(&pair), Some(expected));
+    }
+
+    #[test]
+    fn an_address_that_is_deprecated_is_said_to_be() {
+        for (flags, deprecated) in
+            [(AddressFlags::Deprecated, true), (AddressFlags::Permanent, false)]
+        {
+            let found = address(&message("2001:db8::1", AddressScope::Universe, flags));
+            assert_eq!(found.map(|found| found.deprecated), Some(deprecated));
+        }
     }
 }

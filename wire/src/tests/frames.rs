@@ -131,30 +131,31 @@ fn bounded_frame() -> impl Strategy<Value = Owned> {
         Just(PathStatus::Standby),
         Just(PathStatus::Abandoned)
     ];
-    let plain =
+    let plain = prop_oneof![
+        prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
+        any::<[u8; 8]>().prop_map(Frame::PathChallenge),
+        any::<[u8; 8]>().prop_map(Frame::PathResponse),
+        (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
+            path,
+            sequence,
+            status
+        }),
+        (session(), fields()).prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
+        session().prop_map(|session| Frame::SessionClose { session }),
+        session().prop_map(|session| Frame::SessionUnknown { session }),
+        (session(), any::<u32>(), 1..=SKIP_MAX).prop_map(|(session, first, count)| Frame::Skip {
+            session,
+            first,
+            count
+        }),
         prop_oneof![
-            prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
-            any::<[u8; 8]>().prop_map(Frame::PathChallenge),
-            any::<[u8; 8]>().prop_map(Frame::PathResponse),
-            (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
-                path,
-                sequence,
-                status
-            }),
-            (session(), fields())
-                .prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
-            session().prop_map(|session| Frame::SessionClose { session }),
-            session().prop_map(|session| Frame::SessionUnknown { session }),
-            (session(), any::<u32>(), 1..=SKIP_MAX)
-                .prop_map(|(session, first, count)| Frame::Skip { session, first, count }),
-            prop_oneof![
-                (varint(), varint())
-                    .prop_map(|(sequence, max_wait)| Frame::Resequencing { sequence, max_wait }),
-                varint().prop_map(|interval| Frame::Keepalive { interval }),
-            ],
-            (path(), socket_address())
-                .prop_map(|(path, address)| Frame::AddressObserved { path, address }),
-        ];
+            (varint(), varint())
+                .prop_map(|(sequence, max_wait)| Frame::Resequencing { sequence, max_wait }),
+            varint().prop_map(|interval| Frame::Keepalive { interval }),
+        ],
+        (path(), socket_address(), any::<bool>())
+            .prop_map(|(path, address, taken)| { Frame::AddressObserved { path, address, taken } }),
+    ];
     prop_oneof![
         4 => plain.prop_map(Owned::Plain),
         1 => feedback(),
@@ -284,7 +285,10 @@ fn frames_have_the_specified_layout() {
         (Frame::Skip { session: SessionId(7), first: u32::MAX, count: 2 }, "0a 07 ffffffff 02"),
         (Frame::Resequencing { sequence: 7, max_wait: 50_000 }, "0b 07 8000c350"),
         (Frame::Close { reason: 1, message: "bye" }, "0c 01 03 627965"),
-        (Frame::AddressObserved { path: PathId(1), address: list[0] }, "0d 01 04 1826 c6336402"),
+        (
+            Frame::AddressObserved { path: PathId(1), address: list[0], taken: false },
+            "0d 01 04 1826 c6336402 00",
+        ),
         (Frame::SessionUnknown { session: SessionId(64) }, "0e 4040"),
         (Frame::Playout { at: 0xabcd }, "0f abcd"),
         (Frame::Keepalive { interval: 15_000 }, "10 7a98"),
@@ -546,6 +550,15 @@ fn sessions_of_another_ip_version_are_refused() {
         bytes[6] = version;
         // For version 4 the rest is padding.
         assert_eq!(Frames::check(&bytes).is_ok(), [4, 6].contains(&version), "{version}");
+    }
+}
+
+/// [W-27]
+#[test]
+fn whether_an_observed_address_is_taken_is_0_or_1() {
+    for (taken, valid) in [("00", true), ("01", true), ("02", false), ("ff", false)] {
+        let bytes = hex(&format!("0d 01 04 1826 c6336402 {taken}"));
+        assert_eq!(Frames::check(&bytes).is_ok(), valid, "{taken}");
     }
 }
 

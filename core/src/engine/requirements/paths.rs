@@ -287,7 +287,7 @@ fn an_observed_address_moves_nothing() {
     let before: Vec<_> = ends(&mut pair);
     let elsewhere = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
     for path in 0..4 {
-        let frame = Frame::AddressObserved { path: PathId(path), address: elsewhere };
+        let frame = Frame::AddressObserved { path: PathId(path), address: elsewhere, taken: false };
         pair.inject(1, path, &[frame]);
     }
     talk(&mut pair, 100);

@@ -36,7 +36,8 @@ pub(crate) fn packet(kind: Kind, from: Endpoint, to: Endpoint, payload: &[u8]) -
             let mut tcp = vec![0; 20];
             tcp[..2].copy_from_slice(&from.port.to_be_bytes());
             tcp[2..4].copy_from_slice(&to.port.to_be_bytes());
-            tcp[4..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+            // What it acknowledges are all packets made here.
+            tcp[4..12].copy_from_slice(&[1, 2, 3, 4, 1, 2, 3, 5]);
             tcp[12] = 0x50;
             tcp[13] = flags;
             tcp

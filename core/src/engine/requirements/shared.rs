@@ -1,0 +1,285 @@
+//! Addresses of a peer that others may share: host 1 does not know that host 0 is alone at its own.
+
+use super::super::harness::{Pair, SECOND, address, tcp};
+use super::super::*;
+use super::translation::{ACK, SYN, across, client, end, ends, open, plain, server};
+use crate::buffer::Offload;
+use crate::config::Opportunistic;
+use crate::packet::Endpoint;
+use crate::translation::rewrite::tests::{Kind, packet};
+
+/// Host 0 as host 1 sees it.
+const SHARED: [u8; 4] = [198, 18, 0, 1];
+
+/// Both in host mode; the addresses of host 1 are its alone, those of host 0 may be others' too.
+fn shared(adjust: impl Fn(usize, &mut Config)) -> Pair {
+    let mut pair = Pair::with(|host, config| {
+        config.peers[0].host_mode = true;
+        config.peers[0].policy = Policy::Prefer;
+        config.peers[0].allowed_prefixes.clear();
+        if host == 1 {
+            config.peers[0].exclusive.clear();
+        }
+        adjust(host, config);
+    });
+    pair.run_for(SECOND * 2);
+    pair
+}
+
+/// What becomes of a packet that the host gives to the engine: `None` when that has no use for it.
+fn leaves(pair: &mut Pair, host: usize, bytes: &[u8]) -> Option<DropReason> {
+    let (now, buffer) = (pair.now, pair.pool_packet(bytes, Offload::default()));
+    let refused = pair.engines[host].handle_tun(now, buffer, &mut pair.out[host]).err();
+    pair.run_for(Duration::from_millis(20));
+    refused
+}
+
+/// [P-20]
+#[test]
+fn who_receives_at_one_port_of_an_address_does_not_have_the_address() {
+    let mut pair = shared(|_, _| {});
+    let capture = pair.engines[1].poll_capture();
+    let prefixes = capture.map(|capture| capture.prefixes).unwrap_or_default();
+    assert_eq!(prefixes, [], "what its host sends to others there stays with them");
+    for to in [SHARED, [198, 18, 1, 1]] {
+        let begins = packet(Kind::Tcp(SYN), server(), end(to, 443), &[]);
+        let refused = leaves(&mut pair, 1, &begins);
+        assert!(refused == Some(DropReason::NoPeer) || plain(&mut pair, 1) == [begins]);
+    }
+    assert!(pair.out[0].packets.is_empty());
+    // Nor may it send what did not begin on the paths.
+    let before = pair.drops(1, DropReason::ForeignSource);
+    inject(&mut pair, 900, &packet(Kind::Tcp(ACK), client(443), server(), &[1; 9]));
+    let reply = packet(Kind::EchoReply, client(7), Endpoint { port: 7, ..server() }, &[]);
+    inject(&mut pair, 901, &reply);
+    assert_eq!(pair.drops(1, DropReason::ForeignSource), before + 2);
+    assert!(pair.out[1].packets.is_empty());
+}
+
+/// [P-10] [P-20] [T-1] [T-2]
+#[test]
+fn connections_that_begin_on_the_paths_take_them() {
+    let mut pair = shared(|_, _| {});
+    let public = open(&mut pair, 5_000);
+    assert_eq!(public.address, IpAddr::from(SHARED), "its own address, with a port of ours");
+    assert!(crate::TRANSLATED_PORTS.contains(&public.port));
+    let sent = packet(Kind::Tcp(ACK), client(5_000), server(), &[7; 50]);
+    let got = across(&mut pair, 0, &sent);
+    assert_eq!((ends(&got[0]), &got[0][40..]), ((public, server()), &[7; 50][..]));
+    let answer = packet(Kind::Tcp(ACK), server(), public, &[8; 50]);
+    assert_eq!(ends(&across(&mut pair, 1, &answer)[0]), (server(), client(5_000)));
+    // By another of its addresses it is seen there.
+    let other = end([198, 18, 1, 1], 5_000);
+    let got = across(&mut pair, 0, &packet(Kind::Tcp(SYN), other, server(), &[]));
+    assert_eq!(ends(&got[0]).0.address, other.address);
+
+    // Host 0 knows that, and what runs already stays plain.
+    let running = packet(Kind::Tcp(ACK), client(6_000), server(), &[1; 10]);
+    let datagram = packet(Kind::Udp, client(6_000), server(), &[1; 10]);
+    for sent in [running, datagram] {
+        assert_eq!(across(&mut pair, 0, &sent), Vec::<Vec<u8>>::new());
+        assert_eq!(plain(&mut pair, 0), [sent]);
+    }
+}
+
+/// [P-10] Whose address it is depends on nothing but the configuration and what was proved.
+#[test]
+fn a_node_learns_that_its_address_is_taken_for_its_own() {
+    let taken = |pair: &mut Pair, host: usize| {
+        let paths = (0..4).filter_map(|path| pair.association(host).is_taken(path));
+        paths.collect::<Vec<_>>()
+    };
+    let mut pair = shared(|_, _| {});
+    assert_eq!(taken(&mut pair, 0), [false; 4]);
+    assert_eq!(taken(&mut pair, 1), [true; 4]);
+    let one: Prefix = "198.18.1.0/24".parse().expect("valid");
+    let mut pair = shared(|host, config| {
+        if host == 1 {
+            config.peers[0].exclusive = vec![one];
+        }
+    });
+    let links: Vec<_> = (0..4).filter_map(|path| pair.association(0).address_of(path)).collect();
+    let own: Vec<_> = links.iter().map(|link| link.local == LocalId(1)).collect();
+    assert_eq!(taken(&mut pair, 0), own);
+    assert!(pair.engines[1].by_prefix.find(address(0, 1).ip()).is_some());
+    assert_eq!(pair.engines[1].by_prefix.find(address(0, 0).ip()), None);
+}
+
+/// A segment of the host with these flags and acknowledgment number.
+fn segment(flags: u8, to: Endpoint, acknowledges: u32) -> Vec<u8> {
+    let mut bytes = packet(Kind::Tcp(flags), server(), to, &[]);
+    bytes[28..32].copy_from_slice(&acknowledges.to_be_bytes());
+    bytes
+}
+
+/// The number after that of the SYNs that the tests send.
+const NEXT: u32 = 0x0102_0305;
+
+/// [T-10] The host has a connection with the same ends already, of somebody else at that address.
+#[test]
+fn a_connection_of_somebody_else_with_the_same_ends_is_not_taken_over() {
+    let mut pair = shared(|_, _| {});
+    let syn = packet(Kind::Tcp(SYN), client(5_000), server(), &[]);
+    let begin = |pair: &mut Pair| ends(&across(pair, 0, &syn)[0]).0;
+    let public = begin(&mut pair);
+    // It answers a SYN within it with what it expects (RFC 5961, section 4), and goes on.
+    for foreign in [
+        segment(ACK, public, 77),
+        segment(ACK, public, NEXT),
+        segment(SYN | ACK, public, NEXT + 1),
+        segment(SYN, public, NEXT),
+        packet(Kind::Tcp(ACK), server(), public, &[9; 100]),
+    ] {
+        assert_eq!(across(&mut pair, 1, &foreign), Vec::<Vec<u8>>::new());
+        assert_eq!(plain(&mut pair, 1), [foreign]);
+        let status = pair.engines[1].status(pair.now, false);
+        assert_eq!(status.peers[0].translated, 0, "it is not the peer's");
+        assert_ne!(begin(&mut pair), public, "a SYN that is repeated gets another port");
+        pair.inject(0, 0, &[mpip_wire::Frame::Close { reason: 0, message: "" }]);
+        pair = shared(|_, _| {});
+        assert_eq!(begin(&mut pair), public, "the same again");
+    }
+
+    // Once the host has accepted it, there is no other.
+    assert_eq!(across(&mut pair, 1, &segment(SYN | ACK, public, NEXT)).len(), 1);
+    assert_eq!(across(&mut pair, 1, &segment(ACK, public, 99)).len(), 1);
+    // Until somebody else begins one after it has ended.
+    let later = segment(SYN | ACK, public, 0x5555_0001);
+    assert_eq!(across(&mut pair, 1, &later), Vec::<Vec<u8>>::new());
+    assert_eq!(plain(&mut pair, 1), [later]);
+    assert!(across(&mut pair, 1, &segment(ACK, public, 99)).is_empty());
+}
+
+/// [T-10] Nothing else is refused: a SYN with data, one that is repeated, and one that is declined.
+#[test]
+fn what_answers_the_peers_syn_reaches_it() {
+    let mut pair = shared(|_, _| {});
+    let with_data = packet(Kind::Tcp(SYN), client(5_000), server(), &[1; 30]);
+    let public = ends(&across(&mut pair, 0, &with_data)[0]).0;
+    let without = packet(Kind::Tcp(SYN), client(5_000), server(), &[]);
+    assert_eq!(ends(&across(&mut pair, 0, &without)[0]).0, public);
+    assert_eq!(across(&mut pair, 1, &segment(SYN | ACK, public, NEXT + 30)).len(), 1);
+    // Late, after the answer.
+    assert_eq!(ends(&across(&mut pair, 0, &without)[0]).0, public);
+    assert_eq!(across(&mut pair, 1, &segment(ACK, public, NEXT + 30)).len(), 1);
+
+    let declined = packet(Kind::Tcp(SYN), client(5_001), server(), &[]);
+    let public = ends(&across(&mut pair, 0, &declined)[0]).0;
+    const RST: u8 = 0x04;
+    assert_eq!(across(&mut pair, 1, &segment(RST | ACK, public, NEXT)).len(), 1);
+}
+
+/// Nodes that nobody configured; host 0 knows that host 1 is alone, and not the other way round.
+fn strangers() -> Pair {
+    let prefixes: Vec<Prefix> = vec!["198.18.0.0/16".parse().expect("valid")];
+    let mut pair = Pair::with(|host, config| {
+        config.peers.clear();
+        let exclusive = if host == 0 { prefixes.clone() } else { vec![] };
+        let prefixes = prefixes.clone();
+        let settings = Opportunistic { prefixes, exclusive, port: 6182, ..Default::default() };
+        config.opportunistic = Some(settings);
+        config.limits.translated = 160;
+    });
+    let now = pair.now;
+    pair.engines[0].handle_destination(now, address(0, 0).ip(), address(1, 0).ip());
+    pair.run_for(SECOND * 2);
+    pair
+}
+
+///
+#[test]
+fn a_stranger_has_no_address_but_what_the_configuration_says() {
+    let mut pair = strangers();
+    assert!(pair.engines[1].status(pair.now, false).peers[0].established);
+    let begins = packet(Kind::Tcp(SYN), server(), end(SHARED, 443), &[]);
+    assert_eq!(leaves(&mut pair, 1, &begins), Some(DropReason::NoPeer));
+    assert_eq!(pair.engines[1].poll_capture(), None, "nothing is captured before anything begins");
+    assert_eq!(pair.engines[1].by_prefix.find(address(0, 0).ip()), None);
+
+    let public = open(&mut pair, 5_000);
+    assert_eq!(public.address, IpAddr::from(SHARED));
+    let capture = pair.engines[1].poll_capture().expect("its answers are");
+    assert_eq!((capture.prefixes, capture.translators), (vec![], vec![SHARED.into()]));
+    let running = packet(Kind::Tcp(ACK), client(6_000), server(), &[1; 10]);
+    assert_eq!(across(&mut pair, 0, &running), Vec::<Vec<u8>>::new());
+    assert_eq!(plain(&mut pair, 0), [running]);
+}
+
+/// Host 0 sends a packet in a session of its own past what its engine would send.
+fn inject(pair: &mut Pair, session: u32, packet: &[u8]) {
+    let session = mpip_wire::SessionId(session);
+    let header = mpip_wire::PacketFrameHeader { session, sequence: 0, ordered: false };
+    pair.inject(0, 0, &[mpip_wire::Frame::Packet { header, packet }]);
+    pair.run_for(Duration::from_millis(20));
+}
+
+/// [T-10] By UDP nothing shows whose a public end is.
+#[test]
+fn a_strangers_datagrams_are_not_translated() {
+    let mut pair = strangers();
+    inject(&mut pair, 900, &packet(Kind::Udp, client(6_000), server(), &[1; 10]));
+    assert_eq!(pair.drops(1, DropReason::ForeignSource), 1);
+    assert!(pair.out[1].packets.is_empty());
+}
+
+/// [S-14]
+#[test]
+fn a_strangers_packets_go_to_this_host_alone() {
+    let mut pair = strangers();
+    let another = end([198, 18, 0, 200], 80);
+    inject(&mut pair, 900, &packet(Kind::Tcp(SYN), client(6_000), another, &[]));
+    assert_eq!(pair.drops(1, DropReason::ForeignDestination), 1);
+    assert!(pair.out[1].packets.is_empty());
+}
+
+/// [T-8]
+#[test]
+fn a_stranger_has_a_part_of_the_ports_alone() {
+    let mut pair = strangers();
+    for port in 0..12 {
+        let sent = packet(Kind::Tcp(SYN), client(5_000 + port), server(), &[]);
+        let got = across(&mut pair, 0, &sent);
+        assert_eq!(got.len(), usize::from(port < 10), "{port}");
+    }
+    assert_eq!(pair.drops(1, DropReason::NoPort), 2);
+}
+
+/// [T-8] The number of an association with a stranger is used again, for another one.
+#[test]
+fn nothing_is_left_of_a_stranger_that_goes() {
+    let mut pair = strangers();
+    let public = open(&mut pair, 5_000);
+    let follows = packet(Kind::Tcp(ACK), client(5_000), server(), &[]);
+    assert_eq!(across(&mut pair, 0, &follows).len(), 1, "it is open, and remembered for long");
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND * 400);
+    assert!(pair.engines[1].status(pair.now, false).peers.is_empty());
+    let mut last = None;
+    while let Some(capture) = pair.engines[1].poll_capture() {
+        last = Some(capture);
+    }
+    assert_eq!(last.map(|capture| capture.translators), Some(vec![]));
+    let answer = packet(Kind::Tcp(ACK), server(), public, &[]);
+    assert_eq!(leaves(&mut pair, 1, &answer), Some(DropReason::NoPeer));
+}
+
+/// Each knows that the other is alone: the papers' system.
+#[test]
+fn where_both_are_alone_strangers_carry_everything() {
+    let prefixes: Vec<Prefix> = vec!["198.18.0.0/16".parse().expect("valid")];
+    let mut pair = Pair::with(|_, config| {
+        config.peers.clear();
+        let (prefixes, exclusive) = (prefixes.clone(), prefixes.clone());
+        let settings = Opportunistic { prefixes, exclusive, port: 6182, ..Default::default() };
+        config.opportunistic = Some(settings);
+    });
+    let now = pair.now;
+    pair.engines[0].handle_destination(now, address(0, 0).ip(), address(1, 0).ip());
+    pair.run_for(SECOND * 2);
+    let mut running = tcp(0, 1, 100);
+    (running[13], running[17]) = (18, 18);
+    for sent in [running, packet(Kind::Udp, client(6_000), server(), &[1; 10])] {
+        assert_eq!(across(&mut pair, 0, &sent), [sent]);
+    }
+    assert_eq!(plain(&mut pair, 0), Vec::<Vec<u8>>::new());
+}
