@@ -83,6 +83,15 @@ pub enum Command {
     Shutdown,
 }
 
+/// What a datagram that was taken proves of its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A node with an association sealed it, and it is no repetition.
+    Authenticated,
+    /// Nothing: anybody can make such a datagram.
+    Unknown,
+}
+
 /// The protocol engine of one node.
 #[derive(Debug)]
 pub struct Engine {
@@ -192,7 +201,8 @@ impl Engine {
     }
 
     /// A datagram from the network, opened in place. Inner packets that are due go to `packets`.
-    /// What is to be sent in answer waits for the next [`flush`](Self::flush).
+    /// What is to be sent in answer waits for the next [`flush`](Self::flush). Returns what the
+    /// datagram proves of its sender.
     ///
     /// # Errors
     ///
@@ -204,8 +214,9 @@ impl Engine {
         ecn: Ecn,
         datagram: &mut [u8],
         packets: &mut impl PacketSink,
-    ) -> Result<(), DropReason> {
-        let handled = match MessageType::of(datagram) {
+    ) -> Result<Sender, DropReason> {
+        let message = MessageType::of(datagram);
+        let handled = match message {
             Ok(MessageType::Transport) => self.on_transport(now, from, ecn, datagram, packets),
             Ok(MessageType::Initiation) => self.on_initiation(now, from, datagram),
             Ok(MessageType::Response) => self.on_response(now, from, datagram),
@@ -214,7 +225,13 @@ impl Engine {
             Ok(MessageType::Answer) => self.on_answer(now, from, datagram),
             Err(_) => Err(DropReason::Malformed),
         };
-        handled.map_err(|reason| self.refuse(reason))
+        handled.map_err(|reason| self.refuse(reason))?;
+        Ok(match message {
+            Ok(MessageType::Transport | MessageType::Initiation | MessageType::Response) => {
+                Sender::Authenticated
+            }
+            _ => Sender::Unknown,
+        })
     }
 
     /// Sends what the datagrams of a batch gave room or reason for. Call it once after every batch

@@ -64,7 +64,7 @@ pub use config::{
     LocalAddress, Opportunistic, PeerConfig, Policy, Prefix, PrefixError, Priority, Rule,
     SchedulerKind,
 };
-pub use engine::{Command, DropReason, Engine};
+pub use engine::{Command, DropReason, Engine, Sender};
 pub use event::Event;
 pub use path::PathState;
 pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};

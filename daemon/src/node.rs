@@ -10,7 +10,7 @@ use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
-    LocalAddress, LocalId, PacketPool, PathAddress,
+    LocalAddress, LocalId, PacketPool, PathAddress, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -286,9 +286,11 @@ impl Node {
             sender.receive(now, local, buffers, |remote, ecn, datagram| {
                 *received = true;
                 let from = PathAddress { local, remote };
-                if let Err(reason) = engine.handle_datagram(now, from, ecn, datagram, writer) {
+                let handled = engine.handle_datagram(now, from, ecn, datagram, writer);
+                if let Err(reason) = handled {
                     log::trace!("datagram from {remote} dropped: {reason:?}");
                 }
+                handled == Ok(Sender::Authenticated)
             });
         }
         if ready.writable && self.sender.writable(now, local) {

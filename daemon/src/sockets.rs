@@ -65,16 +65,21 @@ impl Sockets {
         udp().or_else(tcp)
     }
 
-    /// Receives a batch at `local`; `take` gets each datagram.
+    /// Receives a batch at `local`; `take` gets each datagram, and says whether it authenticated.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
         local: LocalId,
         buffers: &mut ReceiveBuffers,
-        take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
+        mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]) -> bool,
     ) {
         let result = match self.udp.socket(local) {
-            Some(socket) => socket.recv_batch(buffers, take).map(drop),
+            Some(socket) => {
+                let received = socket.recv_batch(buffers, |remote, ecn, datagram| {
+                    take(remote, ecn, datagram);
+                });
+                received.map(drop)
+            }
             None => self.tcp.recv_batch(now, local, buffers, take),
         };
         if let Err(error) = result {
@@ -132,8 +137,10 @@ impl Sockets {
             ("tcp_unknown", connections.unknown),
             ("tcp_malformed", connections.malformed),
             ("tcp_evicted", connections.evicted),
+            ("tcp_unconfirmed", connections.unconfirmed),
             ("tcp_not_open", connections.not_open),
             ("tcp_not_answered", connections.not_answered),
+            ("tcp_limited", connections.limited),
         ]
         .map(|(name, count)| api::Counter { name: name.to_owned(), count })
         .into()

@@ -12,6 +12,10 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 use common::{
@@ -222,6 +226,159 @@ fn tcp_alone_survives_forged_resets() {
     assert!(resets(&a) > 0, "no reset came");
     assert_eq!(kinds(&a), ["tcp"]);
     assert_eq!(path(&a).id, 0, "the first path serves still");
+}
+
+/// A host behind the router that sends segments in the names of a and b, whose addresses and ports it
+/// knows, but no numbers.
+struct Forger {
+    _host: Host,
+    stop: Arc<AtomicBool>,
+    sends: Option<JoinHandle<u64>>,
+}
+
+impl Forger {
+    /// `flags` are those of its segments, in turn.
+    fn start(world: &World, test: &str, flags: &'static [u8]) -> Self {
+        let host = Host::new(test, "c");
+        let router = &world.router;
+        let link = ["link", "add", "eth0", "netns", &host.name, "type", "veth", "peer", "name"];
+        run("ip", &[&link[..], &["eth2", "netns", &router.name]].concat());
+        for (end, device, last) in [(&host, "eth0", 3), (router, "eth2", 254)] {
+            end.ip(&["addr", "add", &format!("198.18.2.{last}/24"), "dev", device]);
+            end.ip(&["link", "set", device, "up"]);
+        }
+        host.ip(&["route", "add", "198.18.0.0/15", "via", "198.18.2.254"]);
+        for name in ["all", "eth2"] {
+            router.sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "0");
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let sends = host.spawn(move || forge(flags, &stopped));
+        Self { _host: host, stop, sends: Some(sends) }
+    }
+
+    /// How many it sent.
+    fn stop(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.sends.take().expect("it runs").join().expect("no panic")
+    }
+}
+
+impl Drop for Forger {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn forge(flags: &[u8], stop: &AtomicBool) -> u64 {
+    use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+    let raw = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW));
+    let raw = UdpSocket::from(raw.expect("CAP_NET_RAW"));
+    let ends = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 1, 2)];
+    let (mut state, mut count) = (7_u64, 0_u64);
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 32) as u32
+    };
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..50 {
+            let end = count as usize / flags.len() % 2;
+            let flags = flags[count as usize % flags.len()];
+            let (from, to) = (ends[end], ends[1 - end]);
+            let mut numbers = || [random(), random(), random(), random()];
+            let packet = segment(from, to, flags, numbers());
+            // A full queue is no matter.
+            let _ = raw.send_to(&packet, SocketAddrV4::new(to, 0));
+            count += 1;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    count
+}
+
+/// A segment of the connection between `from` and `to` with random sequence number, acknowledgement and
+/// timestamps, and the beginning of a datagram if it brings data.
+fn segment(from: Ipv4Addr, to: Ipv4Addr, flags: u8, numbers: [u32; 4]) -> Vec<u8> {
+    let data: &[u8] = if flags & 0x08 == 0 { &[] } else { b"\0\x06forged" };
+    let mut segment = vec![24, 38, 24, 38];
+    let [sequence, acknowledgement, clock, echo] = numbers.map(u32::to_be_bytes);
+    segment.extend([sequence, acknowledgement].concat());
+    segment.extend([0x80, flags, 0xfa, 0xf0, 0, 0, 0, 0, 1, 1, 8, 10]);
+    segment.extend([clock, echo].concat());
+    segment.extend(data);
+    let mut sum = 6 + segment.len() as u32;
+    for pair in [&from.octets()[..], &to.octets(), &segment].concat().chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(pair[1]);
+    }
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    segment[16..18].copy_from_slice(&sum.to_be_bytes());
+    // The kernel fills in length and checksum (raw(7)).
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0];
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    packet.extend(segment);
+    packet
+}
+
+#[test]
+fn who_knows_no_numbers_does_no_harm_to_a_transfer() {
+    if !privileged() {
+        return;
+    }
+    // SYN, FIN, SYN and ACK, reset, data and data.
+    let all = &[0x02, 0x11, 0x12, 0x14, 0x18, 0x18][..];
+    // A firewall between the forger and the hosts lets a SYN pass, and would follow it if it were
+    // answered. (A reset, too, would make it forget the connection, if its number is in the window.)
+    for (test, flags) in [("tcp-forge", all), ("tcp-forge-fw", &[0x02])] {
+        let world = World::new(test);
+        world.firewall(
+            "table ip opened {
+                 chain forward {
+                     type filter hook forward priority -20;
+                     iifname \"eth0\" tcp flags & (syn | ack) == syn counter
+                 }
+             }",
+        );
+        if flags == all {
+            world.firewall("delete table inet strict");
+        }
+        let b = world.daemon(2, &[], "", "encapsulation = 'tcp'");
+        let a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
+        wait_for_kinds(&a, &["tcp"]);
+        let opened = || world.router.nft_output(&["list", "table", "ip", "opened"]);
+        let before = opened();
+        let forger = Forger::start(&world, test, flags);
+        let address = "10.77.0.2".parse().expect("valid");
+        Transfer::start(&world.a, &world.b, address, 24 << 20, 4 << 20).finish();
+        let sent = forger.stop();
+        let unknown = |daemon: &Daemon| {
+            let drops = daemon.status().drops;
+            drops.iter().find(|drop| drop.name == "tcp_unknown").map_or(0, |drop| drop.count)
+        };
+        let refused = unknown(&a) + unknown(&b);
+        assert!(refused > 1_000, "{refused} of {sent}");
+        assert_eq!(opened(), before, "the connection is another one");
+        assert_eq!((path(&a).id, path(&b).id), (0, 0), "the first path serves still");
+        let failed = |daemon: &Daemon| daemon.log().contains("-> failed");
+        assert!(!failed(&a) && !failed(&b), "{}{}", a.log(), b.log());
+    }
+}
+
+/// The other end and the firewall know the connection that it has forgotten, and its port is the same.
+#[test]
+fn a_daemon_that_was_killed_gets_another_connection() {
+    if !privileged() {
+        return;
+    }
+    let world = World::new("tcp-killed");
+    let b = world.daemon(2, &[], "", "encapsulation = 'tcp'");
+    for _ in 0..3 {
+        let mut a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
+        wait_for_kinds(&a, &["tcp"]);
+        assert!(world.a.ping("10.77.0.2", 3), "{}{}", a.log(), b.log());
+        a.signal("KILL");
+        a.wait();
+    }
 }
 
 #[test]

@@ -17,17 +17,20 @@
 //! To a firewall that tracks connections it is one: opened by a handshake, numbers within windows,
 //! acknowledgements that follow. But nothing is sent again and nothing waits for what is missing;
 //! the engine does that, as it does with UDP. A reset is ignored: whether the peer is there is told
-//! by its authenticated datagrams alone.
+//! by its authenticated datagrams alone. They also decide which connections last, and which numbers are
+//! the peer's.
 
 pub mod check;
 mod connection;
 mod endpoint;
+mod limit;
+mod pool;
 pub mod segment;
 mod send;
 mod socket;
 mod stream;
 
-pub use endpoint::{Control, Counters, Endpoint, MAX_CONNECTIONS};
+pub use endpoint::{Control, Counters, Endpoint, MAX_CONNECTIONS, MAX_UNCONFIRMED};
 pub use send::TcpSender;
 pub(crate) use socket::NAME;
 pub use socket::TcpSocket;

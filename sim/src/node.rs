@@ -45,7 +45,9 @@ impl Node {
         packets: &mut Inbox,
     ) -> Result<(), DropReason> {
         match self {
-            Self::Engine(engine) => engine.handle_datagram(now, from, ecn, datagram, packets),
+            Self::Engine(engine) => {
+                engine.handle_datagram(now, from, ecn, datagram, packets).map(drop)
+            }
             Self::Plain(_) => {
                 packets.packet(InnerPacket {
                     head: datagram,

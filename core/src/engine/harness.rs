@@ -79,6 +79,8 @@ pub(crate) struct Pair {
     pub(crate) tap: Option<Vec<Tapped>>,
     /// What host 1 sees instead of host 0's address on a link: a translator on the way.
     pub(crate) translated: Option<(u16, SocketAddr)>,
+    /// What the latest datagram of each type that was taken proved of its sender.
+    pub(crate) proved: BTreeMap<u8, Sender>,
 }
 
 /// Receiver, where it comes from as the receiver sees it, ECN field, bytes.
@@ -237,6 +239,7 @@ impl Pair {
             network: |_, _, field| field,
             tap: None,
             translated: None,
+            proved: BTreeMap::new(),
         }
     }
 
@@ -273,7 +276,7 @@ impl Pair {
         engine.flush(self.now, &mut self.out[host]);
         self.out[host].settle();
         self.out[host].packets.extend(packets);
-        handled
+        handled.map(drop)
     }
 
     /// How often `host` refused something for `reason`.
@@ -342,7 +345,9 @@ impl Pair {
                 let Out { packets, .. } = &mut self.out[host];
                 let mut packets = Packets(packets);
                 let engine = &mut self.engines[host];
-                let _ = engine.handle_datagram(self.now, from, ecn, &mut bytes, &mut packets);
+                let message = bytes[0];
+                let handled = engine.handle_datagram(self.now, from, ecn, &mut bytes, &mut packets);
+                self.proved.extend(handled.ok().map(|sender| (message, sender)));
                 engine.flush(self.now, &mut self.out[host]);
                 self.collect(host);
             }

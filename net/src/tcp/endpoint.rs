@@ -6,20 +6,29 @@ use core::ops::AddAssign;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_core::table::Table;
 use mpip_core::{Ecn, Instant};
-use siphasher::sip::SipHasher13;
+use siphasher::sip::SipHasher24;
 
-use super::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, timestamp};
+use super::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, ticks, timestamp};
+use super::limit::Limiter;
+use super::pool::{Pool, Source};
 use super::segment::{Header, flag};
-use super::stream::{PREFIX, Splitter};
+use super::stream::PREFIX;
 
-/// Connections of one local address; beyond it the one not heard of for longest is forgotten.
+/// Connections of one local address on which a datagram authenticated. Beyond it the one not heard of for
+/// longest is forgotten, of the source that has most.
 pub const MAX_CONNECTIONS: usize = 4_096;
+/// Connections that we opened on which none has yet, and as many that others opened. Beyond it one is
+/// forgotten in the same way.
+pub const MAX_UNCONFIRMED: usize = 256;
 /// Segments without data that wait to be sent; beyond it the newest is dropped.
 const MAX_CONTROL: usize = 256;
 /// A cookie is valid for this long, and for one such time more.
 const COOKIE_PERIOD: Duration = Duration::from_secs(64);
+/// A cookie is valid for data that begins in the block of so many bits in which the peer's initial
+/// number is, or in the next one: the first segments may be lost. Range: 17 (more than one segment) to
+/// 24.
+const COOKIE_BLOCK: u32 = 20;
 /// How often connections are looked after.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -32,12 +41,16 @@ pub struct Counters {
     pub unknown: u64,
     /// Segments without a right header or checksum; dropped.
     pub malformed: u64,
-    /// Connections forgotten because there were too many.
+    /// Connections with peers that were forgotten because there were too many.
     pub evicted: u64,
+    /// Connections given up because no datagram that authenticates came on them.
+    pub unconfirmed: u64,
     /// Datagrams dropped while they waited for a connection.
     pub not_open: u64,
     /// Answers that were not sent because too many waited.
     pub not_answered: u64,
+    /// SYNs that were not answered because too many came.
+    pub limited: u64,
 }
 
 impl AddAssign for Counters {
@@ -46,8 +59,10 @@ impl AddAssign for Counters {
         self.unknown += other.unknown;
         self.malformed += other.malformed;
         self.evicted += other.evicted;
+        self.unconfirmed += other.unconfirmed;
         self.not_open += other.not_open;
         self.not_answered += other.not_answered;
+        self.limited += other.limited;
     }
 }
 
@@ -60,10 +75,33 @@ pub struct Control {
     pub header: Header,
 }
 
+/// What is known of a connection. At a time there may be one of each kind with an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A datagram came on it that authenticated.
+    Confirmed,
+    /// We open it.
+    Opened,
+    /// The other end opened it; to us it has proved no more than that it receives.
+    Accepted,
+}
+
+/// In the order in which they are used.
+const KINDS: [Kind; 3] = [Kind::Confirmed, Kind::Opened, Kind::Accepted];
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    kind: Kind,
+    index: u32,
+}
+
 /// The connections of one local address.
 ///
 /// It answers SYNs without keeping anything (SYN cookies): a connection exists once a segment came
-/// that acknowledges the answer, with data. Nothing is sent twice but SYN, and nothing is put in
+/// that acknowledges the answer, with data. It lasts once the caller says that a datagram on it
+/// authenticated; only then it takes the place of a former one with the same address, and only what
+/// brings such datagrams changes its numbers. Nothing is sent twice but SYN, and nothing is put in
 /// order: a segment that is lost is a datagram that is lost.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -72,8 +110,9 @@ pub struct Endpoint {
     secret: [u8; 16],
     /// How many random numbers were drawn.
     drawn: u64,
-    connections: Table<SocketAddr, Connection>,
-    splitter: Splitter,
+    /// By [`Kind`].
+    pools: [Pool; 3],
+    limiter: Limiter,
     control: VecDeque<Control>,
     /// Datagrams whose connection has opened.
     released: VecDeque<(SocketAddr, Held)>,
@@ -83,18 +122,19 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The endpoint of `local`, whose interface sends packets of at most `mtu` bytes. `seed` is
-    /// unpredictable.
+    /// unpredictable, and no other endpoint has it.
     pub fn new(local: SocketAddr, mtu: u16, seed: [u8; 32]) -> Self {
         let (secret, table) = seed.split_at(16);
         let bytes = |half: &[u8]| half.try_into().expect("16 of 32 bytes");
         let headers = if local.is_ipv4() { 40 } else { 60 };
+        let limits = [MAX_CONNECTIONS, MAX_UNCONFIRMED, MAX_UNCONFIRMED];
         Self {
             local,
             max_segment: mtu.saturating_sub(headers),
             secret: bytes(secret),
             drawn: 0,
-            connections: Table::new(MAX_CONNECTIONS, bytes(table)),
-            splitter: Splitter::default(),
+            pools: limits.map(|limit| Pool::new(limit, bytes(table))),
+            limiter: Limiter::default(),
             control: VecDeque::new(),
             released: VecDeque::new(),
             next_tick: None,
@@ -104,22 +144,26 @@ impl Endpoint {
 
     /// What happened so far.
     pub fn counters(&self) -> Counters {
-        Counters { evicted: self.connections.evictions(), ..self.counters }
+        let [confirmed, opened, accepted] = self.pools.each_ref().map(Pool::evicted);
+        Counters {
+            evicted: confirmed,
+            unconfirmed: self.counters.unconfirmed + opened + accepted,
+            ..self.counters
+        }
     }
 
     /// How many connections there are.
     pub fn connections(&self) -> usize {
-        self.connections.len()
+        self.pools.iter().map(Pool::len).sum()
     }
 
     /// The header of a segment that carries a datagram of `len` bytes to `to`; `None` when there
     /// is no open connection. Then [`hold`](Self::hold) opens one.
     pub fn data(&mut self, now: Instant, to: SocketAddr, len: usize, push: bool) -> Option<Header> {
-        let index = self.connections.find(&to)?;
-        let connection = self.connections.get_mut(index)?;
-        if !connection.is_open() || connection.is_dead(now) {
-            return None;
-        }
+        let connection = self.pools.iter_mut().find_map(|pool| {
+            let index = pool.find(&to)?;
+            pool.get_mut(index).filter(|connection| connection.is_usable(now))
+        })?;
         let push = if push { flag::PSH } else { 0 };
         let header = connection.emit(now, flag::ACK | push, PREFIX + len);
         Some(self.addressed(to, header))
@@ -127,51 +171,43 @@ impl Endpoint {
 
     /// Keeps a datagram until a connection with `to` is open, and opens one if there is none.
     pub fn hold(&mut self, now: Instant, to: SocketAddr, ecn: Ecn, bytes: Vec<u8>) {
-        let index = match self.connections.find(&to) {
-            Some(index) if self.is_opening(index) => index,
-            found => {
-                let former = found.and_then(|index| self.connections.get(index));
-                let former = former.map(Connection::next);
-                let random = self.random();
-                self.splitter.forget(to);
-                let connection = Connection::open(now, self.origin(to), random, former);
-                let index = self.connections.insert(now, to, connection).index;
-                self.send(now, to, index, flag::SYN);
-                index
-            }
-        };
-        self.next_tick.get_or_insert(now + TICK);
-        if let Some(connection) = self.connections.get_mut(index)
+        let opened = self.pool(Kind::Opened);
+        let syn = opened.with(&to).and_then(Connection::unanswered);
+        let opening = syn.and_then(|_| opened.find(&to));
+        let index = opening.unwrap_or_else(|| {
+            let former = [Kind::Opened, Kind::Confirmed];
+            let former = former.into_iter().find_map(|kind| self.pool(kind).with(&to));
+            let former = former.map(Connection::next);
+            let random = self.random();
+            let connection = Connection::open(now, self.origin(to), random, former);
+            let index = self.insert(now, to, Kind::Opened, connection);
+            self.send(now, to, Place { kind: Kind::Opened, index }, flag::SYN);
+            index
+        });
+        if let Some(connection) = self.pool_mut(Kind::Opened).get_mut(index)
             && !connection.hold(now, Held { ecn, bytes })
         {
             self.counters.not_open += 1;
         }
     }
 
-    fn is_opening(&self, index: u32) -> bool {
-        let connection = self.connections.get(index);
-        connection.is_some_and(|known| matches!(known.state, State::SynSent | State::SynReceived))
-    }
-
-    /// Takes a segment; `take` gets each datagram that it brings.
+    /// Takes a segment; `take` gets each datagram that it brings, and says whether it authenticated: whether
+    /// a peer sealed it, and nobody could have repeated it.
     pub fn receive(
         &mut self,
         now: Instant,
         from: SocketAddr,
         header: &Header,
         payload: &mut [u8],
-        take: &mut impl FnMut(&mut [u8]),
+        take: &mut impl FnMut(&mut [u8]) -> bool,
     ) {
-        let is = |flag: u8| header.flags & flag != 0;
-        if is(flag::RST) {
+        match header.flags & (flag::RST | flag::SYN | flag::ACK) {
             // Anybody can send one. Whether the peer is there, datagrams tell.
-            self.counters.resets += 1;
-        } else if is(flag::SYN) {
-            self.on_syn(now, from, header);
-        } else if is(flag::ACK) {
-            self.on_ack(now, from, header, payload, take);
-        } else {
-            self.counters.unknown += 1;
+            flags if flags & flag::RST != 0 => self.counters.resets += 1,
+            flag::SYN => self.on_syn(now, from, header),
+            flag::ACK => self.on_ack(now, from, header, payload, take),
+            0 => self.counters.unknown += 1,
+            _ => self.on_syn_ack(now, from, header),
         }
     }
 
@@ -180,42 +216,32 @@ impl Endpoint {
         self.counters.malformed += 1;
     }
 
+    /// Answers a SYN. Whatever is to be known of it later is in the sequence number, so nothing changes,
+    /// also where there is a connection: who has forgotten it, because it was restarted, gets another
+    /// one by what it sends next, and who has forged the SYN never sees the number. A connection that is
+    /// in use was not forgotten.
     fn on_syn(&mut self, now: Instant, from: SocketAddr, header: &Header) {
-        let index = self.connections.find(&from);
-        let known = index.and_then(|index| self.connections.get_mut(index));
-        if header.flags & flag::ACK == 0 {
-            match (known, index) {
-                (Some(connection), Some(index))
-                    if matches!(connection.state, State::SynSent | State::SynReceived) =>
-                {
-                    connection.on_syn(header);
-                    self.send(now, from, index, flag::SYN | flag::ACK);
-                }
-                _ => self.answer(now, from, header),
-            }
-            return;
-        }
-        let (Some(connection), Some(index)) = (known, index) else {
-            self.counters.unknown += 1;
-            return;
-        };
-        if connection.on_syn_ack(now, header) {
-            self.released.extend(connection.held.drain(..).map(|held| (from, held)));
-            self.connections.touch(index, now);
-            self.send(now, from, index, flag::ACK);
-        } else if connection.repeats_syn_ack(header) {
-            self.send(now, from, index, flag::ACK);
-        } else {
-            self.counters.unknown += 1;
-        }
-    }
-
-    /// Answers a SYN; whatever is to be known of it later is in the sequence number.
-    fn answer(&mut self, now: Instant, from: SocketAddr, header: &Header) {
         let scaled = header.window_scale.is_some();
+        let confirmed = self.pool(Kind::Confirmed).with(&from);
+        let opened = self.pool(Kind::Opened).with(&from);
+        // One that is open to us will be to the other end with our data. Two of the same addresses would
+        // be in each other's way.
+        if confirmed.is_some_and(|connection| connection.is_alive(now))
+            || opened.is_some_and(|connection| connection.is_usable(now))
+        {
+            self.counters.unknown += 1;
+            return;
+        }
+        let crossed = opened.and_then(Connection::unanswered);
+        let source = self.hash(b's', self.local, Source::from(from.ip()).number());
+        if !self.limiter.take(now, source) {
+            self.counters.limited += 1;
+            return;
+        }
+        let cookie = || self.cookie(from, header.sequence >> COOKIE_BLOCK, period(now), scaled);
         let clock = timestamp(now, self.origin(from));
         let answer = Header {
-            sequence: self.cookie(from, period(now), scaled),
+            sequence: crossed.unwrap_or_else(cookie),
             acknowledgement: header.sequence.wrapping_add(1),
             flags: flag::SYN | flag::ACK,
             window: SYN_WINDOW,
@@ -227,35 +253,82 @@ impl Endpoint {
         self.push(from, answer);
     }
 
+    fn on_syn_ack(&mut self, now: Instant, from: SocketAddr, header: &Header) {
+        for kind in [Kind::Opened, Kind::Confirmed] {
+            let pool = self.pool_mut(kind);
+            let Some(index) = pool.find(&from) else { continue };
+            let Some(connection) = pool.get_mut(index) else { continue };
+            if connection.opens(now, header) {
+                let held = core::mem::take(&mut connection.held);
+                self.released.extend(held.into_iter().map(|held| (from, held)));
+                return self.send(now, from, Place { kind, index }, flag::ACK);
+            } else if connection.repeats_syn_ack(header) {
+                return self.send(now, from, Place { kind, index }, flag::ACK);
+            }
+        }
+        self.counters.unknown += 1;
+    }
+
     fn on_ack(
         &mut self,
         now: Instant,
         from: SocketAddr,
         header: &Header,
         payload: &mut [u8],
-        take: &mut impl FnMut(&mut [u8]),
+        take: &mut impl FnMut(&mut [u8]) -> bool,
     ) {
-        let known = self.connections.find(&from);
-        let index = known.filter(|index| {
-            self.connections.get(*index).is_some_and(|known| known.accepts(header))
-        });
-        let Some(index) = index.or_else(|| self.accept(now, from, header, payload)) else {
+        let place = self.place(now, from, header, payload);
+        let Some(mut place) = place.or_else(|| self.accept(now, from, header, payload)) else {
             // Without data it is the end of an opening, of which nothing is kept before there is some.
             self.counters.unknown += u64::from(!payload.is_empty());
             return;
         };
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let fin = connection.on_segment(now, header, payload.len());
-        let closing = connection.state == State::Closing;
-        self.released.extend(connection.held.drain(..).map(|held| (from, held)));
-        self.connections.touch(index, now);
         if !payload.is_empty() {
-            self.splitter.split(from, header.sequence, payload, take);
+            let mut authenticated = false;
+            let splitter = &mut self.pool_mut(place.kind).splitter;
+            splitter.split(from, header.sequence, payload, &mut |datagram| {
+                authenticated |= take(datagram);
+            });
+            if !authenticated {
+                return;
+            }
+            place = self.confirm(now, from, place);
+            let pool = self.pool_mut(Kind::Confirmed);
+            pool.touch(place.index, now);
+            if let Some(connection) = pool.get_mut(place.index) {
+                connection.on_authenticated(now, header, payload.len());
+            }
         }
-        if fin {
-            self.send(now, from, index, if closing { flag::ACK } else { flag::ACK | flag::FIN });
-            self.forget(from, index);
+        let Some(connection) = self.pool_mut(place.kind).get_mut(place.index) else { return };
+        let closing = connection.state == State::Closing;
+        if connection.ends(header, payload.len()) {
+            self.send(now, from, place, if closing { flag::ACK } else { flag::ACK | flag::FIN });
+            self.forget(place);
         }
+    }
+
+    /// The connection that a segment belongs to, by its numbers.
+    fn place(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &Header,
+        payload: &[u8],
+    ) -> Option<Place> {
+        for kind in KINDS {
+            let pool = self.pool_mut(kind);
+            let Some(index) = pool.find(&from) else { continue };
+            let Some(connection) = pool.get_mut(index) else { continue };
+            if connection.accepts(now, header) {
+                return Some(Place { kind, index });
+            }
+            if !payload.is_empty() && connection.opens(now, header) {
+                let held = core::mem::take(&mut connection.held);
+                self.released.extend(held.into_iter().map(|held| (from, held)));
+                return Some(Place { kind, index });
+            }
+        }
+        None
     }
 
     /// A connection for a segment that acknowledges our answer to a SYN.
@@ -265,36 +338,98 @@ impl Endpoint {
         from: SocketAddr,
         header: &Header,
         payload: &[u8],
-    ) -> Option<u32> {
+    ) -> Option<Place> {
         let cookie = header.acknowledgement.wrapping_sub(1);
         let scaled = cookie & 1 == 1;
+        let block = header.sequence.wrapping_sub(1) >> COOKIE_BLOCK;
+        let before = header.sequence.wrapping_sub(1 + (1 << COOKIE_BLOCK)) >> COOKIE_BLOCK;
         let period = period(now);
-        let valid = cookie == self.cookie(from, period, scaled)
-            || cookie == self.cookie(from, period.wrapping_sub(1), scaled);
-        if !valid || payload.is_empty() {
+        let valid = [block, before].into_iter().any(|block| {
+            cookie == self.cookie(from, block, period, scaled)
+                || cookie == self.cookie(from, block, period.wrapping_sub(1), scaled)
+        });
+        let origin = self.origin(from);
+        let timely = header.timestamps.is_none_or(|(_, echoed)| {
+            timestamp(now, origin).wrapping_sub(echoed) <= 2 * ticks(COOKIE_PERIOD)
+        });
+        // What does not fit the connection that it began must not begin it again.
+        let known = |pool: &Pool| pool.with(&from).is_some_and(|known| known.initial() == cookie);
+        if payload.is_empty() || !valid || !timely || self.pools.iter().any(known) {
             return None;
         }
-        self.splitter.forget(from);
-        self.next_tick.get_or_insert(now + TICK);
-        let connection = Connection::accept(now, self.origin(from), header, scaled);
-        let inserted = self.connections.insert(now, from, connection);
-        if let Some(removed) = inserted.removed {
-            self.splitter.forget(removed.key);
+        self.give_up_syn(from);
+        let connection = Connection::accept(now, origin, header, scaled);
+        let index = self.insert(now, from, Kind::Accepted, connection);
+        Some(Place { kind: Kind::Accepted, index })
+    }
+
+    /// A datagram that authenticated came on the connection: it lasts, and is the only one with `from`.
+    fn confirm(&mut self, now: Instant, from: SocketAddr, place: Place) -> Place {
+        if place.kind == Kind::Confirmed {
+            self.give_up_syn(from);
+            return place;
         }
-        Some(inserted.index)
+        let pool = self.pool_mut(place.kind);
+        let partial = pool.splitter.remove(from);
+        let Some(connection) = pool.remove(place.index) else { return place };
+        self.give_up(Kind::Opened, from);
+        self.give_up(Kind::Accepted, from);
+        let index = self.insert(now, from, Kind::Confirmed, connection);
+        if let Some(partial) = partial {
+            self.pool_mut(Kind::Confirmed).splitter.put(partial);
+        }
+        Place { kind: Kind::Confirmed, index }
+    }
+
+    /// Gives up a SYN to `address` that was not answered, for a connection that is there, or there again:
+    /// with two, the ends might not agree on one of them.
+    fn give_up_syn(&mut self, address: SocketAddr) {
+        let opened = self.pool(Kind::Opened);
+        if opened.with(&address).is_some_and(|connection| connection.unanswered().is_some()) {
+            self.give_up(Kind::Opened, address);
+        }
+    }
+
+    /// Forgets the connection of this kind with `address`, for another one that carries what waited.
+    fn give_up(&mut self, kind: Kind, address: SocketAddr) {
+        let pool = self.pool_mut(kind);
+        if let Some(connection) = pool.find(&address).and_then(|index| pool.remove(index)) {
+            let held = connection.held.into_iter();
+            self.released.extend(held.map(|held| (address, held)));
+        }
+    }
+
+    fn pool(&self, kind: Kind) -> &Pool {
+        &self.pools[kind as usize]
+    }
+
+    fn pool_mut(&mut self, kind: Kind) -> &mut Pool {
+        &mut self.pools[kind as usize]
+    }
+
+    /// Adds a connection in the place of another one of its kind with the same address.
+    fn insert(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        kind: Kind,
+        connection: Connection,
+    ) -> u32 {
+        self.next_tick.get_or_insert(now + TICK);
+        let (index, removed) = self.pool_mut(kind).insert(now, address, connection);
+        self.counters.not_open += removed.map_or(0, |removed| removed.held.len() as u64);
+        index
     }
 
     /// Closes every connection.
     pub fn close(&mut self, now: Instant) {
-        let all: Vec<_> = self.connections.iter().map(|(index, from, _)| (index, *from)).collect();
-        for (index, to) in all {
-            if let Some(connection) = self.connections.get_mut(index)
-                && connection.is_open()
-            {
-                connection.close(now);
-                self.send(now, to, index, flag::ACK | flag::FIN);
+        self.look_after(now, |connection, _| {
+            if !connection.is_open() {
+                return Due::Nothing;
             }
-        }
+            connection.close(now);
+            Due::Fin
+        });
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
@@ -302,30 +437,38 @@ impl Endpoint {
         self.next_tick
     }
 
-    /// Repeats SYNs, closes what is idle and forgets what is closed.
+    /// Repeats SYNs, closes what is idle and forgets what is closed, or has not proved itself.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_tick.is_none_or(|due| now < due) {
             return;
         }
-        let mut due = Vec::new();
-        for (index, from, connection) in self.connections.iter_mut() {
-            match connection.due(now) {
-                Due::Nothing => {}
-                what => due.push((index, *from, connection.state, what)),
+        self.look_after(now, |connection, kind| connection.due(now, kind == Kind::Confirmed));
+        let any = self.pools.iter().any(|pool| !pool.is_empty());
+        self.next_tick = any.then_some(now + TICK);
+    }
+
+    /// Does with each connection what `due` says.
+    fn look_after(&mut self, now: Instant, due: impl Fn(&mut Connection, Kind) -> Due) {
+        let mut list = Vec::new();
+        for kind in KINDS {
+            for (index, to, connection) in self.pool_mut(kind).iter_mut() {
+                let what = due(connection, kind);
+                if what != Due::Nothing {
+                    list.push((Place { kind, index }, *to, what));
+                }
             }
         }
-        for (index, to, state, what) in due {
+        for (place, to, what) in list {
             match what {
                 Due::Nothing => {}
-                Due::Syn if state == State::SynReceived => {
-                    self.send(now, to, index, flag::SYN | flag::ACK);
+                Due::Syn => self.send(now, to, place, flag::SYN),
+                Due::Fin => self.send(now, to, place, flag::ACK | flag::FIN),
+                Due::Forget => {
+                    self.counters.unconfirmed += u64::from(place.kind != Kind::Confirmed);
+                    self.forget(place);
                 }
-                Due::Syn => self.send(now, to, index, flag::SYN),
-                Due::Fin => self.send(now, to, index, flag::ACK | flag::FIN),
-                Due::Forget => self.forget(to, index),
             }
         }
-        self.next_tick = (!self.connections.is_empty()).then_some(now + TICK);
     }
 
     /// The next segment without data that is to be sent, before any with data.
@@ -339,16 +482,15 @@ impl Endpoint {
         Some((to, held.ecn, held.bytes))
     }
 
-    fn forget(&mut self, from: SocketAddr, index: u32) {
-        self.splitter.forget(from);
-        if let Some(removed) = self.connections.remove(index) {
-            self.counters.not_open += removed.value.held.len() as u64;
+    fn forget(&mut self, place: Place) {
+        if let Some(connection) = self.pool_mut(place.kind).remove(place.index) {
+            self.counters.not_open += connection.held.len() as u64;
         }
     }
 
-    /// Sends a segment of connection `index` without data.
-    fn send(&mut self, now: Instant, to: SocketAddr, index: u32, flags: u8) {
-        if let Some(connection) = self.connections.get_mut(index) {
+    /// Sends a segment of a connection without data.
+    fn send(&mut self, now: Instant, to: SocketAddr, place: Place, flags: u8) {
+        if let Some(connection) = self.pool_mut(place.kind).get_mut(place.index) {
             let header = connection.emit(now, flags, 0);
             self.push(to, header);
         }
@@ -373,10 +515,11 @@ impl Endpoint {
         }
     }
 
-    /// The sequence number that answers a SYN from `from`. Its lowest bit is `scaled`.
-    fn cookie(&self, from: SocketAddr, period: u64, scaled: bool) -> u32 {
-        let scaled = u32::from(scaled);
-        (self.hash(b'c', from, period << 1 | u64::from(scaled)) as u32 & !1) | scaled
+    /// The sequence number that answers a SYN from `from`, whose number is in `block`. Its lowest bit is
+    /// `scaled`. Nobody can tell it who does not receive it: the secret is this endpoint's own.
+    fn cookie(&self, from: SocketAddr, block: u32, period: u64, scaled: bool) -> u32 {
+        let number = period << 32 | u64::from(block << 1) | u64::from(scaled);
+        (self.hash(b'c', from, number) as u32 & !1) | u32::from(scaled)
     }
 
     /// Where our timestamps toward `to` begin; the same for every connection, since what answers a
@@ -391,7 +534,7 @@ impl Endpoint {
     }
 
     fn hash(&self, purpose: u8, address: SocketAddr, number: u64) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write_u8(purpose);
         match address.ip() {
             IpAddr::V4(v4) => hasher.write(&v4.octets()),

@@ -70,13 +70,14 @@ impl TcpSender {
     }
 
     /// Receives what has arrived at the socket of `local`, some times one message per buffer, and
-    /// calls `take` for each datagram. [`flush`](Self::flush) sends what is to be answered.
+    /// calls `take` for each datagram, which says whether it authenticated: see [`Endpoint::receive`].
+    /// [`flush`](Self::flush) sends what is to be answered.
     pub fn recv_batch(
         &mut self,
         now: Instant,
         local: LocalId,
         buffers: &mut ReceiveBuffers,
-        mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
+        mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]) -> bool,
     ) -> io::Result<()> {
         self.now = now;
         let Some((queue, _)) = self.queues.settled_at(local) else { return Ok(()) };
@@ -85,7 +86,7 @@ impl TcpSender {
         for _ in 0..ROUNDS {
             let full = receive(socket.as_fd(), buffers, |source, ecn, _, message| {
                 receive_segment(now, endpoint, local, source, message, |remote, datagram| {
-                    take(remote, ecn, datagram);
+                    take(remote, ecn, datagram)
                 });
             })?;
             if !full {
@@ -173,7 +174,7 @@ fn receive_segment(
     local: SocketAddr,
     source: SocketAddr,
     message: &mut [u8],
-    mut take: impl FnMut(SocketAddr, &mut [u8]),
+    mut take: impl FnMut(SocketAddr, &mut [u8]) -> bool,
 ) {
     let ip_header = match local {
         SocketAddr::V4(_) => message.first().map_or(0, |byte| usize::from(byte & 0xf) * 4),

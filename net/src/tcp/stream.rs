@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 
 /// Bytes of the length before each datagram.
 pub(super) const PREFIX: usize = 2;
-/// Datagrams whose rest is awaited, of all connections; beyond it the oldest is forgotten.
+/// Datagrams whose rest is awaited, of all connections of a kind; beyond it the oldest is forgotten.
 const MAX_PARTIAL: usize = 16;
 
 /// The beginning of a datagram.
 #[derive(Debug)]
-struct Partial {
+pub(super) struct Partial {
     from: SocketAddr,
     /// Sequence number of the byte that is awaited.
     next: u32,
@@ -62,8 +62,7 @@ impl Splitter {
     ) {
         let mut rest = payload;
         let mut position = sequence;
-        if let Some(index) = self.partial.iter().position(|partial| partial.from == from)
-            && let Some(mut partial) = self.partial.remove(index)
+        if let Some(mut partial) = self.remove(from)
             && partial.next == sequence
         {
             let before = rest.len();
@@ -90,12 +89,23 @@ impl Splitter {
             rest = others;
         }
         if !rest.is_empty() {
-            if self.partial.len() == MAX_PARTIAL {
-                self.partial.pop_front();
-            }
             let next = position.wrapping_add(rest.len() as u32);
-            self.partial.push_back(Partial { from, next, bytes: rest.to_vec() });
+            self.put(Partial { from, next, bytes: rest.to_vec() });
         }
+    }
+
+    /// Takes out what waits for its rest from `from`.
+    pub(super) fn remove(&mut self, from: SocketAddr) -> Option<Partial> {
+        let index = self.partial.iter().position(|partial| partial.from == from)?;
+        self.partial.remove(index)
+    }
+
+    /// Puts in what waits for its rest; there is no other from the same address.
+    pub(super) fn put(&mut self, partial: Partial) {
+        if self.partial.len() == MAX_PARTIAL {
+            self.partial.pop_front();
+        }
+        self.partial.push_back(partial);
     }
 
     /// Nothing more will come from `from`.

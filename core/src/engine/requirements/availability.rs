@@ -89,6 +89,21 @@ fn strangers_find_each_other_and_carry_packets_between_their_own_addresses() {
     assert_eq!(pair.states(0).len(), 4, "all pairs of addresses");
 }
 
+/// [E-9]
+#[test]
+fn only_what_a_node_sealed_proves_that_it_is_there() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    let transport = pair.proved.split_off(&0x80);
+    assert!(!transport.is_empty());
+    assert!(transport.values().all(|sender| *sender == Sender::Authenticated));
+    // Initiation and response; cookie reply, query and answer.
+    let sealed = [1, 2].map(|message| (message, Sender::Authenticated));
+    let others = [3, 5, 6].map(|message| (message, Sender::Unknown));
+    assert_eq!(pair.proved, sealed.into_iter().chain(others).collect());
+}
+
 ///
 #[test]
 fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {

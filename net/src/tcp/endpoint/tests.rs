@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::connection::UNCONFIRMED;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -11,6 +12,11 @@ fn client() -> SocketAddr {
 
 fn server() -> SocketAddr {
     ([198, 18, 0, 2], 443).into()
+}
+
+/// Whether a peer sealed the datagram, in these tests.
+fn authenticates(datagram: &[u8]) -> bool {
+    datagram.first() != Some(&b'!')
 }
 
 fn endpoint(local: SocketAddr) -> Endpoint {
@@ -80,10 +86,18 @@ impl Pair {
     fn deliver(&mut self, sent: Sent) {
         let end = usize::from(sent.from == client());
         let received = &mut self.received[end];
-        let mut take = |datagram: &mut [u8]| received.push(datagram.to_vec());
+        let mut take = |datagram: &mut [u8]| {
+            received.push(datagram.to_vec());
+            authenticates(datagram)
+        };
         let mut payload = sent.payload;
         self.ends[end].receive(self.now, sent.from, &sent.header, &mut payload, &mut take);
         self.collect(end);
+    }
+
+    /// The header that a datagram of one byte would have, from the end that has a connection.
+    fn header(&mut self, end: usize) -> Header {
+        self.ends[end].data(self.now, address(1 - end), 1, false).expect("open")
     }
 
     /// Delivers everything, in order.
@@ -149,50 +163,112 @@ fn a_connection_looks_like_one_of_linux() {
     assert_eq!(pair.received[0], [b"and back"]);
 }
 
+/// A SYN from `from` to the server; its number is 0.
+fn syn(from: SocketAddr) -> Header {
+    Header { source: from.port(), flags: flag::SYN, ..Header::default() }
+}
+
+/// What answers a SYN that `from` sends to `end` of the pair.
+fn answer(end: &mut Endpoint, now: Instant, from: SocketAddr) -> Option<Header> {
+    end.receive(now, from, &syn(from), &mut [], &mut |_| panic!("no data"));
+    end.poll_control().map(|control| control.header)
+}
+
+/// Hands to `end` a segment with a datagram that acknowledges `cookie`; how many datagrams that were.
+fn echo(end: &mut Endpoint, now: Instant, from: SocketAddr, cookie: u32, datagram: &[u8]) -> usize {
+    let header = Header {
+        flags: flag::ACK,
+        sequence: 1,
+        acknowledgement: cookie.wrapping_add(1),
+        ..Header::default()
+    };
+    let mut payload = (datagram.len() as u16).to_be_bytes().to_vec();
+    payload.extend_from_slice(datagram);
+    let mut count = 0;
+    end.receive(now, from, &header, &mut payload, &mut |datagram| {
+        count += 1;
+        authenticates(datagram)
+    });
+    count
+}
+
+/// Host number `number` of many.
+fn other(number: u32, port: u16) -> SocketAddr {
+    (std::net::Ipv4Addr::from_bits(0xc613_0000 + number), port).into()
+}
+
 /// [E-2]
 #[test]
 fn a_syn_leaves_nothing_behind() {
-    let mut pair = Pair::new();
-    for port in 1..10_000 {
-        let header = Header { source: port, flags: flag::SYN, ..Header::default() };
-        let from = SocketAddr::new(client().ip(), port);
-        pair.ends[1].receive(pair.now, from, &header, &mut [], &mut |_| panic!("no data"));
-        let answer = pair.ends[1].poll_control().expect("an answer");
-        assert_eq!(answer.header.flags, flag::SYN | flag::ACK);
-        assert!(answer.header.timestamps.is_none() && answer.header.window_scale.is_none());
+    let mut server = endpoint(server());
+    let mut now = Instant::from_millis(1_000_000);
+    for number in 0..10_000 {
+        now += Duration::from_millis(1);
+        let answer = answer(&mut server, now, other(number, 1)).expect("one");
+        assert_eq!(answer.flags, flag::SYN | flag::ACK);
+        assert!(answer.timestamps.is_none() && answer.window_scale.is_none());
     }
-    assert_eq!(pair.ends[1].connections(), 0);
-    assert_eq!(pair.ends[1].next_timeout(), None);
+    assert_eq!(server.connections(), 0);
+    assert_eq!(server.next_timeout(), None);
 }
 
 /// [E-2]
 #[test]
 fn a_connection_needs_an_answer_that_was_received_lately() {
-    let data = |pair: &mut Pair, acknowledgement, later: Duration| {
-        let header = Header { flags: flag::ACK, acknowledgement, ..Header::default() };
-        let mut count = 0;
-        let now = pair.now + later;
-        let mut payload = *b"\0\x02ab";
-        pair.ends[1].receive(now, client(), &header, &mut payload, &mut |_| count += 1);
-        (count, pair.ends[1].connections())
+    let mut server = endpoint(server());
+    let now = Instant::from_millis(1_000_000);
+    let cookie = answer(&mut server, now, client()).expect("one").sequence;
+    let mut echo = |later, cookie| {
+        (echo(&mut server, now + later, client(), cookie, b"ab"), server.connections())
     };
-    let mut pair = Pair::new();
-    let header = Header { flags: flag::SYN, window_scale: Some(7), ..Header::default() };
-    pair.ends[1].receive(pair.now, client(), &header, &mut [], &mut |_| {});
-    let cookie = pair.ends[1].poll_control().expect("an answer").header.sequence;
-    for wrong in [0, 2, 3, 1 << 20] {
-        assert_eq!(data(&mut pair, cookie.wrapping_add(wrong), Duration::ZERO), (0, 0));
+    for wrong in [1, 2, 3, 1 << 20, u32::MAX] {
+        assert_eq!(echo(Duration::ZERO, cookie.wrapping_add(wrong)), (0, 0));
     }
-    assert_eq!(data(&mut pair, cookie.wrapping_add(1), SECOND * 200), (0, 0), "too late");
-    assert_eq!(pair.ends[1].counters().unknown, 5);
-    assert_eq!(data(&mut pair, cookie.wrapping_add(1), SECOND), (1, 1));
+    assert_eq!(echo(SECOND * 200, cookie), (0, 0), "too late");
+    assert_eq!(echo(SECOND, cookie), (1, 1));
+    assert_eq!(server.counters().unknown, 6);
+}
+
+/// [E-2]
+#[test]
+fn an_answer_to_a_syn_serves_its_sender_alone() {
+    let now = Instant::from_millis(1_000_000);
+    let mut server = endpoint(server());
+    let cookie = answer(&mut server, now, client()).expect("one").sequence;
+    let data = |sequence, timestamps| Header {
+        flags: flag::ACK,
+        sequence,
+        acknowledgement: cookie.wrapping_add(1),
+        timestamps,
+        ..Header::default()
+    };
+    let try_it = |end: &mut Endpoint, from, header: Header| {
+        end.receive(now, from, &header, &mut [0, 1, 7], &mut |_| true);
+        end.connections()
+    };
+    for from in [other(1, client().port()), (client().ip(), 6_183).into()] {
+        assert_eq!(try_it(&mut server, from, data(1, None)), 0, "{from}");
+    }
+    // Another initial number, or no timestamp that went with it.
+    for sequence in [0, (2 << 20) + 1, 1 << 31, u32::MAX] {
+        assert_eq!(try_it(&mut server, client(), data(sequence, None)), 0, "{sequence}");
+    }
+    let clock = timestamp(now, server.origin(client()));
+    for echoed in [clock.wrapping_add(1), clock.wrapping_sub(130_000)] {
+        assert_eq!(try_it(&mut server, client(), data(1, Some((7, echoed)))), 0);
+    }
+    // To another end, or after a restart, it is nothing.
+    let mut another = Endpoint::new(server.local, 1_500, [8; 32]);
+    assert_eq!(try_it(&mut another, client(), data(1, None)), 0);
+    // The first segments may be lost.
+    assert_eq!(try_it(&mut server, client(), data(1_000_000, Some((7, clock)))), 1);
 }
 
 /// [E-3]
 #[test]
 fn a_reset_changes_nothing() {
     let mut pair = Pair::established();
-    let expected = pair.ends[1].data(pair.now, client(), 1, false).expect("open").acknowledgement;
+    let expected = pair.header(1).acknowledgement;
     for sequence in [expected, 0] {
         for flags in [flag::RST, flag::RST | flag::ACK, flag::RST | flag::SYN, 0xff] {
             let header = Header { sequence, flags, ..Header::default() };
@@ -258,17 +334,22 @@ fn an_idle_connection_is_closed_on_both_sides() {
 #[test]
 fn a_fin_counts_in_sequence_only() {
     let mut pair = Pair::established();
-    let expected = pair.ends[1].data(pair.now, client(), 1, false).expect("open");
+    let expected = pair.header(1);
+    let timestamps = pair.header(0).timestamps;
     let fin = |sequence: u32| Sent {
         from: client(),
         header: Header {
             sequence,
             acknowledgement: expected.sequence,
             flags: flag::FIN | flag::ACK,
+            timestamps,
             ..Header::default()
         },
         payload: Vec::new(),
     };
+    // It has to be of this connection, too.
+    let untimely = Header { timestamps: None, ..fin(expected.acknowledgement).header };
+    pair.deliver(Sent { header: untimely, ..fin(0) });
     pair.deliver(fin(expected.acknowledgement.wrapping_sub(5)));
     pair.deliver(fin(expected.acknowledgement.wrapping_add(1 << 30)));
     assert_eq!(pair.ends[1].connections(), 1);
@@ -297,19 +378,326 @@ fn who_opened_a_connection_opens_another_when_nothing_comes() {
     assert_eq!(pair.ends[1].connections(), 1);
 }
 
+/// [E-9]
 #[test]
-fn the_table_is_bounded() {
-    let mut pair = Pair::established();
-    for port in 1..=MAX_CONNECTIONS as u32 + 10 {
-        let from = SocketAddr::from(([198, 19, (port >> 8) as u8, port as u8], 1));
-        let syn = Header { flags: flag::SYN, ..Header::default() };
-        pair.ends[1].receive(pair.now, from, &syn, &mut [], &mut |_| {});
-        let cookie = pair.ends[1].poll_control().expect("an answer").header.sequence;
-        let header = Header { flags: flag::ACK, acknowledgement: cookie.wrapping_add(1), ..syn };
-        pair.ends[1].receive(pair.now, from, &header, &mut [0, 1, 0], &mut |_| {});
+fn what_proves_no_more_than_that_it_receives_gets_a_place_for_a_short_time() {
+    for (datagram, lasts) in [(b"!forged", false), (b"sealed!", true)] {
+        let mut server = endpoint(server());
+        let mut now = Instant::from_millis(1_000_000);
+        let cookie = answer(&mut server, now, client()).expect("one").sequence;
+        assert_eq!(echo(&mut server, now, client(), cookie, datagram), 1);
+        assert!(server.data(now, client(), 1, false).is_some(), "it can be answered");
+        let end = now + UNCONFIRMED + SECOND;
+        while now < end {
+            assert_eq!(server.connections(), 1);
+            now += SECOND / 2;
+            echo(&mut server, now, client(), cookie, b"!more");
+            server.data(now, client(), 1, false);
+            server.handle_timeout(now);
+            if !lasts && now >= end - SECOND {
+                break;
+            }
+        }
+        assert_eq!(
+            (server.connections(), server.counters().unconfirmed == 0),
+            (lasts.into(), lasts)
+        );
+        assert!(server.poll_control().is_none(), "nothing is sent to who is not known");
     }
-    assert_eq!(pair.ends[1].connections(), MAX_CONNECTIONS);
-    assert_eq!(pair.ends[1].counters().evicted, 11);
+}
+
+/// [E-9]
+#[test]
+fn what_we_open_is_closed_when_nobody_proves_to_be_there() {
+    let mut pair = Pair::new();
+    pair.send(0, b"!first");
+    pair.settle();
+    assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [1, 1]);
+    pair.wait(UNCONFIRMED + SECOND);
+    assert_eq!(flags(&pair.wire), [flag::FIN | flag::ACK]);
+    pair.wait(SECOND * 4);
+    assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [0, 0]);
+    assert_eq!(pair.ends.each_ref().map(|end| end.counters().unconfirmed), [1, 1]);
+    pair.wire.clear();
+    pair.send(0, b"again");
+    pair.settle();
+    assert_eq!(pair.received[1], [b"!first".to_vec(), b"again".to_vec()]);
+}
+
+/// [E-9] [E-11]
+#[test]
+fn a_flood_of_connections_drives_out_no_peer_at_rest() {
+    let mut pair = Pair::established();
+    let before = pair.header(1);
+    for number in 0..20_000 {
+        // A path at rest may be silent for so long.
+        pair.now += Duration::from_micros(1_400);
+        let Some(header) = answer(&mut pair.ends[1], pair.now, other(number, 1)) else { continue };
+        let cookie = header.sequence;
+        assert_eq!(echo(&mut pair.ends[1], pair.now, other(number, 1), cookie, b"!flood"), 1);
+        assert!(pair.ends[1].connections() <= 1 + MAX_UNCONFIRMED);
+    }
+    let after = pair.header(1);
+    assert_eq!(after.acknowledgement, before.acknowledgement);
+    let Counters { evicted, unconfirmed, limited, .. } = pair.ends[1].counters();
+    assert_eq!((evicted, unconfirmed, limited), (0, 20_000 - MAX_UNCONFIRMED as u64, 0));
+    // Nor a connection that this end opens meanwhile.
+    pair.ends[1].hold(pair.now, other(0, 2), Ecn::NotEct, b"hello".to_vec());
+    assert!(pair.ends[1].pool(Kind::Opened).with(&other(0, 2)).is_some());
+    assert_eq!(pair.ends[1].poll_control().expect("sent").header.flags, flag::SYN);
+    pair.send(0, b"still here");
+    pair.settle();
+    assert_eq!(pair.received[1].last().expect("some"), b"still here");
+}
+
+/// [E-11]
+#[test]
+fn a_peer_with_many_connections_drives_out_its_own() {
+    let mut pair = Pair::established();
+    let beyond = 10;
+    for number in 0..(MAX_CONNECTIONS + beyond) as u32 {
+        pair.now += Duration::from_millis(25);
+        let from = other(7, 1 + number as u16);
+        let cookie = answer(&mut pair.ends[1], pair.now, from).expect("one").sequence;
+        assert_eq!(echo(&mut pair.ends[1], pair.now, from, cookie, b"sealed"), 1);
+    }
+    let server = &mut pair.ends[1];
+    assert_eq!(server.connections(), MAX_CONNECTIONS);
+    assert_eq!(server.counters().evicted, beyond as u64 + 1);
+    let oldest: Vec<u16> = (1..20)
+        .filter(|port| server.pool(Kind::Confirmed).with(&other(7, *port)).is_none())
+        .collect();
+    assert_eq!(oldest, (1..=beyond as u16 + 1).collect::<Vec<_>>());
+    assert!(server.data(pair.now, client(), 1, false).is_some());
+}
+
+/// [E-12]
+#[test]
+fn answers_to_syns_are_limited_for_a_source_and_for_all() {
+    let mut server = endpoint(server());
+    let now = Instant::from_millis(1_000_000);
+    let mut count = |range: core::ops::Range<u32>, from: fn(u32) -> SocketAddr| {
+        range.filter(|number| answer(&mut server, now, from(*number)).is_some()).count()
+    };
+    assert_eq!(count(0..1_000, |port| other(0, 1 + port as u16)), 100);
+    assert_eq!(count(100..101, |number| other(number, 1)), 1);
+    let all = count(1..60_000, |number| other(number, 1));
+    assert_eq!(all, 1_000 - 101);
+    let limited = server.counters().limited;
+    assert_eq!(limited, 900 + 59_999 - all as u64);
+    // Later there are more.
+    let later = now + SECOND;
+    assert!(answer(&mut server, later, other(0, 1)).is_some());
+}
+
+/// [E-13]
+#[test]
+fn a_syn_changes_nothing_of_a_connection() {
+    let mut pair = Pair::established();
+    pair.send(1, b"back");
+    pair.settle();
+    for end in 0..2 {
+        let before = pair.header(end);
+        let from = address(1 - end);
+        for sequence in [before.acknowledgement, before.acknowledgement.wrapping_sub(1), 0, 1 << 31]
+        {
+            let header = Header { sequence, ..syn(from) };
+            pair.ends[end].receive(pair.now, from, &header, &mut [], &mut |_| true);
+            assert_eq!(pair.ends[end].poll_control(), None, "it is in use");
+            let later = pair.now + SECOND * 20;
+            pair.ends[end].receive(later, from, &header, &mut [], &mut |_| true);
+            let answer = pair.ends[end].poll_control().expect("a cookie").header;
+            assert_eq!(answer.flags, flag::SYN | flag::ACK);
+            // What comes back to who sent none is ignored.
+            pair.deliver(Sent { from: address(end), header: answer, payload: Vec::new() });
+            assert!(pair.wire.is_empty());
+        }
+        let after = pair.header(end);
+        assert_eq!(after.acknowledgement, before.acknowledgement);
+        assert_eq!(after.sequence, before.sequence.wrapping_add(3));
+    }
+    assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [1, 1]);
+}
+
+/// [E-13]
+#[test]
+fn a_peer_that_was_restarted_gets_another_connection_once_it_proves_itself() {
+    let mut pair = Pair::established();
+    let former = pair.header(1);
+    pair.ends[0] = Endpoint::new(client(), 1_500, [99; 32]);
+    pair.send(0, b"!initiation");
+    pair.settle();
+    assert_eq!(pair.received[1], [b"first"]);
+    pair.wait(SECOND);
+    pair.settle();
+    assert_eq!(pair.received[1].last().expect("handed on"), b"!initiation");
+    let header = pair.header(1);
+    assert_eq!(header.acknowledgement, former.acknowledgement, "the former is still in use");
+    assert_eq!(header.sequence, former.sequence.wrapping_add(3));
+    pair.send(0, b"sealed");
+    pair.settle();
+    assert_eq!(pair.ends[1].connections(), 1);
+    pair.send(1, b"back");
+    pair.settle();
+    assert_eq!(pair.received[0], [b"back"]);
+}
+
+/// [E-13]
+#[test]
+fn what_waits_for_an_opening_goes_by_the_connection_that_the_peer_has_opened() {
+    let mut pair = Pair::new();
+    pair.send(0, b"ping");
+    let syn = pair.wire.pop_front().expect("sent");
+    pair.deliver(syn);
+    let answer = pair.wire.pop_front().expect("sent");
+    pair.send(1, b"pong");
+    let _lost = pair.wire.pop_front();
+    pair.deliver(answer);
+    pair.settle();
+    assert_eq!(pair.received, [vec![b"pong".to_vec()], vec![b"ping".to_vec()]]);
+    assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [1, 1]);
+}
+
+#[test]
+fn data_opens_a_connection_whose_answer_was_lost() {
+    let mut pair = Pair::new();
+    pair.send(0, b"ping");
+    pair.send(1, b"pong");
+    let crossed = pair.wire.len();
+    assert_eq!(crossed, 2);
+    pair.deliver_next();
+    pair.deliver_next();
+    assert_eq!(flags(&pair.wire), [flag::SYN | flag::ACK; 2]);
+    let _lost = pair.wire.pop_front();
+    pair.settle();
+    assert_eq!(pair.received, [vec![b"pong".to_vec()], vec![b"ping".to_vec()]]);
+}
+
+/// [E-1] [E-9]
+#[test]
+fn a_datagram_that_is_cut_survives_that_its_connection_is_confirmed() {
+    let mut pair = Pair::new();
+    pair.send(0, b"first");
+    pair.deliver_next();
+    pair.deliver_next();
+    pair.send(0, b"second");
+    let _acknowledgement = pair.wire.pop_front();
+    let mut joined = pair.wire.pop_front().expect("data");
+    joined.payload.extend(pair.wire.pop_front().expect("data").payload);
+    let rest = joined.payload.split_off(2 + 5 + 4);
+    let sequence = joined.header.sequence.wrapping_add(joined.payload.len() as u32);
+    let header = Header { sequence, ..joined.header };
+    pair.deliver(joined);
+    assert_eq!(pair.received[1], [b"first"]);
+    pair.deliver(Sent { from: client(), header, payload: rest });
+    assert_eq!(pair.received[1], [b"first".to_vec(), b"second".to_vec()]);
+}
+
+impl Pair {
+    fn deliver_next(&mut self) {
+        let sent = self.wire.pop_front().expect("something was sent");
+        self.deliver(sent);
+    }
+
+    /// Whether a segment with these changes of what the client would send is taken.
+    fn takes(&mut self, change: impl FnOnce(&mut Header)) -> bool {
+        let mut header = self.header(0);
+        change(&mut header);
+        let before = self.received[1].len();
+        self.deliver(Sent { from: client(), header, payload: b"\0\x07!forged".to_vec() });
+        self.received[1].len() > before
+    }
+}
+
+/// [E-10]
+#[test]
+fn numbers_have_to_be_in_the_window() {
+    const WINDOW: u32 = 32 << 20;
+    let mut pair = Pair::established();
+    let expected = pair.header(1).acknowledgement;
+    for (ahead, taken) in [
+        (0, true),
+        (WINDOW - 1, true),
+        (WINDOW, false),
+        (WINDOW.wrapping_neg(), true),
+        (WINDOW.wrapping_neg() - 1, false),
+        (1 << 31, false),
+    ] {
+        let sequence = expected.wrapping_add(ahead);
+        assert_eq!(pair.takes(|header| header.sequence = sequence), taken, "{ahead:#x}");
+    }
+    pair.send(1, &[7; 1_000]);
+    let sent = pair.header(1).sequence.wrapping_add(3);
+    let acknowledged = sent.wrapping_sub(1_002 + 3 + 3);
+    for (acknowledgement, taken) in [
+        (sent, true),
+        (sent.wrapping_add(1), false),
+        (acknowledged.wrapping_sub(WINDOW), true),
+        (acknowledged.wrapping_sub(WINDOW + 1), false),
+        (sent.wrapping_add(1 << 31), false),
+    ] {
+        let change = |header: &mut Header| header.acknowledgement = acknowledgement;
+        assert_eq!(pair.takes(change), taken, "{acknowledgement:#x} of {sent:#x}");
+    }
+}
+
+/// [E-10]
+#[test]
+fn timestamps_have_to_be_late_by_no_more_than_a_datagram_serves_and_their_echoes_to_be_ours() {
+    let mut pair = Pair::established();
+    pair.send(1, b"sealed");
+    pair.settle();
+    pair.wait(SECOND * 20);
+    for end in [1, 0] {
+        pair.send(end, b"sealed");
+        pair.settle();
+    }
+    let timestamps = pair.header(0).timestamps.expect("always");
+    for (late, echo_late, taken) in [
+        (0, 0, true),
+        (4_000, 0, true),
+        (4_001, 0, false),
+        (1 << 31, 0, false),
+        (0, 34_000, true),
+        (0, 34_001, false),
+        (0, 1 << 31, false),
+        // It was not sent yet.
+        (0, u32::MAX, false),
+    ] {
+        let value = timestamps.0.wrapping_sub(late);
+        let echoed = timestamps.1.wrapping_sub(echo_late);
+        let change = |header: &mut Header| header.timestamps = Some((value, echoed));
+        assert_eq!(pair.takes(change), taken, "{late} and {echo_late}");
+    }
+    assert!(!pair.takes(|header| header.timestamps = None), "it has them");
+}
+
+/// [E-4] [E-10]
+#[test]
+fn a_datagram_that_comes_late_is_handed_on_and_does_not_begin_the_connection_again() {
+    let mut pair = Pair::established();
+    pair.send(0, b"late");
+    let late = pair.wire.pop_front().expect("sent");
+    let mut pass = |rounds| {
+        for _ in 0..rounds {
+            pair.now += Duration::from_millis(100);
+            for end in 0..2 {
+                pair.send(end, &[7; 1_000]);
+                pair.settle();
+            }
+        }
+        let before = pair.header(1);
+        pair.deliver(late.clone());
+        let after = pair.header(1);
+        assert_eq!(
+            (after.acknowledgement, after.sequence),
+            (before.acknowledgement, before.sequence.wrapping_add(3))
+        );
+        pair.received[1].last().expect("some") == b"late"
+    };
+    assert!(pass(35));
+    // It acknowledges nothing but the answer to the SYN; by now it serves for nothing.
+    assert!(!pass(10));
 }
 
 /// [E-5]
@@ -324,13 +712,13 @@ fn acknowledgements_follow_what_arrived_and_never_more() {
     let late = pair.wire.remove(0).expect("sent");
     let _lost = pair.wire.remove(0);
     pair.settle();
-    let acknowledgement = |pair: &mut Pair| {
-        pair.ends[1].data(pair.now, client(), 1, false).expect("open").acknowledgement
-    };
-    assert_eq!(acknowledgement(&mut pair), ends[2]);
+    assert_eq!(pair.header(1).acknowledgement, ends[2]);
     pair.deliver(late);
-    assert_eq!(acknowledgement(&mut pair), ends[2], "it does not go back");
+    assert_eq!(pair.header(1).acknowledgement, ends[2], "it does not go back");
     assert_eq!(pair.received[1].len(), 1 + 2);
+    pair.send(0, b"!forged");
+    pair.settle();
+    assert_eq!(pair.header(1).acknowledgement, ends[2], "who has forged it may have the number");
 }
 
 /// What happens to a segment on its way.
@@ -389,6 +777,30 @@ impl Pair {
     }
 }
 
+/// A segment that somebody sends who has no keys.
+#[derive(Debug)]
+struct Forged {
+    /// Whether the numbers are added to the right ones.
+    near: bool,
+    numbers: [u32; 2],
+    flags: u8,
+    timestamps: Option<(u32, u32)>,
+    data: Vec<u8>,
+}
+
+fn forged() -> impl Strategy<Value = Forged> {
+    let numbers = any::<(bool, [u32; 2])>();
+    let data = prop::collection::vec(any::<u8>(), 0..50);
+    let all = (numbers, 0_u8..32, any::<Option<(u32, u32)>>(), data);
+    all.prop_map(|((near, numbers), flags, timestamps, data)| Forged {
+        near,
+        numbers,
+        flags,
+        timestamps,
+        data,
+    })
+}
+
 proptest! {
     /// [E-1] [E-4]
     #[test]
@@ -422,6 +834,121 @@ proptest! {
         prop_assert_eq!(pair.ends[1].connections(), 1);
     }
 
+    /// [E-10] [E-13]
+    #[test]
+    fn nobody_without_the_keys_changes_what_a_connection_does(
+        steps in prop::collection::vec((0_usize..2, 1_usize..1_400, 0_u64..2_000, forged()), 1..60),
+    ) {
+        let mut calm = Pair::established();
+        let mut attacked = Pair::established();
+        for (number, (end, len, later, forged)) in steps.into_iter().enumerate() {
+            let before = [0, 1].map(|end| attacked.header(end));
+            prop_assert_eq!(before, [0, 1].map(|end| calm.header(end)));
+            let victim = number % 2;
+            let (own, peer) = (&before[victim], &before[1 - victim]);
+            let Forged { near, numbers, flags, timestamps, mut data } = forged;
+            let [mut sequence, mut acknowledgement] = numbers;
+            if near {
+                let close = |number: u32| (number % 4_096).wrapping_sub(2_048);
+                sequence = own.acknowledgement.wrapping_add(close(sequence));
+                acknowledgement = own.sequence.wrapping_add(close(acknowledgement));
+            }
+            // Mostly such that it is taken.
+            let fits = near && numbers[0] % 4 > 0;
+            let timestamps = if fits { peer.timestamps } else { timestamps };
+            let mut header =
+                Header { sequence, acknowledgement, flags, timestamps, ..Header::default() };
+            if data.is_empty() && sequence == own.acknowledgement {
+                // Who has the number to the bit can close a connection; it is opened again.
+                header.flags &= !flag::FIN;
+            } else if !data.is_empty() {
+                data.splice(0..0, [0, data.len() as u8]);
+            }
+            let (now, from) = (attacked.now, address(1 - victim));
+            attacked.ends[victim].receive(now, from, &header, &mut data, &mut |_| false);
+            while let Some(control) = attacked.ends[victim].poll_control() {
+                // A cookie, or an acknowledgement for who repeats the answer to a SYN.
+                prop_assert_eq!(control.header.flags & !flag::SYN, flag::ACK);
+            }
+            for pair in [&mut calm, &mut attacked] {
+                pair.send(end, &vec![number as u8 | 0x80; len]);
+                pair.settle();
+                pair.send(1 - end, b"feedback");
+                pair.settle();
+                pair.wait(Duration::from_millis(later));
+                pair.settle();
+            }
+        }
+        prop_assert_eq!(&attacked.received, &calm.received);
+        prop_assert_eq!(attacked.ends[0].connections(), 1);
+    }
+
+    /// [E-9] [E-11]
+    #[test]
+    fn whatever_unknown_hosts_do_a_connection_with_a_peer_stays(
+        steps in prop::collection::vec((0_u32..1_500, any::<bool>(), 0_u64..30, 1_usize..40), 0..60),
+    ) {
+        let mut pair = Pair::established();
+        let mut expected = pair.header(1);
+        for (number, closes, later, count) in steps {
+            pair.now += Duration::from_millis(later);
+            for port in 0..count {
+                let from = other(number, port as u16);
+                let server = &mut pair.ends[1];
+                let Some(answer) = answer(server, pair.now, from) else { break };
+                echo(server, pair.now, from, answer.sequence, b"!flood");
+                if closes {
+                    let header = Header {
+                        sequence: 1,
+                        acknowledgement: answer.sequence.wrapping_add(1),
+                        flags: flag::FIN | flag::ACK,
+                        ..Header::default()
+                    };
+                    server.receive(pair.now, from, &header, &mut [], &mut |_| false);
+                    while server.poll_control().is_some() {}
+                }
+            }
+            pair.ends[1].handle_timeout(pair.now);
+            let header = pair.header(1);
+            expected.sequence = expected.sequence.wrapping_add(3);
+            expected.timestamps = header.timestamps;
+            prop_assert_eq!(header, expected);
+            prop_assert!(pair.ends[1].connections() <= 1 + MAX_UNCONFIRMED);
+        }
+    }
+
+    /// Connections are opened by both ends, at any time and with any losses: in the end each receives
+    /// what the other sends.
+    #[test]
+    fn both_ends_agree_on_a_connection_in_the_end(
+        steps in prop::collection::vec((0_usize..3, 0_u64..1_500, fate(), fate(), any::<bool>()), 0..60),
+    ) {
+        let mut pair = Pair::new();
+        for (end, later, one, other, sealed) in steps {
+            match end {
+                0 | 1 => pair.send(end, if sealed { b"sealed" } else { b"!query" }),
+                _ => pair.wait(Duration::from_millis(later)),
+            }
+            pair.suffer(one);
+            pair.suffer(other);
+        }
+        for _ in 0..80 {
+            pair.wait(SECOND / 4);
+            for end in 0..2 {
+                pair.send(end, b"sealed");
+            }
+            pair.settle();
+        }
+        for end in 0..2 {
+            let before = pair.received[1 - end].len();
+            pair.send(end, b"sealed");
+            pair.settle();
+            prop_assert_eq!(pair.received[1 - end].len(), before + 1);
+            let place = pair.ends[end].pool(Kind::Confirmed).find(&address(1 - end));
+            prop_assert!(place.is_some());
+        }
+    }
+
     #[test]
     fn nothing_that_is_received_can_break_an_endpoint(
         segments in prop::collection::vec(
@@ -441,9 +968,9 @@ proptest! {
                 timestamps: timestamps[0],
                 ..Header::default()
             };
-            pair.ends[1].receive(pair.now, client(), &header, &mut payload, &mut |_| {});
+            pair.ends[1].receive(pair.now, client(), &header, &mut payload, &mut |_| true);
             pair.ends[1].handle_timeout(pair.now);
-            prop_assert!(pair.ends[1].connections() <= 2);
+            prop_assert!(pair.ends[1].connections() <= 3);
             prop_assert!(pair.ends[1].control.len() <= MAX_CONTROL);
         }
     }
