@@ -170,6 +170,7 @@ impl Bench {
                     carried = true;
                 }
                 wire.used = 0;
+                let _ = self.engines[1 - host].run_jobs(self.now);
                 self.engines[1 - host].flush(self.now, &mut self.wires[1 - host]);
             }
             if !carried {
@@ -186,6 +187,8 @@ impl Bench {
                 &mut self.wires[host],
                 &mut self.hosts[host],
             );
+            let _ = self.engines[host].run_jobs(self.now);
+            self.engines[host].flush(self.now, &mut self.wires[host]);
         }
         self.settle();
     }

@@ -3,7 +3,7 @@
 //! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
 //! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
 //! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
-//! mode, [`translated`] what translators on the way make of them, [`rest`] when the paths rest, [`early`]
+//! mode, [`told`] which of the peer's are believed, [`translated`] what translators on the way make of them, [`rest`] when the paths rest, [`early`]
 //! what may leave before a path works. Nonces are assigned in sequence, in [`departure`] alone.
 
 mod benefit;
@@ -20,32 +20,39 @@ mod keys;
 mod moving;
 mod outgoing;
 mod paths;
+mod pending;
 mod playout;
 mod rest;
+mod told;
 mod too_big;
 mod translated;
 
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
 use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
-use self::handshake::Pending;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
+use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
+use self::told::Told;
 use self::too_big::Allowance;
+use crate::bucket::Bucket;
 use crate::cc::Subflow;
 use crate::config::{Limits, LocalAddress, PeerConfig, Prefix};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
+use crate::handshake::Jobs;
 use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
+use crate::path::ids::RetiredIds;
 use crate::path::{Path, PathState};
 use crate::queue::SendQueue;
 use crate::resequencer::{HoldPool, WAIT_BUCKETS};
@@ -63,7 +70,7 @@ use crate::translation::Translations;
 pub(crate) struct Context<'a> {
     /// Index of the association at hand.
     pub(crate) me: usize,
-    pub(crate) private_key: &'a PrivateKey,
+    pub(crate) private_key: &'a Arc<PrivateKey>,
     pub(crate) aes_in_hardware: bool,
     /// Random number of this run.
     pub(crate) instance: u64,
@@ -86,8 +93,10 @@ pub(crate) struct Context<'a> {
     pub(crate) indices: &'a mut BTreeMap<u32, usize>,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) drops: &'a mut Drops,
-    /// Handshake datagrams that wait for the next flush.
-    pub(crate) replies: &'a mut VecDeque<(PathAddress, Vec<u8>)>,
+    /// Challenges to addresses that peers told, of all associations.
+    pub(crate) challenges: &'a mut Bucket,
+    /// Public-key work that waits to be done.
+    pub(crate) jobs: &'a mut Jobs,
     /// Packets of our own for the host.
     pub(crate) returns: &'a mut Returns,
     /// Packets that the host is to send itself.
@@ -100,6 +109,11 @@ impl Context<'_> {
         self.own.binary_search(&ip).is_ok()
             || self.locals.iter().any(|local| local.address.ip() == ip)
     }
+
+    /// The wall clock, as time since 1970-01-01 00:00 UTC.
+    pub(crate) fn unix_time(&self, now: Instant) -> Duration {
+        self.unix_origin + now.since(Instant::ZERO)
+    }
 }
 
 /// Everything between this node and one peer.
@@ -109,7 +123,11 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     limits: Limits,
     keys: KeyRing,
-    pending: Option<Pending>,
+    pending: Option<Box<Pending>>,
+    answering: Option<Box<Answering>>,
+    /// The answer to the handshake that offered the newest keys, until it is sent.
+    response: Option<Box<Response>>,
+    answers: Bucket,
     attempts: u32,
     /// The only address of ours from which the first handshake leaves; `None` for every one.
     pub(crate) first_from: Option<IpAddr>,
@@ -128,13 +146,15 @@ pub(crate) struct Association {
     handshake_at: Option<Instant>,
 
     paths: Vec<Path>,
-    next_path: u32,
-    retired_paths: BTreeSet<PathId>,
+    /// Where the search for the next path's identifier begins.
+    next_path: u16,
+    retired_paths: RetiredIds,
     proven: Proven,
     /// Paths that the peer still uses though they were given up: it has not heard.
     refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
+    told: Told,
     /// Generation of our own address list.
     generation: u64,
     /// How often a path changed its state.
@@ -210,6 +230,9 @@ impl Association {
             limits: limits.clone(),
             keys: KeyRing::default(),
             pending: None,
+            answering: None,
+            response: None,
+            answers: Bucket::new(),
             attempts: 0,
             first_from: None,
             next_attempt: (!config.endpoints.is_empty()).then_some(now),
@@ -223,11 +246,12 @@ impl Association {
             handshake_at: None,
             paths: Vec::new(),
             next_path: 0,
-            retired_paths: BTreeSet::new(),
+            retired_paths: RetiredIds::default(),
             proven: Proven::default(),
             refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
+            told: Told::default(),
             generation: 1,
             path_changes: 0,
             addresses_owed: true,
@@ -281,6 +305,7 @@ impl Association {
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
         self.addresses_owed = true;
+        self.drop_homeless_handshakes(cx.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
@@ -290,9 +315,9 @@ impl Association {
         self.period_at = now;
     }
 
-    /// The socket of `local` takes datagrams again. Returns whether a path waited for it.
+    /// The socket of `local` takes datagrams again. Returns whether a path or a handshake waited for it.
     pub(crate) fn unblock(&mut self, local: LocalId) -> bool {
-        let mut any = false;
+        let mut any = self.has_handshake_to_send();
         for path in self.paths.iter_mut().filter(|path| path.address.local == local) {
             any |= core::mem::take(&mut path.blocked);
         }
@@ -345,6 +370,7 @@ impl Association {
     ) {
         self.expire_keys(now, cx);
         self.run_handshake(now, cx);
+        self.take_deferred_addresses(now, cx);
         self.check_paths(now, cx);
         if now >= self.period_at {
             self.run_period(now, cx);
@@ -359,7 +385,7 @@ impl Association {
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.has_waiting();
-        let keys = [self.keys.expires_at(), self.handshake_timeout()];
+        let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
         let alone = self.no_path_answers();
@@ -377,11 +403,12 @@ impl Association {
         }
         self.paths.clear();
         self.next_path = 0;
-        self.retired_paths.clear();
+        self.retired_paths = RetiredIds::default();
         self.proven = Proven::default();
         self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;
+        self.told.reset();
         self.addresses_owed = true;
         self.delay_reference = None;
         self.guard = Guard::default();

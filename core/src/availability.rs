@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 
 use mpip_crypto::PublicKey;
 
+use crate::bucket::{Bucket, Rate};
 use crate::table::Table;
 use crate::time::Instant;
 
@@ -37,42 +38,14 @@ const ENABLED_FOR: Duration = Duration::from_secs(3_600);
 /// How long the answer to a query of later times is waited for.
 const LAST_PAUSE: Duration = Duration::from_secs(16);
 /// Destinations that may begin to be asked in a second, and answers that may be given.
-pub(crate) const PER_SECOND: u32 = 50;
+pub(crate) const PER_SECOND: Rate = Rate { burst: 50, per_second: 50 };
 /// Destinations that are remembered.
 pub(crate) const DESTINATIONS: usize = 32_768;
 
 // Whoever was asked in the last ten minutes took from the bucket in these and in the 15 s that its
 // first five queries take.
-const _: () = assert!(DESTINATIONS as u64 >= PER_SECOND as u64 * (ASK_AGAIN.as_secs() + 15 + 1));
-
-/// So many things in a second, and as many at once.
-#[derive(Debug)]
-pub(crate) struct Bucket {
-    left: u32,
-    since: Instant,
-}
-
-impl Bucket {
-    /// A full one.
-    pub(crate) fn new(now: Instant) -> Self {
-        Self { left: PER_SECOND, since: now }
-    }
-
-    /// Takes one, if there is one.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
-        let pause = Duration::from_secs(1) / PER_SECOND;
-        let grown = now.since(self.since).as_nanos() / pause.as_nanos();
-        if grown >= u128::from(PER_SECOND) {
-            *self = Self::new(now);
-        } else {
-            self.left = (self.left + grown as u32).min(PER_SECOND);
-            self.since += pause * grown as u32;
-        }
-        let taken = self.left > 0;
-        self.left -= u32::from(taken);
-        taken
-    }
-}
+const _: () =
+    assert!(DESTINATIONS as u64 >= PER_SECOND.per_second as u64 * (ASK_AGAIN.as_secs() + 15 + 1));
 
 /// What is known of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,12 +126,8 @@ pub(crate) struct Availability {
 
 impl Availability {
     /// An empty table, hashing under `seed`.
-    pub(crate) fn new(now: Instant, seed: [u8; 16]) -> Self {
-        Self {
-            table: Table::new(DESTINATIONS, seed),
-            due: BTreeSet::new(),
-            begun: Bucket::new(now),
-        }
+    pub(crate) fn new(seed: [u8; 16]) -> Self {
+        Self { table: Table::new(DESTINATIONS, seed), due: BTreeSet::new(), begun: Bucket::new() }
     }
 
     /// The host's address `source` talks to `destination`. Whether a query follows from it.
@@ -168,7 +137,7 @@ impl Availability {
         if known.and_then(|slot| self.table.get(slot)).is_some_and(|entry| !expired(entry)) {
             return false;
         }
-        if !self.begun.take(now) {
+        if !self.begun.take(now, PER_SECOND) {
             return false;
         }
         let slot = match known {

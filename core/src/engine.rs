@@ -3,16 +3,19 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use mpip_crypto::{CookieJar, Mac1Key, PrivateKey, PublicKey, Responder, Rng, TimestampSource};
-use mpip_wire::{MessageType, ResponsePacket, TransportPacket};
+use mpip_crypto::{CookieJar, Mac1Key, PrivateKey, PublicKey, Rng, TimestampSource};
+use mpip_wire::{MessageType, TransportPacket};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use crate::association::host::Capture;
 use crate::association::{Association, Context};
+use crate::bucket::Bucket;
 use crate::config::{Config, Limits, LocalAddress, Policy, Prefix};
 use crate::event::Event;
+use crate::handshake::Jobs;
 use crate::rules::RuleTable;
 use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
@@ -20,26 +23,27 @@ use crate::time::Instant;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
 
+mod calls;
 mod drops;
 mod from_host;
 mod plain;
 mod prefixes;
+mod replies;
 mod unknown;
 
+use self::calls::Calls;
 pub use self::drops::DropReason;
 pub(crate) use self::drops::Drops;
 pub(crate) use self::plain::Plain;
 pub(crate) use self::prefixes::PrefixTable;
+use self::replies::Replies;
+pub(crate) use self::replies::send;
 use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
-/// Handshake datagrams that wait for the next flush; beyond it the newest go.
-const REPLIES: usize = 64;
 /// Packets of our own for the host that wait for the next time-out; beyond it the newest go.
 const RETURNS: usize = 64;
-/// Handshake initiations in a second from which on their senders have to show a cookie.
-const UNDER_LOAD: u32 = 50;
 
 /// Packets of the engine's own that wait to be handed to the host, and since when.
 #[derive(Debug, Default)]
@@ -79,6 +83,9 @@ pub enum Command {
     OwnAddresses(Vec<IpAddr>),
     /// The host's routes changed: what had no way may have one now.
     RoutesChanged,
+    /// The wall clock shows this now, as time since 1970-01-01 00:00 UTC. Give it before each
+    /// [`Engine::handle_timeout`], or at least whenever the clock was set.
+    WallClock(Duration),
     /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
 }
@@ -95,7 +102,7 @@ pub enum Sender {
 /// The protocol engine of one node.
 #[derive(Debug)]
 pub struct Engine {
-    private_key: PrivateKey,
+    private_key: Arc<PrivateKey>,
     mac1_key: Mac1Key,
     aes_in_hardware: bool,
     instance: u64,
@@ -114,8 +121,9 @@ pub struct Engine {
     by_key: BTreeMap<PublicKey, usize>,
     by_prefix: PrefixTable,
     indices: BTreeMap<u32, usize>,
-    /// Associations to be flushed after a batch.
+    /// Associations to be flushed after a batch, and the one that comes first.
     touched: BTreeSet<usize>,
+    turn: usize,
     /// What the host has not been told yet, by peer.
     captures: BTreeMap<String, Capture>,
     /// Connections of peers behind translators.
@@ -124,26 +132,30 @@ pub struct Engine {
     timeouts: Vec<Option<Instant>>,
     schedule: BTreeSet<(Instant, usize)>,
     events: VecDeque<Event>,
-    replies: VecDeque<(PathAddress, Vec<u8>)>,
+    replies: Replies,
+    /// Challenges to addresses that peers told.
+    challenges: Bucket,
+    /// Public-key work that waits to be done.
+    jobs: Jobs,
+    calls: Calls,
     returns: Returns,
     plain: Plain,
     drops: Drops,
     cookies: CookieJar,
-    initiations: u32,
-    initiations_since: Instant,
     /// Nodes that the configuration does not name, if they are dealt with.
     unknown: Option<Box<Unknown>>,
 }
 
 impl Engine {
     /// An engine with `config`. `seed` must be 32 bytes of the operating system's randomness (or a
-    /// test's fixed value); `unix_time` is the wall clock at `now`, for handshake timestamps.
+    /// test's fixed value); `unix_time` is the wall clock at `now`, see [`Command::WallClock`].
     pub fn new(config: Config, seed: [u8; 32], now: Instant, unix_time: Duration) -> Self {
         let mut rng = Rng::new(seed);
         let public_key = *config.private_key.public_key();
         let mut by_prefix = PrefixTable::default();
         let mut by_key = BTreeMap::new();
         let mut associations = Vec::with_capacity(config.peers.len());
+        let mut endpoints = Vec::new();
         for (index, peer) in config.peers.into_iter().enumerate() {
             by_key.insert(peer.public_key, index);
             for prefix in &peer.allowed_prefixes {
@@ -154,10 +166,11 @@ impl Engine {
                     by_prefix.claim(Prefix::host(endpoint.ip()), index, false);
                 }
             }
+            endpoints.extend(peer.endpoints.iter().map(SocketAddr::ip));
             associations.push(Association::new(peer, &config.limits, &mut rng, now));
         }
         let unknown = config.opportunistic;
-        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, now, rng.bytes())));
+        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, rng.bytes())));
         let mut engine = Self {
             mac1_key: Mac1Key::of(&public_key),
             aes_in_hardware: config.aes_in_hardware,
@@ -176,19 +189,21 @@ impl Engine {
             by_prefix,
             indices: BTreeMap::new(),
             touched: BTreeSet::new(),
+            turn: 0,
             captures: BTreeMap::new(),
             translations: Translations::new(config.limits.translated),
             events: VecDeque::new(),
-            replies: VecDeque::new(),
+            replies: Replies::default(),
+            challenges: Bucket::new(),
+            jobs: Jobs::default(),
             returns: Returns::default(),
             plain: Plain::default(),
             drops: Drops::default(),
             cookies: CookieJar::new(&mut rng, &public_key),
-            initiations: 0,
-            initiations_since: now,
+            calls: Calls::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]),
             limits: config.limits,
             unknown,
-            private_key: config.private_key,
+            private_key: Arc::new(config.private_key),
             rng,
         };
         for peer in 0..engine.associations.len() {
@@ -227,9 +242,8 @@ impl Engine {
         };
         handled.map_err(|reason| self.refuse(reason))?;
         Ok(match message {
-            Ok(MessageType::Transport | MessageType::Initiation | MessageType::Response) => {
-                Sender::Authenticated
-            }
+            Ok(MessageType::Transport) => Sender::Authenticated,
+            // Handshake messages are read later, if at all.
             _ => Sender::Unknown,
         })
     }
@@ -237,14 +251,28 @@ impl Engine {
     /// Sends what the datagrams of a batch gave room or reason for. Call it once after every batch
     /// of [`handle_datagram`](Self::handle_datagram).
     pub fn flush(&mut self, now: Instant, out: &mut impl DatagramSink) {
-        self.send_replies(out);
-        while let Some(peer) = self.touched.pop_first() {
+        self.replies.send(out);
+        let first = self.turn;
+        let mut waits = None;
+        while let Some(peer) = self.next_touched(first) {
             let (association, mut cx) = self.association(peer);
             association.transmit(now, &mut cx, out);
+            if association.has_handshake_to_send() {
+                waits.get_or_insert(peer);
+            }
             self.reschedule(peer);
             self.follow_node(now, peer);
         }
-        self.send_replies(out);
+        // Where sockets take little, who found no room is first the next time.
+        self.turn = waits.unwrap_or(first);
+    }
+
+    /// Takes an association out of those that are to be flushed, from `first` on and around.
+    fn next_touched(&mut self, first: usize) -> Option<usize> {
+        let from_first = self.touched.range(first..).next();
+        let peer = *from_first.or_else(|| self.touched.first())?;
+        self.touched.remove(&peer);
+        Some(peer)
     }
 
     /// Does what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
@@ -263,7 +291,7 @@ impl Engine {
             self.reschedule_after(peer, now);
             self.follow_node(now, peer);
         }
-        self.run_unknown(now);
+        self.run_unknown(now, datagrams);
         self.flush(now, datagrams);
         self.returns.deliver(packets);
     }
@@ -310,6 +338,10 @@ impl Engine {
         match command {
             Command::LocalAddresses(locals) => self.locals = locals,
             Command::OwnAddresses(own) => return self.follow_own_addresses(own),
+            Command::WallClock(unix_time) => {
+                self.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
+                return;
+            }
             Command::RoutesChanged | Command::Shutdown => {}
         }
         for peer in 0..self.associations.len() {
@@ -405,7 +437,6 @@ impl Engine {
         while self.events.len() > EVENTS {
             self.events.pop_front();
         }
-        self.replies.truncate(REPLIES);
         let cx = Context {
             me: peer,
             private_key: &self.private_key,
@@ -424,7 +455,8 @@ impl Engine {
             indices: &mut self.indices,
             events: &mut self.events,
             drops: &mut self.drops,
-            replies: &mut self.replies,
+            challenges: &mut self.challenges,
+            jobs: &mut self.jobs,
             returns: &mut self.returns,
             plain: &mut self.plain,
         };
@@ -454,16 +486,6 @@ impl Engine {
         self.schedule.extend(at.map(|at| (at, peer)));
     }
 
-    fn send_replies(&mut self, out: &mut impl DatagramSink) {
-        while let Some((to, datagram)) = self.replies.pop_front() {
-            // A handshake datagram that finds no room is as good as lost: its sender retries.
-            if let Some(mut slot) = out.reserve(to, Ecn::NotEct, datagram.len()) {
-                slot.bytes().copy_from_slice(&datagram);
-                slot.commit();
-            }
-        }
-    }
-
     fn on_transport(
         &mut self,
         now: Instant,
@@ -483,77 +505,6 @@ impl Engine {
             self.touched.insert(peer);
         }
         handled
-    }
-
-    fn on_initiation(
-        &mut self,
-        now: Instant,
-        from: PathAddress,
-        datagram: &[u8],
-    ) -> Result<(), DropReason> {
-        self.mac1_key.verify(datagram).map_err(|_| DropReason::Handshake)?;
-        if now.since(self.initiations_since) >= Duration::from_secs(1) {
-            self.initiations_since = now;
-            self.initiations = 0;
-        }
-        self.initiations = self.initiations.saturating_add(1);
-        let time = now.since(Instant::ZERO);
-        if self.initiations > UNDER_LOAD
-            && self.cookies.verify(time, from.remote, datagram).is_err()
-        {
-            return Err(self.give_cookie(time, from, datagram));
-        }
-        let read = Responder::read(&mut self.rng, &self.private_key, datagram);
-        let responder = read.map_err(|_| DropReason::Handshake)?;
-        let peer = match self.by_key.get(responder.remote()) {
-            Some(peer) => *peer,
-            None => self.accept_unknown(now, from, datagram, &responder)?,
-        };
-        let (association, mut cx) = self.association(peer);
-        let handled = association.on_initiation(now, from, responder, &mut cx);
-        self.touched.insert(peer);
-        handled.map_err(|reason| {
-            log::debug!("initiation from {}: {reason}", from.remote);
-            DropReason::Handshake
-        })
-    }
-
-    /// Answers a handshake message with a cookie, which its sender has to show with the next one.
-    fn give_cookie(&mut self, time: Duration, from: PathAddress, datagram: &[u8]) -> DropReason {
-        if let Ok(reply) = self.cookies.reply(time, from.remote, datagram) {
-            self.replies.push_back((from, reply.to_vec()));
-            self.replies.truncate(REPLIES);
-        }
-        DropReason::UnderLoad
-    }
-
-    fn refuse_handshake(&mut self, from: SocketAddr, reason: String) -> DropReason {
-        self.events.push_back(Event::HandshakeRefused { from, reason });
-        DropReason::Handshake
-    }
-
-    fn on_response(
-        &mut self,
-        now: Instant,
-        from: PathAddress,
-        datagram: &[u8],
-    ) -> Result<(), DropReason> {
-        let response = ResponsePacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
-        let index = response.receiver().0;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
-        let (association, mut cx) = self.association(peer);
-        let handled = association.on_response(now, from, datagram, &mut cx);
-        self.touched.insert(peer);
-        handled.map_err(|reason| self.refuse_handshake(from.remote, reason))
-    }
-
-    fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DropReason> {
-        let reply = mpip_wire::CookieReplyPacket::new_checked(datagram);
-        let index = reply.map_err(|_| DropReason::Malformed)?.receiver().0;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
-        let handled = self.associations[peer].on_cookie_reply(now, datagram);
-        self.touched.insert(peer);
-        handled.map_err(|_| DropReason::Handshake)
     }
 }
 

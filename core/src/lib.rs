@@ -25,17 +25,21 @@
 //! [`handle_destination`](Engine::handle_destination) and
 //! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
 //! [`poll_timeout`](Engine::poll_timeout), [`poll_event`](Engine::poll_event),
-//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain).
+//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain). Public-key work is
+//! handed out with [`poll_job`](Engine::poll_job) and comes back with
+//! [`handle_job`](Engine::handle_job).
 
 mod association;
 mod availability;
 mod bottleneck;
+mod bucket;
 mod buffer;
 pub mod cc;
 mod config;
 mod engine;
 mod event;
 mod guard;
+mod handshake;
 pub mod omission;
 pub mod packet;
 mod path;
@@ -66,6 +70,7 @@ pub use config::{
 };
 pub use engine::{Command, DropReason, Engine, Sender};
 pub use event::Event;
+pub use handshake::{HandshakeDone, HandshakeJob};
 pub use path::PathState;
 pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};

@@ -9,6 +9,7 @@ mod congestion;
 pub(crate) mod delay;
 pub(crate) mod ecn;
 pub(crate) mod flight;
+pub(crate) mod ids;
 mod liveness;
 mod loss;
 mod mtu;
@@ -27,7 +28,7 @@ use mpip_crypto::ReplayWindow;
 use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId};
 
 use self::arrivals::Arrivals;
-pub(crate) use self::challenge::Challenge;
+pub(crate) use self::challenge::{Challenge, Standing};
 use self::congestion::Congestion;
 use self::delay::DelayEstimator;
 use self::flight::{Flight, Losses, Progress};

@@ -38,7 +38,10 @@ impl Mac1Key {
     }
 
     /// Writes mac1 and zeros for mac2 into the last 32 bytes of `datagram`.
-    pub(crate) fn stamp(&self, datagram: &mut [u8]) {
+    ///
+    /// # Panics
+    /// If `datagram` is shorter than that.
+    pub fn stamp(&self, datagram: &mut [u8]) {
         let start = datagram.len() - 2 * MAC_LEN;
         let mac1 = keyed(&self.0, &datagram[..start]);
         datagram[start..start + MAC_LEN].copy_from_slice(&mac1);

@@ -15,7 +15,7 @@ use mpip_core::{
 use mpip_net::netlink::{self, HostAddress, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
-use mpip_net::{Interest, PlainSender, Poller, Readiness, clock};
+use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 
 use crate::capture::Captures;
 use crate::config::Settings;
@@ -27,6 +27,7 @@ use crate::pins::Pins;
 use crate::qlog::TraceFile;
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
+use crate::worker::{self, Worker};
 
 /// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
 /// than the engine's send queue and what is in flight at 1 Gbit/s and 200 ms.
@@ -64,6 +65,7 @@ pub(crate) enum Token {
     Signals,
     Network,
     Control,
+    Handshakes,
     Socket(LocalId),
 }
 
@@ -77,6 +79,7 @@ impl From<Token> for u64 {
             Token::Signals => 1,
             Token::Network => 2,
             Token::Control => 3,
+            Token::Handshakes => 4,
             Token::Socket(LocalId(id)) => FIRST_SOCKET + Self::from(id),
         }
     }
@@ -89,6 +92,7 @@ impl From<u64> for Token {
             1 => Self::Signals,
             2 => Self::Network,
             3 => Self::Control,
+            4 => Self::Handshakes,
             socket => {
                 let id = u16::try_from(socket - FIRST_SOCKET).expect("made from 16 bits");
                 Self::Socket(LocalId(id))
@@ -104,6 +108,8 @@ pub(crate) struct Node {
     host: Host,
     settings: Description,
     engine: Engine,
+    worker: Worker,
+    worker_done: Arc<Waker>,
     tun: Arc<Tun>,
     tun_paused: Option<Instant>,
     pool: PacketPool,
@@ -111,7 +117,7 @@ pub(crate) struct Node {
     writer: TunWriter,
     sender: Sockets,
     buffers: ReceiveBuffers,
-    /// Whether datagrams came in this batch.
+    /// Whether datagrams, or results of handshakes, came in this batch.
     received: bool,
     /// Sockets for which the poller waits until they are writable.
     waiting: Vec<LocalId>,
@@ -183,6 +189,12 @@ impl Node {
         poller
             .add(&*tun, Token::Tun.into(), Interest::Readable)
             .map_err(system("add the TUN device to the epoll"))?;
+        let worker_done = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
+        poller
+            .add(&*worker_done, Token::Handshakes.into(), Interest::Readable)
+            .map_err(system("add an eventfd to the epoll"))?;
+        let worker =
+            worker::start(&worker_done).map_err(system("start the thread of handshakes"))?;
         let now = clock::now();
         let seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
@@ -206,6 +218,8 @@ impl Node {
             host,
             settings: description,
             engine: Engine::new(config, seed, now, clock::unix_time()),
+            worker,
+            worker_done,
             writer: TunWriter::new(Arc::clone(&tun)),
             tun,
             tun_paused: None,
@@ -298,6 +312,18 @@ impl Node {
         }
     }
 
+    /// Takes what came of the public-key work.
+    pub(crate) fn handshakes_ready(&mut self, now: Instant) {
+        self.worker_done.reset();
+        while let Some(done) = self.worker.take() {
+            self.received = true;
+            match self.engine.handle_job(now, done) {
+                Ok(from) => from.into_iter().for_each(|from| self.sender.confirm(now, from)),
+                Err(reason) => log::trace!("handshake refused: {reason:?}"),
+            }
+        }
+    }
+
     /// The host's links or addresses changed.
     pub(crate) fn network_changed(&mut self, now: Instant, changes: netlink::Changes) {
         let concerns = changes.links || changes.addresses || self.captures.is_active();
@@ -325,8 +351,11 @@ impl Node {
             self.engine.flush(now, &mut self.sender);
         }
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_command(now, Command::WallClock(clock::unix_time()));
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
         }
+        let Self { worker, engine, .. } = self;
+        worker.feed(|| engine.poll_job()).map_err(system("hand over a handshake"))?;
         self.sender.flush(now);
         // Before the packets whose answers are captured.
         self.follow_captures();

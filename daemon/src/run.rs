@@ -119,6 +119,7 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
                         ending = signal;
                     }
                 }
+                Token::Handshakes => node.handshakes_ready(now),
                 Token::Control => {
                     sources.waker.reset();
                     if let Some(waiting) = answer(node, now, &sources.asks) {

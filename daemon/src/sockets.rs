@@ -87,6 +87,11 @@ impl Sockets {
         }
     }
 
+    /// A datagram from there that was taken earlier has turned out to be authentic.
+    pub(crate) fn confirm(&mut self, now: Instant, from: PathAddress) {
+        self.tcp.confirm(now, from);
+    }
+
     /// Reads what ICMP says of datagrams from `local`; `take` gets the destinations where nobody is.
     pub(crate) fn errors(&self, local: LocalId, take: impl FnMut(SocketAddr)) {
         if let Some(socket) = self.udp.socket(local) {

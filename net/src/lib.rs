@@ -33,7 +33,9 @@ pub mod tun;
 pub mod udp;
 
 pub use plain::PlainSender;
-pub use poll::{Interest, Poller, Readiness, Signal, Signals, Waker, set_precise_timers};
+pub use poll::{
+    Interest, Poller, Readiness, Signal, Signals, Waker, lower_priority, set_precise_timers,
+};
 pub use tcp::{TcpSender, TcpSocket};
 pub use tun::{Tun, TunWriter};
 pub use udp::{UdpSender, UdpSocket};

@@ -46,7 +46,8 @@ impl Node {
     ) -> Result<(), DropReason> {
         match self {
             Self::Engine(engine) => {
-                engine.handle_datagram(now, from, ecn, datagram, packets).map(drop)
+                let handled = engine.handle_datagram(now, from, ecn, datagram, packets);
+                handled.map(drop).and(engine.run_jobs(now))
             }
             Self::Plain(_) => {
                 packets.packet(InnerPacket {
@@ -68,6 +69,9 @@ impl Node {
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Outbox, packets: &mut Inbox) {
         if let Self::Engine(engine) = self {
             engine.handle_timeout(now, out, packets);
+            // What is wrong with handshakes is counted.
+            let _ = engine.run_jobs(now);
+            engine.flush(now, out);
         }
     }
 

@@ -5,8 +5,8 @@ use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames}
 
 use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
 use super::{Association, Context, range_room};
-use crate::path::PathState;
 use crate::path::flight::Control;
+use crate::path::{PathState, Standing};
 use crate::sink::{DatagramSink, PathAddress};
 use crate::time::Instant;
 
@@ -19,9 +19,14 @@ pub(super) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;
 
 impl Association {
     /// Sends challenges and answers to them.
-    pub(super) fn send_challenges(&mut self, now: Instant, out: &mut impl DatagramSink) {
+    pub(super) fn send_challenges(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        out: &mut impl DatagramSink,
+    ) {
         for index in 0..self.paths.len() {
-            self.send_challenge(now, index, out);
+            self.send_challenge(now, cx, index, out);
             self.send_response(now, index, out);
         }
     }
@@ -63,32 +68,50 @@ impl Association {
         }
     }
 
-    fn send_challenge(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        if self.paths[index].challenge.as_ref().is_none_or(|challenge| now < challenge.next) {
+    fn send_challenge(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        out: &mut impl DatagramSink,
+    ) {
+        let due = self.paths[index].challenge.as_ref().filter(|challenge| now >= challenge.next);
+        let Some(standing) = due.map(|challenge| challenge.standing) else { return };
+        if standing == Standing::Told
+            && let Err(at) = self.take_challenge(now, cx)
+        {
+            if let Some(challenge) = &mut self.paths[index].challenge {
+                challenge.next = at;
+            }
             return;
         }
         self.retrieve_early(index);
         let path = &mut self.paths[index];
         path.grant_first_flight();
         let resting = path.rest.is_resting();
-        if let Some(challenge) = &mut path.challenge {
-            challenge.on_sent(now, resting);
+        let written = self.write_challenge(now, index, out);
+        if let Some(challenge) = &mut self.paths[index].challenge {
+            match written {
+                true => challenge.on_sent(now, resting),
+                false => challenge.wait(now),
+            }
         }
-        self.write_challenge(now, index, out);
     }
 
-    /// Sends the challenge of path `index`, if there is one and it may.
+    /// Sends the challenge of path `index`. `false` if there is none, or too little has come from where
+    /// it would go.
     pub(super) fn write_challenge(
         &mut self,
         now: Instant,
         index: usize,
         out: &mut impl DatagramSink,
-    ) {
+    ) -> bool {
         let path = &mut self.paths[index];
         let full = path.challenge_len();
-        let Some(challenge) = &path.challenge else { return };
+        let Some(challenge) = &path.challenge else { return false };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
-        // Who opens or moves a path risks a full-size datagram to an address that its peer named.
+        let pads = challenge.standing != Standing::Told;
+        // Who opens or moves a path risks a full-size datagram to an address that it knows.
         // Who is called sends no more than came.
         let limit = if unknown { full.min(path.credit) } else { full };
         let mut room = [0; CHALLENGE_DATAGRAM_LEN];
@@ -100,12 +123,13 @@ impl Association {
         frames.push(&Frame::PathChallenge(data)).expect("the first frames fit");
         let overhead = datagram_overhead(path.id);
         if frames.len() + overhead > limit {
-            return;
+            return false;
         }
         path.response_owed.take_if(|_| owed.is_some());
         let mut answered = false;
         // Where padding would be, what came on paths that may not work any more.
-        let (free, own) = (limit - overhead, path.id);
+        let free = if pads { limit - overhead } else { frames.len() };
+        let own = path.id;
         for path in &self.paths {
             let mut ranges = range_room();
             let last = path.arrivals.feedback(now, path.id, &mut ranges).map(Frame::Feedback);
@@ -124,6 +148,7 @@ impl Association {
             path.credit -= len + overhead;
         }
         self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        true
     }
 
     fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {

@@ -39,7 +39,7 @@ impl Proven {
         self.0.push((remote, now));
     }
 
-    fn contains(&self, now: Instant, remote: SocketAddr) -> bool {
+    pub(super) fn contains(&self, now: Instant, remote: SocketAddr) -> bool {
         self.0.iter().any(|(known, at)| *known == remote && now.since(*at) <= RECENT)
     }
 }

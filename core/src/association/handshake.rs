@@ -3,14 +3,25 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use mpip_crypto::{Aead, Initiator, PublicKey, Responder, Timestamp};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mpip_crypto::{
+    Aead, Completed, HandshakeError, INITIATION_LEN, Initiator, PublicKey, RESPONSE_LEN, Responder,
+    Secrets, Timestamp,
+};
 use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
 use super::keys::{Epoch, Origin};
+use super::moving::local;
+use super::pending::{Answering, Pending, Response, State};
 use super::{Association, Context};
-use crate::config::Encapsulation;
+use crate::bucket::Rate;
+use crate::config::{Encapsulation, LocalAddress};
+use crate::engine::send;
 use crate::event::Event;
-use crate::sink::PathAddress;
+use crate::handshake::Work;
+use crate::sink::{DatagramSink, PathAddress};
 use crate::time::Instant;
 
 /// Pauses between attempts: the first, and the longest that they double to.
@@ -23,23 +34,12 @@ const PAIRS: usize = 8;
 /// does not answer one that crosses it: the peer is about to answer ours.
 const CROSSING_ATTEMPTS: u32 = 2;
 
-/// A handshake of ours that awaits its response.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    initiator: Initiator,
-    /// The association that it named.
-    claim: u16,
-    /// Where it went: a response counts only from there, or it would validate an address that has
-    /// answered nothing.
-    sent_to: Vec<PathAddress>,
-}
-
-#[cfg(test)]
-impl Pending {
-    pub(crate) fn index(&self) -> u32 {
-        self.initiator.sender_index()
-    }
-}
+/// Responses that wait for another one to be read; beyond it the newest are dropped. Who saw the
+/// initiation can forge some that have to be read to be found out.
+const RESPONSES: usize = 4;
+/// How often a peer is answered. It begins a handshake a second at most, or two when it was given a
+/// cookie.
+const ANSWERS: Rate = Rate { burst: 8, per_second: 2 };
 
 /// The name of an AEAD in status output.
 pub(crate) fn aead_name(aead: Aead) -> &'static str {
@@ -63,16 +63,18 @@ impl Association {
         if self.handshake_timeout().is_none_or(|at| now < at) {
             return;
         }
-        let pairs = self.pair_at_rest().unwrap_or_else(|| self.handshake_pairs(cx));
+        if matches!(&self.pending, Some(pending) if matches!(pending.state, State::Making)) {
+            self.next_attempt = Some(now + RETRY.0);
+            return;
+        }
+        let pairs = self.pair_at_rest().unwrap_or_else(|| self.handshake_pairs(now, cx));
         if pairs.is_empty() {
             // Nowhere to send it; a change of addresses or a call of the peer starts anew.
             self.next_attempt = self.keys.rekey_at().map(|_| now + RETRY.1);
             return;
         }
         let payload = InitiationPayload {
-            timestamp: wire_timestamp(
-                &cx.timestamps.next(cx.unix_origin + now.since(Instant::ZERO)),
-            ),
+            timestamp: wire_timestamp(&cx.timestamps.next(cx.unix_time(now))),
             instance: cx.instance,
             aeads: AeadSet(Aead::offers(cx.aes_in_hardware)),
             association: self.claim(),
@@ -80,33 +82,28 @@ impl Association {
         let mut bytes = [0; InitiationPayload::LEN];
         payload.emit(&mut bytes).expect("the buffer has the payload's length");
         let index = fresh_index(cx);
-        let started = Initiator::start(
-            cx.rng,
-            cx.private_key,
-            &self.config.public_key,
-            &self.config.preshared_key,
-            &bytes,
-            index,
-        );
-        let (initiator, mut datagram) = match started {
-            Ok(started) => started,
-            Err(error) => {
-                log::error!("peer `{}`: no handshake is possible: {error}", self.config.name);
-                self.next_attempt = None;
-                return;
-            }
-        };
-        if let Some(former) = self.pending.take() {
-            cx.indices.remove(&former.initiator.sender_index());
-        }
+        let hurried = self.pending.as_ref().is_some_and(|pending| pending.has_cookie);
+        self.drop_initiation(cx);
         cx.indices.insert(index, cx.me);
-        self.cookies.stamp(now.since(Instant::ZERO), &mut datagram);
-        for pair in &pairs {
-            self.note_handshake(now, *pair);
-            cx.replies.push_back((*pair, datagram.to_vec()));
-        }
-        let claim = payload.association;
-        self.pending = Some(Pending { initiator, claim, sent_to: pairs });
+        cx.jobs.push(Work::Start {
+            index,
+            private_key: Arc::clone(cx.private_key),
+            remote: self.config.public_key,
+            psk: self.config.preshared_key.clone(),
+            payload: bytes,
+            rng: cx.rng.fork(),
+        });
+        self.pending = Some(Box::new(Pending {
+            index,
+            state: State::Making,
+            claim: payload.association,
+            sent_to: pairs,
+            unsent: Vec::new(),
+            datagram: [0; INITIATION_LEN],
+            responses: VecDeque::new(),
+            has_cookie: false,
+            hurried,
+        }));
 
         let (first, longest) = RETRY;
         let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
@@ -124,8 +121,9 @@ impl Association {
 
     /// Address pairs for one attempt: addresses that worked, then those of the configuration. Each
     /// attempt begins at another of them.
-    fn handshake_pairs(&self, cx: &Context<'_>) -> Vec<PathAddress> {
+    fn handshake_pairs(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let known = self.paths.iter().map(|path| (path.encapsulation, path.address.remote));
+        let known = known.filter(|(kind, remote)| self.is_known_at(now, *remote, *kind));
         let configured = [Encapsulation::Udp, Encapsulation::Tcp].into_iter().flat_map(|kind| {
             self.config.endpoints.iter().map(move |remote| (kind, self.remote(*remote, kind)))
         });
@@ -152,23 +150,110 @@ impl Association {
         pairs
     }
 
-    /// The peer answered our initiation.
+    /// The initiation with `index` is made.
+    pub(crate) fn on_started(
+        &mut self,
+        now: Instant,
+        index: u32,
+        started: Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>,
+    ) {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.index == index) else {
+            return;
+        };
+        match started {
+            Ok((initiator, datagram)) => {
+                pending.state = State::Waiting(Box::new(initiator));
+                pending.datagram = datagram;
+                self.cookies.stamp(now.since(Instant::ZERO), &mut pending.datagram);
+                pending.unsent.clone_from(&pending.sent_to);
+            }
+            Err(error) => {
+                log::error!("peer `{}`: no handshake is possible: {error}", self.config.name);
+                self.next_attempt = None;
+            }
+        }
+    }
+
+    /// Whether a handshake datagram waits for a socket to take it.
+    pub(crate) fn has_handshake_to_send(&self) -> bool {
+        let unsent = self.pending.as_ref().is_some_and(|pending| !pending.unsent.is_empty());
+        unsent || self.response.is_some()
+    }
+
+    /// Sends the handshake datagrams that the sockets take.
+    pub(super) fn send_handshakes(&mut self, now: Instant, out: &mut impl DatagramSink) {
+        if let Some(mut pending) = self.pending.take() {
+            let Pending { unsent, datagram, .. } = &mut *pending;
+            unsent.retain(|to| {
+                let sent = send(out, *to, datagram);
+                if sent {
+                    self.note_handshake(now, *to);
+                }
+                !sent
+            });
+            self.pending = Some(pending);
+        }
+        if let Some(response) = self.response.take() {
+            match send(out, response.to, &response.datagram) {
+                true => self.note_handshake(now, response.to),
+                false => self.response = Some(response),
+            }
+        }
+    }
+
+    /// Datagrams that were to leave from an address that is gone.
+    pub(super) fn drop_homeless_handshakes(&mut self, locals: &[LocalAddress]) {
+        let has_home = |to: &PathAddress| local(*to, locals).is_some();
+        if let Some(pending) = &mut self.pending {
+            pending.unsent.retain(has_home);
+        }
+        self.response.take_if(|response| !has_home(&response.to));
+    }
+
+    /// A response to our initiation with `index` came. It is read by somebody else.
     pub(crate) fn on_response(
         &mut self,
         now: Instant,
         from: PathAddress,
-        datagram: &[u8],
+        index: u32,
+        datagram: &[u8; RESPONSE_LEN],
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
         self.note_handshake(now, from);
-        let Some(pending) = self.pending.as_mut() else {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.index == index) else {
             return Err("no handshake awaits a response".to_owned());
         };
         if !pending.sent_to.contains(&from) {
             return Err("its source is none of the addresses that were asked".to_owned());
         }
-        let completed = pending.initiator.finish(datagram).map_err(|error| error.to_string())?;
-        let local_index = pending.initiator.sender_index();
+        if matches!(pending.state, State::Making) || pending.responses.len() >= RESPONSES {
+            return Err("too many responses, or none was asked for".to_owned());
+        }
+        pending.responses.push_back((from, *datagram));
+        pending.read_response(cx);
+        Ok(())
+    }
+
+    /// The response from `from` to our initiation was read.
+    pub(crate) fn on_finished(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        (index, initiator): (u32, Initiator),
+        finished: Result<Completed, HandshakeError>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), String> {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.index == index) else {
+            return Err("it came too late".to_owned());
+        };
+        let completed = match finished {
+            Ok(completed) => completed,
+            Err(error) => {
+                pending.state = State::Waiting(Box::new(initiator));
+                pending.read_response(cx);
+                return Err(error.to_string());
+            }
+        };
         let payload =
             ResponsePayload::parse(&completed.payload).map_err(|error| error.to_string())?;
         let aead = Aead::from_code(payload.aead.code()).expect("both name the same algorithms");
@@ -179,7 +264,7 @@ impl Association {
         let origin = Origin {
             initiated: true,
             instance: payload.instance,
-            number: fresh_number(local_index, peer_index),
+            number: fresh_number(index, peer_index),
             goes_on: agree(pending.claim, payload.association),
         };
         self.pending = None;
@@ -187,16 +272,18 @@ impl Association {
         self.next_attempt = None;
         self.follow_association(now, origin, cx);
         let epoch = Epoch {
-            local_index,
+            local_index: index,
             peer_index,
             keys: completed.secrets.into_keys(aead),
             created: now,
             origin,
             sealed: 0,
         };
+        self.drop_answer(cx);
         let mut retired = Vec::new();
         self.keys.adopt(epoch, &mut retired);
         forget(cx, retired);
+        self.retired_paths.on_renewal();
         self.on_established(now, aead, cx);
         if self.opener {
             self.open_validated_path(now, from, cx);
@@ -206,7 +293,7 @@ impl Association {
         Ok(())
     }
 
-    /// The peer began a handshake, which proved to be its own.
+    /// The peer began a handshake, which proved to be its own. The answer is made by somebody else.
     pub(crate) fn on_initiation(
         &mut self,
         now: Instant,
@@ -216,8 +303,12 @@ impl Association {
     ) -> Result<(), String> {
         let payload =
             InitiationPayload::parse(responder.payload()).map_err(|error| error.to_string())?;
+        if self.answering.is_some() {
+            return Err("another one is being answered".to_owned());
+        }
         let timestamp = crypto_timestamp(responder.payload());
-        self.replay_guard.accept(timestamp).map_err(|_| "its timestamp is not newer".to_owned())?;
+        let fresh = self.replay_guard.accept(timestamp, cx.unix_time(now));
+        fresh.map_err(|stale| stale.to_string())?;
         if self.pending.is_some()
             && self.attempts <= CROSSING_ATTEMPTS
             && self.wins_crossing(cx.private_key.public_key())
@@ -227,6 +318,9 @@ impl Association {
         let Some(aead) = Aead::choose(payload.aeads.0, cx.aes_in_hardware) else {
             return Err("it offers no AEAD that this node has".to_owned());
         };
+        if !self.answers.take(now, ANSWERS) {
+            return Err("it begins too many".to_owned());
+        }
         let wire_aead = match aead {
             Aead::Aes256Gcm => mpip_wire::Aead::Aes256Gcm,
             Aead::ChaCha20Poly1305 => mpip_wire::Aead::ChaCha20Poly1305,
@@ -238,37 +332,48 @@ impl Association {
             .expect("the buffer has the payload's length");
         let peer_index = responder.sender_index();
         let local_index = fresh_index(cx);
-        let (secrets, datagram) = responder
-            .respond(&self.config.preshared_key, &bytes, local_index)
-            .map_err(|error| error.to_string())?;
-        if let Some(pending) = self.pending.take() {
-            cx.indices.remove(&pending.initiator.sender_index());
-        }
+        cx.indices.insert(local_index, cx.me);
+        let psk = self.config.preshared_key.clone();
+        cx.jobs.push(Work::Respond { index: local_index, responder, psk, payload: bytes });
+        let origin = Origin {
+            initiated: false,
+            instance: payload.instance,
+            number: fresh_number(peer_index, local_index),
+            goes_on: agree(claim, payload.association),
+        };
+        self.answering = Some(Box::new(Answering { local_index, peer_index, from, aead, origin }));
+        self.drop_initiation(cx);
         self.attempts = 0;
         // It may be a replay from before a restart of ours: without keys we go on trying.
         let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
         self.next_attempt = alone.then_some(now + RETRY.1);
-        let epoch = Epoch {
-            local_index,
-            peer_index,
-            keys: secrets.into_keys(aead),
-            created: now,
-            origin: Origin {
-                initiated: false,
-                instance: payload.instance,
-                number: fresh_number(peer_index, local_index),
-                goes_on: agree(claim, payload.association),
-            },
-            sealed: 0,
-        };
+        Ok(())
+    }
+
+    /// The answer to the peer's initiation is made. Returns where it goes, unless it is not wanted any
+    /// more.
+    pub(crate) fn on_responded(
+        &mut self,
+        now: Instant,
+        index: u32,
+        responded: Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError>,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<PathAddress>, String> {
+        let answering = self.answering.take_if(|answering| answering.local_index == index);
+        let Some(answering) = answering else { return Ok(None) };
+        let Answering { local_index, peer_index, from, aead, origin } = *answering;
+        let (secrets, datagram) = responded.map_err(|error| {
+            cx.indices.remove(&local_index);
+            error.to_string()
+        })?;
+        let keys = secrets.into_keys(aead);
+        let epoch = Epoch { local_index, peer_index, keys, created: now, origin, sealed: 0 };
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);
         forget(cx, retired);
-        cx.indices.insert(local_index, cx.me);
         self.handshake_from = Some(from);
-        self.note_handshake(now, from);
-        cx.replies.push_back((from, datagram.to_vec()));
-        Ok(())
+        self.response = Some(Box::new(Response { to: from, datagram }));
+        Ok(Some(from))
     }
 
     /// Of two handshakes that cross, the one begun by the node with the larger key goes on.
@@ -281,7 +386,13 @@ impl Association {
         self.cookies
             .receive(now.since(Instant::ZERO), datagram)
             .map_err(|error| error.to_string())?;
-        self.next_attempt = self.pending.is_some().then_some(now);
+        if let Some(pending) = &mut self.pending {
+            pending.has_cookie = true;
+            // Not for one after the other: who sees the initiations can forge them.
+            if !pending.hurried {
+                self.next_attempt = Some(now);
+            }
+        }
         Ok(())
     }
 
@@ -292,6 +403,7 @@ impl Association {
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         forget(cx, retired);
+        self.retired_paths.on_renewal();
         if self.pending.is_none() {
             self.next_attempt = None;
         }
@@ -344,6 +456,7 @@ impl Association {
             None => {}
         }
         self.drop_initiation(cx);
+        self.drop_answer(cx);
         let mut retired = Vec::new();
         self.keys.clear_confirmed(&mut retired);
         forget(cx, retired);
@@ -369,9 +482,10 @@ impl Association {
 
     /// Ends for good, whatever state it is in: nothing is due and nothing reaches it any more.
     pub(crate) fn retire(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.drop_initiation(cx);
+        self.drop_answer(cx);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
-        retired.extend(self.pending.take().map(|pending| pending.initiator.sender_index()));
         forget(cx, retired);
         self.reset(now, cx);
         self.forget_translated(None, cx);
@@ -383,13 +497,22 @@ impl Association {
     /// What an initiation has said of the association is not true any more.
     fn drop_initiation(&mut self, cx: &mut Context<'_>) {
         if let Some(pending) = self.pending.take() {
-            cx.indices.remove(&pending.initiator.sender_index());
+            cx.indices.remove(&pending.index);
         }
+    }
+
+    /// The same of an answer that is being made, or was not sent.
+    fn drop_answer(&mut self, cx: &mut Context<'_>) {
+        if let Some(answering) = self.answering.take() {
+            cx.indices.remove(&answering.local_index);
+        }
+        self.response = None;
     }
 
     /// The peer is gone.
     pub(super) fn lose(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.drop_initiation(cx);
+        self.drop_answer(cx);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
         forget(cx, retired);

@@ -148,6 +148,11 @@ impl Association {
             && is_capturable(ip, cx)
     }
 
+    /// Whether nobody configured the peer.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.host.is_stranger()
+    }
+
     /// When the capture has to be reviewed although nothing happens.
     pub(super) fn capture_timeout(&self) -> Option<Instant> {
         self.host.check_at.into_iter().chain(self.host.release_at).min()

@@ -127,14 +127,12 @@ impl Association {
         from: PathAddress,
         len: usize,
     ) -> Result<usize, DropReason> {
-        if self.retired_paths.contains(&id) {
+        // The opener knows all paths that there are, and need not know which it gave up long ago.
+        if self.opener || self.retired_paths.contains(id) {
             self.open_to_mover(now, cx, from, len);
             if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
                 self.refused_paths.push_back(id);
             }
-            return Err(DropReason::UnknownPath);
-        }
-        if self.opener {
             return Err(DropReason::UnknownPath);
         }
         let local = cx.locals.iter().find(|local| local.id == from.local);
@@ -189,7 +187,10 @@ impl Association {
                 Frame::Padding(_) | Frame::Heartbeat => {}
                 Frame::Playout { at } => not_before = playout::time(now, at),
                 Frame::PathChallenge(data) => {
-                    self.paths[index].response_owed = Some((data, from));
+                    let path = &mut self.paths[index];
+                    if path.state() != PathState::Abandoned {
+                        path.response_owed = Some((data, from));
+                    }
                 }
                 Frame::PathResponse(data) => self.on_path_response(now, cx, index, from, data),
                 Frame::Addresses { generation, list } => {

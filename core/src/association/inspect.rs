@@ -105,7 +105,7 @@ impl Association {
 
     /// The index of the initiation that awaits its response.
     pub(crate) fn pending_index(&self) -> Option<u32> {
-        self.pending.as_ref().map(super::handshake::Pending::index)
+        self.pending.as_deref().map(super::pending::Pending::index)
     }
 
     /// Both ends of a path.
@@ -116,6 +116,11 @@ impl Association {
     /// Whether the peer takes this end's address on a path for its own.
     pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
         self.path_index(PathId(path)).map(|index| self.paths[index].taken)
+    }
+
+    /// As if all identifiers before `id` had been given to paths.
+    pub(crate) fn number_paths_from(&mut self, id: u16) {
+        self.next_path = id;
     }
 
     /// Numbers of the sessions in which this end sends.

@@ -12,11 +12,11 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use super::outgoing::Loss;
-use super::paths::is_sensible;
+use super::told::is_sensible;
 use super::{Association, Context};
 use crate::config::{Encapsulation, LocalAddress};
 use crate::event::Event;
-use crate::path::{Challenge, Path, PathState};
+use crate::path::{Challenge, Path, PathState, Standing};
 use crate::sink::PathAddress;
 use crate::time::Instant;
 
@@ -49,11 +49,11 @@ impl Association {
         if count == 0 {
             return;
         }
-        let pairs = self.pairs_to_move_to(cx);
+        let pairs = self.pairs_to_move_to(now, cx);
         if pairs.is_empty() {
             return;
         }
-        let trusted: Vec<bool> = pairs.iter().map(|to| self.trusts(now, *to, cx)).collect();
+        let standing: Vec<_> = pairs.iter().map(|to| self.standing(now, *to, cx)).collect();
         let paths = self.paths.iter_mut().filter(|path| is_homeless(path, cx.locals));
         for (position, path) in paths.enumerate() {
             let due = path.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
@@ -62,9 +62,9 @@ impl Association {
             }
             let attempts = path.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
             let pair = (position + count * attempts as usize) % pairs.len();
-            let (to, trusted) = (pairs[pair], trusted[pair]);
+            let (to, standing) = (pairs[pair], standing[pair]);
             if path.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
-                let challenge = Challenge::ours(cx.rng.bytes(), to, trusted, now);
+                let challenge = Challenge::ours(cx.rng.bytes(), to, standing, now);
                 path.challenge.insert(challenge).attempts = attempts;
                 path.credit = 0;
             }
@@ -74,7 +74,7 @@ impl Association {
     /// Pairs of an address of ours and one of the opener's on which there is no path; first those
     /// within one network, then those that differ from a former one only in our end. What the opener
     /// tells is of no use where it is behind a translator, and may be somebody else's.
-    fn pairs_to_move_to(&self, cx: &Context<'_>) -> Vec<PathAddress> {
+    fn pairs_to_move_to(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let locals = cx.locals;
         let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
         let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
@@ -94,6 +94,7 @@ impl Association {
                 local.encapsulation == encapsulation
                     && local.address.is_ipv4() == remote.is_ipv4()
                     && is_sensible(remote, cx)
+                    && self.may_challenge(now, remote, encapsulation)
             };
             for local in locals.iter().filter(fits) {
                 let pair = PathAddress { local: local.id, remote };
@@ -184,6 +185,24 @@ impl Association {
         }
     }
 
+    /// The peer is where it said: whether a path there carries datagrams of full size is asked next.
+    fn challenge_in_full(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        index: usize,
+        answered: &Challenge,
+    ) {
+        self.give_challenges_back(answered.attempts, cx);
+        let mut challenge = Challenge::ours(cx.rng.bytes(), answered.to, Standing::Known, now);
+        let path = &mut self.paths[index];
+        if is_homeless(path, cx.locals) {
+            // So many pairs of addresses were asked, this one the last.
+            challenge.attempts = answered.attempts.saturating_sub(1);
+        }
+        path.challenge = Some(challenge);
+    }
+
     /// Path `index` may have moved to addresses at which the opener has opened another since.
     fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: usize) {
         let address = self.paths[index].address;
@@ -207,7 +226,11 @@ impl Association {
         let path = &mut self.paths[index];
         let answered =
             path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from);
-        if answered.is_none() || path.state() == PathState::Abandoned {
+        let Some(answered) = answered.filter(|_| path.state() != PathState::Abandoned) else {
+            return;
+        };
+        if answered.standing == Standing::Told {
+            self.challenge_in_full(now, cx, index, &answered);
             return;
         }
         path.credit = 0;

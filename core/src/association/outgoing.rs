@@ -211,11 +211,12 @@ impl Association {
         out: &mut impl DatagramSink,
     ) {
         self.follow_capture(now, cx);
+        self.send_handshakes(now, out);
         if self.keys.current().is_none() {
             return;
         }
         // The peer's packets wait for these.
-        self.send_challenges(now, out);
+        self.send_challenges(now, cx, out);
         self.send_packets(now, cx, out);
         self.send_control(now, cx, out);
     }

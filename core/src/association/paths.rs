@@ -1,12 +1,11 @@
 //! The paths of an association: which there are, which carry packets, and when that changes.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 
 use mpip_wire::{PathId, PathStatus};
 
-use super::host::{is_capturable, is_one_host};
 use super::outgoing::Loss;
+use super::told::is_sensible;
 use super::{Association, Context};
 use crate::bottleneck::regroup;
 use crate::config::{LocalAddress, Policy};
@@ -83,7 +82,10 @@ impl Association {
             self.repair_losses(Loss::PathDied);
         }
         if to == PathState::Abandoned {
-            self.retired_paths.insert(self.paths[index].id);
+            let path = &mut self.paths[index];
+            path.challenge = None;
+            path.response_owed = None;
+            self.retired_paths.insert(path.id);
         }
         if from == PathState::Validating {
             self.tell_how_path_is_seen(index, cx);
@@ -125,11 +127,12 @@ impl Association {
                 if local.address.is_ipv4() == remote.is_ipv4()
                     && self.wants_path(now, cx.locals, local, remote)
                     && is_sensible(remote, cx)
+                    && self.may_challenge(now, remote, local.encapsulation)
                     && !self.paths.iter().any(taken)
                     && let Some(index) = self.open_path(now, address, local)
                 {
-                    let trusted = self.trusts(now, address, cx);
-                    let challenge = Challenge::ours(cx.rng.bytes(), address, trusted, now);
+                    let standing = self.standing(now, address, cx);
+                    let challenge = Challenge::ours(cx.rng.bytes(), address, standing, now);
                     self.paths[index].challenge = Some(challenge);
                 }
             }
@@ -172,10 +175,24 @@ impl Association {
         address: PathAddress,
         local: &LocalAddress,
     ) -> Option<usize> {
-        let id = PathId(u16::try_from(self.next_path).ok()?);
+        let id = self.free_id()?;
         let index = self.add_path(now, id, address, local)?;
-        self.next_path += 1;
+        self.next_path = id.0.wrapping_add(1);
         Some(index)
+    }
+
+    /// The identifier of the next path: upwards and around, so that one is used again as late as
+    /// possible, when the peer has long forgotten the path that had it.
+    fn free_id(&self) -> Option<PathId> {
+        let first = self.next_path;
+        let mut ids = (0..=u16::MAX).map(|step| PathId(first.wrapping_add(step)));
+        ids.find(|id| !self.retired_paths.contains(*id) && self.path_index(*id).is_none())
+    }
+
+    /// Removes path `index`. Its identifier stays in use as long as the keys do.
+    fn remove_path(&mut self, index: usize) {
+        let path = self.paths.remove(index);
+        self.retired_paths.insert(path.id);
     }
 
     /// Adds a path, unless there are too many.
@@ -211,7 +228,7 @@ impl Association {
         let idle = self.paths.iter().enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
             self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
-            self.paths.remove(index);
+            self.remove_path(index);
         }
     }
 
@@ -228,91 +245,6 @@ impl Association {
             path.status_sequence += 1;
             path.status_owed = true;
             self.change_state(now, cx, index, PathState::Abandoned, reason);
-        }
-    }
-
-    /// The peer said where it can be reached.
-    pub(super) fn on_addresses(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        generation: u64,
-        addresses: impl Iterator<Item = SocketAddr>,
-    ) {
-        if generation <= self.peer_generation {
-            return;
-        }
-        self.peer_generation = generation;
-        self.peer_addresses = addresses.collect();
-        self.refuse_addresses(cx);
-        self.review_capture();
-        for index in 0..self.paths.len() {
-            let remote = self.paths[index].address.remote;
-            if self.paths[index].state() != PathState::Validating || !self.opener {
-                continue;
-            }
-            if self.remotes(self.paths[index].encapsulation).contains(&remote) {
-                // It may just have come back: its challenge need not wait out a long pause.
-                if let Some(challenge) = &mut self.paths[index].challenge {
-                    challenge.hurry();
-                }
-            } else {
-                self.abandon_path(now, cx, index, "the peer has this address no more");
-            }
-        }
-        self.tell_how_it_is_seen(cx);
-        self.path_changes += 1;
-        self.open_paths(now, cx);
-    }
-
-    /// Forgets the addresses that no host can have for others, and says so. One that is ours is kept,
-    /// because both hosts may have it on a network of their own, and is not used while it is.
-    fn refuse_addresses(&mut self, cx: &Context<'_>) {
-        let name = &self.config.name;
-        self.peer_addresses.retain(|told| {
-            if told.port() == 0 || !is_one_host(told.ip()) {
-                log::warn!(
-                    "peer `{name}` says that it is at {told}, which no other host can be: ignored"
-                );
-                return false;
-            }
-            if !is_sensible(*told, cx) {
-                log::info!("peer `{name}` says that it is at {told}, as we are: not used for it");
-            }
-            true
-        });
-    }
-
-    /// Tells the peer how it is seen on each path.
-    pub(super) fn tell_how_it_is_seen(&mut self, cx: &Context<'_>) {
-        for index in 0..self.paths.len() {
-            self.tell_how_path_is_seen(index, cx);
-        }
-    }
-
-    /// A path whose remote address the peer did not tell leads through a translator, and one whose
-    /// address is not taken for the peer's does no better: the peer is told how it is seen there.
-    pub(super) fn tell_how_path_is_seen(&mut self, index: usize, cx: &Context<'_>) {
-        let remote = self.paths[index].address.remote;
-        let told = self.peer_addresses.contains(&remote);
-        let takes = match self.config.host_mode {
-            true => self.may_take(remote.ip(), cx),
-            false => self.peer_addresses.iter().any(|told| told.ip() == remote.ip()),
-        };
-        let path = &mut self.paths[index];
-        path.takes = takes;
-        if told && !takes && !path.observed_told {
-            log::info!(
-                "peer `{}` is at {}, which others may share by the configuration: of what goes \
-                 there, only connections that begin at the peer take the paths",
-                self.config.name,
-                remote.ip()
-            );
-        }
-        let tell = path.observed_told || !told || !takes;
-        if path.is_validated() && self.peer_generation > 0 && tell {
-            path.observed_told = true;
-            path.observed_owed = true;
         }
     }
 
@@ -362,9 +294,11 @@ impl Association {
                 }
             }
         }
-        let linger =
-            |path: &Path| path.state() != PathState::Abandoned || now.since(path.changed) < LINGER;
-        self.paths.retain(linger);
+        let gone =
+            |path: &Path| path.state() == PathState::Abandoned && now.since(path.changed) >= LINGER;
+        while let Some(index) = self.paths.iter().position(gone) {
+            self.remove_path(index);
+        }
         self.reconnect(now);
     }
 
@@ -573,10 +507,4 @@ impl Association {
             self.wait_owed = true;
         }
     }
-}
-
-/// Whether datagrams may be sent to an address that a peer names: not to ourselves, and not to
-/// what is no single host.
-pub(super) fn is_sensible(remote: SocketAddr, cx: &Context<'_>) -> bool {
-    remote.port() != 0 && is_capturable(remote.ip(), cx)
 }

@@ -49,6 +49,10 @@ pub enum DropReason {
     Handshake,
     /// Too many handshakes at once, or the first of an unknown node: the sender was given a cookie.
     UnderLoad,
+    /// More handshakes of one source than are read, or more than can be read.
+    TooManyHandshakes,
+    /// A list of addresses from a peer that tells them too often: the latest is followed later.
+    TooManyAddresses,
     /// A query from an address that gets no answer, or an answer to no query.
     Availability,
     /// No port is free for a connection of a peer behind a translator.
@@ -85,6 +89,8 @@ impl DropReason {
             Self::Thinned => "thinned",
             Self::Handshake => "handshake",
             Self::UnderLoad => "under_load",
+            Self::TooManyAddresses => "too_many_addresses",
+            Self::TooManyHandshakes => "too_many_handshakes",
             Self::Availability => "availability",
             Self::NoPort => "no_port",
             Self::NotBegun => "not_begun",

@@ -14,6 +14,7 @@ use crate::config::{
     CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, Policy,
     SchedulerKind,
 };
+use crate::handshake::HandshakeDone;
 use crate::path::PathState;
 use crate::sink::{InnerPacket, Slot};
 
@@ -77,6 +78,10 @@ pub(crate) struct Pair {
     pub(crate) network: fn(usize, u16, Ecn) -> Ecn,
     /// Every datagram sent, opened, while it is not `None`.
     pub(crate) tap: Option<Vec<Tapped>>,
+    /// How long public-key work takes. Without a time it is done in the call that asked for it.
+    pub(crate) work: Duration,
+    /// Results that have not come back, by host.
+    results: BTreeMap<(Instant, u64), (usize, HandshakeDone)>,
     /// What host 1 sees instead of host 0's address on a link: a translator on the way.
     pub(crate) translated: Option<(u16, SocketAddr)>,
     /// What the latest datagram of each type that was taken proved of its sender.
@@ -238,9 +243,27 @@ impl Pair {
             pass: |_, _, _| true,
             network: |_, _, field| field,
             tap: None,
+            work: Duration::ZERO,
+            results: BTreeMap::new(),
             translated: None,
             proved: BTreeMap::new(),
         }
+    }
+
+    /// Does the public-key work that `host` has, or begins it.
+    fn do_work(&mut self, host: usize) -> Result<(), DropReason> {
+        let mut handled = Ok(());
+        while let Some(job) = self.engines[host].poll_job() {
+            let done = job.run();
+            if self.work.is_zero() {
+                handled = handled.and(self.engines[host].handle_job(self.now, done).map(drop));
+            } else {
+                self.sent += 1;
+                self.results.insert((self.now + self.work, self.sent), (host, done));
+            }
+        }
+        self.engines[host].flush(self.now, &mut self.out[host]);
+        handled
     }
 
     /// The association of `host` with the other.
@@ -273,10 +296,10 @@ impl Pair {
             &mut bytes,
             &mut Packets(&mut packets),
         );
-        engine.flush(self.now, &mut self.out[host]);
+        let worked = self.do_work(host);
         self.out[host].settle();
         self.out[host].packets.extend(packets);
-        handled.map(drop)
+        handled.map(drop).and(worked)
     }
 
     /// How often `host` refused something for `reason`.
@@ -335,7 +358,8 @@ impl Pair {
         loop {
             let timeouts = self.engines.iter().filter_map(Engine::poll_timeout);
             let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
-            let next = timeouts.chain(arrival).min().filter(|at| *at <= end);
+            let result = self.results.first_key_value().map(|((at, _), _)| *at);
+            let next = timeouts.chain(arrival).chain(result).min().filter(|at| *at <= end);
             let Some(next) = next else { break };
             self.now = self.now.max(next);
             while let Some(entry) = self.wire.first_entry()
@@ -348,7 +372,15 @@ impl Pair {
                 let message = bytes[0];
                 let handled = engine.handle_datagram(self.now, from, ecn, &mut bytes, &mut packets);
                 self.proved.extend(handled.ok().map(|sender| (message, sender)));
-                engine.flush(self.now, &mut self.out[host]);
+                let _ = self.do_work(host);
+                self.collect(host);
+            }
+            while let Some(entry) = self.results.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let (host, done) = entry.remove();
+                let _ = self.engines[host].handle_job(self.now, done);
+                let _ = self.do_work(host);
                 self.collect(host);
             }
             for host in 0..2 {
@@ -359,6 +391,7 @@ impl Pair {
                     &mut Packets(&mut packets),
                 );
                 self.out[host].packets.extend(packets);
+                let _ = self.do_work(host);
                 self.collect(host);
             }
         }

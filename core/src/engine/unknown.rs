@@ -14,14 +14,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use mpip_crypto::{PresharedKey, PublicKey, Responder};
 use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 
-use super::{DropReason, Engine, REPLIES};
+use super::{DropReason, Engine, send};
 use crate::association::Association;
 use crate::availability::{
-    ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, Bucket, Query,
+    ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, PER_SECOND, Query,
 };
+use crate::bucket::Bucket;
 use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
-use crate::sink::PathAddress;
+use crate::sink::{DatagramSink, PathAddress};
 use crate::time::Instant;
 
 /// Without keys after this time, a node that was found is given up.
@@ -29,7 +30,7 @@ const GIVE_UP: Duration = Duration::from_secs(20);
 /// Inner addresses of such a node.
 const ADDRESSES: usize = 16;
 /// Queries that leave at a time.
-const QUERIES_AT_ONCE: usize = REPLIES / 2;
+const QUERIES_AT_ONCE: usize = 32;
 
 /// What the engine keeps for nodes that the configuration does not name.
 #[derive(Debug)]
@@ -64,12 +65,12 @@ struct Node {
 }
 
 impl Unknown {
-    pub(super) fn new(mut settings: Opportunistic, now: Instant, seed: [u8; 16]) -> Self {
+    pub(super) fn new(mut settings: Opportunistic, seed: [u8; 16]) -> Self {
         let pins = core::mem::take(&mut settings.pins).into_iter().collect();
         Self {
             settings,
-            table: Availability::new(now, seed),
-            answers: Bucket::new(now),
+            table: Availability::new(seed),
+            answers: Bucket::new(),
             pins,
             reported: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -158,13 +159,13 @@ impl Engine {
     }
 
     /// Asks, and gives up who does not answer.
-    pub(super) fn run_unknown(&mut self, now: Instant) {
+    pub(super) fn run_unknown(&mut self, now: Instant, out: &mut impl DatagramSink) {
         for _ in 0..QUERIES_AT_ONCE {
             let Some(unknown) = &mut self.unknown else { return };
             let nonce = || u64::from_be_bytes(self.rng.bytes());
             let Some(query) = unknown.table.poll_query(now, nonce) else { break };
             let remote = SocketAddr::new(query.to, unknown.settings.port);
-            self.send_query(query, remote);
+            self.send_query(query, remote, out);
         }
         while let Some(unknown) = &mut self.unknown
             && let Some(&(at, peer)) = unknown.deadlines.first()
@@ -179,7 +180,7 @@ impl Engine {
 
     /// The first query leaves from the address that the host itself uses; further ones from each
     /// address in turn.
-    fn send_query(&mut self, query: Query, remote: SocketAddr) {
+    fn send_query(&mut self, query: Query, remote: SocketAddr, out: &mut impl DatagramSink) {
         let locals = || {
             let family = self.locals.iter();
             family.filter(|local| {
@@ -194,7 +195,8 @@ impl Engine {
         let repr = QueryRepr { nonce: query.nonce, len: QueryPacket::MIN_LEN };
         let mut datagram = vec![0; repr.encoded_len()];
         repr.emit(&mut datagram).expect("the buffer has the query's length");
-        self.replies.push_back((PathAddress { local: local.id, remote }, datagram));
+        // One that finds no room is as good as lost: further ones follow.
+        send(out, PathAddress { local: local.id, remote }, &datagram);
     }
 
     /// Somebody asks whether mpip answers here.
@@ -207,15 +209,14 @@ impl Engine {
         let query = QueryPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
         let unknown = self.unknown.as_mut();
         let unknown = unknown.filter(|unknown| unknown.settings.concerns(from.remote.ip()));
-        if !unknown.is_some_and(|unknown| unknown.answers.take(now)) {
+        if !unknown.is_some_and(|unknown| unknown.answers.take(now, PER_SECOND)) {
             return Err(DropReason::Availability);
         }
         let public_key = *self.private_key.public_key().as_bytes();
         let repr = AnswerRepr { flags: 0, nonce: query.nonce(), public_key };
         let mut answer = vec![0; repr.encoded_len()];
         repr.emit(&mut answer).expect("the buffer has the answer's length");
-        self.replies.push_back((from, answer));
-        self.replies.truncate(REPLIES);
+        self.replies.push(from, answer);
         Ok(())
     }
 

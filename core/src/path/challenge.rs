@@ -23,6 +23,19 @@ const LENT: usize = 3_600;
 /// when packets are sent there.
 const ANSWER: usize = 128;
 
+/// What is known of an address that is challenged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The peer says that it is there. The challenge is short, and there are only so many: it may be
+    /// anybody's address.
+    Told,
+    /// The configuration says so, or something authentic came from there.
+    Known,
+    /// It has answered before, on a path that worked until lately: some packets may go there along
+    /// with the challenge.
+    Trusted,
+}
+
 /// A challenge of ours that has no answer yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Challenge {
@@ -37,9 +50,7 @@ pub(crate) struct Challenge {
     /// We chose the address: from the configuration, or from what the peer has told. To others no
     /// more may be sent than came from there.
     pub(crate) ours: bool,
-    /// The address has answered before, on a path that worked until lately: some packets may go there
-    /// along with the challenge.
-    pub(crate) trusted: bool,
+    pub(crate) standing: Standing,
     /// How often it was repeated because routes had changed.
     repeats: u8,
     /// When it was sent last.
@@ -55,15 +66,19 @@ impl Challenge {
             next: now,
             attempts: 0,
             ours: false,
-            trusted: false,
+            standing: Standing::Known,
             repeats: 0,
             sent: now,
         }
     }
 
-    /// A challenge to an address that we chose, `trusted` or not.
-    pub(crate) fn ours(data: [u8; 8], to: PathAddress, trusted: bool, now: Instant) -> Self {
-        Self { ours: true, trusted, ..Self::new(data, to, now) }
+    /// A challenge to an address that we chose.
+    pub(crate) fn ours(data: [u8; 8], to: PathAddress, standing: Standing, now: Instant) -> Self {
+        Self { ours: true, standing, ..Self::new(data, to, now) }
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.standing == Standing::Trusted
     }
 
     /// It left, for an association that rests or not.
@@ -75,10 +90,16 @@ impl Challenge {
         self.sent = now;
     }
 
+    /// It may not be sent yet: too little has come from the address. What comes makes it hurry.
+    pub(crate) fn wait(&mut self, now: Instant) {
+        self.next = now + CHALLENGE_RETRY.1;
+    }
+
     /// Something came from the address that is challenged: the way is open, at least from there,
     /// and the long pauses of a dead one need not be kept.
     pub(crate) fn hurry(&mut self) {
-        self.next = self.next.min(self.sent + CHALLENGE_RETRY.0);
+        let pause = if self.attempts == 0 { Duration::ZERO } else { CHALLENGE_RETRY.0 };
+        self.next = self.next.min(self.sent + pause);
     }
 
     /// The association carries something again.
@@ -100,7 +121,7 @@ impl Challenge {
 impl Path {
     /// The first challenge leaves for an address that has answered before.
     pub(crate) fn grant_first_flight(&mut self) {
-        let first = |challenge: &Challenge| challenge.trusted && challenge.attempts == 0;
+        let first = |challenge: &Challenge| challenge.is_trusted() && challenge.attempts == 0;
         if self.challenge.as_ref().is_some_and(first) {
             self.credit = FIRST_FLIGHT;
         }
@@ -114,7 +135,7 @@ impl Path {
     /// Bytes of another challenge that is to follow the first one, until enough has left for an answer
     /// with packets.
     pub(crate) fn lends(&self) -> Option<usize> {
-        let lends = self.calls().is_some_and(|challenge| challenge.trusted);
+        let lends = self.calls().is_some_and(Challenge::is_trusted);
         (lends && self.credit > FIRST_FLIGHT - LENT).then(|| self.challenge_len())
     }
 

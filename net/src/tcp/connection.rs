@@ -296,6 +296,11 @@ impl Connection {
         }
     }
 
+    /// The peer has proved to be there, by a segment whose numbers are not known any more.
+    pub(super) fn on_proof(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
     /// Whether `header`, of a segment that is accepted and brought `len` bytes, ends the peer's stream.
     pub(super) fn ends(&mut self, header: &Header, len: usize) -> bool {
         let end = header.sequence.wrapping_add(len as u32);

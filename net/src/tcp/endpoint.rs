@@ -381,6 +381,24 @@ impl Endpoint {
         Place { kind: Kind::Confirmed, index }
     }
 
+    /// A datagram from `from` authenticated, which took longer than [`receive`](Self::receive) can wait:
+    /// the connection that brought it lasts. Of two that are not confirmed it is the one that the other
+    /// end has opened, as who begins a handshake does.
+    pub fn confirm_later(&mut self, now: Instant, from: SocketAddr) {
+        let place = [Kind::Accepted, Kind::Opened].into_iter().find_map(|kind| {
+            let index = self.pool(kind).find(&from)?;
+            self.pool(kind).with(&from).filter(|connection| connection.is_open())?;
+            Some(Place { kind, index })
+        });
+        let Some(place) = place else { return };
+        let place = self.confirm(now, from, place);
+        let pool = self.pool_mut(Kind::Confirmed);
+        pool.touch(place.index, now);
+        if let Some(connection) = pool.get_mut(place.index) {
+            connection.on_proof(now);
+        }
+    }
+
     /// Gives up a SYN to `address` that was not answered, for a connection that is there, or there again:
     /// with two, the ends might not agree on one of them.
     fn give_up_syn(&mut self, address: SocketAddr) {

@@ -96,6 +96,14 @@ impl TcpSender {
         Ok(())
     }
 
+    /// A datagram from `from` has turned out to be authentic after `take` had to answer: see
+    /// [`Endpoint::confirm_later`].
+    pub fn confirm(&mut self, now: Instant, from: PathAddress) {
+        if let Some((queue, _)) = self.queues.settled_at(from.local) {
+            queue.endpoint.confirm_later(now, from.remote);
+        }
+    }
+
     /// Sends everything that the kernel takes.
     pub fn flush(&mut self, now: Instant) {
         self.now = now;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mpip_crypto::{Initiator, PresharedKey};
+use mpip_crypto::{CookieMemory, Initiator, PresharedKey};
 use mpip_wire::{AeadSet, Frame, InitiationPayload};
 
-use super::super::harness::{Out, Pair, SECOND, Tapped, address, locals, sequences, tcp};
+use super::super::harness::*;
 use super::super::*;
 use crate::buffer::{Offload, PacketPool};
 use crate::config::SchedulerKind;
@@ -58,7 +58,7 @@ fn a_wrong_mac1_is_dropped_and_not_answered() {
         assert_eq!(pair.deliver(1, from(0), &bytes), Err(DropReason::Handshake), "byte {at}");
         assert!(pair.out[1].datagrams.is_empty());
     }
-    assert_eq!(pair.engines[1].initiations, 0, "it does not even count as load");
+    assert_eq!(pair.engines[1].calls.initiations, 0, "it does not even count as load");
     assert_eq!(pair.deliver(1, from(0), &good.bytes), Ok(()));
     assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
 }
@@ -81,6 +81,63 @@ fn an_initiation_is_answered_once_and_older_ones_never() {
         assert_eq!(refused, Err(DropReason::Handshake));
     }
     assert!(pair.out[1].datagrams.is_empty());
+}
+
+/// The wall clock of `host` shows `seconds` more than the virtual time.
+fn set_clock(pair: &mut Pair, host: usize, seconds: u64) {
+    let shown = Duration::from_secs(seconds) + pair.now.since(Instant::ZERO);
+    pair.engines[host].handle_command(pair.now, Command::WallClock(shown));
+}
+
+/// The pair with host 0 started anew, whose clock shows `seconds` more than the virtual time.
+fn restart(pair: &mut Pair, instance: u64, seconds: u64) {
+    let Pair { engines: [mut fresh, _], .. } = Pair::new(|_| {});
+    fresh.instance = instance;
+    fresh.rng = Rng::new([instance as u8; 32]);
+    pair.engines[0] = fresh;
+    set_clock(pair, 0, seconds);
+}
+
+fn is_established(pair: &Pair) -> bool {
+    let age = pair.engines[1].status(pair.now, false).peers[0].handshake_age;
+    age.is_some_and(|age| age < SECOND * 10)
+}
+
+const DAY: u64 = 86_400;
+/// What the wall clocks show at first.
+const TODAY: u64 = 1 << 30;
+
+/// [H-2]
+#[test]
+fn a_clock_that_is_set_after_the_start_counts_from_the_next_initiation_on() {
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND * 5);
+    assert!(is_established(&pair));
+    // A host without a battery: its clock shows 1970 until it has asked another.
+    restart(&mut pair, 5, 0);
+    pair.run_for(SECOND * 20);
+    assert!(!is_established(&pair));
+    set_clock(&mut pair, 0, TODAY);
+    pair.run_for(SECOND * 10);
+    assert!(is_established(&pair));
+}
+
+/// [H-2]
+#[test]
+fn a_clock_that_was_years_ahead_and_is_set_right_shuts_nobody_out() {
+    let mut pair = Pair::new(|_| {});
+    set_clock(&mut pair, 0, TODAY + 10_000 * DAY);
+    pair.run_for(SECOND * 5);
+    assert!(is_established(&pair));
+    // It goes on with timestamps of the year 2099, as long as it runs.
+    set_clock(&mut pair, 0, TODAY);
+    pair.association(0).wear_out_keys();
+    pair.run_for(SECOND * 5);
+    assert!(is_established(&pair));
+    pair.run_for(SECOND * 60);
+    restart(&mut pair, 5, TODAY);
+    pair.run_for(SECOND * 10);
+    assert!(is_established(&pair), "after a restart");
 }
 
 /// [H-3]
@@ -324,7 +381,7 @@ fn an_aead_that_was_not_offered_is_refused() {
 fn under_load_only_who_receives_at_its_address_is_answered() {
     let mut pair = Pair::new(|_| {});
     // A right mac1, but unknown keys: who knows the public key can make any number of them.
-    for n in 0..UNDER_LOAD as u8 {
+    for n in 0..calls::UNDER_LOAD as u8 {
         let stranger = initiation([100 + n; 32], 3, 0);
         assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
         assert!(pair.out[1].datagrams.is_empty());
@@ -336,10 +393,223 @@ fn under_load_only_who_receives_at_its_address_is_answered() {
     assert!(pair.out[1].datagrams.is_empty());
 
     // Host 0 calls while the load lasts: it is given a cookie, and answered with it.
-    pair.engines[1].initiations_since = pair.now + SECOND;
+    pair.engines[1].calls.initiations_since = pair.now + SECOND;
     pair.run_for(SECOND);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert_ne!(pair.drops(1, DropReason::UnderLoad), 1);
+}
+
+/// An address of the network 2001:db8:0:`network`::/64.
+fn in_network(network: u16, host: u16) -> PathAddress {
+    let ip = core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host);
+    PathAddress { local: LocalId(0), remote: SocketAddr::new(ip.into(), 6182) }
+}
+
+/// Who calls host 1 from `from`, with a cookie for this address.
+struct Caller {
+    from: PathAddress,
+    cookies: CookieMemory,
+}
+
+impl Caller {
+    /// Gets a cookie while host 1 is under load.
+    fn new(pair: &mut Pair, from: PathAddress) -> Self {
+        pair.engines[1].calls.initiations = calls::UNDER_LOAD;
+        pair.engines[1].calls.initiations_since = pair.now;
+        let remote = PrivateKey::from_bytes([2; 32]);
+        let mut caller = Self { from, cookies: CookieMemory::new(remote.public_key()) };
+        assert_eq!(caller.call(pair, &initiation([77; 32], 3, 0)), Err(DropReason::UnderLoad));
+        let (to, reply) = pair.out[1].datagrams.pop().expect("a cookie reply");
+        assert_eq!(to, from);
+        caller.cookies.receive(pair.now.since(Instant::ZERO), &reply).expect("for this caller");
+        caller
+    }
+
+    fn call(&mut self, pair: &mut Pair, initiation: &[u8]) -> Result<(), DropReason> {
+        let mut datagram = initiation.to_vec();
+        self.cookies.stamp(pair.now.since(Instant::ZERO), &mut datagram);
+        pair.deliver(1, self.from, &datagram)
+    }
+}
+
+/// [H-17]
+#[test]
+fn from_one_network_no_more_initiations_are_read_than_its_rate() {
+    let mut pair = Pair::new(|_| {});
+    let mut callers: Vec<_> =
+        (0..100).map(|host| Caller::new(&mut pair, in_network(1, host))).collect();
+    // Keys that nobody has are found out by reading.
+    let stranger = initiation([100; 32], 3, 0);
+    let mut read = 0;
+    for ms in 0..2_000 {
+        pair.now = Instant::from_millis(ms);
+        for caller in callers.iter_mut().skip(ms as usize % 10 * 10).take(10) {
+            match caller.call(&mut pair, &stranger) {
+                Err(DropReason::Handshake) => read += 1,
+                refused => assert_eq!(refused, Err(DropReason::TooManyHandshakes)),
+            }
+        }
+    }
+    assert_eq!(read, 40 + 2 * 20 - 1, "of 20,000");
+    // Another network is none the worse for that.
+    let mut other = Caller::new(&mut pair, in_network(2, 0));
+    assert_eq!(other.call(&mut pair, &initiation([1; 32], 3, 0)), Ok(()));
+    assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
+}
+
+/// [H-18]
+#[test]
+fn handshake_messages_are_read_and_made_apart_and_only_so_many() {
+    let mut pair = Pair::new(|_| {});
+    pair.work = SECOND * 100;
+    pair.pass = |_, _, _| false;
+    // As long as nobody does the work, nothing leaves.
+    pair.run_for(SECOND * 20);
+    assert!(pair.tap.is_none() && pair.out[0].datagrams.is_empty());
+    let mut taken = BTreeMap::new();
+    for network in 0..100 {
+        for host in 0..10 {
+            let from = in_network(network, host);
+            let call = initiation([host as u8 + 100; 32], 3, 0);
+            pair.now += SECOND / 10;
+            if pair.deliver(1, from, &call) == Ok(()) {
+                *taken.entry(network).or_insert(0) += 1;
+            }
+        }
+    }
+    assert_eq!(taken.values().sum::<i32>(), 64);
+    assert!(taken.values().all(|count| *count <= 8), "{taken:?}");
+}
+
+/// [H-18]
+#[test]
+fn strangers_do_not_keep_a_known_peer_from_being_read() {
+    for configured in [false, true] {
+        let mut pair = Pair::with(|host, config| {
+            if host == 1 && configured {
+                config.peers[0].endpoints = vec![address(0, 0)];
+            }
+        });
+        // Either the configuration says where it is, or it was there before.
+        if configured {
+            pair.pass = |_, _, _| false;
+        }
+        pair.run_for(SECOND * 8);
+        pair.work = SECOND * 3;
+        for network in 0..100 {
+            for host in 0..10 {
+                pair.now += SECOND / 1_000;
+                let call = initiation([host as u8 + 100; 32], 3, 0);
+                pair.engines[1].calls.initiations = 0;
+                let _ = pair.deliver(1, in_network(network, host), &call);
+            }
+        }
+        assert!(pair.drops(1, DropReason::TooManyHandshakes) > 900);
+        let call = initiation([1; 32], 3, 100);
+        assert_eq!(pair.deliver(1, from(0), &call), Ok(()));
+        pair.pass = |_, _, _| false;
+        pair.tap = Some(Vec::new());
+        pair.run_for(SECOND * 6);
+        let responds = |d: &Tapped| d.host == 1 && d.bytes[0] == RESPONSE;
+        assert!(pair.tapped().iter().any(responds));
+    }
+}
+
+/// [H-2] [H-18]
+#[test]
+fn one_initiation_is_answered_at_a_time_and_judged_when_it_was_read() {
+    let mut pair = Pair::new(|_| {});
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND / 2);
+    pair.tap = Some(Vec::new());
+    pair.work = SECOND * 2;
+    // The first is read after 2 s and answered after 4 s.
+    for (seconds, pause) in [(10, SECOND), (20, SECOND * 2), (5, SECOND)] {
+        assert_eq!(pair.deliver(1, from(0), &initiation([1; 32], 3, seconds)), Ok(()));
+        pair.run_for(pause);
+    }
+    assert_eq!(pair.drops(1, DropReason::Handshake), 1, "the second came while one was answered");
+    pair.run_for(SECOND * 10);
+    assert_eq!(pair.drops(1, DropReason::Handshake), 2, "the third is older");
+    assert_eq!(pair.association(1).epochs(), 1);
+    let answers = pair.tapped().iter().filter(|d| d.host == 1).count();
+    assert_eq!(answers, 1);
+    // A peer that said goodbye meanwhile is not answered.
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    pair.work = SECOND / 10;
+    assert_eq!(pair.deliver(1, from(0), &initiation([1; 32], 3, 100)), Ok(()));
+    pair.run_for(SECOND / 10);
+    pair.inject(0, 0, &[Frame::Close { reason: 0, message: "" }]);
+    pair.pass = |_, _, _| false;
+    pair.run_for(SECOND);
+    assert_eq!(pair.association(1).epochs(), 0);
+    assert_eq!(pair.engines[1].indices.len(), 0);
+}
+
+#[test]
+fn a_response_under_another_preshared_key_is_reported() {
+    let mut pair = Pair::with(|host, config| {
+        config.peers[0].preshared_key = PresharedKey::from_bytes([host as u8; 32]);
+    });
+    pair.run_for(SECOND / 2);
+    assert_eq!(pair.association(0).epochs(), 0);
+    let refused = |event: &Event| match event {
+        Event::HandshakeRefused { from, .. } => *from == address(1, 0),
+        _ => false,
+    };
+    let events = core::iter::from_fn(|| pair.engines[0].poll_event());
+    assert_ne!(events.filter(refused).count(), 0);
+}
+
+/// [H-11] [H-18]
+#[test]
+fn a_forged_response_does_not_take_the_place_of_the_right_one() {
+    let (mut pair, initiation) = cut_off();
+    pair.deliver(1, from(0), &initiation.bytes).expect("answered");
+    let (_, response) = pair.out[1].datagrams.remove(0);
+    pair.work = SECOND / 20;
+    // Somebody who sees the initiation is faster. Its messages look right until they are read.
+    let mut forged = response.clone();
+    forged[20] ^= 1;
+    let mac1 = Mac1Key::of(PrivateKey::from_bytes([1; 32]).public_key());
+    mac1.stamp(&mut forged);
+    for _ in 0..4 {
+        assert_eq!(pair.deliver(0, from(1), &forged), Ok(()));
+    }
+    assert_eq!(pair.deliver(0, from(1), &response), Ok(()));
+    assert_eq!(pair.deliver(0, from(1), &response), Err(DropReason::Handshake), "too many");
+    pair.run_for(SECOND / 20 * 4);
+    assert_eq!((pair.association(0).epochs(), pair.drops(0, DropReason::Handshake)), (0, 4 + 1));
+    pair.run_for(SECOND / 20);
+    assert_eq!((pair.association(0).epochs(), pair.drops(0, DropReason::Handshake)), (1, 4 + 1));
+}
+
+/// [H-10] [H-11]
+#[test]
+fn one_source_does_not_take_the_room_of_all_cookies() {
+    let mut pair = Pair::new(|_| {});
+    pair.engines[1].calls.initiations = calls::UNDER_LOAD;
+    let mut out = Out::default();
+    let callers = (0..100).map(|host| in_network(1, host)).chain([in_network(2, 0)]);
+    for from in callers {
+        let mut call = initiation([1; 32], 3, 0);
+        let mut packets = Vec::new();
+        let engine = &mut pair.engines[1];
+        let packets = &mut Packets(&mut packets);
+        let refused = engine.handle_datagram(pair.now, from, Ecn::NotEct, &mut call, packets);
+        assert_eq!(refused, Err(DropReason::UnderLoad));
+    }
+    pair.engines[1].flush(pair.now, &mut out);
+    out.settle();
+    let given = |network| {
+        let within = |to: &PathAddress| {
+            crate::handshake::Source::of(to.remote.ip())
+                == crate::handshake::Source::of(in_network(network, 0).remote.ip())
+        };
+        out.datagrams.iter().filter(|(to, _)| within(to)).count()
+    };
+    assert_eq!((given(1), given(2)), (4, 1));
 }
 
 /// [H-11]

@@ -143,6 +143,7 @@ fn after_any_losses_delays_repetitions_and_restarts_there_is_one_opener() {
             (state >> 11) % below
         };
         let mut pair = both_call();
+        pair.work = Duration::from_millis([0, 3, 700][seed as usize % 3]);
         let mut recorded: Vec<Tapped> = Vec::new();
         for run in 1..20 {
             pair.pass = losses(draw(8));

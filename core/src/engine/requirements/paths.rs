@@ -112,6 +112,73 @@ fn a_number_belongs_to_one_path_for_ever() {
     assert_eq!(pair.deliver(1, from, &late.expect("keys").0), Err(DropReason::UnknownPath));
 }
 
+/// Host 0 loses its second address and gets it back; the identifiers of the paths from there.
+fn renumbered(pair: &mut Pair) -> BTreeSet<u16> {
+    let now = pair.now;
+    pair.engines[0].handle_command(now, Command::LocalAddresses(locals(0)[..1].to_vec()));
+    pair.run_for(SECOND * 4);
+    pair.engines[0].handle_command(pair.now, Command::LocalAddresses(locals(0)));
+    pair.run_for(SECOND);
+    let status = pair.engines[0].status(pair.now, false);
+    let paths = status.peers[0].paths.iter();
+    paths.filter(|path| path.local == address(0, 1)).map(|path| path.id).collect()
+}
+
+fn assert_all_work(pair: &mut Pair, sequence: u32) {
+    for host in 0..2 {
+        assert_eq!(pair.states(host), [PathState::Active; 4], "host {host}");
+        pair.out[1 - host].packets.clear();
+        for n in 0..8 {
+            pair.send(host, &tcp(host, sequence + n, 100), Offload::default());
+        }
+        pair.run_for(SECOND);
+        let arrived = sequences(&pair.out[1 - host].packets);
+        assert_eq!(arrived, (sequence..sequence + 8).collect::<Vec<_>>(), "from host {host}");
+    }
+}
+
+/// [P-2]
+#[test]
+fn after_the_last_identifier_paths_are_opened_with_the_first_ones_that_are_free() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    pair.association(0).number_paths_from(65_533);
+    let mut given = BTreeSet::new();
+    for round in 0..8 {
+        given.extend(renumbered(&mut pair));
+        assert_all_work(&mut pair, round * 8);
+    }
+    // 0 to 3 were those of the first paths.
+    let expected = (65_533..=65_535).chain(4..=16);
+    assert_eq!(given, expected.collect());
+}
+
+/// [P-2] [H-13]
+#[test]
+fn an_identifier_comes_back_when_the_keys_are_erased_under_which_it_was_used() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    let first = renumbered(&mut pair);
+    assert_eq!(first, BTreeSet::from([4, 5]));
+    pair.association(0).number_paths_from(4);
+    let second = renumbered(&mut pair);
+    assert_eq!(second, BTreeSet::from([6, 7]), "the keys are the same");
+    pair.run_for(SECOND * 120);
+    pair.association(0).number_paths_from(4);
+    assert_eq!(renumbered(&mut pair), BTreeSet::from([8, 9]), "the former keys still open");
+    pair.run_for(SECOND * 120);
+    pair.association(0).number_paths_from(4);
+    assert_eq!(renumbered(&mut pair), first);
+    assert_all_work(&mut pair, 0);
+    let mut nonces = BTreeSet::new();
+    for datagram in pair.tapped() {
+        if let Some(opened) = &datagram.opened {
+            let nonce = (datagram.host, opened.index, opened.path, opened.number);
+            assert!(nonces.insert(nonce), "{datagram:?}");
+        }
+    }
+}
+
 /// [P-3] [P-4] [P-5]
 #[test]
 fn packets_follow_the_answer_to_a_challenge() {
@@ -122,8 +189,9 @@ fn packets_follow_the_answer_to_a_challenge() {
     for path in 1..4 {
         let on_path: Vec<_> = datagrams.iter().filter(|d| d.path() == Some(path)).collect();
         for host in 0..2 {
-            let asked = on_path.iter().find(|d| d.host == host && challenge(d).is_some());
-            let asked = asked.expect("each side challenges");
+            // Who opens the path asks a told address twice, the second time in full.
+            let asks = |d: &&&Tapped| d.host == host && challenge(d).is_some();
+            let asked = on_path.iter().rfind(asks).expect("each side challenges");
             let data = challenge(asked).expect("found by it");
             assert!(challenges.insert(data), "challenges differ");
             let answered = on_path.iter().find(|d| d.host != host && response(d) == Some(data));
@@ -276,6 +344,55 @@ fn an_abandoned_path_carries_nothing_and_does_not_come_back() {
     }
     pair.run_for(SECOND * 5);
     assert!(pair.association(0).address_of(1).is_none());
+}
+
+/// [P-9]
+#[test]
+fn an_abandoned_path_neither_asks_nor_answers() {
+    let mut pair = Pair::new(|_| {});
+    pair.tap = Some(Vec::new());
+    // Nothing comes from there: its paths stay without an answer.
+    pair.pass = |host, to, _| host == 1 || to.local.0 != 1;
+    pair.run_for(SECOND);
+    let asks =
+        |pair: &mut Pair| pair.tapped().iter().filter(|d| d.host == 0 && d.to.local.0 == 1).count();
+    assert_ne!(asks(&mut pair), 0);
+    let now = pair.now;
+    pair.engines[0].handle_command(now, Command::LocalAddresses(locals(0)[..1].to_vec()));
+    pair.run_for(SECOND * 10);
+    assert_eq!(asks(&mut pair), 0);
+
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    pair.inject(
+        1,
+        0,
+        &[Frame::PathStatus { path: PathId(1), sequence: 5, status: PathStatus::Abandoned }],
+    );
+    pair.run_for(SECOND / 10);
+    pair.tapped();
+    pair.inject(1, 1, &[Frame::PathChallenge([9; 8])]);
+    pair.run_for(SECOND / 10);
+    assert!(!pair.tapped().iter().any(|d| d.host == 0 && d.path() == Some(1)));
+}
+
+/// [P-9]
+#[test]
+fn the_opener_says_of_every_path_that_it_does_not_have_that_it_gave_it_up() {
+    let mut pair = in_turn();
+    pair.run_for(SECOND);
+    let unknown = pair.association(1).seal(99, 0, &[Frame::Heartbeat]).expect("keys").0;
+    let from = PathAddress { local: LocalId(0), remote: address(1, 0) };
+    assert_eq!(pair.deliver(0, from, &unknown), Err(DropReason::UnknownPath));
+    pair.tapped();
+    pair.collect(0);
+    let told = |frame: Frame<'_>| match frame {
+        Frame::PathStatus { path, status, .. } => {
+            (path, status) == (PathId(99), PathStatus::Abandoned)
+        }
+        _ => false,
+    };
+    assert!(pair.tapped().iter().any(|datagram| datagram.frames().any(told)));
 }
 
 /// [P-10]

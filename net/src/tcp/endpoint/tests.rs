@@ -542,6 +542,29 @@ fn a_peer_that_was_restarted_gets_another_connection_once_it_proves_itself() {
     assert_eq!(pair.received[0], [b"back"]);
 }
 
+/// [E-9] [E-13]
+#[test]
+fn an_initiation_that_authenticates_later_is_answered_on_the_connection_that_brought_it() {
+    let mut pair = Pair::established();
+    pair.ends[0] = Endpoint::new(client(), 1_500, [99; 32]);
+    pair.send(0, b"!initiation");
+    pair.settle();
+    pair.wait(SECOND);
+    pair.settle();
+    assert_eq!(pair.ends[1].connections(), 2);
+    pair.ends[1].confirm_later(pair.now, client());
+    assert_eq!(pair.ends[1].connections(), 1);
+    pair.send(1, b"response");
+    pair.settle();
+    assert_eq!(pair.received[0], [b"response"]);
+    // It lasts, and without a datagram to confirm nothing happens.
+    pair.ends[1].confirm_later(pair.now, client());
+    pair.wait(SECOND * 20);
+    assert_eq!(pair.ends[1].connections(), 1);
+    pair.ends[1].confirm_later(pair.now, other(1, 6182));
+    assert_eq!(pair.ends[1].connections(), 1);
+}
+
 /// [E-13]
 #[test]
 fn what_waits_for_an_opening_goes_by_the_connection_that_the_peer_has_opened() {

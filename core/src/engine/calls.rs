@@ -1,0 +1,277 @@
+//! Handshake messages: the cheap checks, then jobs, then what their results mean.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use mpip_crypto::{INITIATION_LEN, RESPONSE_LEN, Responder};
+use mpip_wire::{CookieReplyPacket, InitiationPacket, ResponsePacket};
+
+use super::{DropReason, Engine};
+use crate::bucket::{Bucket, Rate};
+use crate::event::Event;
+use crate::handshake::{Call, Class, HandshakeDone, HandshakeJob, Outcome, Source};
+use crate::sink::PathAddress;
+use crate::table::Table;
+use crate::time::Instant;
+
+/// Initiations in a second from which on their senders have to show a cookie.
+pub(super) const UNDER_LOAD: u32 = 50;
+/// Initiations with a cookie that are read from one source. Attempts are a second or more apart, so
+/// this is enough for dozens of nodes behind one address that lost their peer at once, and it is a
+/// three-hundredth of what a thread reads (140 µs each on a slow core).
+pub(super) const PER_SOURCE: Rate = Rate { burst: 40, per_second: 20 };
+/// Sources whose rate is remembered, and sources at which peers have proved who they are; at the
+/// bound the one not seen for longest is forgotten. A bucket is full again after 2 s: to gain from
+/// that one would have to show cookies of as many networks in this time.
+const SOURCES: usize = 4_096;
+
+/// Who calls, and how often.
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// Initiations in this second.
+    pub(super) initiations: u32,
+    pub(super) initiations_since: Instant,
+    /// By senders that have shown a cookie: others may have forged their address.
+    rates: Table<Source, Bucket>,
+    /// Where configured peers have proved who they are.
+    proven: Table<Source, ()>,
+    /// Where the configuration says that peers are.
+    endpoints: BTreeSet<Source>,
+}
+
+impl Calls {
+    pub(super) fn new(
+        now: Instant,
+        endpoints: impl Iterator<Item = IpAddr>,
+        seeds: [[u8; 16]; 2],
+    ) -> Self {
+        Self {
+            initiations: 0,
+            initiations_since: now,
+            rates: Table::new(SOURCES, seeds[0]),
+            proven: Table::new(SOURCES, seeds[1]),
+            endpoints: endpoints.map(Source::of).collect(),
+        }
+    }
+
+    /// Counts an initiation. Whether its sender has to show a cookie.
+    fn is_under_load(&mut self, now: Instant) -> bool {
+        if now.since(self.initiations_since) >= Duration::from_secs(1) {
+            self.initiations_since = now;
+            self.initiations = 0;
+        }
+        self.initiations = self.initiations.saturating_add(1);
+        self.initiations > UNDER_LOAD
+    }
+
+    /// Whether another initiation of `source`, which has shown a cookie, may be read.
+    fn take(&mut self, now: Instant, source: Source) -> bool {
+        let slot = match self.rates.find(&source) {
+            Some(slot) => slot,
+            None => self.rates.insert(now, source, Bucket::new()).index,
+        };
+        self.rates.touch(slot, now);
+        self.rates.get_mut(slot).is_none_or(|bucket| bucket.take(now, PER_SOURCE))
+    }
+
+    fn class(&self, source: Source) -> Class {
+        let known = self.endpoints.contains(&source) || self.proven.find(&source).is_some();
+        if known { Class::Known } else { Class::Stranger }
+    }
+
+    /// A configured peer has proved that it is at `source`.
+    fn note(&mut self, now: Instant, source: Source) {
+        match self.proven.find(&source) {
+            Some(slot) => self.proven.touch(slot, now),
+            None => drop(self.proven.insert(now, source, ())),
+        }
+    }
+}
+
+impl Engine {
+    /// Public-key work that is to be done, on any thread; its result goes to
+    /// [`handle_job`](Self::handle_job). Ask after every batch of calls, and whenever a result was
+    /// handled. There are never more than a few jobs for each association and 128 for others.
+    pub fn poll_job(&mut self) -> Option<HandshakeJob> {
+        self.jobs.poll()
+    }
+
+    /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush). Returns
+    /// where a handshake message came from that was found to be the peer's own and no repetition, if
+    /// the job was to find that out.
+    ///
+    /// # Errors
+    ///
+    /// Why the handshake message was refused; it is counted, and nothing else happens.
+    pub fn handle_job(
+        &mut self,
+        now: Instant,
+        done: HandshakeDone,
+    ) -> Result<Option<PathAddress>, DropReason> {
+        let handled = match *done.0 {
+            Outcome::Read(call, read) => {
+                self.jobs.on_read(&call);
+                let read = read.map_err(|_| DropReason::Handshake);
+                read.and_then(|responder| self.on_call(now, &call, responder))
+                    .map(|()| Some(call.from))
+            }
+            Outcome::Started(index, started) => {
+                if let Some(peer) = self.indices.get(&index).copied() {
+                    self.associations[peer].on_started(now, index, started);
+                    self.touched.insert(peer);
+                }
+                Ok(None)
+            }
+            Outcome::Responded(index, responded) => {
+                let Some(peer) = self.indices.get(&index).copied() else { return Ok(None) };
+                let (association, mut cx) = self.association(peer);
+                let answered = association.on_responded(now, index, responded, &mut cx);
+                self.touched.insert(peer);
+                match answered {
+                    Ok(from) => {
+                        self.note_proof(now, peer, from);
+                        Ok(None)
+                    }
+                    Err(reason) => {
+                        log::debug!("answer to an initiation: {reason}");
+                        Err(DropReason::Handshake)
+                    }
+                }
+            }
+            Outcome::Finished(index, from, initiator, finished) => {
+                let Some(peer) = self.indices.get(&index).copied() else { return Ok(None) };
+                let (association, mut cx) = self.association(peer);
+                let finished =
+                    association.on_finished(now, from, (index, initiator), finished, &mut cx);
+                self.touched.insert(peer);
+                match finished {
+                    Ok(()) => {
+                        self.note_proof(now, peer, Some(from));
+                        Ok(Some(from))
+                    }
+                    Err(reason) => Err(self.refuse_handshake(from.remote, reason)),
+                }
+            }
+        };
+        handled.map_err(|reason| self.refuse(reason))
+    }
+
+    /// Does all jobs at once, for a caller to whom the time that they take does not matter.
+    ///
+    /// # Errors
+    ///
+    /// The first of [`handle_job`](Self::handle_job)'s; all jobs are done nevertheless.
+    pub fn run_jobs(&mut self, now: Instant) -> Result<(), DropReason> {
+        let mut handled = Ok(());
+        while let Some(job) = self.poll_job() {
+            handled = handled.and(self.handle_job(now, job.run()).map(drop));
+        }
+        handled
+    }
+
+    /// The node of association `peer` has proved that it is at `from`.
+    fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
+        if let Some(from) = from.filter(|_| peer < self.configured) {
+            self.calls.note(now, Source::of(from.remote.ip()));
+        }
+    }
+
+    pub(super) fn on_initiation(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        InitiationPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
+        let datagram: &[u8; INITIATION_LEN] =
+            datagram.try_into().map_err(|_| DropReason::Malformed)?;
+        self.mac1_key.verify(datagram).map_err(|_| DropReason::Handshake)?;
+        let time = now.since(Instant::ZERO);
+        let source = Source::of(from.remote.ip());
+        let has_cookie = self.cookies.verify(time, from.remote, datagram).is_ok();
+        if self.calls.is_under_load(now) && !has_cookie {
+            return Err(self.give_cookie(time, from, datagram));
+        }
+        if has_cookie && !self.calls.take(now, source) {
+            return Err(DropReason::TooManyHandshakes);
+        }
+        let call = Call { from, class: self.calls.class(source), datagram: *datagram };
+        match self.jobs.call(call, &self.private_key, &mut self.rng) {
+            true => Ok(()),
+            false => Err(DropReason::TooManyHandshakes),
+        }
+    }
+
+    /// An initiation was read, and is authentic.
+    fn on_call(
+        &mut self,
+        now: Instant,
+        call: &Call,
+        responder: Responder,
+    ) -> Result<(), DropReason> {
+        let peer = match self.by_key.get(responder.remote()) {
+            Some(peer) => *peer,
+            None => self.accept_unknown(now, call.from, &call.datagram, &responder)?,
+        };
+        let (association, mut cx) = self.association(peer);
+        let handled = association.on_initiation(now, call.from, responder, &mut cx);
+        self.touched.insert(peer);
+        handled.map_err(|reason| {
+            log::debug!("initiation from {}: {reason}", call.from.remote);
+            DropReason::Handshake
+        })
+    }
+
+    /// Answers a handshake message with a cookie, which its sender has to show with the next one.
+    pub(super) fn give_cookie(
+        &mut self,
+        time: Duration,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> DropReason {
+        if let Ok(reply) = self.cookies.reply(time, from.remote, datagram) {
+            self.replies.push(from, reply.to_vec());
+        }
+        DropReason::UnderLoad
+    }
+
+    pub(super) fn refuse_handshake(
+        &mut self,
+        from: core::net::SocketAddr,
+        reason: String,
+    ) -> DropReason {
+        self.events.push_back(Event::HandshakeRefused { from, reason });
+        DropReason::Handshake
+    }
+
+    pub(super) fn on_response(
+        &mut self,
+        now: Instant,
+        from: PathAddress,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        let response = ResponsePacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
+        let index = response.receiver().0;
+        let datagram: &[u8; RESPONSE_LEN] =
+            datagram.try_into().map_err(|_| DropReason::Malformed)?;
+        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        self.mac1_key.verify(datagram).map_err(|_| DropReason::Handshake)?;
+        let (association, mut cx) = self.association(peer);
+        let handled = association.on_response(now, from, index, datagram, &mut cx);
+        handled.map_err(|reason| self.refuse_handshake(from.remote, reason))
+    }
+
+    pub(super) fn on_cookie_reply(
+        &mut self,
+        now: Instant,
+        datagram: &[u8],
+    ) -> Result<(), DropReason> {
+        let reply = CookieReplyPacket::new_checked(datagram);
+        let index = reply.map_err(|_| DropReason::Malformed)?.receiver().0;
+        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let handled = self.associations[peer].on_cookie_reply(now, datagram);
+        self.touched.insert(peer);
+        handled.map_err(|_| DropReason::Handshake)
+    }
+}

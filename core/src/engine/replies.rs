@@ -1,0 +1,41 @@
+//! Answers to senders that no association is with: cookies and availability answers.
+
+use std::collections::VecDeque;
+
+use crate::handshake::Source;
+use crate::sink::{DatagramSink, Ecn, PathAddress};
+
+/// Answers that wait for the next flush.
+const REPLIES: usize = 64;
+/// Of these so many to one source.
+const REPLIES_TO_SOURCE: usize = 4;
+
+/// Answers that wait for the next flush. Beyond its bounds the newest are dropped: who asked tries
+/// again.
+#[derive(Debug, Default)]
+pub(super) struct Replies(VecDeque<(PathAddress, Vec<u8>)>);
+
+impl Replies {
+    pub(super) fn push(&mut self, to: PathAddress, datagram: Vec<u8>) {
+        let source = |to: &PathAddress| Source::of(to.remote.ip());
+        let same = self.0.iter().filter(|(other, _)| source(other) == source(&to)).count();
+        if self.0.len() < REPLIES && same < REPLIES_TO_SOURCE {
+            self.0.push_back((to, datagram));
+        }
+    }
+
+    pub(super) fn send(&mut self, out: &mut impl DatagramSink) {
+        while let Some((to, datagram)) = self.0.pop_front() {
+            // What finds no room is as good as lost.
+            send(out, to, &datagram);
+        }
+    }
+}
+
+/// Hands over a datagram that has no keys. `false` if there is no room for it now.
+pub(crate) fn send(out: &mut impl DatagramSink, to: PathAddress, datagram: &[u8]) -> bool {
+    let Some(mut slot) = out.reserve(to, Ecn::NotEct, datagram.len()) else { return false };
+    slot.bytes().copy_from_slice(datagram);
+    slot.commit();
+    true
+}

@@ -1,0 +1,291 @@
+//! Public-key work of handshakes, which the engine hands out and does not do itself.
+//!
+//! A handshake takes each side some 300 µs, most of it X25519. Packets need not wait for that, whoever
+//! asks for it.
+//!
+//! ```text
+//!             cheap checks           bounded, shared             any thread
+//!  datagram ──────────────► Engine ────────────────► poll_job ──► HandshakeJob::run
+//!                             ▲                                          │
+//!                             └────────── handle_job ◄── HandshakeDone ──┘
+//! ```
+//!
+//! A job has all that it needs and changes nothing. What it means is found out when its result comes
+//! back; by then the engine may have forgotten what it was for.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use mpip_crypto::{
+    Completed, HandshakeError, INITIATION_LEN, INITIATION_PAYLOAD_LEN, Initiator, PresharedKey,
+    PrivateKey, PublicKey, RESPONSE_LEN, RESPONSE_PAYLOAD_LEN, Responder, Rng, Secrets,
+};
+
+use crate::sink::PathAddress;
+
+/// Initiations of one class of callers that wait to be read or are being read. A thread reads so many
+/// in 10 ms.
+const CALLS: usize = 64;
+/// Of these so many from one source. Senders in eight networks have to join to fill a class.
+const CALLS_OF_SOURCE: u8 = 8;
+
+/// A piece of public-key work. Get it from [`Engine::poll_job`](crate::Engine::poll_job), run it on any
+/// thread, and give the result to [`Engine::handle_job`](crate::Engine::handle_job).
+#[derive(Debug)]
+#[must_use = "the engine waits for its result"]
+pub struct HandshakeJob(Box<Work>);
+
+/// What came of a [`HandshakeJob`].
+#[derive(Debug)]
+#[must_use = "the engine waits for it"]
+pub struct HandshakeDone(pub(crate) Box<Outcome>);
+
+/// Jobs move between threads.
+const _: fn() = || {
+    fn moves<T: Send>() {}
+    moves::<(HandshakeJob, HandshakeDone)>();
+};
+
+/// Jobs of the association that has the receiver index `index`, and initiations of anybody.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Start {
+        index: u32,
+        private_key: Arc<PrivateKey>,
+        remote: PublicKey,
+        psk: PresharedKey,
+        payload: [u8; INITIATION_PAYLOAD_LEN],
+        rng: Rng,
+    },
+    Finish {
+        index: u32,
+        from: PathAddress,
+        initiator: Initiator,
+        datagram: [u8; RESPONSE_LEN],
+    },
+    Respond {
+        index: u32,
+        responder: Responder,
+        psk: PresharedKey,
+        payload: [u8; RESPONSE_PAYLOAD_LEN],
+    },
+    Read {
+        call: Call,
+        private_key: Arc<PrivateKey>,
+        rng: Rng,
+    },
+}
+
+/// Results in the order of [`Work`].
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Started(u32, Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>),
+    Finished(u32, PathAddress, Initiator, Result<Completed, HandshakeError>),
+    Responded(u32, Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError>),
+    Read(Call, Result<Responder, HandshakeError>),
+}
+
+impl HandshakeJob {
+    /// Does the work. It takes a few hundred microseconds, and waits for nothing.
+    pub fn run(self) -> HandshakeDone {
+        HandshakeDone(Box::new(match *self.0 {
+            Work::Start { index, private_key, remote, psk, payload, mut rng } => {
+                let started =
+                    Initiator::start(&mut rng, &private_key, &remote, &psk, &payload, index);
+                Outcome::Started(index, started)
+            }
+            Work::Finish { index, from, mut initiator, datagram } => {
+                let finished = initiator.finish(&datagram);
+                Outcome::Finished(index, from, initiator, finished)
+            }
+            Work::Respond { index, responder, psk, payload } => {
+                Outcome::Responded(index, responder.respond(&psk, &payload, index))
+            }
+            Work::Read { call, private_key, mut rng } => {
+                let read = Responder::read(&mut rng, &private_key, &call.datagram);
+                Outcome::Read(call, read)
+            }
+        }))
+    }
+}
+
+/// Where a datagram comes from, as far as one sender may have many addresses there: an IPv4 address or
+/// an IPv6 network of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Source(IpAddr);
+
+impl Source {
+    pub(crate) fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(ip) => {
+                let [a, b, c, d, ..] = ip.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
+}
+
+/// Whose work it is. The classes take turns, so that none keeps another from being served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Of associations: one initiation or response that is made or read, and one answer, of each.
+    Own,
+    /// Initiations from where configured peers are, or were when they proved who they are.
+    Known,
+    /// Initiations from elsewhere.
+    Stranger,
+}
+
+/// An initiation that passed the cheap checks.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) from: PathAddress,
+    pub(crate) class: Class,
+    pub(crate) datagram: [u8; INITIATION_LEN],
+}
+
+impl Call {
+    fn source(&self) -> Source {
+        Source::of(self.from.remote.ip())
+    }
+}
+
+/// Jobs that wait to be taken.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// By class.
+    waiting: [VecDeque<Work>; 3],
+    /// The class whose turn it is.
+    turn: usize,
+    /// Initiations whose result has not come back, by class and by source.
+    calls: [usize; 3],
+    by_source: BTreeMap<Source, u8>,
+}
+
+impl Jobs {
+    /// Adds a job of an association, which has no more than two at a time.
+    pub(crate) fn push(&mut self, work: Work) {
+        self.waiting[Class::Own as usize].push_back(work);
+    }
+
+    /// Adds an initiation to be read. `false` if its source has its share, or there are too many.
+    pub(crate) fn call(
+        &mut self,
+        call: Call,
+        private_key: &Arc<PrivateKey>,
+        rng: &mut Rng,
+    ) -> bool {
+        let (class, source) = (call.class as usize, call.source());
+        let of_source = self.by_source.get(&source).copied().unwrap_or(0);
+        if self.calls[class] >= CALLS || of_source >= CALLS_OF_SOURCE {
+            return false;
+        }
+        self.calls[class] += 1;
+        self.by_source.insert(source, of_source + 1);
+        let private_key = Arc::clone(private_key);
+        self.waiting[class].push_back(Work::Read { call, private_key, rng: rng.fork() });
+        true
+    }
+
+    /// The result of reading `call` has come back.
+    pub(crate) fn on_read(&mut self, call: &Call) {
+        let class = call.class as usize;
+        self.calls[class] = self.calls[class].saturating_sub(1);
+        let source = call.source();
+        if let Some(count) = self.by_source.get_mut(&source) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+
+    /// The next job, of each class in turn.
+    pub(crate) fn poll(&mut self) -> Option<HandshakeJob> {
+        let classes = self.waiting.len();
+        for class in (self.turn..classes).chain(0..self.turn) {
+            if let Some(work) = self.waiting[class].pop_front() {
+                self.turn = (class + 1) % classes;
+                return Some(HandshakeJob(Box::new(work)));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+
+    use super::*;
+    use crate::sink::LocalId;
+
+    fn call(source: u32, class: Class) -> Call {
+        let ip = IpAddr::from(source.to_be_bytes());
+        let from = PathAddress { local: LocalId(0), remote: SocketAddr::new(ip, 6182) };
+        Call { from, class, datagram: [0; INITIATION_LEN] }
+    }
+
+    fn private_key() -> Arc<PrivateKey> {
+        Arc::new(PrivateKey::from_bytes([1; 32]))
+    }
+
+    fn class(job: &HandshakeJob) -> Class {
+        match &*job.0 {
+            Work::Read { call, .. } => call.class,
+            _ => Class::Own,
+        }
+    }
+
+    #[test]
+    fn one_source_has_a_share_and_a_class_has_a_bound() {
+        let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
+        let mut taken = |jobs: &mut Jobs, source, class| {
+            (0..100).filter(|_| jobs.call(call(source, class), &key, &mut rng)).count()
+        };
+        assert_eq!(taken(&mut jobs, 1, Class::Stranger), 8);
+        let others: usize = (2..100).map(|source| taken(&mut jobs, source, Class::Stranger)).sum();
+        assert_eq!(others, 64 - 8);
+        assert_eq!(
+            taken(&mut jobs, 100, Class::Known),
+            8,
+            "strangers do not fill the peers' class"
+        );
+        // What was taken counts until it is done.
+        let taken_jobs: Vec<_> = core::iter::from_fn(|| jobs.poll()).collect();
+        assert_eq!(taken_jobs.len(), 64 + 8);
+        assert_eq!(taken(&mut jobs, 200, Class::Stranger), 0);
+        for job in taken_jobs {
+            let HandshakeDone(outcome) = job.run();
+            let Outcome::Read(call, Err(_)) = *outcome else { panic!("{outcome:?}") };
+            jobs.on_read(&call);
+        }
+        assert_eq!(taken(&mut jobs, 200, Class::Stranger), 8);
+        assert_eq!(jobs.by_source.len(), 1);
+    }
+
+    #[test]
+    fn the_classes_take_turns() {
+        let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
+        for source in 0..20 {
+            jobs.call(call(source, Class::Stranger), &key, &mut rng);
+        }
+        let mut peers = Jobs::default();
+        peers.call(call(99, Class::Known), &key, &mut rng);
+        jobs.waiting[Class::Known as usize] = core::mem::take(&mut peers.waiting[1]);
+        let served: Vec<_> = core::iter::from_fn(|| jobs.poll()).map(|job| class(&job)).collect();
+        assert_eq!(served.len(), 21);
+        assert!(served[..2].contains(&Class::Known), "{served:?}");
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_source_and_a_mapped_address_is_the_ipv4_one() {
+        let of = |text: &str| Source::of(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2::5"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::5"), of("2001:db8:1:3::5"));
+        assert_eq!(of("::ffff:198.18.0.1"), of("198.18.0.1"));
+        assert_ne!(of("198.18.0.1"), of("198.18.0.2"));
+    }
+}
