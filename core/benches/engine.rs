@@ -104,6 +104,7 @@ impl Bench {
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,
+                ack_thinning: true,
                 encapsulation: EncapsulationPolicy::Auto,
                 tcp_port: None,
             };

@@ -96,6 +96,8 @@ pub struct PeerConfig {
     pub max_paths: Option<usize>,
     /// Whether packets of TCP sessions are put back in order at the receiver.
     pub resequencing: bool,
+    /// Whether acknowledgements that later ones repeat are left out while an inner TCP is in slow start.
+    pub ack_thinning: bool,
     /// What paths look like from outside.
     pub encapsulation: EncapsulationPolicy,
     /// TCP port of the peer's addresses; `None` if it is that of UDP.

@@ -112,6 +112,7 @@ mod tests {
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
             resequencing: true,
+            ack_thinning: true,
             encapsulation: EncapsulationPolicy::Auto,
             tcp_port: None,
         };

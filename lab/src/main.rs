@@ -30,6 +30,7 @@ mod simulated;
 mod stream;
 mod systems;
 mod testbed;
+mod thinning;
 mod traffic;
 mod worker;
 
@@ -85,7 +86,7 @@ enum Command {
         /// Where: `kernel`, or `sim`, the simulator, in virtual time.
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
-        /// The hosts' TCP, instead of the scenario's; the simulator has `cubic` and `bbr`.
+        /// The hosts' TCP, instead of the scenario's; the simulator has those of its `TcpControl`.
         #[arg(long)]
         congestion_control: Option<String>,
         /// What makes the links: `emulator`, or the kernel's `netem`.
@@ -182,6 +183,8 @@ enum Command {
         #[arg(long, default_value = "results")]
         out: PathBuf,
     },
+    /// Measures in the simulator, for every kind of TCP sender, what leaving out acknowledgements gains.
+    Thinning(thinning::Options),
     /// Kills every proper subset of two to four paths in every way in the middle of a transfer, and
     /// prints what came of it. Can be interrupted and resumed.
     KillMatrix(kill_matrix::Options),
@@ -240,6 +243,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
     match command {
         Command::Demo(options) => return demo::run(&options),
         Command::DemoPart(part) => demo::part(part)?,
+        Command::Thinning(options) => thinning::run(&options)?,
         Command::KillMatrix(options) => return kill_matrix::run(&options),
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),
         Command::List => list()?,

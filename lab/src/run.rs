@@ -546,7 +546,7 @@ fn prepare_flows(
 }
 
 /// The limit of the first flow of the subject that has a goodput; 0 where nothing limits it.
-fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
+pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
     let bulk = scenario.traffic.iter().find(|traffic| {
         let measures_time =
             matches!(traffic.kind, TrafficKind::Voip { .. } | TrafficKind::RequestResponse { .. });

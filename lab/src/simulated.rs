@@ -20,7 +20,7 @@ use crate::systems::{Subject, ends};
 use crate::traffic::FlowResult;
 
 /// Association, challenges and first round trips are done with before data starts.
-const WARM_UP: Nanos = 2 * SECOND;
+pub(crate) const WARM_UP: Nanos = 2 * SECOND;
 /// Samples of a run at most, beside those of 100 ms in shorter ones.
 const SAMPLES: u64 = 1_500;
 /// IPv4 and UDP headers, which a scenario's lengths do not count and the simulator's do.
@@ -90,7 +90,7 @@ pub(crate) fn has(subject: &Subject) -> bool {
 }
 
 /// The scenario as a world of the simulator.
-fn world(
+pub(crate) fn world(
     scenario: &Scenario,
     subject: &Subject,
     repetition: u32,
@@ -208,6 +208,7 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
             ("scheduler", Some(name), _) => engine.set_scheduler(name)?,
             ("congestion_control", Some(name), _) => engine.set_congestion_control(name)?,
             ("resequencing", _, Some(on)) => engine.resequencing = on,
+            ("ack_thinning", _, Some(on)) => engine.ack_thinning = on,
             // Whose addresses are inside makes no difference here.
             ("host_mode", ..) | ("clock", ..) => {}
             _ => {

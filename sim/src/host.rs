@@ -85,6 +85,7 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         congestion_control: engine.congestion_control,
         max_paths: engine.max_paths,
         resequencing: engine.resequencing,
+        ack_thinning: engine.ack_thinning,
         encapsulation: EncapsulationPolicy::Auto,
         tcp_port: None,
     }

@@ -165,7 +165,7 @@ mod tests {
     fn scenario(paths: &[(LinkConfig, LinkConfig)]) -> Scenario {
         Scenario {
             paths: paths.to_vec(),
-            tcp: TcpControl::Cubic,
+            tcp: TcpControl::CUBIC,
             duration: 20 * SECOND,
             from: 5 * SECOND,
             seed: 1,

@@ -39,29 +39,84 @@ pub enum System {
     },
 }
 
-/// Congestion control of a host's own TCP, which knows nothing of paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TcpControl {
-    /// RFC 9438, with HyStart.
-    #[default]
+/// What limits a host's own TCP, which knows nothing of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpControl {
+    /// What the window does.
+    pub algorithm: TcpAlgorithm,
+    /// What an acknowledgement counts.
+    pub counting: AckCounting,
+    /// Whether HyStart ends slow start (cubic only).
+    pub hystart: bool,
+}
+
+/// What a window does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpAlgorithm {
+    /// RFC 9438.
     Cubic,
+    /// RFC 5681.
+    Reno,
     /// Linux's first version of BBR.
     Bbr,
 }
 
+/// By how much an acknowledgement lets the window grow. BBR counts what is delivered, whatever this says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckCounting {
+    /// By all that it covers, as with Linux.
+    Covered,
+    /// In slow start by what it covers, two segments at most, as with BSD (RFC 3465, section 2.2).
+    TwoSegments,
+    /// By what one segment gives, whatever it covers (RFC 5681, section 3.1).
+    OneSegment,
+}
+
 impl TcpControl {
-    /// The one that Linux calls `name`.
+    /// Cubic as Linux has it, with HyStart.
+    pub const CUBIC: Self =
+        Self { algorithm: TcpAlgorithm::Cubic, counting: AckCounting::Covered, hystart: true };
+    /// Linux's first version of BBR.
+    pub const BBR: Self =
+        Self { algorithm: TcpAlgorithm::Bbr, counting: AckCounting::Covered, hystart: false };
+    /// Reno as Linux has it.
+    pub const RENO: Self = Self { algorithm: TcpAlgorithm::Reno, ..Self::BBR };
+
+    /// The one with this name: `cubic`, `reno` or `bbr` as Linux has them, or one of the first two with
+    /// `-l2` (two segments count) or `-l1` (one segment counts) behind it; `-plain` behind all that
+    /// is cubic without HyStart.
     ///
     /// # Errors
     /// It is none of those that are modelled.
     pub fn from_name(name: &str) -> Result<Self, String> {
-        match name {
-            "cubic" => Ok(Self::Cubic),
-            "bbr" => Ok(Self::Bbr),
-            _ => Err(format!(
-                "the simulator has the congestion control \"cubic\" or \"bbr\" for TCP, not {name:?}"
-            )),
+        let unknown = || {
+            format!(
+                "the simulator has \"cubic\", \"reno\" and \"bbr\" for TCP, the first two also with \"-l2\" \
+                 or \"-l1\", cubic also with \"-plain\", not {name:?}"
+            )
+        };
+        let mut parts = name.split('-');
+        let mut control = match parts.next() {
+            Some("cubic") => Self::CUBIC,
+            Some("reno") => Self::RENO,
+            Some("bbr") => Self::BBR,
+            _ => return Err(unknown()),
+        };
+        for part in parts {
+            match part {
+                "l2" if control != Self::BBR => control.counting = AckCounting::TwoSegments,
+                "l1" if control != Self::BBR => control.counting = AckCounting::OneSegment,
+                "plain" if control.hystart => control.hystart = false,
+                _ => return Err(unknown()),
+            }
         }
+        Ok(control)
+    }
+}
+
+impl Default for TcpControl {
+    fn default() -> Self {
+        Self::CUBIC
     }
 }
 
@@ -82,6 +137,8 @@ pub struct EngineSpec {
     pub limits: Limits,
     /// The rule table.
     pub rules: Vec<Rule>,
+    /// Whether acknowledgements of TCP in slow start are thinned.
+    pub ack_thinning: bool,
     /// Whether the configuration names the peer's addresses; otherwise this host waits to be
     /// called.
     pub knows_peer: bool,
@@ -97,6 +154,7 @@ impl Default for EngineSpec {
             resequencing: true,
             limits: Limits::default(),
             rules: Vec::new(),
+            ack_thinning: true,
             knows_peer: true,
         }
     }

@@ -318,7 +318,7 @@ mod tests {
     fn a_transfer_arrives_whole_and_ends() {
         let (mut a, mut b, from, to) = pair();
         b.listen(3, to, 65_536);
-        a.connect(3, from, to, Some(300_000), (65_536, TcpControl::Cubic));
+        a.connect(3, from, to, Some(300_000), (65_536, TcpControl::CUBIC));
         exchange(&mut a, &mut b, 1_000_000_000).expect("the content is right");
         assert_eq!(b.received(3), Some(Received { bytes: 300_000, finished: true }));
         assert!(!a.is_broken(3));
@@ -328,7 +328,7 @@ mod tests {
     fn content_of_another_flow_is_noticed() {
         let (mut a, mut b, from, to) = pair();
         b.listen(4, to, 65_536);
-        a.connect(3, from, to, Some(3_000), (65_536, TcpControl::Cubic));
+        a.connect(3, from, to, Some(3_000), (65_536, TcpControl::CUBIC));
         let (flow, offset) = exchange(&mut a, &mut b, 1_000_000_000).expect_err("not its content");
         assert_eq!((flow, offset), (4, 0));
     }

@@ -469,7 +469,7 @@ impl Association {
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(GROWTH);
         let uneven = spread.max(late);
-        self.thins = uneven >= UNEVEN;
+        self.thins = self.config.ack_thinning && uneven >= UNEVEN;
         let misleading = uneven >= MISLEADING;
         let target = base.target.max(rival).max(growing).max(rtt / 20);
         // What waits for a path that is left out for a trial may be on its way with it soon.

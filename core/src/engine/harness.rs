@@ -213,6 +213,7 @@ impl Pair {
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,
+                ack_thinning: true,
                 encapsulation: EncapsulationPolicy::Auto,
                 tcp_port: None,
             };

@@ -130,6 +130,7 @@ impl Unknown {
             policy: Policy::Prefer,
             max_paths: None,
             resequencing: true,
+            ack_thinning: true,
             encapsulation: EncapsulationPolicy::Auto,
             tcp_port: None,
         }

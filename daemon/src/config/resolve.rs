@@ -377,6 +377,7 @@ impl Peers<'_> {
             congestion_control,
             max_paths,
             resequencing: raw.resequencing.unwrap_or(true),
+            ack_thinning: raw.ack_thinning.unwrap_or(true),
             encapsulation,
             tcp_port,
         })

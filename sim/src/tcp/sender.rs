@@ -379,7 +379,7 @@ impl Sender {
         }
         if let Some(took) = news.took {
             self.on_rtt(took);
-            if let Control::Cubic(window) = &mut self.control {
+            if let Control::Window(window) = &mut self.control {
                 window.on_sample(now, took, (self.first, self.next));
             }
             self.undo_timeout();
@@ -396,8 +396,8 @@ impl Sender {
         let grows = limited && self.recovery.is_none_or(|recovery| recovery.timed_out);
         let interval = self.on_delivered(now, delivered, &newest);
         match &mut self.control {
-            Control::Cubic(window) if grows => window.on_ack(now, acked, self.smoothed_rtt),
-            Control::Cubic(_) => {}
+            Control::Window(window) if grows => window.on_ack(now, acked, self.smoothed_rtt),
+            Control::Window(_) => {}
             Control::Bbr(bbr) => bbr.on_ack(&Sample {
                 now,
                 mss,

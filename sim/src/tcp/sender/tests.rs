@@ -21,7 +21,7 @@ struct Wire {
 
 impl Wire {
     fn new(total: Option<u64>, window: usize) -> Self {
-        Self::controlled(total, window, TcpControl::Cubic)
+        Self::controlled(total, window, TcpControl::CUBIC)
     }
 
     fn controlled(total: Option<u64>, window: usize, control: TcpControl) -> Self {
@@ -146,7 +146,7 @@ fn a_reset_breaks_it() {
 
 /// 10 Mbit/s and 50 ms there and back, of which BBR has learnt what it can.
 fn slow_wire() -> Wire {
-    let mut wire = Wire::controlled(None, 1 << 20, TcpControl::Bbr);
+    let mut wire = Wire::controlled(None, 1 << 20, TcpControl::BBR);
     (wire.delay, wire.byte) = (25 * MILLI, 800);
     wire.run(3 * SECOND, |_, _| false);
     wire
