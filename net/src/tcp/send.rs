@@ -8,19 +8,16 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use mpip_core::{DatagramSink, Ecn, Instant, LocalId, PathAddress, Slot};
+use mpip_segments::segment::{HEADROOM, frame, seal};
+use mpip_segments::{Counters, Endpoint};
 
-use super::endpoint::{Counters, Endpoint};
-use super::segment::{DATA_HEADER, Header, flag, is_intact, seal};
 use super::socket::TcpSocket;
-use super::stream::PREFIX;
 use crate::udp::address::RawAddress;
 use crate::udp::batch::{Batch, is_temporary};
 use crate::udp::receive::{ReceiveBuffers, receive};
 use crate::udp::send::{Queues, Report, SendQueue};
 use crate::udp::{SendCounters, SendError};
 
-/// Bytes before a datagram in its slot.
-const HEADROOM: usize = DATA_HEADER + PREFIX;
 /// Bytes of the segments that gather before they are sent without being asked to.
 const BUFFER_LEN: usize = 128 << 10;
 /// Most bytes of a datagram: with the headers of IPv6 it has to fit an IP packet.
@@ -189,21 +186,7 @@ fn receive_segment(
         SocketAddr::V6(_) => 0,
     };
     let segment = message.get_mut(ip_header..).unwrap_or_default();
-    let Ok((header, header_len)) = Header::parse(segment) else {
-        return endpoint.malformed();
-    };
-    if header.destination != local.port() {
-        return;
-    }
-    // Data is authenticated, and what the kernel has joined has no checksum of its own.
-    let control = segment.len() == header_len || header.flags & flag::SYN != 0;
-    if control && !is_intact(source, local, segment) {
-        return endpoint.malformed();
-    }
-    let mut remote = source;
-    remote.set_port(header.source);
-    let payload = &mut segment[header_len..];
-    endpoint.receive(now, remote, &header, payload, &mut |datagram| take(remote, datagram));
+    endpoint.receive_bytes(now, source.ip(), segment, &mut take);
 }
 
 /// A segment that has its numbers, or a datagram that is to get them.
@@ -341,7 +324,7 @@ impl Queue {
             own[HEADROOM..].copy_from_slice(&bytes);
             match self.endpoint.data(now, to, bytes.len(), true) {
                 Some(header) => {
-                    let start = number(&header, self.socket.address(), to, &mut own);
+                    let start = frame(&header, self.socket.address(), to, &mut own);
                     own.drain(..start);
                     self.segments.push_back(Outgoing { to, ecn, range: 0..0, own });
                 }
@@ -356,7 +339,7 @@ impl Queue {
             let len = room.len() - HEADROOM;
             match self.endpoint.data(now, to, len, push) {
                 Some(header) => {
-                    let start = range.start + number(&header, self.socket.address(), to, room);
+                    let start = range.start + frame(&header, self.socket.address(), to, room);
                     let range = start..range.end;
                     self.segments.push_back(Outgoing { to, ecn, range, own: Vec::new() });
                 }
@@ -395,16 +378,4 @@ impl Outgoing {
     fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
         if self.own.is_empty() { &buffer[self.range.clone()] } else { &self.own }
     }
-}
-
-/// Writes header and length before the datagram at the end of `room`; returns where the segment
-/// begins.
-fn number(header: &Header, local: SocketAddr, remote: SocketAddr, room: &mut [u8]) -> usize {
-    let start = DATA_HEADER - header.encoded_len();
-    let segment = &mut room[start..];
-    let header_len = header.write(segment);
-    let len = u16::try_from(segment.len() - header_len - PREFIX).expect("checked at reservation");
-    segment[header_len..header_len + PREFIX].copy_from_slice(&len.to_be_bytes());
-    seal(local, remote, segment);
-    start
 }

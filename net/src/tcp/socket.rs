@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use mpip_core::LocalId;
+use mpip_segments::segment::TCP;
 
-use super::segment::TCP;
 use crate::udp::{BindError, SocketConfig, set_buffers, set_packet_options};
 
 /// The name in errors.

@@ -2,14 +2,18 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use crate::checksum::Sum;
+use mpip_core::packet;
+
+use crate::stream::PREFIX;
 
 /// Bytes of a header without options.
 const FIXED: usize = 20;
 /// Bytes of the header of a segment that carries data, with timestamps.
-pub(super) const DATA_HEADER: usize = FIXED + 12;
+pub const DATA_HEADER: usize = FIXED + 12;
+/// Bytes before a datagram in its segment: the header and the datagram's length.
+pub const HEADROOM: usize = DATA_HEADER + PREFIX;
 /// The protocol's number in an IP header.
-pub(super) const TCP: u8 = 6;
+pub const TCP: u8 = 6;
 
 /// Control bits. ECN's and the reserved ones are ignored and sent as zero.
 pub mod flag {
@@ -163,28 +167,44 @@ impl Header {
     }
 }
 
+/// Writes `header` and the datagram's length before the datagram at the end of `room`, [`HEADROOM`] bytes
+/// of which lie before it, and the checksum. Returns where the segment begins.
+///
+/// # Panics
+///
+/// When there are less than [`HEADROOM`] bytes before the datagram, or it has more than 65,535.
+pub fn frame(header: &Header, local: SocketAddr, remote: SocketAddr, room: &mut [u8]) -> usize {
+    let start = DATA_HEADER - header.encoded_len();
+    let segment = &mut room[start..];
+    let header_len = header.write(segment);
+    let len = u16::try_from(segment.len() - header_len - PREFIX).expect("a datagram fits a packet");
+    segment[header_len..header_len + PREFIX].copy_from_slice(&len.to_be_bytes());
+    seal(local, remote, segment);
+    start
+}
+
 /// Fills in the checksum of `segment`, whose field is zero.
-pub(super) fn seal(local: SocketAddr, remote: SocketAddr, segment: &mut [u8]) {
-    let checksum = sum(local, remote, segment).checksum();
-    segment[16..18].copy_from_slice(&checksum);
+pub fn seal(local: SocketAddr, remote: SocketAddr, segment: &mut [u8]) {
+    let checksum = !packet::fold(sum(local, remote, segment));
+    segment[16..18].copy_from_slice(&checksum.to_ne_bytes());
 }
 
 /// Whether the checksum of `segment`, as received, is right.
-pub(super) fn is_intact(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> bool {
-    sum(local, remote, segment).is_valid()
+pub fn is_intact(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> bool {
+    packet::fold(sum(local, remote, segment)) == u16::MAX
 }
 
-fn sum(one: SocketAddr, other: SocketAddr, segment: &[u8]) -> Sum {
-    let mut sum = Sum::pseudo_header(&[], TCP, segment.len());
+fn sum(one: SocketAddr, other: SocketAddr, segment: &[u8]) -> u64 {
+    let len = u32::try_from(segment.len()).expect("a packet is shorter than 4 GiB");
     // The order of the addresses makes no difference.
-    for address in [one, other] {
-        match address.ip() {
-            IpAddr::V4(v4) => sum.add(&v4.octets()),
-            IpAddr::V6(v6) => sum.add(&v6.octets()),
-        }
-    }
-    sum.add(segment);
-    sum
+    let addresses = [one, other].map(|address| match address.ip() {
+        IpAddr::V4(v4) => packet::sum(&v4.octets()),
+        IpAddr::V6(v6) => packet::sum(&v6.octets()),
+    });
+    packet::sum(&len.to_be_bytes())
+        + packet::sum(&[0, TCP])
+        + addresses.iter().sum::<u64>()
+        + packet::sum(segment)
 }
 
 #[cfg(test)]

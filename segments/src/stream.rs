@@ -7,13 +7,13 @@ use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 /// Bytes of the length before each datagram.
-pub(super) const PREFIX: usize = 2;
+pub(crate) const PREFIX: usize = 2;
 /// Datagrams whose rest is awaited, of all connections of a kind; beyond it the oldest is forgotten.
 const MAX_PARTIAL: usize = 16;
 
 /// The beginning of a datagram.
 #[derive(Debug)]
-pub(super) struct Partial {
+pub(crate) struct Partial {
     from: SocketAddr,
     /// Sequence number of the byte that is awaited.
     next: u32,
@@ -45,7 +45,7 @@ impl Partial {
 
 /// Finds the datagrams in segments.
 #[derive(Debug, Default)]
-pub(super) struct Splitter {
+pub(crate) struct Splitter {
     partial: VecDeque<Partial>,
 }
 
@@ -53,7 +53,7 @@ impl Splitter {
     /// Calls `take` with each datagram that `payload` contains or completes. It stands at
     /// `sequence` in the stream from `from`. A segment that does not continue what is awaited
     /// begins with a datagram.
-    pub(super) fn split(
+    pub(crate) fn split(
         &mut self,
         from: SocketAddr,
         sequence: u32,
@@ -95,13 +95,13 @@ impl Splitter {
     }
 
     /// Takes out what waits for its rest from `from`.
-    pub(super) fn remove(&mut self, from: SocketAddr) -> Option<Partial> {
+    pub(crate) fn remove(&mut self, from: SocketAddr) -> Option<Partial> {
         let index = self.partial.iter().position(|partial| partial.from == from)?;
         self.partial.remove(index)
     }
 
     /// Puts in what waits for its rest; there is no other from the same address.
-    pub(super) fn put(&mut self, partial: Partial) {
+    pub(crate) fn put(&mut self, partial: Partial) {
         if self.partial.len() == MAX_PARTIAL {
             self.partial.pop_front();
         }
@@ -109,7 +109,7 @@ impl Splitter {
     }
 
     /// Nothing more will come from `from`.
-    pub(super) fn forget(&mut self, from: SocketAddr) {
+    pub(crate) fn forget(&mut self, from: SocketAddr) {
         self.partial.retain(|partial| partial.from != from);
     }
 }

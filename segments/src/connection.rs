@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 
 use mpip_core::{Ecn, Instant};
 
-use super::segment::{Header, flag};
+use crate::segment::{Header, flag};
 
 /// Shift of the window that we advertise, and the window, in units of 1 KiB: 32 MiB, which conntrack
 /// lets be under way between two acknowledgements.
-pub(super) const WINDOW_SCALE: u8 = 10;
+pub(crate) const WINDOW_SCALE: u8 = 10;
 const WINDOW: u16 = 32 << 10;
 /// How far a sequence number may be from the one that is expected, ahead or behind, and an
 /// acknowledgement behind the furthest one. Also where the window that is said is smaller: the other
 /// end does not look at it.
 const REACH: u32 = (WINDOW as u32) << WINDOW_SCALE;
 /// Window of a SYN, as Linux has it, and of a connection whose other side does not scale.
-pub(super) const SYN_WINDOW: u16 = 64_240;
+pub(crate) const SYN_WINDOW: u16 = 64_240;
 /// Pauses between SYNs: the first, and the longest that they double to.
 const SYN_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 /// The SYN is not repeated when nothing has been to be sent for this long.
@@ -35,7 +35,7 @@ const CLOSING: Duration = Duration::from_secs(3);
 /// How long a connection may be open before a datagram that authenticates comes on it; else it is given
 /// up. Range: 6 to 60 s. The first datagram may be answered with a cookie, and a handshake is tried
 /// again after 5 s at most; what does not prove itself takes a place for so long.
-pub(super) const UNCONFIRMED: Duration = Duration::from_secs(10);
+pub(crate) const UNCONFIRMED: Duration = Duration::from_secs(10);
 /// How much older a timestamp of the peer may be than the newest. RFC 7323 has zero, since TCP puts
 /// segments in order; here a late one is a datagram that still serves. Range: 2 to 10 s. A receiver
 /// waits 2 s at most for what is missing, and at rest an answer may take 4 s: what is later serves for
@@ -49,7 +49,7 @@ const MAX_HELD: usize = 4;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Our SYN is on its way.
     SynSent,
     /// Data travels.
@@ -60,14 +60,14 @@ pub(super) enum State {
 
 /// A datagram that waits until the connection is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) ecn: Ecn,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Held {
+    pub(crate) ecn: Ecn,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What is to be done about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(crate) enum Due {
     Nothing,
     /// Send the SYN again.
     Syn,
@@ -79,8 +79,8 @@ pub(super) enum Due {
 
 /// A connection with one remote address.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) state: State,
+pub(crate) struct Connection {
+    pub(crate) state: State,
     /// Whether our SYN was the first.
     opener: bool,
     /// Our initial sequence number, and the next one.
@@ -105,13 +105,13 @@ pub(super) struct Connection {
     heard: Instant,
     /// When a datagram was last to be sent though the connection was not open.
     wanted: Instant,
-    pub(super) held: VecDeque<Held>,
+    pub(crate) held: VecDeque<Held>,
 }
 
 impl Connection {
     /// One that we open, whose timestamps begin at `origin`. `former`: the next number of one
     /// before it, which must not be mistaken for this one.
-    pub(super) fn open(now: Instant, origin: u32, random: u32, former: Option<u32>) -> Self {
+    pub(crate) fn open(now: Instant, origin: u32, random: u32, former: Option<u32>) -> Self {
         // A quarter of the space away: out of the reach of what the peer expects of the former.
         let initial =
             former.map_or(random, |next| next.wrapping_add(1 << 30).wrapping_add(random >> 2));
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// One whose first segment after our answer to its SYN came, `header`.
-    pub(super) fn accept(now: Instant, origin: u32, header: &Header, scaled: bool) -> Self {
+    pub(crate) fn accept(now: Instant, origin: u32, header: &Header, scaled: bool) -> Self {
         let initial = header.acknowledgement.wrapping_sub(1);
         // As one that we open, of which nothing was sent and nothing waits.
         let mut connection = Self { opener: false, ..Self::open(now, origin, initial, None) };
@@ -157,27 +157,27 @@ impl Connection {
         self.heard = now;
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
     /// Whether something can be sent on it.
-    pub(super) fn is_usable(&self, now: Instant) -> bool {
+    pub(crate) fn is_usable(&self, now: Instant) -> bool {
         self.is_open() && !self.is_dead(now)
     }
 
     /// Our initial sequence number.
-    pub(super) fn initial(&self) -> u32 {
+    pub(crate) fn initial(&self) -> u32 {
         self.initial
     }
 
     /// Our next sequence number.
-    pub(super) fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
     /// The number of our SYN, while nothing has answered it.
-    pub(super) fn unanswered(&self) -> Option<u32> {
+    pub(crate) fn unanswered(&self) -> Option<u32> {
         (self.state == State::SynSent).then_some(self.initial)
     }
 
@@ -191,12 +191,12 @@ impl Connection {
     }
 
     /// Whether the peer is known to use the connection.
-    pub(super) fn is_alive(&self, now: Instant) -> bool {
+    pub(crate) fn is_alive(&self, now: Instant) -> bool {
         self.is_open() && now.since(self.heard) < ALIVE
     }
 
     /// Keeps a datagram until the connection is open.
-    pub(super) fn hold(&mut self, now: Instant, held: Held) -> bool {
+    pub(crate) fn hold(&mut self, now: Instant, held: Held) -> bool {
         self.wanted = now;
         let full = self.held.len() == MAX_HELD;
         if full {
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// The header of a segment with `flags` and `len` bytes of data, which takes its numbers.
-    pub(super) fn emit(&mut self, now: Instant, flags: u8, len: usize) -> Header {
+    pub(crate) fn emit(&mut self, now: Instant, flags: u8, len: usize) -> Header {
         let clock = timestamp(now, self.origin);
         let syn = flags & flag::SYN != 0;
         let sequence = if syn { self.initial } else { self.next };
@@ -239,7 +239,7 @@ impl Connection {
 
     /// Whether `header` answers our SYN: as a SYN with ACK, or as data after one that was lost. Then the
     /// connection is open.
-    pub(super) fn opens(&mut self, now: Instant, header: &Header) -> bool {
+    pub(crate) fn opens(&mut self, now: Instant, header: &Header) -> bool {
         let answers = self.state == State::SynSent
             && header.acknowledgement == self.initial.wrapping_add(1)
             && header.timestamps.is_none_or(|(_, echoed)| self.sent_timestamp(now, echoed));
@@ -250,7 +250,7 @@ impl Connection {
     }
 
     /// Whether `header` repeats the answer to our SYN: our acknowledgement of it was lost.
-    pub(super) fn repeats_syn_ack(&self, header: &Header) -> bool {
+    pub(crate) fn repeats_syn_ack(&self, header: &Header) -> bool {
         self.opener
             && self.state == State::Open
             && header.acknowledgement == self.initial.wrapping_add(1)
@@ -258,7 +258,7 @@ impl Connection {
 
     /// Whether `header` may be of this connection (RFC 9293, section 3.10.7.4; RFC 5961, section 5;
     /// RFC 7323, section 5.3).
-    pub(super) fn accepts(&self, now: Instant, header: &Header) -> bool {
+    pub(crate) fn accepts(&self, now: Instant, header: &Header) -> bool {
         if self.state == State::SynSent {
             return false;
         }
@@ -286,7 +286,7 @@ impl Connection {
 
     /// Takes note of a segment that is accepted and brought `len` bytes, among them a datagram that the
     /// peer has sealed: only then its numbers are known to be the peer's.
-    pub(super) fn on_authenticated(&mut self, now: Instant, header: &Header, len: usize) {
+    pub(crate) fn on_authenticated(&mut self, now: Instant, header: &Header, len: usize) {
         self.heard = now;
         self.expected = newer(self.expected, header.sequence.wrapping_add(len as u32));
         self.acknowledged = newer(self.acknowledged, header.acknowledgement);
@@ -297,12 +297,12 @@ impl Connection {
     }
 
     /// The peer has proved to be there, by a segment whose numbers are not known any more.
-    pub(super) fn on_proof(&mut self, now: Instant) {
+    pub(crate) fn on_proof(&mut self, now: Instant) {
         self.heard = now;
     }
 
     /// Whether `header`, of a segment that is accepted and brought `len` bytes, ends the peer's stream.
-    pub(super) fn ends(&mut self, header: &Header, len: usize) -> bool {
+    pub(crate) fn ends(&mut self, header: &Header, len: usize) -> bool {
         let end = header.sequence.wrapping_add(len as u32);
         let fin = header.flags & flag::FIN != 0 && end == self.expected;
         self.expected = self.expected.wrapping_add(fin.into());
@@ -310,7 +310,7 @@ impl Connection {
     }
 
     /// What is due `now`; `confirmed`: a datagram that authenticated came on the connection.
-    pub(super) fn due(&mut self, now: Instant, confirmed: bool) -> Due {
+    pub(crate) fn due(&mut self, now: Instant, confirmed: bool) -> Due {
         match self.state {
             State::SynSent => {
                 if now.since(self.wanted) >= SYN_PATIENCE {
@@ -339,19 +339,19 @@ impl Connection {
     }
 
     /// Our FIN is about to be sent.
-    pub(super) fn close(&mut self, now: Instant) {
+    pub(crate) fn close(&mut self, now: Instant) {
         self.state = State::Closing;
         self.since = now;
     }
 }
 
 /// Milliseconds since `origin`.
-pub(super) fn timestamp(now: Instant, origin: u32) -> u32 {
+pub(crate) fn timestamp(now: Instant, origin: u32) -> u32 {
     origin.wrapping_add((now.as_micros() / 1_000) as u32)
 }
 
 /// `duration` in units of timestamps.
-pub(super) const fn ticks(duration: Duration) -> u32 {
+pub(crate) const fn ticks(duration: Duration) -> u32 {
     duration.as_millis() as u32
 }
 

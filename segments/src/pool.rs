@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use mpip_core::Instant;
 use mpip_core::table::{Removed, Table};
 
-use super::connection::Connection;
-use super::stream::Splitter;
+use crate::connection::Connection;
+use crate::stream::Splitter;
 
 /// Who is taken for one source: an IPv4 address, or the /64 of an IPv6 address, of which one host
 /// can have all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Source(u64);
+pub(crate) struct Source(u64);
 
 impl From<IpAddr> for Source {
     fn from(ip: IpAddr) -> Self {
@@ -26,7 +26,7 @@ impl From<IpAddr> for Source {
 
 impl Source {
     /// It as a number; different for any two sources of one address family.
-    pub(super) fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         self.0
     }
 }
@@ -36,19 +36,19 @@ impl Source {
 /// At the bound a newcomer takes the place of one of the source that has most of them, or of its own
 /// source when none has more: so a source never drives out one of another that has fewer.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     table: Table<SocketAddr, Connection>,
     limit: usize,
     /// The slots of each source, and how many these are.
     slots: BTreeMap<Source, Vec<u32>>,
     sizes: BTreeSet<(usize, Source)>,
-    pub(super) splitter: Splitter,
+    pub(crate) splitter: Splitter,
     evicted: u64,
 }
 
 impl Pool {
     /// An empty pool for `limit` connections, hashing addresses under `seed`.
-    pub(super) fn new(limit: usize, seed: [u8; 16]) -> Self {
+    pub(crate) fn new(limit: usize, seed: [u8; 16]) -> Self {
         Self {
             table: Table::new(limit, seed),
             limit,
@@ -59,46 +59,46 @@ impl Pool {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
     /// How many had to make room.
-    pub(super) fn evicted(&self) -> u64 {
+    pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
     /// The slot of the connection with `address`.
-    pub(super) fn find(&self, address: &SocketAddr) -> Option<u32> {
+    pub(crate) fn find(&self, address: &SocketAddr) -> Option<u32> {
         self.table.find(address)
     }
 
-    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {
         self.table.get_mut(index)
     }
 
     /// The connection with `address`.
-    pub(super) fn with(&self, address: &SocketAddr) -> Option<&Connection> {
+    pub(crate) fn with(&self, address: &SocketAddr) -> Option<&Connection> {
         self.table.get(self.find(address)?)
     }
 
     /// Takes note that the connection in slot `index` was used.
-    pub(super) fn touch(&mut self, index: u32, now: Instant) {
+    pub(crate) fn touch(&mut self, index: u32, now: Instant) {
         self.table.touch(index, now);
     }
 
     /// Every connection with its slot and address.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &SocketAddr, &mut Connection)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &SocketAddr, &mut Connection)> {
         self.table.iter_mut()
     }
 
     /// Adds a connection with `address`; returns its slot, and the one that it replaces or that made
     /// room.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         now: Instant,
         address: SocketAddr,
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// Takes the connection in slot `index` out.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Connection> {
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
         let removed = self.table.remove(index);
         self.removed(removed)
     }

@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use mpip_core::{Ecn, Instant};
 
-use super::endpoint::Endpoint;
-use super::segment::{Header, flag, is_intact};
+use crate::endpoint::Endpoint;
+use crate::segment::{Header, flag, is_intact};
 
 /// Remote ends.
 const REMOTES: usize = 4;

@@ -43,7 +43,7 @@ impl Bucket {
 
 /// Counts the answers of one endpoint.
 #[derive(Debug)]
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     overall: Bucket,
     sources: Box<[Bucket; BUCKETS]>,
 }
@@ -56,7 +56,7 @@ impl Default for Limiter {
 
 impl Limiter {
     /// Whether one more answer may go to the source with this keyed hash.
-    pub(super) fn take(&mut self, now: Instant, hash: u64) -> bool {
+    pub(crate) fn take(&mut self, now: Instant, hash: u64) -> bool {
         let source = &mut self.sources[hash as usize % BUCKETS];
         // In this order: a source that is over its limit takes nothing from the others.
         source.take(now, OF_SOURCE) && self.overall.take(now, OVERALL)

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::connection::UNCONFIRMED;
 use super::*;
+use crate::connection::UNCONFIRMED;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SEED: [u8; 32] = [7; 32];

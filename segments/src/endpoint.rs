@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use mpip_core::{Ecn, Instant};
 use siphasher::sip::SipHasher24;
 
-use super::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, ticks, timestamp};
-use super::limit::Limiter;
-use super::pool::{Pool, Source};
-use super::segment::{Header, flag};
-use super::stream::PREFIX;
+use crate::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, ticks, timestamp};
+use crate::limit::Limiter;
+use crate::pool::{Pool, Source};
+use crate::segment::{Header, flag, is_intact};
+use crate::stream::PREFIX;
 
 /// Connections of one local address on which a datagram authenticated. Beyond it the one not heard of for
 /// longest is forgotten, of the source that has most.
@@ -189,6 +189,31 @@ impl Endpoint {
         {
             self.counters.not_open += 1;
         }
+    }
+
+    /// Takes the bytes of a segment that came from the address `source`; see [`receive`](Self::receive). What
+    /// is for another port is not taken, nor are control segments with a wrong checksum. Data is
+    /// authenticated, and what a kernel has joined has no checksum of its own.
+    pub fn receive_bytes(
+        &mut self,
+        now: Instant,
+        source: IpAddr,
+        segment: &mut [u8],
+        take: &mut impl FnMut(SocketAddr, &mut [u8]) -> bool,
+    ) {
+        let Ok((header, header_len)) = Header::parse(segment) else {
+            return self.malformed();
+        };
+        if header.destination != self.local.port() {
+            return;
+        }
+        let remote = SocketAddr::new(source, header.source);
+        let control = segment.len() == header_len || header.flags & flag::SYN != 0;
+        if control && !is_intact(remote, self.local, segment) {
+            return self.malformed();
+        }
+        let payload = &mut segment[header_len..];
+        self.receive(now, remote, &header, payload, &mut |datagram| take(remote, datagram));
     }
 
     /// Takes a segment; `take` gets each datagram that it brings, and says whether it authenticated: whether
