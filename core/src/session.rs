@@ -56,6 +56,11 @@ impl Outgoing {
         }
     }
 
+    /// Segments of `len` bytes come, the last of which ends at sequence number `end`.
+    pub(crate) fn on_segments(&mut self, now: Instant, len: u32, end: u32) {
+        self.thinning.on_segment(now, len, end);
+    }
+
     /// A segment of `len` bytes that ends at sequence number `end` is to be put into the queue. `false` if
     /// all of it was put there before, and what was behind it then has not left: unless it was dropped it
     /// waits there still, and the inner TCP takes it for lost because it waits.

@@ -22,9 +22,88 @@ const PART: u32 = 6;
 /// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start by
 /// when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux does not).
 const TRAIN: Duration = Duration::from_millis(3);
+/// Up to this round trip an acknowledgement that follows another closely may be left out before it is known
+/// what the sender makes of that: it is known a few round trips later, which are over soon. The train of a
+/// link beside this host has ended slow start by then.
+const SOON: Duration = Duration::from_millis(10);
 /// After so many round trips without growth slow start is over; some are spent waiting for a packet. Those
 /// in which the sender had too little to send do not count.
 const FLAT: u8 = 3;
+
+/// A response to so many acknowledgements is judged together: a sender with segmentation offload may wait for
+/// the next one before it sends (Linux, `tcp_tso_should_defer`).
+const JUDGED: u8 = 2;
+
+/// What the sender makes of acknowledgements that cover much: by how much its window grows.
+///
+/// Senders that count what is covered double their window with each round trip, however few
+/// acknowledgements tell of it. Others count two segments at most for each (RFC 3465, section 2.2), eight
+/// (RFC 9406, section 4.3) or one (RFC 5681, section 3.1), and would begin more slowly. So an
+/// acknowledgement may cover twice as much as one whose growth was seen, and no more than half of
+/// one for which the window grew by less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    /// Payload of a full segment, bytes; 0 before the first.
+    segment: u32,
+    /// Segments that one acknowledgement may cover, as was seen, and where that ends.
+    proven: u16,
+    ceiling: u16,
+    /// What was on its way before the newest that passed, what that covered, bytes, and whether the sender
+    /// had more to send.
+    before: u32,
+    covered: u32,
+    /// Sums over those that are judged together.
+    sum_covered: u32,
+    sum_grown: i32,
+    count: u8,
+}
+
+impl Growth {
+    /// Bytes that the next acknowledgement may cover.
+    fn permitted(&self) -> u32 {
+        let segments = self.proven.max(1).saturating_mul(2);
+        let ceiling = if self.ceiling == 0 { u16::MAX } else { self.ceiling };
+        self.segment.saturating_mul(segments.min(ceiling).into())
+    }
+
+    /// An acknowledgement passes that covers `covered` bytes. Until it comes, `flight` is on its way for the
+    /// sender, which is the answer to those before.
+    fn on_passed(&mut self, flight: u32, covered: u32) {
+        if self.covered > self.segment && self.segment > 0 {
+            self.sum_covered = self.sum_covered.saturating_add(self.covered);
+            let grown = flight.wrapping_sub(self.before) as i32;
+            self.sum_grown = self.sum_grown.saturating_add(grown);
+            self.count += 1;
+            if self.count == JUDGED {
+                self.judge();
+            }
+        }
+        self.before = flight;
+        // Who has nothing on its way was not held back by its window.
+        self.covered = if flight > covered { covered } else { 0 };
+    }
+
+    fn judge(&mut self) {
+        let (covered, grown) = (self.sum_covered, self.sum_grown);
+        (self.sum_covered, self.sum_grown, self.count) = (0, 0, 0);
+        let each = (covered / u32::from(JUDGED) / self.segment).min(u16::MAX.into()) as u16;
+        let grown = i64::from(grown);
+        if grown * 4 >= i64::from(covered) * 3 {
+            self.proven = self.proven.max(each);
+        } else if grown * 2 >= i64::from(self.segment) {
+            // A window that does not grow at all says nothing: the sender has too little to send, or slow
+            // start is over.
+            let grown = (grown + i64::from(self.segment)) / i64::from(JUDGED) / i64::from(self.segment);
+            let ceiling = u16::try_from(grown).unwrap_or(1).min(each / 2).max(1);
+            self.ceiling = if self.ceiling == 0 { ceiling } else { self.ceiling.min(ceiling) };
+        }
+    }
+
+    /// What follows is no answer to what passed.
+    fn forget(&mut self) {
+        (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
+    }
+}
 
 /// What is known of one direction of a TCP connection: its present round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +128,10 @@ pub(crate) struct Thinning {
     ran_out: bool,
     /// Acknowledgements that pass whatever they cover.
     owed: u8,
+    growth: Growth,
+    /// What is to be acknowledged for the next sample of the round trip, and when it came.
+    awaited: Option<(u32, Instant)>,
+    lowest_rtt: Duration,
 }
 
 impl Thinning {
@@ -71,6 +154,7 @@ impl Thinning {
         // Repeated, because something is missing, or known already. One that was overtaken by one that was
         // left out is news to the sender.
         let old = ack == self.seen || behind(self.passed);
+        self.measure(now, ack);
         if !self.begun || strange && !old {
             // The second is of another connection between the same ports.
             let peak = if flight < WINDOW { flight } else { 0 };
@@ -83,6 +167,8 @@ impl Thinning {
                 passed: ack,
                 seen: ack,
                 begun: true,
+                growth: Growth { segment: self.growth.segment, ..Growth::default() },
+                lowest_rtt: if self.begun { Duration::ZERO } else { self.lowest_rtt },
                 ..Self::default()
             };
             return true;
@@ -98,9 +184,14 @@ impl Thinning {
         let full = waits.is_some_and(|since| since <= self.began);
         let thins = self.flat < FLAT && self.owed == 0 && !full;
         let close = now < self.last + TRAIN;
-        if thins && flight > 0 && (close || covered < self.peak / PART) {
+        let near = !self.lowest_rtt.is_zero() && self.lowest_rtt <= SOON;
+        let soon = close && near && self.growth.ceiling == 0;
+        let few = soon
+            || (close || covered < self.peak / PART) && covered < self.growth.permitted();
+        if thins && flight > 0 && few {
             return false;
         }
+        self.growth.on_passed(flight + covered, covered);
         self.last = now;
         self.owed = self.owed.saturating_sub(1);
         self.ran_out |= flight == 0;
@@ -125,8 +216,23 @@ impl Thinning {
         }
     }
 
+    /// The sender sends segments of `len` bytes, the last of which ends at `end`.
+    pub(crate) fn on_segment(&mut self, now: Instant, len: u32, end: u32) {
+        self.growth.segment = self.growth.segment.max(len);
+        self.awaited.get_or_insert((end, now));
+    }
+
+    fn measure(&mut self, now: Instant, ack: u32) {
+        if let Some((_, at)) = self.awaited.take_if(|(end, _)| ack.wrapping_sub(*end) < WINDOW) {
+            let took = now.since(at).max(Duration::from_micros(1));
+            let first = self.lowest_rtt.is_zero();
+            self.lowest_rtt = if first { took } else { self.lowest_rtt.min(took) };
+        }
+    }
+
     /// The sender sends a segment again: it may be all that is on its way.
     pub(crate) fn on_repeated(&mut self) {
+        self.growth.forget();
         self.owed = self.owed.saturating_add(1);
         self.flat = self.flat.saturating_add(1);
     }

@@ -25,6 +25,8 @@ const SENDERS: &str = "cubic,cubic-plain,reno,cubic-l2,reno-l2,reno-l1,bbr";
 const ROWS: &str = "mhip-03,mhip-04,mhip-05,mhip-06,mhip-07,mhip-08,mhip-09,mhip-10,mhip-11,\
     mhip-12,mhip-13,mhip-14,mhip-wireless,mpip-wireless,mpip-delay,two-80-40,delay-100";
 const SECOND: u64 = 1_000_000_000;
+/// By how much each repetition begins later than the one before, ns.
+const SHIFT: u64 = 17_300_000;
 
 /// Measures what leaving out acknowledgements gains and costs, in the simulator.
 #[derive(Args, Debug)]
@@ -143,21 +145,45 @@ fn pair(number: u64) -> Vec<(LinkConfig, LinkConfig)> {
     vec![link(), link()]
 }
 
-/// Share of the limit that the transfer reached.
-fn ratio(spec: WorldSpec, limit: f64, seconds: u64) -> Result<f64, String> {
+/// Share of the limit that the transfer reached, which began `shift` ns after the warm-up.
+fn ratio(spec: WorldSpec, limit: f64, shift: u64, seconds: u64) -> Result<f64, String> {
     let mut world = World::new(spec, Observe::default());
-    world.run_until((simulated::WARM_UP / SECOND + seconds) * SECOND);
+    world.run_until(simulated::WARM_UP + shift + seconds * SECOND);
     if let Some(violation) = world.violations().first() {
         return Err(violation.to_string());
     }
     Ok(world.flow_bytes(0) as f64 * 8.0 / seconds as f64 / limit)
 }
 
-/// Sums of the ratios without and with it.
-type Sums = [f64; 2];
+/// The ratios of a row and sender: sums, and sums of squares, without and with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
+    ratio: [f64; 2],
+    squares: [f64; 2],
+}
+
+impl Sums {
+    fn add(&mut self, on: usize, ratio: f64) {
+        self.ratio[on] += ratio;
+        self.squares[on] += ratio * ratio;
+    }
+
+    /// What the mean with it is of that without, and the standard error of that.
+    fn quotient(&self, runs: u32) -> (f64, f64) {
+        let runs = f64::from(runs);
+        let means = self.ratio.map(|sum| sum / runs);
+        // Relative variances of the means, whose sum is about that of their quotient.
+        let variance = |on: usize| {
+            let spread = (self.squares[on] / runs - means[on] * means[on]).max(0.0);
+            spread / (runs - 1.0).max(1.0) / (means[on] * means[on])
+        };
+        let quotient = means[1] / means[0];
+        (quotient, quotient * (variance(0) + variance(1)).sqrt())
+    }
+}
 
 /// Runs everything and prints a table in Markdown: for each row and sender the mean share of the limit
-/// with thinning, and what that is of the share without.
+/// with thinning, and what that is of the share without, with its standard error.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     let named = options.rows.iter().filter(|name| !name.is_empty());
     let named = named.map(|name| Ok(Row::Scenario(Box::new(scenarios::find(name)?))));
@@ -175,10 +201,17 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
             let (on, rest) = (rest % 2, rest / 2);
             let (sender, repetition) = (rest % senders.len(), rest / senders.len());
             let (spec, limit) = what.world(&senders[sender], repetition as u32, options.seconds)?;
-            let spec = spec.with_engines(|engine| engine.ack_thinning = on == 1);
-            let ratio = ratio(spec, limit, options.seconds)
+            let mut spec = spec.with_engines(|engine| engine.ack_thinning = on == 1);
+            // Where links have no randomness, runs would be the same.
+            let shift = repetition as u64 * SHIFT;
+            for flow in &mut spec.flows {
+                flow.start += shift;
+                flow.stop += shift;
+            }
+            let ratio = ratio(spec, limit, shift, options.seconds)
                 .map_err(|error| format!("{}, {}: {error}", what.name(), senders[sender]))?;
-            sums.lock().unwrap_or_else(PoisonError::into_inner)[row][sender][on] += ratio;
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums[row][sender].add(on, ratio);
         }
     };
     std::thread::scope(|scope| {
@@ -201,20 +234,25 @@ fn table(rows: &[Row], options: &Options, sums: &[Vec<Sums>]) -> String {
     text.push_str(&"---|".repeat(options.senders.len()));
     let mut least = vec![f64::INFINITY; options.senders.len()];
     let mut whole = vec![Sums::default(); options.senders.len()];
+    let mut errors = vec![0.0; options.senders.len()];
     for (row, sums) in rows.iter().zip(sums) {
         let _ = write!(text, "\n| {} |", row.name());
-        for (index, [without, with]) in sums.iter().enumerate() {
-            let share = with / f64::from(options.repetitions);
-            let _ = write!(text, " {share:.3}, {:.3} |", with / without);
-            least[index] = least[index].min(with / without);
-            whole[index][0] += without;
-            whole[index][1] += with;
+        for (index, sums) in sums.iter().enumerate() {
+            let share = sums.ratio[1] / f64::from(options.repetitions);
+            let (quotient, error) = sums.quotient(options.repetitions);
+            let _ = write!(text, " {share:.3}, {quotient:.3} ±{error:.3} |");
+            least[index] = least[index].min(quotient);
+            errors[index] += (error / rows.len() as f64).powi(2);
+            for on in 0..2 {
+                whole[index].ratio[on] += sums.ratio[on];
+            }
         }
     }
     text.push_str("\n| all |");
-    for [without, with] in &whole {
+    for (sums, error) in whole.iter().zip(&errors) {
         let runs = f64::from(options.repetitions) * rows.len() as f64;
-        let _ = write!(text, " {:.3}, {:.3} |", with / runs, with / without);
+        let [without, with] = sums.ratio;
+        let _ = write!(text, " {:.3}, {:.3} ±{:.3} |", with / runs, with / without, error.sqrt());
     }
     text.push_str("\n| least |");
     for least in least {
@@ -256,17 +294,33 @@ mod tests {
     #[test]
     fn a_table_has_the_least_of_each_sender() {
         let rows = [Row::Pair(3), Row::Pair(4)];
-        let sums = [vec![[0.5, 0.75], [0.8, 0.4]], vec![[0.5, 0.5], [0.5, 0.45]]];
+        let of = |ratio: [f64; 2]| Sums { ratio, squares: ratio.map(|ratio| ratio * ratio) };
+        let sums = [
+            vec![of([0.5, 0.75]), of([0.8, 0.4])],
+            vec![of([0.5, 0.5]), of([0.5, 0.45])],
+        ];
         let text = table(&rows, &options(), &sums);
         assert!(text.ends_with("| least | 1.000 | 0.500 |\n"), "{text}");
-        assert!(text.contains("0.750, 1.500 | 0.400, 0.500"), "{text}");
+        assert!(text.contains("0.750, 1.500 ±0.000 | 0.400, 0.500 ±0.000"), "{text}");
+    }
+
+    #[test]
+    fn a_quotient_has_the_error_of_both_means() {
+        let mut sums = Sums::default();
+        for ratio in [0.4, 0.6] {
+            sums.add(0, ratio);
+            sums.add(1, ratio * 2.0);
+        }
+        let (quotient, error) = sums.quotient(2);
+        // Each mean has a relative error of 0.1 * sqrt(2) / sqrt(2) / 0.5.
+        assert!((quotient - 2.0).abs() < 1e-9 && (error - 2.0 * 0.2 * 2f64.sqrt()).abs() < 1e-9);
     }
 
     #[test]
     fn a_pair_repeats_and_transfers() {
         let (spec, limit) = Row::Pair(3).world("reno-l2", 0, 2).expect("a world");
-        let found = ratio(spec.clone(), limit, 2).expect("sound");
-        assert_eq!(ratio(spec, limit, 2), Ok(found));
+        let found = ratio(spec.clone(), limit, 0, 2).expect("sound");
+        assert_eq!(ratio(spec, limit, 0, 2), Ok(found));
         assert!(found > 0.05 && found <= 1.02, "{found}");
     }
 }

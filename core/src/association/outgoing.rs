@@ -114,6 +114,8 @@ impl Association {
             if is_stream(&key)
                 && let Some((len, end)) = segments.whole_stream()
             {
+                let segment = segments.stream(0).map_or(len, |(first, _)| first);
+                session.on_segments(now, segment as u32, end);
                 let news = session.queues(len as u32, end);
                 if !news && self.queue.flow_bytes(slot) > 0 {
                     return Err(refuse(cx, DropReason::Waits));
