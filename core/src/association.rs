@@ -60,7 +60,7 @@ use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
 use crate::session::{Incoming, Order, Outgoing};
 use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
-use crate::status::{PeerStatus, SessionStatus};
+use crate::status::{Kept, PeerStatus, SessionStatus};
 use crate::table::Table;
 use crate::time::Instant;
 use crate::trace::Trace;
@@ -490,8 +490,20 @@ impl Association {
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
             resequencing: self.hold.held(),
+            kept: self.kept(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        Kept {
+            sending: self.outgoing.len(),
+            receiving: self.incoming.len(),
+            tracked: self.paths.iter().map(|path| path.flight.tracked()).max().unwrap_or(0),
+            repairs: self.repairs.len(),
+            skips: self.skips.len(),
+            owed: self.opens.len() + self.unknown.len() + self.refused_paths.len(),
         }
     }
 

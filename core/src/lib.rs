@@ -73,6 +73,6 @@ pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use path::PathState;
 pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};
-pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
+pub use status::{Kept, PathStatus, PeerStatus, SessionStatus, Status};
 pub use time::Instant;
 pub use translation::TRANSLATED_PORTS;

@@ -8,6 +8,9 @@
 //! there. To leave out acknowledgements that later ones repeat is common practice where the way back is narrow
 //! (RFC 3449, section 5.2.2).
 //!
+//! Some senders grow by what an acknowledgement covers, others by two segments at most for each, and would
+//! begin more slowly. Which it is, is found out on the way ([`growth`]).
+//!
 //! An acknowledgement is left out only while data that it does not cover is on its way, so that
 //! another one follows. Nothing waits for that.
 
@@ -16,94 +19,23 @@ use core::time::Duration;
 use crate::session::WINDOW;
 use crate::time::Instant;
 
+mod growth;
+
+use growth::Growth;
+
 /// An acknowledgement passes when it covers this part of the most that was on its way in the round: what
 /// arrives in a burst is acknowledged before the sender can send more, and ever less is on its way.
 const PART: u32 = 6;
 /// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start by
 /// when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux does not).
 const TRAIN: Duration = Duration::from_millis(3);
-/// Up to this round trip an acknowledgement that follows another closely may be left out before it is known
+/// Up to this round trip, µs, an acknowledgement that follows another closely may be left out before it is known
 /// what the sender makes of that: it is known a few round trips later, which are over soon. The train of a
 /// link beside this host has ended slow start by then.
-const SOON: Duration = Duration::from_millis(10);
+const SOON: u32 = 10_000;
 /// After so many round trips without growth slow start is over; some are spent waiting for a packet. Those
 /// in which the sender had too little to send do not count.
 const FLAT: u8 = 3;
-
-/// A response to so many acknowledgements is judged together: a sender with segmentation offload may wait for
-/// the next one before it sends (Linux, `tcp_tso_should_defer`).
-const JUDGED: u8 = 2;
-
-/// What the sender makes of acknowledgements that cover much: by how much its window grows.
-///
-/// Senders that count what is covered double their window with each round trip, however few
-/// acknowledgements tell of it. Others count two segments at most for each (RFC 3465, section 2.2), eight
-/// (RFC 9406, section 4.3) or one (RFC 5681, section 3.1), and would begin more slowly. So an
-/// acknowledgement may cover twice as much as one whose growth was seen, and no more than half of
-/// one for which the window grew by less.
-#[derive(Clone, Copy, Debug, Default)]
-struct Growth {
-    /// Payload of a full segment, bytes; 0 before the first.
-    segment: u32,
-    /// Segments that one acknowledgement may cover, as was seen, and where that ends.
-    proven: u16,
-    ceiling: u16,
-    /// What was on its way before the newest that passed, what that covered, bytes, and whether the sender
-    /// had more to send.
-    before: u32,
-    covered: u32,
-    /// Sums over those that are judged together.
-    sum_covered: u32,
-    sum_grown: i32,
-    count: u8,
-}
-
-impl Growth {
-    /// Bytes that the next acknowledgement may cover.
-    fn permitted(&self) -> u32 {
-        let segments = self.proven.max(1).saturating_mul(2);
-        let ceiling = if self.ceiling == 0 { u16::MAX } else { self.ceiling };
-        self.segment.saturating_mul(segments.min(ceiling).into())
-    }
-
-    /// An acknowledgement passes that covers `covered` bytes. Until it comes, `flight` is on its way for the
-    /// sender, which is the answer to those before.
-    fn on_passed(&mut self, flight: u32, covered: u32) {
-        if self.covered > self.segment && self.segment > 0 {
-            self.sum_covered = self.sum_covered.saturating_add(self.covered);
-            let grown = flight.wrapping_sub(self.before) as i32;
-            self.sum_grown = self.sum_grown.saturating_add(grown);
-            self.count += 1;
-            if self.count == JUDGED {
-                self.judge();
-            }
-        }
-        self.before = flight;
-        // Who has nothing on its way was not held back by its window.
-        self.covered = if flight > covered { covered } else { 0 };
-    }
-
-    fn judge(&mut self) {
-        let (covered, grown) = (self.sum_covered, self.sum_grown);
-        (self.sum_covered, self.sum_grown, self.count) = (0, 0, 0);
-        let each = (covered / u32::from(JUDGED) / self.segment).min(u16::MAX.into()) as u16;
-        let grown = i64::from(grown);
-        if grown * 4 >= i64::from(covered) * 3 {
-            self.proven = self.proven.max(each);
-        } else if grown * 2 >= i64::from(self.segment) {
-            // A window that does not grow at all says nothing: the sender has too little to send, or slow
-            // start is over.
-            let grown = (grown + i64::from(self.segment)) / i64::from(JUDGED) / i64::from(self.segment);
-            let ceiling = u16::try_from(grown).unwrap_or(1).min(each / 2).max(1);
-            self.ceiling = if self.ceiling == 0 { ceiling } else { self.ceiling.min(ceiling) };
-        }
-    }
-
-    /// What follows is no answer to what passed.
-    fn forget(&mut self) {
-        (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
-    }
-}
 
 /// What is known of one direction of a TCP connection: its present round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,9 +61,12 @@ pub(crate) struct Thinning {
     /// Acknowledgements that pass whatever they cover.
     owed: u8,
     growth: Growth,
-    /// What is to be acknowledged for the next sample of the round trip, and when it came.
-    awaited: Option<(u32, Instant)>,
-    lowest_rtt: Duration,
+    /// What is to be acknowledged for the next sample of the round trip, if it came, and when.
+    awaits: bool,
+    awaited: u32,
+    awaited_at: Instant,
+    /// Microseconds; 0 before the first sample.
+    lowest_rtt: u32,
 }
 
 impl Thinning {
@@ -167,8 +102,8 @@ impl Thinning {
                 passed: ack,
                 seen: ack,
                 begun: true,
-                growth: Growth { segment: self.growth.segment, ..Growth::default() },
-                lowest_rtt: if self.begun { Duration::ZERO } else { self.lowest_rtt },
+                growth: if self.begun { Growth::default() } else { self.growth },
+                lowest_rtt: if self.begun { 0 } else { self.lowest_rtt },
                 ..Self::default()
             };
             return true;
@@ -184,10 +119,10 @@ impl Thinning {
         let full = waits.is_some_and(|since| since <= self.began);
         let thins = self.flat < FLAT && self.owed == 0 && !full;
         let close = now < self.last + TRAIN;
-        let near = !self.lowest_rtt.is_zero() && self.lowest_rtt <= SOON;
-        let soon = close && near && self.growth.ceiling == 0;
-        let few = soon
-            || (close || covered < self.peak / PART) && covered < self.growth.permitted();
+        let near = (1..=SOON).contains(&self.lowest_rtt);
+        let soon = close && near && !self.growth.is_limited();
+        let few =
+            soon || (close || covered < self.peak / PART) && covered < self.growth.permitted();
         if thins && flight > 0 && few {
             return false;
         }
@@ -218,15 +153,18 @@ impl Thinning {
 
     /// The sender sends segments of `len` bytes, the last of which ends at `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, len: u32, end: u32) {
-        self.growth.segment = self.growth.segment.max(len);
-        self.awaited.get_or_insert((end, now));
+        self.growth.on_segment(len);
+        if !core::mem::replace(&mut self.awaits, true) {
+            (self.awaited, self.awaited_at) = (end, now);
+        }
     }
 
     fn measure(&mut self, now: Instant, ack: u32) {
-        if let Some((_, at)) = self.awaited.take_if(|(end, _)| ack.wrapping_sub(*end) < WINDOW) {
-            let took = now.since(at).max(Duration::from_micros(1));
-            let first = self.lowest_rtt.is_zero();
-            self.lowest_rtt = if first { took } else { self.lowest_rtt.min(took) };
+        if self.awaits && ack.wrapping_sub(self.awaited) < WINDOW {
+            self.awaits = false;
+            let took = now.since(self.awaited_at).as_micros().clamp(1, u32::MAX.into()) as u32;
+            let lowest = if self.lowest_rtt == 0 { took } else { self.lowest_rtt };
+            self.lowest_rtt = lowest.min(took);
         }
     }
 
@@ -239,178 +177,4 @@ impl Thinning {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const SEGMENT: u32 = 1_400;
-    const NOW: Instant = Instant::from_millis(1_000);
-
-    /// A sender whose window is `window` segments when the stream begins at `start`, and grows by
-    /// `growth` for each segment acknowledged. Returns how many acknowledgements passed in each of its
-    /// round trips: the receiver acknowledges every other segment.
-    fn passed(start: u32, mut window: f64, growth: f64, rounds: usize, full: bool) -> Vec<u32> {
-        let mut thinning = Thinning::default();
-        let waits = full.then_some(Instant::ZERO);
-        let at = |segments: u32| start.wrapping_add(segments * SEGMENT);
-        let (mut known, mut arrived, mut next) = (0, 0, window as u32);
-        let (mut end, mut count, mut counts) = (next, 0, Vec::new());
-        let mut now = NOW;
-        while counts.len() < rounds {
-            arrived = (arrived + 2).min(next);
-            now += TRAIN;
-            if !thinning.passes(now, at(arrived), at(next), waits) {
-                assert!(arrived < next, "the last one is left out");
-                continue;
-            }
-            if known > end {
-                end = next;
-                counts.push(core::mem::take(&mut count));
-            }
-            count += 1;
-            window += f64::from(arrived - known) * growth;
-            known = arrived;
-            next = next.max(known + window as u32);
-        }
-        counts
-    }
-
-    #[test]
-    fn slow_start_sees_too_few_to_judge() {
-        for start in [0, u32::MAX - 20_000] {
-            let counts = passed(start, 10.0, 1.0, 9, false);
-            assert!(counts[1..].iter().all(|count| (4..=8).contains(count)), "{counts:?}");
-        }
-    }
-
-    #[test]
-    fn all_pass_when_the_paths_are_full() {
-        let counts = passed(0, 10.0, 1.0, 6, true);
-        assert!(counts[5] > 100, "{counts:?}");
-    }
-
-    #[test]
-    fn all_pass_once_slow_start_is_over() {
-        let counts = passed(0, 100.0, 0.01, 8, false);
-        assert!(counts[1] <= 8 && counts[5..].iter().all(|count| *count > 45), "{counts:?}");
-    }
-
-    #[test]
-    fn exchanges_are_no_end_of_slow_start() {
-        let mut thinning = Thinning::default();
-        let at = |exchange: u32, segment: u32| (exchange * 20 + segment) * SEGMENT;
-        for exchange in 0..10 {
-            let now = NOW + Duration::from_millis(u64::from(exchange) * 100);
-            let mut passes =
-                |segment| thinning.passes(now, at(exchange, segment), at(exchange, 20), None);
-            passes(4);
-            assert!(passes(20), "the last one");
-        }
-        let mut passed = 0;
-        for segment in 1..=60 {
-            let now = NOW + Duration::from_secs(10) + TRAIN * segment;
-            passed += u32::from(thinning.passes(now, at(10, segment), at(10, 60), None));
-        }
-        assert!((2..=8).contains(&passed), "{passed}");
-    }
-
-    #[test]
-    fn what_waits_for_a_part_of_the_round_is_a_burst() {
-        let mut thinning = Thinning::default();
-        let at = |millis| NOW + Duration::from_millis(millis);
-        assert!(thinning.passes(at(0), 1_000, 100_000, None));
-        assert!(
-            !thinning.passes(at(10), 2_000, 100_000, Some(at(5))),
-            "it came after the round began"
-        );
-        assert!(
-            thinning.passes(at(20), 100_000, 200_000, Some(at(5))),
-            "this begins another round"
-        );
-        assert!(thinning.passes(at(30), 101_000, 200_000, Some(at(5))));
-    }
-
-    #[test]
-    fn what_arrives_in_a_burst_is_acknowledged_by_few() {
-        let mut thinning = Thinning::default();
-        assert!(thinning.passes(NOW, 0, 60 * SEGMENT, None));
-        let mut passed = |apart: Duration| {
-            let acks = (1..=60).filter(|segment| {
-                let now = NOW + apart * *segment;
-                thinning.passes(now, segment * SEGMENT, 60 * SEGMENT, None)
-            });
-            acks.count()
-        };
-        assert!((2..=7).contains(&passed(TRAIN)));
-    }
-
-    #[test]
-    fn a_train_has_one_wagon() {
-        let mut thinning = Thinning::default();
-        assert!(thinning.passes(NOW, 0, 10 * SEGMENT, None));
-        let mut passes = |micros, ack| {
-            let now = NOW + Duration::from_micros(micros);
-            thinning.passes(now, ack * SEGMENT, 10 * SEGMENT, None)
-        };
-        assert!(!passes(500, 4) && !passes(2_900, 6) && passes(3_100, 8));
-        assert!(passes(3_200, 10), "after the last one none follows");
-    }
-
-    #[test]
-    fn what_is_repeated_or_overtaken_passes() {
-        let mut thinning = Thinning::default();
-        assert!(thinning.passes(Instant::ZERO, 1_000, 100_000, None));
-        assert!(thinning.passes(NOW, 50_000, 150_000, None));
-        assert!(!thinning.passes(NOW, 51_000, 150_000, None));
-        assert!(!thinning.passes(NOW, 50_500, 150_000, None), "overtaken by one that was left out");
-        assert!(
-            thinning.passes(NOW, 50_000, 150_000, None)
-                && thinning.passes(NOW, 49_000, 150_000, None)
-        );
-        assert!(
-            thinning.passes(NOW, 51_000, 150_000, None),
-            "the second tells that something is missing"
-        );
-    }
-
-    #[test]
-    fn what_is_sent_again_is_acknowledged() {
-        let mut thinning = Thinning::default();
-        assert!(thinning.passes(NOW, 1_000, 100_000, None));
-        assert!(!thinning.passes(NOW, 2_000, 100_000, None));
-        thinning.on_repeated();
-        thinning.on_repeated();
-        let passes = [3_000, 4_000, 5_000].map(|ack| thinning.passes(NOW, ack, 100_000, None));
-        assert_eq!(passes, [true, true, false]);
-    }
-
-    proptest! {
-        /// What is left out is followed by another, because data is on its way that it does not cover.
-        #[test]
-        fn the_last_one_always_passes(
-            start in any::<u32>(),
-            steps in proptest::collection::vec((0_u32..200_000, 0_u32..200_000, any::<bool>()), 1..200),
-        ) {
-            let mut thinning = Thinning::default();
-            let (mut ack, mut end) = (0, 0);
-            for (sent, covered, full) in steps {
-                let waits = full.then_some(NOW);
-                end += sent;
-                ack = (ack + covered).min(end);
-                let passes = thinning.passes(NOW, start.wrapping_add(ack), start.wrapping_add(end), waits);
-                prop_assert!(passes || ack < end && !full);
-            }
-            prop_assert!(thinning.passes(NOW, start.wrapping_add(end), start.wrapping_add(end), None));
-        }
-
-        #[test]
-        fn nothing_is_taken_amiss(numbers in proptest::collection::vec(any::<(u32, u32, bool)>(), 1..100)) {
-            let mut thinning = Thinning::default();
-            for (ack, end, full) in numbers {
-                let passes = thinning.passes(NOW, ack, end, full.then_some(NOW));
-                prop_assert!(passes || ack != end);
-            }
-        }
-    }
-}
+mod tests;

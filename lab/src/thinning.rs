@@ -295,10 +295,7 @@ mod tests {
     fn a_table_has_the_least_of_each_sender() {
         let rows = [Row::Pair(3), Row::Pair(4)];
         let of = |ratio: [f64; 2]| Sums { ratio, squares: ratio.map(|ratio| ratio * ratio) };
-        let sums = [
-            vec![of([0.5, 0.75]), of([0.8, 0.4])],
-            vec![of([0.5, 0.5]), of([0.5, 0.45])],
-        ];
+        let sums = [vec![of([0.5, 0.75]), of([0.8, 0.4])], vec![of([0.5, 0.5]), of([0.5, 0.45])]];
         let text = table(&rows, &options(), &sums);
         assert!(text.ends_with("| least | 1.000 | 0.500 |\n"), "{text}");
         assert!(text.contains("0.750, 1.500 ±0.000 | 0.400, 0.500 ±0.000"), "{text}");

@@ -20,12 +20,17 @@ pub enum Invariant {
     /// that were waited for as long as promised.
     InOrder,
     /// An address that has not answered gets no more bytes than came from it, beyond the few
-    /// probes that a known address may get.
+    /// probes that a known address may get, and the short challenges to one that a peer has told.
     NoAmplification,
     /// Tables and queues stay within their limits.
     BoundedMemory,
     /// A timer that is due is done with: time goes on.
     Progress,
+    /// A node that follows no rule reaches its peer's host from its own addresses, and there the host's own
+    /// addresses alone.
+    Reach,
+    /// What the policy `require` holds back never leaves as plain IP.
+    NoPlain,
     /// When everything has healed and nothing is sent, both ends have the same paths and sessions
     /// and nothing waits.
     Agreement,
@@ -46,6 +51,8 @@ impl Invariant {
             Self::NoAmplification => "no-amplification",
             Self::BoundedMemory => "bounded-memory",
             Self::Progress => "progress",
+            Self::Reach => "reach",
+            Self::NoPlain => "no-plain",
             Self::Agreement => "agreement",
             Self::Completion => "completion",
             Self::NoPanic => "no-panic",
@@ -222,7 +229,7 @@ fn show(packet: &[u8]) -> String {
     }
 }
 
-/// What went to and came from one remote address, as a host's network sees it.
+/// What went to and came from one remote address: payload of IP and UDP, as RFC 9000, section 8.1 counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exchange {
     sent: u64,
@@ -236,24 +243,53 @@ struct Exchange {
 /// by the authenticated peer) within a second: handshake initiations and challenges.
 const PROBE_BYTES: u64 = 16 * 1024;
 
+/// Bytes of the longest payload to an address that a hostile peer has told: a challenge without padding
+/// (`[P-30]`), or a SYN.
+const SHORT: u64 = 40;
+
+/// Such packets at once and in a second, for each hostile peer (`[P-31]`).
+const TOLD: (u64, u64) = (32, 8);
+
+/// What a host may know of a remote address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A peer is there: the configuration names it, or its owner has told it.
+    Known,
+    /// Nobody is: so many hostile peers may have told it.
+    Told(u64),
+}
+
 /// Watches what goes to addresses that did not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Amplification {
     exchanges: BTreeMap<(usize, SocketAddr), Exchange>,
+    /// When all that a host may send to told addresses may be sent again, ns.
+    full_at: BTreeMap<usize, Nanos>,
 }
 
 impl Amplification {
-    /// `host` sends `bytes` to `remote`, which is `told` when its configuration or its peer named
-    /// it.
+    /// `host` sends `bytes` to `remote`.
     pub(crate) fn sent(
         &mut self,
         now: Nanos,
         host: usize,
         remote: SocketAddr,
         bytes: u64,
-        told: bool,
+        standing: Standing,
     ) -> Result<(), (Invariant, String)> {
         let exchange = self.exchanges.entry((host, remote)).or_default();
+        if !exchange.answered
+            && exchange.sent + bytes > exchange.received
+            && let Standing::Told(peers @ 1..) = standing
+            && bytes <= SHORT
+        {
+            let full_at = self.full_at.entry(host).or_default();
+            let pause = SECOND / (TOLD.1 * peers);
+            if *full_at <= now + pause * (TOLD.0 * peers - 1) {
+                *full_at = pause + (*full_at).max(now);
+                return Ok(());
+            }
+        }
         exchange.sent += bytes;
         if exchange.answered {
             return Ok(());
@@ -264,12 +300,8 @@ impl Amplification {
             exchange.window_bytes = 0;
         }
         exchange.window_bytes += bytes;
-        let within = if told {
-            exchange.window_bytes <= PROBE_BYTES || exchange.sent <= exchange.received
-        } else {
-            exchange.sent <= exchange.received
-        };
-        if within {
+        let probes = standing == Standing::Known && exchange.window_bytes <= PROBE_BYTES;
+        if probes || exchange.sent <= exchange.received {
             return Ok(());
         }
         let detail = format!(

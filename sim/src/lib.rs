@@ -34,6 +34,7 @@
 
 pub mod clock;
 mod host;
+pub mod hostile;
 mod invariant;
 pub mod measure;
 pub mod nat;

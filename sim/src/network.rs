@@ -5,27 +5,77 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mpip_core::Ecn;
 use mpip_link::{Change, Counters, Link, LinkConfig, flip_bit};
+use mpip_segments::segment;
 
 use crate::clock::{NEVER, Nanos};
 use crate::nat::{Nat, NatSpec};
+use crate::packet;
 
-/// An outer datagram on its way.
+/// What an IP packet on its way is to mpip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// A UDP datagram; its bytes are the payload.
+    Datagram,
+    /// A TCP segment, with its header.
+    Segment,
+    /// None of mpip's; its bytes are the whole packet.
+    Packet,
+}
+
+impl Carries {
+    /// Bytes of the headers that are not among the bytes, on the way to `address`.
+    pub fn header(self, address: IpAddr) -> usize {
+        match self {
+            Self::Datagram => packet::ip_header_len(address) + 8,
+            Self::Segment => packet::ip_header_len(address),
+            Self::Packet => 0,
+        }
+    }
+}
+
+/// An outer packet on its way.
 #[derive(Clone, Debug)]
 pub struct Datagram {
+    /// What it is.
+    pub carries: Carries,
     /// Source as the network sees it.
     pub source: SocketAddr,
     /// Destination as the network sees it.
     pub destination: SocketAddr,
     /// ECN field of the outer IP header.
     pub ecn: Ecn,
-    /// UDP payload, or a whole IP packet of a host without mpip.
+    /// What [`carries`](Self::carries) says.
     pub bytes: Vec<u8>,
     /// False for what an attacker sent.
     pub genuine: bool,
+}
+
+impl Datagram {
+    /// Bytes of the IP packet.
+    pub fn packet_len(&self) -> usize {
+        self.bytes.len() + self.carries.header(self.destination.ip())
+    }
+
+    /// A translator gives it another source, or another destination.
+    fn translate(&mut self, to: SocketAddr, is_source: bool) {
+        let (from, port_at) = match is_source {
+            true => (core::mem::replace(&mut self.source, to), 0),
+            false => (core::mem::replace(&mut self.destination, to), 2),
+        };
+        let other = if is_source { self.destination } else { self.source };
+        if self.carries == Carries::Segment
+            && self.bytes.len() >= 20
+            && segment::is_intact(from, other, &self.bytes)
+        {
+            self.bytes[port_at..port_at + 2].copy_from_slice(&to.port().to_be_bytes());
+            self.bytes[16..18].fill(0);
+            segment::seal(to, other, &mut self.bytes);
+        }
+    }
 }
 
 /// A datagram with its route.
@@ -79,6 +129,8 @@ pub struct Network {
     wakes: Vec<Nanos>,
     routes: BTreeMap<(usize, usize), Vec<usize>>,
     owners: BTreeMap<IpAddr, usize>,
+    /// Interfaces in front of which a firewall drops UDP.
+    without_udp: BTreeSet<usize>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -113,6 +165,7 @@ impl Network {
             wakes: vec![NEVER; links.len()],
             routes: routes.clone(),
             owners: BTreeMap::new(),
+            without_udp: BTreeSet::new(),
             spare: Vec::new(),
         };
         network.update_owners();
@@ -190,6 +243,19 @@ impl Network {
         self.update_owners();
     }
 
+    /// A firewall in front of an interface drops UDP, in both directions, or lets it pass.
+    pub fn block_udp(&mut self, index: usize, blocked: bool) {
+        match blocked {
+            true => self.without_udp.insert(index),
+            false => self.without_udp.remove(&index),
+        };
+    }
+
+    /// Whether UDP is dropped in front of an interface.
+    pub fn blocks_udp(&self, index: usize) -> bool {
+        self.without_udp.contains(&index)
+    }
+
     /// Number of links.
     pub fn links(&self) -> usize {
         self.links.len()
@@ -256,46 +322,37 @@ impl Network {
         now: Nanos,
         from: usize,
         mut datagram: Datagram,
-        header: usize,
     ) -> Result<(), SendError> {
         let interface = &mut self.interfaces[from];
         if !interface.spec.addresses.contains(&datagram.source.ip()) {
             return Err(SendError::NoSuchSource);
         }
         if let Some(nat) = &mut interface.nat {
-            datagram.source = nat.outbound(now, datagram.source, datagram.destination);
+            let source = nat.outbound(now, datagram.source, datagram.destination);
+            datagram.translate(source, true);
         }
-        self.route(now, from, datagram, header)
+        self.route(now, from, datagram)
     }
 
     /// Sends a datagram with any source, as an attacker beside the interface `from` would.
     ///
     /// # Errors
     /// Why it went nowhere.
-    pub fn inject(
-        &mut self,
-        now: Nanos,
-        from: usize,
-        datagram: Datagram,
-        header: usize,
-    ) -> Result<(), SendError> {
-        self.route(now, from, datagram, header)
+    pub fn inject(&mut self, now: Nanos, from: usize, datagram: Datagram) -> Result<(), SendError> {
+        self.route(now, from, datagram)
     }
 
-    fn route(
-        &mut self,
-        now: Nanos,
-        from: usize,
-        datagram: Datagram,
-        header: usize,
-    ) -> Result<(), SendError> {
+    fn route(&mut self, now: Nanos, from: usize, datagram: Datagram) -> Result<(), SendError> {
         let Some(&to) = self.owners.get(&datagram.destination.ip()) else {
             return Err(SendError::Unreachable);
         };
         if !self.routes.contains_key(&(from, to)) {
             return Err(SendError::Unreachable);
         }
-        let len = datagram.bytes.len() + header;
+        if datagram.carries == Carries::Datagram && self.without_udp.contains(&from) {
+            return Err(SendError::Dropped);
+        }
+        let len = datagram.packet_len();
         let transit = Transit { datagram, from, to, hop: 0 };
         self.enter(now, transit, len)
     }
@@ -332,9 +389,13 @@ impl Network {
 
     fn arrive(&mut self, now: Nanos, transit: Transit) -> Option<Arrival> {
         let mut datagram = transit.datagram;
+        if datagram.carries == Carries::Datagram && self.without_udp.contains(&transit.to) {
+            return None;
+        }
         let interface = &mut self.interfaces[transit.to];
         if let Some(nat) = &mut interface.nat {
-            datagram.destination = nat.inbound(now, datagram.source, datagram.destination)?;
+            let destination = nat.inbound(now, datagram.source, datagram.destination)?;
+            datagram.translate(destination, false);
         }
         if !interface.spec.addresses.contains(&datagram.destination.ip()) {
             return None;

@@ -1,10 +1,14 @@
-//! What moves a host's packets: the engine, or plain IP to compare it with.
+//! What moves a host's packets: the engine, plain IP to compare it with, or a node that lies.
+
+use core::net::IpAddr;
 
 use mpip_core::trace::TraceSink;
 use mpip_core::{
-    Command, DatagramSink, DropReason, Ecn, Engine, Event, InnerPacket, Instant, PacketBuf,
-    PacketSink, PathAddress, Slot, Status,
+    Capture, Command, DatagramSink, DropReason, Ecn, Engine, Event, InnerPacket, Instant,
+    PacketBuf, PacketSink, PathAddress, Sender, Slot, Status,
 };
+
+use crate::hostile::Hostile;
 
 /// The inside of a host.
 #[derive(Debug)]
@@ -14,6 +18,8 @@ pub enum Node {
     /// Packets leave as they are on the one path given: ordinary IP, the baseline of every
     /// measurement.
     Plain(PathAddress),
+    /// A node that follows no rule.
+    Hostile(Box<Hostile>),
 }
 
 impl Node {
@@ -33,9 +39,12 @@ impl Node {
                 }
                 Ok(())
             }
+            Self::Hostile(_) => Ok(()),
         }
     }
 
+    /// Takes a datagram; returns what it proves of its sender. Handshakes wait for
+    /// [`run_jobs`](Self::run_jobs).
     pub(crate) fn handle_datagram(
         &mut self,
         now: Instant,
@@ -43,21 +52,39 @@ impl Node {
         ecn: Ecn,
         datagram: &mut [u8],
         packets: &mut Inbox,
-    ) -> Result<(), DropReason> {
+    ) -> Result<Sender, DropReason> {
         match self {
-            Self::Engine(engine) => {
-                let handled = engine.handle_datagram(now, from, ecn, datagram, packets);
-                handled.map(drop).and(engine.run_jobs(now))
-            }
+            Self::Engine(engine) => engine.handle_datagram(now, from, ecn, datagram, packets),
             Self::Plain(_) => {
                 packets.packet(InnerPacket {
                     head: datagram,
                     tail: &[],
                     checksum: mpip_core::Checksum::Complete,
                 });
-                Ok(())
+                Ok(Sender::Unknown)
+            }
+            Self::Hostile(hostile) => {
+                hostile.handle_datagram(from, datagram);
+                Ok(Sender::Unknown)
             }
         }
+    }
+
+    /// Does the public-key work that waits. Where messages came from that proved authentic goes to
+    /// `proved`.
+    pub(crate) fn run_jobs(
+        &mut self,
+        now: Instant,
+        proved: &mut Vec<PathAddress>,
+    ) -> Result<(), DropReason> {
+        let Self::Engine(engine) = self else { return Ok(()) };
+        let mut handled = Ok(());
+        while let Some(job) = engine.poll_job() {
+            let done = engine.handle_job(now, job.run());
+            proved.extend(done.ok().flatten());
+            handled = handled.and(done.map(drop));
+        }
+        handled
     }
 
     pub(crate) fn flush(&mut self, now: Instant, out: &mut Outbox) {
@@ -72,6 +99,32 @@ impl Node {
             // What is wrong with handshakes is counted.
             let _ = engine.run_jobs(now);
             engine.flush(now, out);
+        }
+    }
+
+    /// Packets that were given to the node and leave as plain IP.
+    pub(crate) fn take_plain(&mut self, packets: &mut Inbox) {
+        if let Self::Engine(engine) = self {
+            engine.take_plain(packets);
+        }
+    }
+
+    /// What the host is to give to the node from now on.
+    pub(crate) fn poll_capture(&mut self) -> Option<Capture> {
+        match self {
+            Self::Engine(engine) => engine.poll_capture(),
+            Self::Plain(_) | Self::Hostile(_) => None,
+        }
+    }
+
+    /// Whether sessions use `address` as their end on this host.
+    pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
+        matches!(self, Self::Engine(engine) if engine.uses_address(address))
+    }
+
+    pub(crate) fn handle_destination(&mut self, now: Instant, from: IpAddr, to: IpAddr) {
+        if let Self::Engine(engine) = self {
+            engine.handle_destination(now, from, to);
         }
     }
 
@@ -101,21 +154,21 @@ impl Node {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Engine(engine) => engine.poll_timeout(),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Hostile(_) => None,
         }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         match self {
             Self::Engine(engine) => engine.poll_event(),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Hostile(_) => None,
         }
     }
 
     pub(crate) fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
         match self {
             Self::Engine(engine) => engine.trace(peer, sink),
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Hostile(_) => false,
         }
     }
 
@@ -123,7 +176,7 @@ impl Node {
     pub fn status(&self, now: Instant, sessions: bool) -> Option<Status> {
         match self {
             Self::Engine(engine) => Some(engine.status(now, sessions)),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Hostile(_) => None,
         }
     }
 }

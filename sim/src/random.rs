@@ -3,24 +3,47 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
-use mpip_core::{CongestionControlKind, SchedulerKind};
+use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, SchedulerKind};
 use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 
 use crate::clock::{HostClock, MILLI, Nanos, SECOND};
+use crate::hostile::{HostileSpec, Lie};
 use crate::nat::NatSpec;
 use crate::packet::protocol;
 use crate::rng::Rng;
-use crate::spec::{Action, FlowSpec, Traffic, WorldSpec, outer_address};
+use crate::spec::{
+    Action, EngineSpec, FlowSpec, HostSpec, Mode, System, Traffic, WorldSpec, outer_address,
+};
 
-/// The stream of randomness that makes the world; what happens in it uses others.
+/// The streams of randomness that make the world, and one of the kinds of worlds of it; what happens
+/// in it uses others.
 const MAKING: u64 = 100;
+const KIND: u64 = 101;
 
 /// The seeds measured a drift of 1 ms in 4 minutes, in parts per billion.
 const USUAL_DRIFT: i64 = 4_167;
 
 /// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, a mix of
-/// traffic, and a script of failures.
+/// traffic, and a script of failures. Of eight, four are tunnels, one has host mode, one nodes that nobody
+/// configured, one segments of TCP, and one two of these. A third of all have a hostile node.
 pub fn random_world(seed: u64) -> WorldSpec {
+    let mut spec = plain_world(seed);
+    let mut rng = Rng::stream(seed, KIND);
+    let stranger = match rng.below(8) {
+        0..=3 => false,
+        4 => host_mode(&mut rng, &mut spec),
+        5 => opportunistic(&mut rng, &mut spec),
+        6 => segments(&mut rng, &mut spec),
+        _ => host_mode(&mut rng, &mut spec) | segments(&mut rng, &mut spec),
+    };
+    if rng.chance(1.0 / 3.0) {
+        hostile(&mut rng, &mut spec, !stranger);
+    }
+    spec
+}
+
+/// A world with a tunnel between two hosts that both keep the rules.
+fn plain_world(seed: u64) -> WorldSpec {
     let mut rng = Rng::stream(seed, MAKING);
     let mut spec = topology(&mut rng, seed);
     spec.duration = rng.between(2 * SECOND, 5 * SECOND);
@@ -33,6 +56,117 @@ pub fn random_world(seed: u64) -> WorldSpec {
         incident(&mut rng, &mut spec, at, translated);
     }
     spec
+}
+
+fn change_engines(spec: &mut WorldSpec, change: impl Fn(&mut EngineSpec)) {
+    *spec = spec.clone().with_engines(change);
+}
+
+/// The hosts' ordinary addresses take the paths, and no translator is on the way.
+fn ordinary(spec: &mut WorldSpec, mode: Mode) {
+    for interface in &mut spec.interfaces {
+        interface.nat = None;
+    }
+    spec.script.retain(|(_, action)| !matches!(action, Action::Rebind { .. }));
+    change_engines(spec, |engine| engine.mode = mode);
+}
+
+/// Returns whether its nodes are strangers to each other.
+fn host_mode(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    let policy = rng.pick(&[Policy::Prefer, Policy::Prefer, Policy::Require]);
+    ordinary(spec, Mode::Host(policy));
+    false
+}
+
+fn opportunistic(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    ordinary(spec, Mode::Opportunistic);
+    let shares = rng.chance(0.3);
+    change_engines(spec, |engine| engine.shares = shares);
+    true
+}
+
+/// Firewalls that drop UDP, for some time or always, and ends for TCP.
+fn segments(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    let alone = rng.chance(0.3);
+    let policy = if alone { EncapsulationPolicy::Tcp } else { EncapsulationPolicy::Auto };
+    change_engines(spec, |engine| engine.encapsulation = policy);
+    for interface in 0..spec.interfaces.len() {
+        if rng.chance(0.4) {
+            let from = if rng.chance(0.5) { 0 } else { rng.below(spec.duration) };
+            spec.script.push((from, Action::BlockUdp { interface, blocked: true }));
+            if rng.chance(0.5) {
+                let until = rng.between(from, spec.duration);
+                spec.script.push((until, Action::BlockUdp { interface, blocked: false }));
+            }
+        }
+    }
+    false
+}
+
+/// A node that follows no rule, beside the first host, by links of its own.
+fn hostile(rng: &mut Rng, spec: &mut WorldSpec, configured: bool) {
+    let host = spec.hosts.len();
+    let lies: Vec<Lie> = match rng.below(3) {
+        // One thing, again and again, goes deeper than everything at once.
+        0 => {
+            let one = rng.pick(&Lie::ALL);
+            vec![one, one, one, Lie::Packet, Lie::Padding]
+        }
+        1 => Lie::ALL.into_iter().filter(|_| rng.chance(0.5)).collect(),
+        _ => Lie::ALL.to_vec(),
+    };
+    let hostile = HostileSpec {
+        target: 0,
+        configured,
+        calls: rng.chance(0.8),
+        lies,
+        pause: rng.pick(&[MILLI, 3 * MILLI, 10 * MILLI]),
+        from: rng.below(SECOND),
+        until: spec.duration,
+        most: 1_500,
+        identities: if configured { 1 } else { rng.pick(&[1, 1, 20]) },
+    };
+    spec.hosts.push(HostSpec {
+        name: "mallory".to_owned(),
+        clock: HostClock { offset: Duration::from_secs(77), drift: 0 },
+        system: System::Hostile(Box::new(hostile)),
+    });
+    let targets: Vec<usize> =
+        (0..spec.interfaces.len()).filter(|index| spec.interfaces[*index].host == 0).collect();
+    let translated = targets.iter().any(|index| spec.interfaces[*index].nat.is_some());
+    for index in 0..rng.between(1, 2) as usize {
+        let addresses = [false, true].map(|v6| outer_address(host, index, 0, v6)).to_vec();
+        let own = spec.add_interface(host, addresses);
+        for target in &targets {
+            let clean = || LinkConfig {
+                rate: Some(20_000_000),
+                delay: Duration::from_millis(5),
+                queue: QueueLimit::Packets(200),
+                ..LinkConfig::default()
+            };
+            let (to, back) = (spec.add_link(clean()), spec.add_link(clean()));
+            spec.routes.insert((own, *target), vec![to]);
+            spec.routes.insert((*target, own), vec![back]);
+        }
+    }
+    if rng.chance(0.7) {
+        change_engines(spec, |engine| {
+            engine.limits.send_queue = 256 << 10;
+            engine.limits.resequencing = 256 << 10;
+            engine.limits.sessions = 64;
+            engine.limits.paths = 32;
+            engine.limits.unknown_nodes = 8;
+        });
+    }
+    // The peer of a translated host cannot call it.
+    if let System::Mpip(engine) = &mut spec.hosts[0].system {
+        engine.knows_peer |= translated;
+    }
+    let number = rng.pick(&[protocol::UDP, protocol::TCP, protocol::ICMP]);
+    let traffic = steady(rng, number);
+    let (start, stop) = (SECOND / 2, spec.duration.max(SECOND));
+    let v6 = rng.chance(0.3);
+    spec.add_flow(FlowSpec { from: 0, to: host, start, stop, v6, traffic });
 }
 
 fn topology(rng: &mut Rng, seed: u64) -> WorldSpec {
@@ -159,7 +293,7 @@ fn engines(rng: &mut Rng, spec: &mut WorldSpec, translated: bool) {
         }
     });
     if (translated || called)
-        && let crate::spec::System::Mpip(engine) = &mut spec.hosts[1].system
+        && let System::Mpip(engine) = &mut spec.hosts[1].system
     {
         engine.knows_peer = false;
     }

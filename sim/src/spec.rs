@@ -4,12 +4,19 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use mpip_core::{CongestionControlKind, DEFAULT_PORT, Limits, Rule, SchedulerKind};
+use mpip_core::{
+    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, Limits, Policy, Rule, SchedulerKind,
+};
 use mpip_link::{Change, LinkConfig};
 
 use crate::clock::{HostClock, Nanos, SECOND};
+use crate::hostile::HostileSpec;
 use crate::network::InterfaceSpec;
 use crate::packet::protocol;
+
+mod tcp;
+
+pub use tcp::{AckCounting, TcpAlgorithm, TcpControl};
 
 /// The port of the flow numbered 0; the others follow.
 pub const FIRST_PORT: u16 = 10_000;
@@ -37,86 +44,26 @@ pub enum System {
         /// Index of the other host's interface.
         remote: usize,
     },
+    /// A node that follows no rule.
+    Hostile(Box<HostileSpec>),
 }
 
-/// What limits a host's own TCP, which knows nothing of paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpControl {
-    /// What the window does.
-    pub algorithm: TcpAlgorithm,
-    /// What an acknowledgement counts.
-    pub counting: AckCounting,
-    /// Whether HyStart ends slow start (cubic only).
-    pub hystart: bool,
+/// Whose packets take the paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Those of inner addresses, which the hosts have beside their ordinary ones.
+    #[default]
+    Tunnel,
+    /// Those of the hosts' ordinary addresses (host mode), and what becomes of them without a path.
+    Host(Policy),
+    /// As in host mode, with nodes that nobody configured: they are asked for.
+    Opportunistic,
 }
 
-/// What a window does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpAlgorithm {
-    /// RFC 9438.
-    Cubic,
-    /// RFC 5681.
-    Reno,
-    /// Linux's first version of BBR.
-    Bbr,
-}
-
-/// By how much an acknowledgement lets the window grow. BBR counts what is delivered, whatever this says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AckCounting {
-    /// By all that it covers, as with Linux.
-    Covered,
-    /// In slow start by what it covers, two segments at most, as with BSD (RFC 3465, section 2.2).
-    TwoSegments,
-    /// By what one segment gives, whatever it covers (RFC 5681, section 3.1).
-    OneSegment,
-}
-
-impl TcpControl {
-    /// Cubic as Linux has it, with HyStart.
-    pub const CUBIC: Self =
-        Self { algorithm: TcpAlgorithm::Cubic, counting: AckCounting::Covered, hystart: true };
-    /// Linux's first version of BBR.
-    pub const BBR: Self =
-        Self { algorithm: TcpAlgorithm::Bbr, counting: AckCounting::Covered, hystart: false };
-    /// Reno as Linux has it.
-    pub const RENO: Self = Self { algorithm: TcpAlgorithm::Reno, ..Self::BBR };
-
-    /// The one with this name: `cubic`, `reno` or `bbr` as Linux has them, or one of the first two with
-    /// `-l2` (two segments count) or `-l1` (one segment counts) behind it; `-plain` behind all that
-    /// is cubic without HyStart.
-    ///
-    /// # Errors
-    /// It is none of those that are modelled.
-    pub fn from_name(name: &str) -> Result<Self, String> {
-        let unknown = || {
-            format!(
-                "the simulator has \"cubic\", \"reno\" and \"bbr\" for TCP, the first two also with \"-l2\" \
-                 or \"-l1\", cubic also with \"-plain\", not {name:?}"
-            )
-        };
-        let mut parts = name.split('-');
-        let mut control = match parts.next() {
-            Some("cubic") => Self::CUBIC,
-            Some("reno") => Self::RENO,
-            Some("bbr") => Self::BBR,
-            _ => return Err(unknown()),
-        };
-        for part in parts {
-            match part {
-                "l2" if control != Self::BBR => control.counting = AckCounting::TwoSegments,
-                "l1" if control != Self::BBR => control.counting = AckCounting::OneSegment,
-                "plain" if control.hystart => control.hystart = false,
-                _ => return Err(unknown()),
-            }
-        }
-        Ok(control)
-    }
-}
-
-impl Default for TcpControl {
-    fn default() -> Self {
-        Self::CUBIC
+impl Mode {
+    /// Whether flows are between the hosts' ordinary addresses.
+    pub fn is_ordinary(self) -> bool {
+        self != Self::Tunnel
     }
 }
 
@@ -137,6 +84,13 @@ pub struct EngineSpec {
     pub limits: Limits,
     /// The rule table.
     pub rules: Vec<Rule>,
+    /// Whose packets take the paths.
+    pub mode: Mode,
+    /// In host mode and beside, whether others may share the peers' addresses. Then only connections that
+    /// begin on the paths take them, by other ports.
+    pub shares: bool,
+    /// What paths may look like; without TCP the host has no ends for it.
+    pub encapsulation: EncapsulationPolicy,
     /// Whether acknowledgements of TCP in slow start are thinned.
     pub ack_thinning: bool,
     /// Whether the configuration names the peer's addresses; otherwise this host waits to be
@@ -154,6 +108,9 @@ impl Default for EngineSpec {
             resequencing: true,
             limits: Limits::default(),
             rules: Vec::new(),
+            mode: Mode::default(),
+            shares: false,
+            encapsulation: EncapsulationPolicy::Udp,
             ack_thinning: true,
             knows_peer: true,
         }
@@ -284,6 +241,13 @@ pub enum Action {
         host: usize,
         /// Datagrams.
         count: usize,
+    },
+    /// A firewall in front of an interface drops UDP (true) or lets it pass again (false).
+    BlockUdp {
+        /// Index of the interface.
+        interface: usize,
+        /// Whether it drops UDP.
+        blocked: bool,
     },
     /// A host starts anew, with an empty engine.
     Restart {
@@ -498,6 +462,41 @@ impl WorldSpec {
     pub fn at(mut self, when: Nanos, action: Action) -> Self {
         self.script.push((when, action));
         self
+    }
+
+    /// Whether the flows of `host` are between ordinary addresses.
+    pub(crate) fn is_ordinary(&self, host: usize) -> bool {
+        match &self.hosts[host].system {
+            System::Mpip(engine) => engine.mode.is_ordinary(),
+            System::Plain { .. } => false,
+            System::Hostile(hostile) => self.is_ordinary(hostile.target),
+        }
+    }
+
+    /// The addresses between which the flow numbered `number` goes. Ordinary ones are those of interfaces
+    /// that reach each other, which take turns.
+    pub(crate) fn flow_ends(&self, number: usize, flow: &FlowSpec) -> (IpAddr, IpAddr) {
+        let inner = (inner_address(flow.from, flow.v6), inner_address(flow.to, flow.v6));
+        if !self.is_ordinary(flow.from) {
+            return inner;
+        }
+        let ends = |v6: bool| -> Vec<(IpAddr, IpAddr)> {
+            let addresses = |interface: usize, host: usize| {
+                let spec = &self.interfaces[interface];
+                let family = spec.addresses.iter().filter(move |ip| ip.is_ipv6() == v6);
+                family.filter(move |_| spec.host == host).copied()
+            };
+            let both = |&(from, to): &(usize, usize)| self.routes.contains_key(&(to, from));
+            let pairs = self.routes.keys().filter(|pair| both(pair));
+            pairs
+                .flat_map(|&(from, to)| {
+                    addresses(from, flow.from)
+                        .flat_map(move |a| addresses(to, flow.to).map(move |b| (a, b)))
+                })
+                .collect()
+        };
+        let family = [flow.v6, !flow.v6].map(ends).into_iter().find(|pairs| !pairs.is_empty());
+        family.map_or(inner, |pairs| pairs[number % pairs.len()])
     }
 
     /// Where the peers of `host` can be reached when the world begins.

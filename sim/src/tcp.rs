@@ -84,12 +84,20 @@ impl Stack {
         let mut interface = Interface::new(config, device, Instant::ZERO);
         interface.update_ip_addrs(|list| {
             for address in addresses {
-                // All inner addresses of a world are on one link. The table has room for two.
-                let prefix = if address.is_ipv4() { 16 } else { 48 };
+                // All addresses of a world are on one link. The table has room for eight.
+                let prefix = if address.is_ipv4() { 15 } else { 32 };
                 let _ = list.push(IpCidr::new((*address).into(), prefix));
             }
         });
         interface
+    }
+
+    /// The host has `address` from now on.
+    pub fn add_address(&mut self, address: IpAddr) {
+        if !self.addresses.contains(&address) {
+            self.addresses.push(address);
+            self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
+        }
     }
 
     /// From now on segments fit `mtu`, also those of connections that exist. One that is larger than

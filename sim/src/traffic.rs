@@ -7,7 +7,7 @@ use mpip_core::{Offload, PartialChecksum, Segmentation, SegmentationKind};
 use crate::clock::{NEVER, Nanos};
 use crate::packet::{self, Shape, protocol};
 use crate::rng::Rng;
-use crate::spec::{FIRST_PORT, FlowSpec, Traffic, inner_address};
+use crate::spec::{FIRST_PORT, FlowSpec, Traffic, WorldSpec};
 
 /// What became of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,12 +46,14 @@ pub(crate) struct Made {
 }
 
 impl Flow {
-    pub(crate) fn new(spec: &FlowSpec, number: usize, seed: u64) -> Self {
+    /// The flow numbered `number` of `world`.
+    pub(crate) fn new(world: &WorldSpec, number: usize) -> Self {
+        let spec = &world.flows[number];
         let port = FIRST_PORT + number as u16;
-        let end = |host| SocketAddr::new(inner_address(host, spec.v6), port);
+        let (source, destination) = world.flow_ends(number, spec);
         let (number_of_protocol, ecn) = match spec.traffic {
             Traffic::Tcp { .. } => (protocol::TCP, 0),
-            Traffic::Packets { protocol: protocol::ICMP, ecn, .. } if spec.v6 => {
+            Traffic::Packets { protocol: protocol::ICMP, ecn, .. } if source.is_ipv6() => {
                 (protocol::ICMPV6, ecn)
             }
             Traffic::Packets { protocol, ecn, .. } => (protocol, ecn),
@@ -59,8 +61,8 @@ impl Flow {
         Self {
             shape: Shape {
                 protocol: number_of_protocol,
-                source: end(spec.from),
-                destination: end(spec.to),
+                source: SocketAddr::new(source, port),
+                destination: SocketAddr::new(destination, port),
                 ecn,
             },
             next: spec.start,
@@ -69,7 +71,7 @@ impl Flow {
             last_delivery: None,
             sent_at: Vec::new(),
             offset: 1,
-            rng: Rng::stream(seed, 1_000 + number as u64),
+            rng: Rng::stream(world.seed, 1_000 + number as u64),
         }
     }
 

@@ -5,19 +5,24 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
 use mpip_core::trace::TraceSink;
-use mpip_core::{CongestionControlKind, Event, Limits, Status};
+use mpip_core::{CongestionControlKind, Event, Limits, PathAddress, Status};
 
 use crate::clock::{MILLI, NEVER, Nanos};
 use crate::host::Host;
 use crate::invariant::{Amplification, Invariant, Ledger, Violation};
 use crate::network::{Arrival, Datagram, Network};
+use crate::node::{Inbox, Node};
 use crate::rng::Rng;
 use crate::spec::{Action, System, Traffic, WorldSpec};
 use crate::traffic::{Flow, FlowReport};
 
 mod actions;
+mod bounds;
 mod finish;
+mod hostile;
 mod packets;
+mod plain;
+mod segments;
 
 /// Purposes of the world's streams of randomness.
 mod purpose {
@@ -89,6 +94,12 @@ pub struct World {
     choices: Vec<Choice>,
     sent_bytes: BTreeMap<(usize, usize), u64>,
     arrivals: Vec<Arrival>,
+    /// Room for packets that a node gives back.
+    given_back: Inbox,
+    /// Where handshake messages came from that proved authentic while a segment was taken in.
+    proved: Vec<PathAddress>,
+    /// When the hosts' connections are looked at next.
+    next_look: Nanos,
     traced_to_stderr: bool,
 }
 
@@ -101,8 +112,13 @@ impl World {
         let hosts = (0..spec.hosts.len())
             .map(|index| Host::new(&spec, index, &network, &mut rng))
             .collect();
-        let numbered = spec.flows.iter().enumerate();
-        let flows = numbered.map(|(number, flow)| Flow::new(flow, number, spec.seed)).collect();
+        let flows = (0..spec.flows.len()).map(|number| Flow::new(&spec, number)).collect();
+        // By other ports a packet is another one.
+        let shares = spec.hosts.iter().any(|host| match &host.system {
+            System::Mpip(engine) => engine.shares,
+            System::Plain { .. } | System::Hostile(_) => false,
+        });
+        let observe = Observe { packets: observe.packets && !shares, ..observe };
         let mut script = spec.script.clone();
         script.sort_by_key(|(at, _)| *at);
         let mut world = Self {
@@ -124,6 +140,9 @@ impl World {
             choices: Vec::new(),
             sent_bytes: BTreeMap::new(),
             arrivals: Vec::new(),
+            given_back: Inbox::default(),
+            proved: Vec::new(),
+            next_look: 0,
             traced_to_stderr: false,
             spec,
         };
@@ -278,7 +297,7 @@ impl World {
         let script = self.script.front().map_or(NEVER, |(at, _)| *at);
         hosts
             .chain(flows)
-            .chain([script, self.network.next_wake()])
+            .chain([script, self.network.next_wake(), self.next_look])
             .min()
             .unwrap_or(NEVER)
             .max(self.now)
@@ -309,6 +328,7 @@ impl World {
         for host in 0..self.hosts.len() {
             self.time_out(host);
         }
+        self.look_at_connections();
         for flow in 0..self.flows.len() {
             if self.flows[flow].next <= self.now {
                 self.feed(flow);
@@ -348,7 +368,14 @@ impl World {
     fn time_out(&mut self, index: usize) {
         while self.hosts[index].wake <= self.now {
             let host = &mut self.hosts[index];
+            if let Node::Hostile(hostile) = &mut host.node {
+                hostile.handle_timeout(self.now);
+                self.settle(index);
+                continue;
+            }
             let result = host.spin.timeout(self.now);
+            self.time_out_segments(index);
+            let host = &mut self.hosts[index];
             host.node.handle_timeout(
                 host.spec.clock.at(self.now),
                 &mut host.outbox,
@@ -388,31 +415,6 @@ impl World {
         }
         self.run_stack(from);
     }
-
-    fn check_memory(&mut self) {
-        for index in 0..self.hosts.len() {
-            let host = &self.hosts[index];
-            let System::Mpip(engine) = &host.spec.system else { continue };
-            let limits = engine.limits.clone();
-            let Some(status) = host.node.status(host.spec.clock.at(self.now), false) else {
-                continue;
-            };
-            for peer in status.peers {
-                // A bound may be passed by the packet that makes it known.
-                let checks = [
-                    ("send queue", peer.queued, limits.send_queue + 65_536),
-                    ("resequencing", peer.resequencing, limits.resequencing + 65_536),
-                    ("paths", peer.paths.len(), limits.paths),
-                ];
-                for (what, found, limit) in checks {
-                    if found > limit {
-                        let detail = format!("{what}: {found}, the limit is {limit}");
-                        self.violate(index, (Invariant::BoundedMemory, detail));
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// How long a missing packet of a TCP session is waited for at least: the engine's lower bound,
@@ -422,10 +424,13 @@ fn patience(spec: &WorldSpec) -> Nanos {
     let promises = spec.hosts.iter().all(|host| match &host.system {
         System::Mpip(engine) => {
             engine.resequencing
+                // A session begins anew whenever packets went as plain IP.
+                && !engine.mode.is_ordinary()
                 && engine.congestion_control != CongestionControlKind::None
                 && engine.limits.resequencing >= Limits::default().resequencing
         }
         System::Plain { .. } => false,
+        System::Hostile(_) => true,
     });
     if promises { SHORTEST_WAIT } else { 0 }
 }

@@ -100,6 +100,8 @@ pub(super) struct HostMode {
     hold_until: Option<Instant>,
     /// Of a node that nobody configured: the addresses at which it is dealt with.
     scope: Option<Vec<IpAddr>>,
+    /// Our addresses that the peer has not been shown by a path: it would refuse packets from there.
+    pub(super) unknown_sources: Vec<IpAddr>,
     /// Our addresses that the peer sees elsewhere, and the connections from there.
     pub(super) own_translated: Vec<IpAddr>,
     pub(super) begun: Begun,
@@ -169,6 +171,7 @@ impl Association {
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
+        self.host.unknown_sources = self.unknown_sources(cx.locals);
         let works = self.established && self.paths.iter().any(Path::works);
         let traffic = self.next_traffic(now, works);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
@@ -417,6 +420,19 @@ impl Association {
         !self.paths.iter().any(elsewhere) || kept()
     }
 
+    /// Our addresses from which no path has shown the peer anything, and packets may leave as plain IP.
+    fn unknown_sources(&self, locals: &[LocalAddress]) -> Vec<IpAddr> {
+        if self.config.policy != Policy::Prefer {
+            return Vec::new();
+        }
+        let shown =
+            |ip: IpAddr| self.paths.iter().any(|path| path.confirmed && path.local.ip() == ip);
+        let mut unknown: Vec<_> = locals.iter().map(|local| local.address.ip()).collect();
+        unknown.retain(|ip| !shown(*ip));
+        unknown.dedup();
+        unknown
+    }
+
     /// While the peer may not have validated all of our addresses from which packets to `ip` can
     /// start, when that has to be looked at again. It has validated those of paths on which it
     /// acknowledges, whatever they look like on the way.
@@ -452,6 +468,7 @@ impl HostMode {
             hold_down: Duration::ZERO,
             hold_until: None,
             scope: None,
+            unknown_sources: Vec::new(),
             own_translated: Vec::new(),
             begun: Begun::new(),
             instance: None,

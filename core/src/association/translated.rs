@@ -288,6 +288,11 @@ impl Association {
     ) -> Result<Way, DropReason> {
         let host = &mut self.host;
         let elsewhere = host.own_translated.contains(&header.source);
+        if host.unknown_sources.contains(&header.source)
+            && host.addresses.contains_key(&header.destination)
+        {
+            return Ok(Way::Plain);
+        }
         if (!elsewhere && host.begun.is_empty())
             || !host.addresses.contains_key(&header.destination)
         {

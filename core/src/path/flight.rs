@@ -262,6 +262,11 @@ impl Flight {
         self.in_flight
     }
 
+    /// Packets that are on their way, or may be.
+    pub(crate) fn tracked(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Whether another packet can be tracked.
     pub(crate) fn has_room(&self) -> bool {
         self.sent.len() < CAPACITY

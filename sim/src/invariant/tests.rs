@@ -88,19 +88,37 @@ fn an_address_that_did_not_answer_gets_no_more_than_it_sent() {
     let remote = "198.18.200.1:6182".parse().unwrap();
     let mut watch = Amplification::default();
     watch.received(0, remote, 100, false);
-    assert_eq!(broken(watch.sent(1, 0, remote, 100, false)), None);
-    assert_eq!(broken(watch.sent(2, 0, remote, 1, false)), Some(Invariant::NoAmplification));
+    assert_eq!(broken(watch.sent(1, 0, remote, 100, Standing::Told(0))), None);
+    assert_eq!(
+        broken(watch.sent(2, 0, remote, 1, Standing::Told(0))),
+        Some(Invariant::NoAmplification)
+    );
     watch.received(0, remote, 1, true);
-    assert_eq!(broken(watch.sent(3, 0, remote, 1_000_000, false)), None);
+    assert_eq!(broken(watch.sent(3, 0, remote, 1_000_000, Standing::Told(0))), None);
 }
 
 #[test]
 fn a_known_address_that_does_not_answer_gets_a_few_probes_only() {
     let remote = "198.18.1.1:6182".parse().unwrap();
     let mut watch = Amplification::default();
-    assert_eq!(broken(watch.sent(0, 0, remote, PROBE_BYTES, true)), None);
-    assert_eq!(broken(watch.sent(1, 0, remote, 1, true)), Some(Invariant::NoAmplification));
-    assert_eq!(broken(watch.sent(SECOND, 0, remote, 1_000, true)), None);
+    assert_eq!(broken(watch.sent(0, 0, remote, PROBE_BYTES, Standing::Known)), None);
+    assert_eq!(
+        broken(watch.sent(1, 0, remote, 1, Standing::Known)),
+        Some(Invariant::NoAmplification)
+    );
+    assert_eq!(broken(watch.sent(SECOND, 0, remote, 1_000, Standing::Known)), None);
+}
+
+#[test]
+fn told_addresses_get_few_short_packets_all_together() {
+    let told = |number: u64| SocketAddr::new([198, 18, 240, number as u8].into(), 6182);
+    let mut watch = Amplification::default();
+    let mut sent = |now, number, bytes| watch.sent(now, 0, told(number), bytes, Standing::Told(1));
+    assert!((0..TOLD.0).all(|number| sent(0, number, SHORT).is_ok()));
+    assert_eq!(broken(sent(0, 200, SHORT)), Some(Invariant::NoAmplification));
+    assert!((0..TOLD.1).all(|number| sent(SECOND, number, SHORT).is_ok()));
+    assert_eq!(broken(sent(SECOND, 201, SHORT)), Some(Invariant::NoAmplification));
+    assert_eq!(broken(sent(60 * SECOND, 202, SHORT + 1)), Some(Invariant::NoAmplification));
 }
 
 #[test]

@@ -128,6 +128,30 @@ fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
     assert_eq!(pair.engines[1].by_prefix.find(address(0, 1).ip()), None, "pinned to another");
 }
 
+/// [P-20] Where strangers met, one of them may know one address of the other alone. From the others
+/// packets would be refused there.
+#[test]
+fn packets_from_an_address_that_the_peer_does_not_know_stay_plain() {
+    let mut pair = strangers(|_, _| {});
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    let from = |link: u8, sequence| {
+        let mut packet = plain(1, sequence);
+        packet[14] = link;
+        packet
+    };
+    let mut taken = Vec::new();
+    for sequence in 0..10 {
+        pair.send(1, &from(1, sequence), Offload::default());
+        pair.send(1, &from(0, 100 + sequence), Offload::default());
+        pair.engines[1].take_plain(&mut Packets(&mut taken));
+    }
+    pair.run_for(SECOND);
+    assert_eq!(sequences(&taken), (0..10).collect::<Vec<_>>());
+    assert_eq!(sequences(&pair.out[0].packets), (100..110).collect::<Vec<_>>());
+    assert_eq!(pair.drops(0, DropReason::ForeignSource), 0);
+}
+
 #[test]
 fn an_unknown_peer_outlives_a_renewal_of_the_keys() {
     let mut pair = strangers(|_, _| {});

@@ -1,0 +1,417 @@
+//! A node with real keys that follows no rule.
+//!
+//! It makes associations as a node does, by handshakes of `mpip-crypto`, and seals frames of its own
+//! choice with `mpip-wire`. Most of what it sends is valid to the byte; what it says is not true
+//! ([`Lie`]). It answers challenges and acknowledges enough for its paths to work, so that it gets
+//! deep into its peer's state. Everything that it does follows from one seed.
+//!
+//! ```text
+//!  handshake.rs: calls, answers calls ──► Epoch ──► lies.rs: a Draft of frames ──► sealed on a Lane
+//! ```
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+
+use mpip_core::{LocalId, PathAddress};
+use mpip_crypto::{CookieMemory, Keys, PrivateKey, TimestampSource};
+use mpip_wire::{
+    Frame, Frames, MessageType, PathId, ReceiverIndex, TransportHeader, TransportPacket,
+    TruncatedNumber,
+};
+
+use crate::clock::{HostClock, MILLI, NEVER, Nanos, SECOND};
+use crate::host::{private_key, public_key};
+use crate::rng::Rng;
+use crate::spec::WorldSpec;
+
+mod handshake;
+mod lies;
+
+use handshake::Calling;
+pub use lies::Lie;
+use lies::{Draft, Pools, Session};
+
+/// The first stream of randomness of hostile nodes, by host.
+const STREAM: u64 = 600;
+/// Longest plaintext that it makes.
+const PLAINTEXT: usize = 1_350;
+/// Keys that it remembers, as its peer does.
+const EPOCHS: usize = 3;
+/// Numbers of its peer that it remembers of each lane.
+const REMEMBERED: usize = 64;
+/// Datagrams of its own that it may send again.
+const RECORDED: usize = 64;
+/// Its first key when it shows its peer more than one; those before are other hosts'.
+const FIRST_IDENTITY: usize = 100;
+
+/// A hostile node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostileSpec {
+    /// Index of the host that it deals with.
+    pub target: usize,
+    /// Whether that host's configuration names it; else it is a stranger.
+    pub configured: bool,
+    /// Whether it begins handshakes. It answers them in any case.
+    pub calls: bool,
+    /// What it does.
+    pub lies: Vec<Lie>,
+    /// Mean time between two things that it does.
+    pub pause: Nanos,
+    /// When it begins, and when it falls silent for good.
+    pub from: Nanos,
+    /// See [`from`](Self::from).
+    pub until: Nanos,
+    /// Datagrams that it sends at most.
+    pub most: u64,
+    /// How many keys it has. A stranger may show another one with each handshake.
+    pub identities: usize,
+}
+
+impl Default for HostileSpec {
+    fn default() -> Self {
+        Self {
+            target: 0,
+            configured: true,
+            calls: true,
+            lies: Lie::ALL.to_vec(),
+            pause: 2 * MILLI,
+            from: 0,
+            until: 4 * SECOND,
+            most: 3_000,
+            identities: 1,
+        }
+    }
+}
+
+/// Whether `ip` is an address where hosts are that take no part: nothing that is sent there is
+/// answered, and nobody says that it did not arrive.
+pub(crate) fn is_bystander(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.octets()[..3] == [198, 18, BYSTANDERS],
+        IpAddr::V6(ip) => ip.segments()[..3] == [0x2001, 0xdb8, BYSTANDERS as u16],
+    }
+}
+
+/// The network of bystanders.
+const BYSTANDERS: u8 = 240;
+
+/// A datagram that a hostile node sends.
+#[derive(Debug)]
+pub(crate) struct Forged {
+    pub(crate) to: PathAddress,
+    /// With this source in place of its own.
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The keys of one handshake.
+#[derive(Debug)]
+struct Epoch {
+    keys: Keys,
+    local_index: u32,
+    remote_index: u32,
+}
+
+/// A path as the node knows it.
+#[derive(Clone, Debug)]
+struct Lane {
+    to: PathAddress,
+    next: u64,
+    /// Numbers of the peer, the latest last.
+    received: VecDeque<u64>,
+    largest: Option<u64>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Hostile {
+    spec: HostileSpec,
+    rng: Rng,
+    crypto: mpip_crypto::Rng,
+    clock: HostClock,
+    now: Nanos,
+    next_at: Nanos,
+    /// Keys that it has, the one in use first.
+    keys: VecDeque<PrivateKey>,
+    target: mpip_crypto::PublicKey,
+    endpoints: Vec<SocketAddr>,
+    locals: Vec<(LocalId, SocketAddr)>,
+    cookies: CookieMemory,
+    timestamps: TimestampSource,
+    instance: u64,
+    calling: Option<Calling>,
+    epochs: VecDeque<Epoch>,
+    lanes: BTreeMap<u16, Lane>,
+    pools: Pools,
+    sessions: Vec<Session>,
+    /// Sessions in which the peer sends.
+    theirs: VecDeque<u32>,
+    /// Numbers that only grow: generations and sequences of what is told.
+    counter: u64,
+    out: Vec<Forged>,
+    recorded: VecDeque<(PathAddress, Vec<u8>)>,
+    sent: u64,
+}
+
+impl Hostile {
+    pub(crate) fn new(spec: &HostileSpec, world: &WorldSpec, index: usize, rng: &mut Rng) -> Self {
+        let keys = match spec.identities {
+            0 | 1 => [private_key(index)].into(),
+            count => (0..count).map(|number| private_key(FIRST_IDENTITY + number)).collect(),
+        };
+        let target = public_key(spec.target);
+        let mut own = Rng::stream(world.seed, STREAM + index as u64);
+        Self {
+            crypto: mpip_crypto::Rng::new(rng.seed()),
+            clock: world.hosts[index].clock,
+            now: 0,
+            next_at: spec.from,
+            keys,
+            endpoints: world.endpoints(spec.target),
+            locals: Vec::new(),
+            cookies: CookieMemory::new(&target),
+            target,
+            timestamps: TimestampSource::new(),
+            instance: own.word(),
+            calling: None,
+            epochs: VecDeque::new(),
+            lanes: BTreeMap::new(),
+            pools: Pools::new(world, index, spec.target),
+            sessions: Vec::new(),
+            theirs: VecDeque::new(),
+            counter: 0,
+            out: Vec::new(),
+            recorded: VecDeque::new(),
+            sent: 0,
+            rng: own,
+            spec: spec.clone(),
+        }
+    }
+
+    pub(crate) fn set_locals(&mut self, locals: Vec<(LocalId, SocketAddr)>) {
+        self.locals = locals;
+    }
+
+    pub(crate) fn tell_time(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Nanos {
+        self.next_at
+    }
+
+    /// What it has to send.
+    pub(crate) fn take(&mut self) -> Vec<Forged> {
+        core::mem::take(&mut self.out)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.now >= self.spec.until || self.sent >= self.spec.most
+    }
+
+    /// Does the next thing.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) {
+        self.now = now;
+        if self.is_silent() {
+            self.next_at = NEVER;
+            return;
+        }
+        if self.epochs.is_empty() {
+            if self.spec.calls {
+                self.call();
+            }
+            self.next_at = now + self.rng.between(50 * MILLI, 400 * MILLI);
+            return;
+        }
+        for _ in 0..=self.rng.below(3) {
+            self.act();
+        }
+        self.next_at = now + 1 + self.rng.below(2 * self.spec.pause);
+    }
+
+    /// Sends one datagram of some kind.
+    fn act(&mut self) {
+        match self.rng.below(100) {
+            0..=2 if self.does(Lie::Handshake) => self.call(),
+            3..=6 if self.does(Lie::Raw) => self.send_raw(),
+            _ => {
+                let path = self.pick_path();
+                let v6 = self.lanes.get(&path).is_some_and(|lane| lane.to.remote.is_ipv6());
+                let mut draft = Draft::default();
+                let frames = self.rng.pick(&[1, 1, 2, 3, 8, 200]);
+                for _ in 0..frames {
+                    let lie = self.rng.below(self.spec.lies.len() as u64) as usize;
+                    let Some(lie) = self.spec.lies.get(lie).copied() else { break };
+                    if !self.lie(lie, &mut draft) {
+                        break;
+                    }
+                }
+                let source = if self.does(Lie::Spoof) && self.rng.chance(0.05) {
+                    Some(self.pools.somebody(&mut self.rng, v6))
+                } else {
+                    None
+                };
+                self.seal_and_send(path, draft, source);
+            }
+        }
+    }
+
+    fn does(&self, lie: Lie) -> bool {
+        self.spec.lies.contains(&lie)
+    }
+
+    /// A path that exists, mostly.
+    fn pick_path(&mut self) -> u16 {
+        if self.does(Lie::NewPath) && self.rng.chance(0.05) {
+            return self.rng.pick(&[1, 2, 30, 31, 4_000, 65_535]);
+        }
+        let known = self.rng.below(self.lanes.len() as u64) as usize;
+        self.lanes.keys().nth(known).copied().unwrap_or(0)
+    }
+
+    fn any_pair(&mut self) -> Option<PathAddress> {
+        let remote = self.endpoints.get(self.rng.below(self.endpoints.len() as u64) as usize)?;
+        let family = |(_, own): &&(LocalId, SocketAddr)| own.is_ipv4() == remote.is_ipv4();
+        let locals: Vec<_> = self.locals.iter().filter(family).collect();
+        let (local, _) = locals.get(self.rng.below(locals.len() as u64) as usize)?;
+        Some(PathAddress { local: *local, remote: *remote })
+    }
+
+    fn seal_and_send(&mut self, path: u16, draft: Draft, source: Option<SocketAddr>) {
+        let Some(pair) = self.lanes.get(&path).map(|lane| lane.to).or_else(|| self.any_pair())
+        else {
+            return;
+        };
+        let Some(epoch) = self.epochs.back() else { return };
+        let mut plain = draft.into_bytes();
+        let lane = self.lanes.entry(path).or_insert_with(|| Lane {
+            to: pair,
+            next: 0,
+            received: VecDeque::new(),
+            largest: None,
+        });
+        // Numbers may jump; they must not repeat, or keys would be given away.
+        lane.next += if self.rng.chance(0.02) { self.rng.below(20_000) } else { 1 };
+        let header = TransportHeader {
+            path: PathId(path),
+            receiver: ReceiverIndex(epoch.remote_index),
+            number: TruncatedNumber::new(lane.next, 4),
+        };
+        let mut datagram = vec![0; header.encoded_len()];
+        header.emit(&mut datagram).expect("the buffer has the header's length");
+        let tag = epoch.keys.send.seal_in_place(path, lane.next, &datagram, &mut plain);
+        datagram.extend(plain);
+        datagram.extend(tag);
+        self.send(pair, source, datagram);
+    }
+
+    fn send(&mut self, to: PathAddress, source: Option<SocketAddr>, bytes: Vec<u8>) {
+        self.sent += 1;
+        if self.recorded.len() == RECORDED {
+            self.recorded.pop_front();
+        }
+        self.recorded.push_back((to, bytes.clone()));
+        self.out.push(Forged { to, source, bytes });
+    }
+
+    /// Sends what is no message of its own: repetitions, and what does not authenticate.
+    fn send_raw(&mut self) {
+        let index = self.rng.below(self.recorded.len() as u64) as usize;
+        let Some((to, mut bytes)) = self.recorded.get(index).cloned() else { return };
+        match self.rng.below(3) {
+            0 => {}
+            1 => mpip_link::flip_bit(&mut bytes, self.rng.word()),
+            _ => bytes.truncate(self.rng.below(bytes.len() as u64) as usize),
+        }
+        // Most repetitions come from where they should.
+        let spoofs = self.does(Lie::Spoof) && self.rng.chance(0.3);
+        let source = spoofs.then(|| self.pools.somebody(&mut self.rng, to.remote.is_ipv6()));
+        self.sent += 1;
+        self.out.push(Forged { to, source, bytes });
+    }
+
+    /// A datagram came from `from`.
+    pub(crate) fn handle_datagram(&mut self, from: PathAddress, datagram: &mut [u8]) {
+        if self.is_silent() || self.now < self.spec.from {
+            return;
+        }
+        match MessageType::of(datagram) {
+            Ok(MessageType::Transport) => self.on_transport(from, datagram),
+            Ok(MessageType::Initiation) => self.on_initiation(from, datagram),
+            Ok(MessageType::Response) => self.on_response(from, datagram),
+            Ok(MessageType::CookieReply) => {
+                let time = core::time::Duration::from_nanos(self.now);
+                if self.cookies.receive(time, datagram).is_ok() && self.epochs.is_empty() {
+                    self.call();
+                }
+            }
+            Ok(MessageType::Query) => self.on_query(from, datagram),
+            Ok(MessageType::Answer) | Err(_) => {}
+        }
+    }
+
+    fn on_transport(&mut self, from: PathAddress, datagram: &mut [u8]) {
+        let Ok(view) = TransportPacket::new_checked(datagram) else { return };
+        let (header, header_len) = (view.header(), view.header_len());
+        let path = header.path.0;
+        let epoch = self.epochs.iter().find(|epoch| epoch.local_index == header.receiver.0);
+        let Some(epoch) = epoch else { return };
+        let largest = self.lanes.get(&path).and_then(|lane| lane.largest);
+        let number = header.number.expand(largest);
+        let (clear, sealed) = datagram.split_at_mut(header_len);
+        let Ok(plain) = epoch.keys.receive.open_in_place(path, number, clear, sealed) else {
+            return;
+        };
+        let lane = self.lanes.entry(path).or_insert_with(|| Lane {
+            to: from,
+            next: 0,
+            received: VecDeque::new(),
+            largest: None,
+        });
+        lane.largest = Some(lane.largest.map_or(number, |largest| largest.max(number)));
+        if lane.received.len() == REMEMBERED {
+            lane.received.pop_front();
+        }
+        lane.received.push_back(number);
+        if self.rng.chance(0.9) {
+            lane.to = from;
+        }
+        let (mut asks, mut challenge) = (false, None);
+        for frame in Frames::new(plain).flatten() {
+            asks |= frame.is_ack_eliciting();
+            match frame {
+                Frame::PathChallenge(data) => challenge = Some(data),
+                Frame::Packet { header, .. } => lies::remember(&mut self.theirs, header.session.0),
+                Frame::CompactPacket { header, .. } => {
+                    lies::remember(&mut self.theirs, header.session.0);
+                }
+                _ => {}
+            }
+        }
+        self.answer(path, challenge, asks);
+    }
+
+    /// Answers what keeps its paths alive, mostly.
+    fn answer(&mut self, path: u16, challenge: Option<[u8; 8]>, asks: bool) {
+        let mut draft = Draft::default();
+        if let Some(data) = challenge.filter(|_| self.rng.chance(0.9)) {
+            draft.push(&Frame::PathResponse(data));
+        }
+        if asks && self.rng.chance(0.5) {
+            self.acknowledge(path, &mut draft);
+        }
+        if !draft.is_empty() {
+            self.seal_and_send(path, draft, None);
+        }
+    }
+}
+
+/// Somebody's address and port, for lists and as a source.
+fn bystander(number: u64, v6: bool) -> SocketAddr {
+    let host = 1 + (number % 250) as u8;
+    let ip = match v6 {
+        false => Ipv4Addr::new(198, 18, BYSTANDERS, host).into(),
+        true => Ipv6Addr::new(0x2001, 0xdb8, BYSTANDERS.into(), 0, 0, 0, 0, host.into()).into(),
+    };
+    SocketAddr::new(ip, 1 + (number >> 8) as u16 % 60_000)
+}

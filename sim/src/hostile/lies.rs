@@ -1,0 +1,517 @@
+//! What a hostile node says.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::VecDeque;
+
+use mpip_core::DEFAULT_PORT;
+use mpip_wire::{
+    AckRange, AddressList, CompactFrameHeader, EcnCounts, Feedback, Frame, NetworkFields,
+    PacketFrameHeader, PathId, PathStatus, Ranges, SKIP_MAX, SessionFields, SessionId,
+    TruncatedSequence, VARINT_MAX,
+};
+
+use super::{Hostile, PLAINTEXT, bystander};
+use crate::packet::{self, Shape, protocol};
+use crate::rng::Rng;
+use crate::spec::{WorldSpec, inner_address};
+
+/// Sessions of its own that it goes on with, and those of its peer that it remembers.
+const SESSIONS: u64 = 8;
+/// Protocols of inner packets, among them one that nobody knows and IPv6's fragments.
+const PROTOCOLS: [u8; 7] =
+    [protocol::TCP, protocol::TCP, protocol::UDP, protocol::ICMP, protocol::ESP, 44, 253];
+
+/// A kind of thing that a hostile node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lie {
+    /// Feedback that claims anything.
+    Feedback,
+    /// Challenges, and answers to none.
+    Challenge,
+    /// Lists of addresses of others.
+    Addresses,
+    /// Changes of paths, those that do not exist included.
+    PathStatus,
+    /// Fields of sessions, which change.
+    SessionOpen,
+    /// Ends of sessions.
+    SessionClose,
+    /// Sessions of the peer that are said to be unknown.
+    SessionUnknown,
+    /// Numbers that will never come, up to half of all.
+    Skip,
+    /// How long the peer is to wait.
+    Resequencing,
+    /// How the peer is seen.
+    Observed,
+    /// When packets are to be delivered.
+    Playout,
+    /// How often the peer is to send.
+    Keepalive,
+    /// Packets in full: with gaps, from others, to others, malformed.
+    Packet,
+    /// Packets without headers.
+    Compact,
+    /// Padding and heartbeats.
+    Padding,
+    /// The end of the association.
+    Close,
+    /// Sealed bytes that are no frames.
+    Malformed,
+    /// Handshakes without need, with claims that are not true.
+    Handshake,
+    /// Repetitions, and what does not authenticate.
+    Raw,
+    /// Paths that nobody opened.
+    NewPath,
+    /// Sources of others.
+    Spoof,
+}
+
+impl Lie {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::Feedback,
+        Self::Challenge,
+        Self::Addresses,
+        Self::PathStatus,
+        Self::SessionOpen,
+        Self::SessionClose,
+        Self::SessionUnknown,
+        Self::Skip,
+        Self::Resequencing,
+        Self::Observed,
+        Self::Playout,
+        Self::Keepalive,
+        Self::Packet,
+        Self::Compact,
+        Self::Padding,
+        Self::Close,
+        Self::Malformed,
+        Self::Handshake,
+        Self::Raw,
+        Self::NewPath,
+        Self::Spoof,
+    ];
+}
+
+/// Frames that are to be sent together.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    plain: Vec<u8>,
+    /// Nothing can follow.
+    closed: bool,
+}
+
+impl Draft {
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty()
+    }
+
+    /// Adds a frame if it fits.
+    pub(super) fn push(&mut self, frame: &Frame<'_>) -> bool {
+        let (start, len) = (self.plain.len(), frame.encoded_len());
+        if self.closed || start + len > PLAINTEXT {
+            return false;
+        }
+        self.plain.resize(start + len, 0);
+        let written = frame.emit(&mut self.plain[start..]);
+        written.expect("the fields of the frame are in range");
+        self.closed = matches!(frame, Frame::Packet { .. } | Frame::CompactPacket { .. });
+        true
+    }
+
+    pub(super) fn push_addresses(&mut self, generation: u64, list: &[SocketAddr]) -> bool {
+        let list = &list[..list.len().min(AddressList::MAX)];
+        let list = AddressList::new(list).expect("no more than fit a frame");
+        self.push(&Frame::Addresses { generation, list })
+    }
+
+    fn push_raw(&mut self, bytes: &[u8]) -> bool {
+        self.closed = true;
+        self.plain.extend_from_slice(bytes);
+        false
+    }
+
+    /// The plaintext; one byte at least.
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        if self.plain.is_empty() {
+            self.plain.push(0);
+        }
+        self.plain
+    }
+}
+
+/// A session of the node's own.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: u32,
+    shape: Shape,
+    next: u32,
+}
+
+/// Addresses to lie with.
+#[derive(Debug)]
+pub(super) struct Pools {
+    /// Those that are its own, the peer's, and those of the other hosts; inner and outer.
+    own: Vec<IpAddr>,
+    target: Vec<IpAddr>,
+    others: Vec<IpAddr>,
+}
+
+impl Pools {
+    pub(super) fn new(world: &WorldSpec, index: usize, target: usize) -> Self {
+        let of = |host: usize| {
+            let interfaces = world.interfaces.iter().filter(move |known| known.host == host);
+            let outer = interfaces.flat_map(|known| known.addresses.iter().copied());
+            outer.chain([false, true].map(|v6| inner_address(host, v6)))
+        };
+        let others = (0..world.hosts.len()).filter(|host| *host != index && *host != target);
+        Self {
+            own: of(index).collect(),
+            target: of(target).collect(),
+            others: others.flat_map(of).collect(),
+        }
+    }
+
+    /// Somebody of this family who takes no part, or another host of the world.
+    pub(super) fn somebody(&self, rng: &mut Rng, v6: bool) -> SocketAddr {
+        let others = || self.others.iter().filter(|ip| ip.is_ipv6() == v6);
+        match others().nth(rng.below(2 * others().count() as u64) as usize) {
+            Some(other) => SocketAddr::new(*other, rng.pick(&[1, 53, DEFAULT_PORT])),
+            None => bystander(rng.word(), v6),
+        }
+    }
+
+    /// Where one may claim to be.
+    fn claim(&self, rng: &mut Rng) -> SocketAddr {
+        let port = rng.pick(&[DEFAULT_PORT, 0, 1, 53, 443, 65_535]);
+        let v4 = |octets: [u8; 4]| SocketAddr::new(Ipv4Addr::from(octets).into(), port);
+        let v6 = |segments: [u16; 8]| SocketAddr::new(Ipv6Addr::from(segments).into(), port);
+        match rng.below(12) {
+            0..=3 => bystander(rng.word(), false),
+            4 => bystander(rng.word(), true),
+            5 => SocketAddr::new(some(rng, &self.own), port),
+            6 => SocketAddr::new(some(rng, &self.target), port),
+            7 => self.somebody(rng, false),
+            8 => v4(rng.pick(&[[10, 0, 0, 5], [192, 168, 1, 1], [172, 16, 9, 9], [100, 64, 0, 1]])),
+            9 => {
+                v4(rng.pick(&[[0; 4], [127, 0, 0, 1], [169, 254, 0, 1], [255; 4], [224, 0, 0, 1]]))
+            }
+            10 => v6([0xfd00, 0, 0, 0, 0, 0, 0, 1]),
+            _ => v6(rng.pick(&[[0; 8], [0, 0, 0, 0, 0, 0, 0, 1], [0xfe80, 0, 0, 0, 0, 0, 0, 1]])),
+        }
+    }
+
+    /// Ends of inner packets: mostly the node's own and its peer's.
+    fn ends(&self, rng: &mut Rng) -> (SocketAddr, SocketAddr) {
+        let v6 = rng.chance(0.3);
+        let family = |list: &[IpAddr]| -> Vec<IpAddr> {
+            list.iter().copied().filter(|ip| ip.is_ipv6() == v6).collect()
+        };
+        let strange: &[IpAddr] = &[
+            Ipv4Addr::new(198, 18, 240, 9).into(),
+            Ipv4Addr::new(224, 0, 0, 251).into(),
+            Ipv4Addr::BROADCAST.into(),
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv6Addr::new(0x2001, 0xdb8, 240, 0, 0, 0, 0, 9).into(),
+            Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb).into(),
+            Ipv6Addr::LOCALHOST.into(),
+        ];
+        let [own, target, others, strange] =
+            [&self.own, &self.target, &self.others, strange].map(family);
+        let pick = |rng: &mut Rng, lists: [&[IpAddr]; 4]| {
+            let list = lists[rng.pick(&[0, 0, 0, 0, 0, 1, 2, 3])];
+            let list = if list.is_empty() { lists[3] } else { list };
+            let port = rng.pick(&[0, 7, 80, 5_000, 10_000, 10_001, 20_000]);
+            SocketAddr::new(some(rng, list), port)
+        };
+        let source = pick(rng, [&own, &target, &others, &strange]);
+        let destination = pick(rng, [&target, &own, &others, &strange]);
+        (source, destination)
+    }
+}
+
+fn some(rng: &mut Rng, list: &[IpAddr]) -> IpAddr {
+    let index = rng.below(list.len() as u64) as usize;
+    list.get(index).copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into())
+}
+
+/// Notes a session of the peer.
+pub(super) fn remember(theirs: &mut VecDeque<u32>, session: u32) {
+    if !theirs.contains(&session) {
+        if theirs.len() as u64 == SESSIONS {
+            theirs.pop_front();
+        }
+        theirs.push_back(session);
+    }
+}
+
+impl Hostile {
+    /// Adds a lie of this kind. `false` if nothing more fits.
+    pub(super) fn lie(&mut self, lie: Lie, draft: &mut Draft) -> bool {
+        match lie {
+            Lie::Feedback => self.lie_of_feedback(draft),
+            Lie::Challenge => {
+                let data = self.rng.word().to_be_bytes();
+                let answer = self.rng.chance(0.5);
+                draft.push(&if answer {
+                    Frame::PathResponse(data)
+                } else {
+                    Frame::PathChallenge(data)
+                })
+            }
+            Lie::Addresses => {
+                let count = self.rng.pick(&[0, 1, 4, 16]);
+                let list: Vec<_> = (0..count).map(|_| self.pools.claim(&mut self.rng)).collect();
+                let generation = self.growing();
+                draft.push_addresses(generation, &list)
+            }
+            Lie::PathStatus => {
+                let status = [PathStatus::Available, PathStatus::Standby, PathStatus::Abandoned];
+                let status = self.rng.pick(&status);
+                let (path, sequence) = (self.some_path(), self.growing());
+                draft.push(&Frame::PathStatus { path, sequence, status })
+            }
+            Lie::SessionOpen => {
+                let session = SessionId(self.some_session());
+                let fields = self.some_fields();
+                draft.push(&Frame::SessionOpen { session, fields })
+            }
+            Lie::SessionClose => {
+                let session = SessionId(self.some_session());
+                draft.push(&Frame::SessionClose { session })
+            }
+            Lie::SessionUnknown => {
+                let index = self.rng.below(2 * self.theirs.len() as u64) as usize;
+                let session = self.theirs.get(index).copied();
+                let session = session.unwrap_or_else(|| self.rng.below(100) as u32);
+                draft.push(&Frame::SessionUnknown { session: SessionId(session) })
+            }
+            Lie::Skip => {
+                let (id, next) = self.own_session();
+                let first = next.wrapping_add(self.rng.pick(&[0, 1, 1_000, 32_000, 1 << 31]));
+                let count = self.rng.pick(&[1, 100, 32_768, 1 << 20, SKIP_MAX]);
+                draft.push(&Frame::Skip { session: SessionId(id), first, count })
+            }
+            Lie::Resequencing => {
+                let sequence = self.growing();
+                let max_wait = self.rng.pick(&[0, 1, 50_000, 2_000_000, VARINT_MAX]);
+                draft.push(&Frame::Resequencing { sequence, max_wait })
+            }
+            Lie::Observed => {
+                let (path, address) = (self.some_path(), self.pools.claim(&mut self.rng));
+                let taken = self.rng.chance(0.5);
+                draft.push(&Frame::AddressObserved { path, address, taken })
+            }
+            Lie::Playout => draft.push(&Frame::Playout { at: self.rng.word() as u16 }),
+            Lie::Keepalive => {
+                let interval = self.rng.pick(&[0, 1, 999, 15_000, 600_001, VARINT_MAX]);
+                draft.push(&Frame::Keepalive { interval })
+            }
+            Lie::Packet => self.lie_of_packet(draft),
+            Lie::Compact => {
+                let (id, next) = self.own_session();
+                let header = CompactFrameHeader {
+                    session: SessionId(id),
+                    sequence: TruncatedSequence::new(next.wrapping_add(self.gap())),
+                    ordered: self.rng.chance(0.7),
+                };
+                let len = self.rng.between(1, 80);
+                let mut compact: Vec<u8> = (0..len).map(|_| self.rng.word() as u8).collect();
+                // The usual form, mostly.
+                compact[0] &= self.rng.pick(&[0x00, 0x10, 0x3f, 0xff]);
+                draft.push(&Frame::CompactPacket { header, compact: &compact })
+            }
+            Lie::Padding => {
+                let len = self.rng.between(1, 1_200) as usize;
+                draft.push(&Frame::Padding(len)) && draft.push(&Frame::Heartbeat)
+            }
+            Lie::Close if self.rng.chance(0.01) => {
+                let reason = self.rng.word() as u8;
+                draft.push(&Frame::Close { reason, message: "no more" })
+            }
+            Lie::Malformed if self.rng.chance(0.05) => {
+                let len = self.rng.between(1, 60);
+                let bytes: Vec<u8> = (0..len).map(|_| self.rng.word() as u8).collect();
+                draft.push_raw(&bytes)
+            }
+            // The others are more than frames.
+            Lie::Close | Lie::Malformed | Lie::Handshake | Lie::Raw | Lie::NewPath | Lie::Spoof => {
+                draft.push(&Frame::Heartbeat)
+            }
+        }
+    }
+
+    /// Acknowledges what came on `path`, as a node does.
+    pub(super) fn acknowledge(&mut self, path: u16, draft: &mut Draft) {
+        let Some(lane) = self.lanes.get(&path) else { return };
+        let mut numbers: Vec<u64> = lane.received.iter().copied().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut ranges: Vec<AckRange> = Vec::new();
+        for number in numbers.into_iter().rev() {
+            let full = ranges.len() == Ranges::MAX;
+            match ranges.last_mut() {
+                Some(range) if range.first == number + 1 => range.first = number,
+                _ if full => break,
+                _ => ranges.push(AckRange { first: number, last: number }),
+            }
+        }
+        let received_at = self.micros();
+        self.push_feedback(path, &ranges, (received_at, 0), None, draft);
+    }
+
+    fn micros(&self) -> u32 {
+        (self.clock.at(self.now).as_nanos() / 1_000) as u32
+    }
+
+    fn push_feedback(
+        &self,
+        path: u16,
+        ranges: &[AckRange],
+        (received_at, delay): (u32, u64),
+        ecn: Option<EcnCounts>,
+        draft: &mut Draft,
+    ) -> bool {
+        let Ok(ranges) = Ranges::new(ranges) else { return true };
+        let path = PathId(path);
+        draft.push(&Frame::Feedback(Feedback { path, received_at, delay, ranges, ecn }))
+    }
+
+    fn lie_of_feedback(&mut self, draft: &mut Draft) -> bool {
+        let path = self.some_path().0;
+        let largest = self.lanes.get(&path).and_then(|lane| lane.largest).unwrap_or(0);
+        let rng = &mut self.rng;
+        let ranges = match rng.below(5) {
+            // What never came, and what was never sent.
+            0 => vec![AckRange { first: 0, last: largest }],
+            1 => vec![AckRange { first: 0, last: largest + 1 + rng.below(1_000) }],
+            2 => vec![AckRange { first: VARINT_MAX - 1, last: VARINT_MAX }],
+            // Every other number.
+            3 => (0..Ranges::MAX as u64)
+                .map_while(|hole| largest.checked_sub(2 * hole))
+                .map(|number| AckRange { first: number, last: number })
+                .collect(),
+            // The newest alone.
+            _ => vec![AckRange { first: largest, last: largest }],
+        };
+        let delay = rng.pick(&[0, 1_000, 10_000_000, VARINT_MAX]);
+        let ecn = match rng.below(3) {
+            0 => None,
+            1 => Some(EcnCounts { ect0: rng.below(20), ect1: rng.below(2), ce: rng.below(20) }),
+            _ => Some(EcnCounts { ect0: VARINT_MAX, ect1: 0, ce: VARINT_MAX }),
+        };
+        let wrong = rng.word() as u32;
+        let received_at = if rng.chance(0.5) { self.micros() } else { wrong };
+        self.push_feedback(path, &ranges, (received_at, delay), ecn, draft)
+    }
+
+    fn lie_of_packet(&mut self, draft: &mut Draft) -> bool {
+        let room = PLAINTEXT.saturating_sub(draft.plain.len() + PacketFrameHeader::MAX_LEN);
+        let (id, next) = self.own_session();
+        let own = self.sessions.iter().find(|session| session.id == id).map(|own| own.shape);
+        let shape = match own.filter(|_| self.rng.chance(0.8)) {
+            Some(shape) => shape,
+            None => self.some_shape(),
+        };
+        let len = self.rng.between(20, 1_300) as usize;
+        let mut bytes = Vec::new();
+        packet::build(&shape, u64::from(next), next, len.min(room), &mut bytes);
+        if self.rng.chance(0.2) {
+            let at = self.rng.below(bytes.len() as u64) as usize;
+            bytes[at] = self.rng.word() as u8;
+        }
+        if self.rng.chance(0.05) {
+            bytes.truncate(1 + self.rng.below(bytes.len() as u64) as usize);
+        }
+        let header = PacketFrameHeader {
+            session: SessionId(id),
+            sequence: next.wrapping_add(self.gap()),
+            ordered: self.rng.chance(0.8),
+        };
+        draft.push(&Frame::Packet { header, packet: &bytes })
+    }
+
+    /// How far a packet is ahead of the one that would follow.
+    fn gap(&mut self) -> u32 {
+        self.rng.pick(&[0, 0, 1, 1, 1, 2, 3, 50, 5_000, 32_767, 32_768, 1 << 31])
+    }
+
+    /// A number that is larger than all before, mostly.
+    fn growing(&mut self) -> u64 {
+        self.counter += 1;
+        match self.rng.below(50) {
+            0 => 0,
+            1 => self.rng.below(self.counter),
+            _ => self.counter,
+        }
+    }
+
+    fn some_path(&mut self) -> PathId {
+        let known = self.rng.below(2 * self.lanes.len() as u64) as usize;
+        let known = self.lanes.keys().nth(known).copied();
+        PathId(known.unwrap_or_else(|| self.rng.pick(&[0, 1, 2, 3, 31, 65_535])))
+    }
+
+    /// The number of a session, one of its own or any.
+    fn some_session(&mut self) -> u32 {
+        if self.rng.chance(0.5) {
+            self.own_session().0
+        } else {
+            self.rng.pick(&[0, 5, 63, 64, u32::MAX])
+        }
+    }
+
+    /// A session that it goes on with, or begins: its number and the next sequence.
+    fn own_session(&mut self) -> (u32, u32) {
+        let index = self.rng.below(SESSIONS + 2) as usize;
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.next = session.next.wrapping_add(1);
+            return (session.id, session.next);
+        }
+        let session =
+            Session { id: self.rng.below(4_000) as u32, shape: self.some_shape(), next: 0 };
+        let begun = (session.id, session.next);
+        if (self.sessions.len() as u64) < SESSIONS {
+            self.sessions.push(session);
+        } else if self.rng.chance(0.1) {
+            let index = self.rng.below(SESSIONS) as usize;
+            self.sessions[index] = session;
+        }
+        begun
+    }
+
+    fn some_shape(&mut self) -> Shape {
+        let (source, destination) = self.pools.ends(&mut self.rng);
+        let protocol = self.rng.pick(&PROTOCOLS);
+        Shape { protocol, source, destination, ecn: self.rng.below(4) as u8 }
+    }
+
+    fn some_fields(&mut self) -> SessionFields {
+        let shape = self.some_shape();
+        let network = match (shape.source.ip(), shape.destination.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => NetworkFields::V4 {
+                source,
+                destination,
+                identification: self.rng.word() as u16,
+                dont_fragment: self.rng.chance(0.5),
+            },
+            (IpAddr::V6(source), IpAddr::V6(destination)) => NetworkFields::V6 {
+                source,
+                destination,
+                flow_label: self.rng.below(1 << 20) as u32,
+            },
+            _ => unreachable!("both ends have one address family"),
+        };
+        SessionFields {
+            sequence: self.rng.pick(&[0, 1, 1 << 31, u32::MAX]),
+            protocol: shape.protocol,
+            traffic_class: self.rng.word() as u8,
+            hop_limit: self.rng.word() as u8,
+            network,
+            source_port: shape.source.port(),
+            destination_port: shape.destination.port(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a node that follows no rule does to the world, and what it must not reach.
+
+use core::net::IpAddr;
+
+use super::World;
+use crate::invariant::{Invariant, Standing};
+use crate::network::{Carries, Datagram};
+use crate::node::Node;
+use crate::packet;
+use crate::spec::{Mode, System};
+
+impl World {
+    /// Sends what a hostile node has made.
+    pub(super) fn settle_hostile(&mut self, index: usize) {
+        let Node::Hostile(hostile) = &mut self.hosts[index].node else { return };
+        for forged in hostile.take() {
+            let Some(local) = self.hosts[index].local(forged.to.local).copied() else { continue };
+            let Some(source) = forged.source else {
+                let ecn = mpip_core::Ecn::NotEct;
+                self.transmit(index, forged.to, Carries::Datagram, ecn, &forged.bytes);
+                continue;
+            };
+            let datagram = Datagram {
+                carries: Carries::Datagram,
+                source,
+                destination: forged.to.remote,
+                ecn: mpip_core::Ecn::NotEct,
+                bytes: forged.bytes,
+                genuine: false,
+            };
+            let _ = self.network.inject(self.now, local.interface, datagram);
+        }
+    }
+
+    fn is_hostile(&self, host: usize) -> bool {
+        matches!(self.hosts[host].spec.system, System::Hostile(_))
+    }
+
+    /// What host `index` may know of an address.
+    pub(super) fn knowledge(&self, index: usize, ip: IpAddr) -> Standing {
+        if self.known_addresses.get(&ip).is_some_and(|host| *host != index) {
+            return Standing::Known;
+        }
+        let tells = |system: &System| match system {
+            System::Hostile(hostile) => hostile.configured && hostile.target == index,
+            System::Mpip(_) | System::Plain { .. } => false,
+        };
+        let public = crate::hostile::is_bystander(ip);
+        let peers = self.hosts.iter().filter(|host| public && tells(&host.spec.system)).count();
+        Standing::Told(peers as u64)
+    }
+
+    /// Whether a packet claims to be from a hostile node.
+    pub(super) fn is_of_hostile(&self, bytes: &[u8]) -> bool {
+        let source = packet::tuple(bytes).and_then(|tuple| self.owner_of(tuple.source.ip()));
+        source.is_some_and(|host| self.is_hostile(host))
+    }
+
+    /// The host that has an address, inner or outer.
+    fn owner_of(&self, ip: IpAddr) -> Option<usize> {
+        self.inner_host(ip).or_else(|| self.known_addresses.get(&ip).copied())
+    }
+
+    /// What a node delivers comes from a peer, by an address that it may use, and is for its host.
+    pub(super) fn check_reach(
+        &self,
+        index: usize,
+        bytes: &[u8],
+    ) -> Result<(), (Invariant, String)> {
+        let System::Mpip(engine) = &self.hosts[index].spec.system else { return Ok(()) };
+        if !(0..self.hosts.len()).any(|host| self.is_hostile(host)) {
+            return Ok(());
+        }
+        // One to which the ports are not known is not whole, or a fragment: addresses count alone.
+        let ends = packet::tuple(bytes).map(|tuple| (tuple.source.ip(), tuple.destination.ip()));
+        let Some((source, destination)) = ends else {
+            return Err((Invariant::Reach, "what was delivered is no IP packet".to_owned()));
+        };
+        let from = match engine.mode {
+            Mode::Tunnel => self.inner_host(source),
+            Mode::Host(_) | Mode::Opportunistic => self.known_addresses.get(&source).copied(),
+        };
+        let own = self.hosts[index].own_addresses(index).contains(&destination);
+        if own && from.is_some_and(|host| host != index) {
+            return Ok(());
+        }
+        Err((Invariant::Reach, format!("a packet from {source} to {destination} was delivered")))
+    }
+}
