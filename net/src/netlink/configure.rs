@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use mpip_core::Prefix;
+use mpip_types::Prefix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};

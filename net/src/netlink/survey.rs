@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use mpip_core::Prefix;
+use mpip_types::Prefix;
 use netlink_packet_core::NLM_F_ACK;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType,

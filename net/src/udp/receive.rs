@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use mpip_core::Ecn;
+use mpip_types::Ecn;
 
 use super::UdpSocket;
 use super::address::RawAddress;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mpip_core::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
+use mpip_types::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
 
 use super::UdpSocket;
 pub use counters::{SendCounters, SendError};

@@ -1,6 +1,6 @@
 //! What senders of every kind have in common: a queue for each socket, and one slot that is lent out.
 
-use mpip_core::{LocalId, Slot};
+use mpip_types::{LocalId, Slot};
 
 use super::Report;
 
