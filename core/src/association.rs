@@ -19,6 +19,7 @@ pub(crate) mod inspect;
 mod keys;
 mod moving;
 mod outgoing;
+mod path_ids;
 mod paths;
 mod pending;
 mod playout;
@@ -39,19 +40,19 @@ use rand_chacha::ChaCha8Rng;
 use self::early::Proven;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
+use self::path_ids::RetiredIds;
 use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
 use self::told::Told;
 use self::too_big::Allowance;
-use crate::cc::Subflow;
 use crate::config::{Limits, PeerConfig};
+use crate::content::Path;
+use crate::content::{Cargo, Content};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
-use crate::path::flight::{Cargo, Losses};
-use crate::path::ids::RetiredIds;
-use crate::path::{Path, PathState};
+use crate::path_status;
 use crate::queue::SendQueue;
 use crate::resequencer::{HoldPool, WAIT_BUCKETS};
 use crate::rules::RuleTable;
@@ -60,6 +61,9 @@ use crate::session::{Incoming, Order, Outgoing};
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
 use crate::translation::Translations;
+use mpip_transport::Losses;
+use mpip_transport::PathState;
+use mpip_transport::cc::Subflow;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::packet::{Segments, SessionKey};
@@ -161,6 +165,9 @@ pub(crate) struct Association {
     /// How often a path changed its state.
     pub(crate) path_changes: u64,
     addresses_owed: bool,
+    /// Paths whose status the peer has to be told, and those on which it has to be told how it is seen.
+    status_owed: BTreeSet<PathId>,
+    observed_owed: BTreeSet<PathId>,
     delay_reference: Option<u32>,
     /// A path jitters: what only acknowledges does not wait for its turn.
     uneven: bool,
@@ -180,7 +187,7 @@ pub(crate) struct Association {
     candidates: Vec<Candidate>,
     candidate_paths: Vec<usize>,
     subflows: Vec<Subflow>,
-    losses: Losses,
+    losses: Losses<Content>,
 
     outgoing: Table<SessionKey, Outgoing>,
     next_session: u32,
@@ -256,6 +263,8 @@ impl Association {
             generation: 1,
             path_changes: 0,
             addresses_owed: true,
+            status_owed: BTreeSet::new(),
+            observed_owed: BTreeSet::new(),
             delay_reference: None,
             uneven: false,
             thins: false,
@@ -411,6 +420,8 @@ impl Association {
         self.peer_generation = 0;
         self.told.reset();
         self.addresses_owed = true;
+        self.status_owed.clear();
+        self.observed_owed.clear();
         self.delay_reference = None;
         self.guard = Guard::default();
         self.outgoing = Table::new(self.limits.sessions, cx.rng.bytes());
@@ -467,7 +478,7 @@ impl Association {
         let path = |path: &Path| {
             let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
             let part = self.guard.part(path.id.0);
-            path.status(fastest, carried, weight, part)
+            path_status::of(path, fastest, carried, weight, part)
         };
         PeerStatus {
             name: self.config.name.clone(),

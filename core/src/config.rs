@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
+use mpip_transport::cc::CongestionControlKind;
 use mpip_types::named;
 use mpip_types::{Encapsulation, Prefix};
 
@@ -200,47 +201,11 @@ pub enum SchedulerKind {
     RoundRobin,
 }
 
-/// What limits a path's packets in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CongestionControlKind {
-    /// Delivery rate and minimum RTT.
-    #[default]
-    Bbr,
-    /// RFC 9438.
-    Cubic,
-    /// RFC 5681, RFC 9002.
-    Reno,
-    /// Linked increases, coupled over the association's paths (RFC 6356).
-    Lia,
-    /// Opportunistic linked increases.
-    Olia,
-    /// Balanced linked adaptation (seed 003).
-    Balia,
-    /// No limit, as in the seeds' MPIP.
-    None,
-}
-
-impl CongestionControlKind {
-    /// Whether all paths of an association count as one flow, wherever they lead.
-    pub(crate) fn couples_all(self) -> bool {
-        matches!(self, Self::Lia | Self::Olia | Self::Balia)
-    }
-}
-
 named!(SchedulerKind {
     Earliest = "earliest",
     Weighted = "weighted",
     FastestFirst = "fastest-first",
     RoundRobin = "round-robin",
-});
-named!(CongestionControlKind {
-    Bbr = "bbr",
-    Cubic = "cubic",
-    Reno = "reno",
-    Lia = "lia",
-    Olia = "olia",
-    Balia = "balia",
-    None = "none",
 });
 named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
 named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });

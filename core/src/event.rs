@@ -7,7 +7,7 @@ use core::time::Duration;
 use mpip_crypto::PublicKey;
 
 use crate::association::host::Traffic;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::Prefix;
 
 /// A change that somebody may want to know of.

@@ -31,15 +31,14 @@
 
 mod association;
 mod availability;
-mod bottleneck;
-pub mod cc;
 mod config;
+mod content;
 mod engine;
 mod event;
 mod guard;
 mod handshake;
 pub mod omission;
-mod path;
+mod path_status;
 pub mod queue;
 pub mod resequencer;
 pub mod rules;
@@ -54,17 +53,18 @@ pub mod window;
 pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use config::{
-    Config, CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic,
-    PeerConfig, Policy, Priority, Rule, SchedulerKind,
+    Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Policy, Priority,
+    Rule, SchedulerKind,
 };
 pub use engine::{Command, DropReason, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
+pub use mpip_transport::PathState;
+pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{
     Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress, LocalId,
     MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
-pub use path::PathState;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

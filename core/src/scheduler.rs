@@ -11,6 +11,7 @@ use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::{PeerConfig, SchedulerKind};
+use crate::content::Path;
 use mpip_types::Instant;
 
 /// How often [`Scheduler::adjust`] is called: the seeds' period T (seed 000, section 3.6.1).
@@ -40,6 +41,21 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    /// `path` as a scheduler sees it, for a packet of `len` bytes.
+    pub(crate) fn of(path: &Path, now: Instant, len: usize) -> Self {
+        Self {
+            id: path.id.0,
+            ready_at: path.ready_at(now, len),
+            delay: path.delay.average().unwrap_or(0),
+            jitter: path.delay.jitter().as_micros() as i64,
+            queuing: path.delay.queuing().as_micros() as i64,
+            repair: path.mean_repair(),
+            rate: path.rate(),
+            searches: path.cc.searches(),
+            fixed_weight: path.fixed_weight,
+        }
+    }
+
     fn is_ready(&self, now: Instant) -> bool {
         self.ready_at <= now
     }

@@ -7,8 +7,8 @@ use mpip_crypto::NodeId;
 
 use crate::association::host::Traffic;
 use crate::config::Policy;
-use crate::path::PathState;
 use crate::resequencer::WAIT_BUCKETS;
+use mpip_transport::PathState;
 use mpip_types::{Encapsulation, Prefix};
 
 /// What an engine knows of itself.

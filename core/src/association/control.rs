@@ -5,8 +5,8 @@ use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames}
 
 use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
 use super::{Association, Context, range_room};
-use crate::path::flight::Control;
-use crate::path::{PathState, Standing};
+use crate::content::Control;
+use mpip_transport::{PathState, Standing};
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
 
@@ -56,8 +56,7 @@ impl Association {
         }
         let Some(len) = path.poll_mtu_probe(now) else { return };
         let (to, plain_len) = (path.address, len - datagram_overhead(path.id));
-        let control = Control { mtu_probe: true, ..Control::default() };
-        let manifest = Manifest { asks: true, paced: false, control, cargo: None };
+        let manifest = Manifest { asks: true, paced: false, probe: true, content: None };
         let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
             let mut frames = FrameWriter::new(plain);
             frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
@@ -75,22 +74,26 @@ impl Association {
         index: usize,
         out: &mut impl DatagramSink,
     ) {
-        let due = self.paths[index].challenge.as_ref().filter(|challenge| now >= challenge.next);
+        let due = self.paths[index]
+            .validation
+            .challenge
+            .as_ref()
+            .filter(|challenge| now >= challenge.next);
         let Some(standing) = due.map(|challenge| challenge.standing) else { return };
         if standing == Standing::Told
             && let Err(at) = self.take_challenge(now, cx)
         {
-            if let Some(challenge) = &mut self.paths[index].challenge {
+            if let Some(challenge) = &mut self.paths[index].validation.challenge {
                 challenge.next = at;
             }
             return;
         }
         self.retrieve_early(index);
         let path = &mut self.paths[index];
-        path.grant_first_flight();
+        path.validation.grant_first_flight();
         let resting = path.rest.is_resting();
         let written = self.write_challenge(now, index, out);
-        if let Some(challenge) = &mut self.paths[index].challenge {
+        if let Some(challenge) = &mut self.paths[index].validation.challenge {
             match written {
                 true => challenge.on_sent(now, resting),
                 false => challenge.wait(now),
@@ -108,15 +111,15 @@ impl Association {
     ) -> bool {
         let path = &mut self.paths[index];
         let full = path.challenge_len();
-        let Some(challenge) = &path.challenge else { return false };
+        let Some(challenge) = &path.validation.challenge else { return false };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
         let pads = challenge.standing != Standing::Told;
         // Who opens or moves a path risks a full-size datagram to an address that it knows.
         // Who is called sends no more than came.
-        let limit = if unknown { full.min(path.credit) } else { full };
+        let limit = if unknown { full.min(path.validation.credit) } else { full };
         let mut room = [0; CHALLENGE_DATAGRAM_LEN];
         let mut frames = FrameWriter::new(&mut room);
-        let owed = path.response_owed.filter(|(_, from)| *from == to);
+        let owed = path.validation.response_owed.filter(|(_, from)| *from == to);
         if let Some((owed, _)) = owed {
             frames.push(&Frame::PathResponse(owed)).expect("the first frames fit");
         }
@@ -125,7 +128,7 @@ impl Association {
         if frames.len() + overhead > limit {
             return false;
         }
-        path.response_owed.take_if(|_| owed.is_some());
+        path.validation.response_owed.take_if(|_| owed.is_some());
         let mut answered = false;
         // Where padding would be, what came on paths that may not work any more.
         let free = if pads { limit - overhead } else { frames.len() };
@@ -145,7 +148,7 @@ impl Association {
         frames.pad_to(free).expect("padding fits the limit");
         let len = frames.len();
         if unknown {
-            path.credit -= len + overhead;
+            path.validation.credit -= len + overhead;
         }
         self.send_frames(now, index, to, &room[..len], Control::default(), out);
         true
@@ -153,23 +156,22 @@ impl Association {
 
     fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
-        let Some((data, to)) = path.response_owed.take() else { return };
+        let Some((data, to)) = path.validation.response_owed.take() else { return };
         let mut room = [0; 16];
         let len = Frame::PathResponse(data).emit(&mut room).expect("a response has 9 bytes");
         if to != path.address || !path.is_validated() {
             let size = len + datagram_overhead(path.id);
-            let Some(credit) = path.credit.checked_sub(size) else { return };
-            path.credit = credit;
+            let Some(credit) = path.validation.credit.checked_sub(size) else { return };
+            path.validation.credit = credit;
         }
         self.send_frames(now, index, to, &room[..len], Control::default(), out);
     }
 
     /// What concerns the association goes on its best path.
     fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
-        let status_owed = self.paths.iter().any(|path| path.status_owed);
         let owed = self.addresses_owed
             || self.wait_owed
-            || status_owed
+            || !self.status_owed.is_empty()
             || self.close_owed
             || !self.refused_paths.is_empty();
         if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
@@ -200,13 +202,13 @@ impl Association {
             let frame = Frame::Resequencing { sequence, max_wait };
             control.resequencing = frames.push(&frame).is_ok();
         }
-        for path in self.paths.iter().filter(|path| path.status_owed) {
+        for path in self.paths.iter().filter(|path| self.status_owed.contains(&path.id)) {
             let status = match path.state() {
                 PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
-                _ if path.standby_told => mpip_wire::PathStatus::Standby,
+                _ if path.reserve.is_told() => mpip_wire::PathStatus::Standby,
                 _ => mpip_wire::PathStatus::Available,
             };
-            let sequence = path.status_sequence;
+            let sequence = path.reserve.sequence();
             let frame = Frame::PathStatus { path: path.id, sequence, status };
             control.path_status |= frames.push(&frame).is_ok();
         }
@@ -243,7 +245,7 @@ impl Association {
             self.addresses_owed &= !control.addresses;
             self.wait_owed &= !control.resequencing;
             if control.path_status {
-                self.paths.iter_mut().for_each(|path| path.status_owed = false);
+                self.status_owed.clear();
             }
             self.refused_paths.drain(..refused);
             self.skips.drain(..skipped);
@@ -279,7 +281,7 @@ impl Association {
         let feedback = path.arrivals.due().is_some_and(|at| now >= at)
             || heartbeat && path.arrivals.has_news();
         let feedback = feedback && !calls;
-        let observed = path.observed_owed;
+        let observed = self.observed_owed.contains(&path.id);
         let keepalive = path.rest.owed();
         let feedback = feedback || keepalive.is_some() && path.arrivals.has_news();
         if !heartbeat && !feedback && !observed && keepalive.is_none() {
@@ -300,7 +302,7 @@ impl Association {
         }
         let mut control = Control::default();
         if observed {
-            let (address, taken) = (path.address.remote, path.takes);
+            let (address, taken) = (path.address.remote, path.seen.is_theirs);
             let frame = Frame::AddressObserved { path: path.id, address, taken };
             control.observed = frames.push(&frame).is_ok();
         }
@@ -316,7 +318,9 @@ impl Association {
         }
         let (len, to) = (frames.len(), path.address);
         if len > 0 && self.send_frames(now, index, to, &room[..len], control, out) {
-            self.paths[index].observed_owed &= !control.observed;
+            if control.observed {
+                self.observed_owed.remove(&self.paths[index].id);
+            }
             if control.keepalive {
                 self.paths[index].rest.on_told();
             }
@@ -359,7 +363,7 @@ impl Association {
         let asks = to == path.address
             && path.is_validated()
             && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
-        let manifest = Manifest { asks, paced: false, control, cargo: None };
+        let manifest = Manifest { asks, paced: false, probe: false, content: control.content() };
         let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
         self.send_datagram(now, index, to, frames.len(), manifest, out, write).is_some()
     }

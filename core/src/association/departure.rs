@@ -5,9 +5,9 @@
 use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
 use super::Association;
-use crate::config::CongestionControlKind;
-use crate::path::flight::{Cargo, Control};
+use crate::content::Content;
 use crate::trace::What;
+use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, Ecn, PathAddress};
 
@@ -21,10 +21,10 @@ pub(super) struct Manifest {
     pub(super) asks: bool,
     /// It is held back by pacing and congestion control, and counts for them.
     pub(super) paced: bool,
-    /// What it says beside an inner packet.
-    pub(super) control: Control,
-    /// The inner packet, if it is to be sent again when it is lost.
-    pub(super) cargo: Option<Cargo>,
+    /// It probes the path's MTU.
+    pub(super) probe: bool,
+    /// What is to be sent or said again when it is lost.
+    pub(super) content: Option<Content>,
 }
 
 impl Association {
@@ -41,7 +41,7 @@ impl Association {
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
-        let Manifest { asks, paced, control, cargo } = manifest;
+        let Manifest { asks, paced, probe, content } = manifest;
         let epoch = self.keys.current_mut()?;
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -55,7 +55,7 @@ impl Association {
         // Where nothing answers a mark on the way, none is asked for (RFC 6040, section 4.1).
         let answered = self.config.congestion_control != CongestionControlKind::None;
         let ecn = match answered && asks && to == path.address && path.is_validated() {
-            true => path.flight.ecn.next(),
+            true => path.flight.ecn(),
             false => Ecn::NotEct,
         };
         let mut slot = out.reserve(to, ecn, total)?;
@@ -73,7 +73,7 @@ impl Association {
             inner: paced,
         });
         path.on_sent(now, total, asks, paced);
-        path.flight.on_sent(now, total as u16, asks, control, cargo);
+        path.flight.on_sent(now, total as u16, asks, probe, content);
         if ecn != Ecn::NotEct {
             path.flight.on_sent_capable();
         }

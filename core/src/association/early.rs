@@ -13,7 +13,7 @@ use core::time::Duration;
 use super::moving::local;
 use super::outgoing::Loss;
 use super::{Association, Context};
-use crate::path::Path;
+use crate::content::Path;
 use crate::scheduler::Candidate;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
@@ -70,7 +70,7 @@ impl Association {
             let room = path.early_room().min(path.hoped_datagram());
             if size <= room && !path.blocked && path.flight.has_room() {
                 // A first flight may leave at once (RFC 9002, section 7.7).
-                let candidate = path.candidate(now, size);
+                let candidate = Candidate::of(path, now, size);
                 self.candidates.push(Candidate { ready_at: now, ..candidate });
                 self.candidate_paths.push(index);
             }

@@ -7,7 +7,8 @@ use mpip_wire::AddressList;
 
 use super::{Association, Context};
 use crate::config::EncapsulationPolicy;
-use crate::path::{Path, PathState};
+use crate::content::Path;
+use mpip_transport::PathState;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 use mpip_types::{Encapsulation, LocalAddress};

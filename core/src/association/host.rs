@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use super::{Association, Context};
 use crate::config::Policy;
+use crate::content::Path;
 use crate::event::Event;
-use crate::path::Path;
 use crate::translation::{Begun, Fragments, PATIENCE};
 use mpip_types::Instant;
 use mpip_types::packet::Endpoint;

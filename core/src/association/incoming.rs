@@ -13,12 +13,12 @@ use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::path::PathState;
-use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
 use crate::session::{Counters, Incoming, Order, Shown};
 use crate::trace::What;
 use crate::window::Seen;
+use mpip_transport::clock_difference;
+use mpip_transport::{Challenge, PathState};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
@@ -94,14 +94,16 @@ impl Association {
         self.trace.record(now, path.id.0, || What::Received { number, size: len });
         path.counters.packets_received += 1;
         path.counters.bytes_received += len as u64;
-        if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.to == from) {
+        if let Some(challenge) =
+            path.validation.challenge.as_mut().filter(|challenge| challenge.to == from)
+        {
             challenge.hurry();
         }
-        let challenged = path.challenge.as_ref().map(|challenge| challenge.to);
+        let challenged = path.validation.challenge.as_ref().map(|challenge| challenge.to);
         if from == path.address && path.is_validated() {
             // Nothing has moved, or not yet.
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
-            path.credit += len;
+            path.validation.credit += len;
         } else if newest && path.state() == PathState::Abandoned {
             self.open_to_mover(now, cx, from, len);
         } else if newest && !self.opens_it(index) {
@@ -144,7 +146,7 @@ impl Association {
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
             let data = cx.rng.bytes();
-            self.paths[index].challenge = Some(crate::path::Challenge::new(data, from, now));
+            self.paths[index].validation.challenge = Some(Challenge::new(data, from, now));
         }
         Ok(index)
     }
@@ -189,7 +191,7 @@ impl Association {
                 Frame::PathChallenge(data) => {
                     let path = &mut self.paths[index];
                     if path.state() != PathState::Abandoned {
-                        path.response_owed = Some((data, from));
+                        path.validation.response_owed = Some((data, from));
                     }
                 }
                 Frame::PathResponse(data) => self.on_path_response(now, cx, index, from, data),
@@ -241,8 +243,8 @@ impl Association {
                 }
                 Frame::AddressObserved { path, address, taken } => {
                     if let Some(index) = self.path_index(path) {
-                        self.paths[index].observed = Some(address);
-                        self.paths[index].taken = taken;
+                        let seen = &mut self.paths[index].seen;
+                        (seen.ours, seen.is_ours) = (Some(address), taken);
                         self.review_capture();
                     }
                 }
@@ -277,7 +279,7 @@ impl Association {
         let nobody_answered = self.no_path_answers();
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
-        paths[index].on_progress(now, &progress, losses, subflows, own);
+        paths[index].on_progress(now, &progress, &losses.summary, subflows, own);
         if nobody_answered && !paths[index].is_silent() {
             paths.iter_mut().for_each(|path| path.excuse(now));
         }
@@ -334,7 +336,7 @@ impl Association {
         if spurious > 0 {
             trace.record(now, id, || What::Spurious { packets: spurious });
         }
-        let (packets, bytes) = (self.losses.packets, self.losses.bytes);
+        let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
             trace.record(now, id, || What::Lost { packets, bytes });
         }

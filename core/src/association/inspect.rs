@@ -6,7 +6,6 @@ use mpip_wire::{
 };
 
 use super::{Association, keys};
-use crate::path::flight::Control;
 use crate::session::{Incoming, Outgoing};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
@@ -50,7 +49,7 @@ impl Association {
         let datagram = self.seal(path, number, frames)?;
         let path = &mut self.paths[index];
         let asks = Frames::new(&datagram.1).flatten().any(|frame| frame.is_ack_eliciting());
-        path.flight.on_sent(now, datagram.0.len() as u16, asks, Control::default(), None);
+        path.flight.on_sent(now, datagram.0.len() as u16, asks, false, None);
         Some((path.address, datagram.0))
     }
 
@@ -115,7 +114,7 @@ impl Association {
 
     /// Whether the peer takes this end's address on a path for its own.
     pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].taken)
+        self.path_index(PathId(path)).map(|index| self.paths[index].seen.is_ours)
     }
 
     /// As if all identifiers before `id` had been given to paths.

@@ -14,8 +14,9 @@ use core::time::Duration;
 use super::outgoing::Loss;
 use super::told::is_sensible;
 use super::{Association, Context};
+use crate::content::Path;
 use crate::event::Event;
-use crate::path::{Challenge, Path, PathState, Standing};
+use mpip_transport::{Challenge, PathState, Standing};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 use mpip_types::{Encapsulation, LocalAddress};
@@ -31,7 +32,7 @@ impl Association {
             match local(path.address, cx.locals) {
                 Some(local) => path.on_interface_mtu(local.mtu),
                 None if keeps && path.is_validated() => {
-                    path.challenge = None;
+                    path.validation.challenge = None;
                     self.change_state(now, cx, index, PathState::Failed, HOMELESS);
                 }
                 None => self.abandon_path(now, cx, index, HOMELESS),
@@ -56,17 +57,19 @@ impl Association {
         let standing: Vec<_> = pairs.iter().map(|to| self.standing(now, *to, cx)).collect();
         let paths = self.paths.iter_mut().filter(|path| is_homeless(path, cx.locals));
         for (position, path) in paths.enumerate() {
-            let due = path.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
+            let due =
+                path.validation.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
             if !due {
                 continue;
             }
-            let attempts = path.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
+            let attempts =
+                path.validation.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
             let pair = (position + count * attempts as usize) % pairs.len();
             let (to, standing) = (pairs[pair], standing[pair]);
-            if path.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
+            if path.validation.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
                 let challenge = Challenge::ours(cx.rng.bytes(), to, standing, now);
-                path.challenge.insert(challenge).attempts = attempts;
-                path.credit = 0;
+                path.validation.challenge.insert(challenge).attempts = attempts;
+                path.validation.credit = 0;
             }
         }
     }
@@ -144,7 +147,7 @@ impl Association {
         let taken = |path: &Path| path.address == from && path.state() != PathState::Abandoned;
         let called = |path: &Path| {
             path.state() == PathState::Validating
-                && path.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
+                && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
         let Some(local) = local(from, cx.locals)
             .filter(|_| self.opener && !self.paths.iter().any(|path| path.works() || taken(path)))
@@ -159,8 +162,8 @@ impl Association {
         }
         if let Some(index) = self.open_path(now, from, local) {
             let path = &mut self.paths[index];
-            path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
-            path.credit = len;
+            path.validation.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+            path.validation.credit = len;
         }
     }
 
@@ -176,11 +179,11 @@ impl Association {
         len: usize,
     ) {
         let path = &mut self.paths[index];
-        match &path.challenge {
-            Some(challenge) if challenge.to == from => path.credit += len,
+        match &path.validation.challenge {
+            Some(challenge) if challenge.to == from => path.validation.credit += len,
             _ => {
-                path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
-                path.credit = len;
+                path.validation.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+                path.validation.credit = len;
             }
         }
     }
@@ -200,7 +203,7 @@ impl Association {
             // So many pairs of addresses were asked, this one the last.
             challenge.attempts = answered.attempts.saturating_sub(1);
         }
-        path.challenge = Some(challenge);
+        path.validation.challenge = Some(challenge);
     }
 
     /// Path `index` may have moved to addresses at which the opener has opened another since.
@@ -224,8 +227,10 @@ impl Association {
     ) {
         let Some(local) = local(from, cx.locals) else { return };
         let path = &mut self.paths[index];
-        let answered =
-            path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from);
+        let answered = path
+            .validation
+            .challenge
+            .take_if(|challenge| challenge.data == data && challenge.to == from);
         let Some(answered) = answered.filter(|_| path.state() != PathState::Abandoned) else {
             return;
         };
@@ -233,14 +238,14 @@ impl Association {
             self.challenge_in_full(now, cx, index, &answered);
             return;
         }
-        path.credit = 0;
+        path.validation.credit = 0;
         path.flight.on_answered(now);
         // Whether what was sent before the answer has arrived.
         path.ping |= path.flight.in_flight() > 0;
         if path.state() == PathState::Failed {
             // Signs of life that were asked for at the old address will never come.
             self.losses.clear();
-            path.flight.abandon_signs_of_life(&mut self.losses);
+            path.flight.abandon_control(&mut self.losses);
             self.repair_losses(Loss::PathDied);
         }
         let path = &mut self.paths[index];

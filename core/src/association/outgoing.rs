@@ -13,14 +13,15 @@ use super::control::CONTROL_ROOM;
 use super::departure::{Manifest, datagram_overhead};
 use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, playout, range_room, refuse};
-use crate::config::{CongestionControlKind, Priority};
+use crate::config::Priority;
+use crate::content::{Cargo, Content, Control};
 use crate::engine::DropReason;
 use crate::omission::{SessionHeader, fields};
-use crate::path::PathState;
-use crate::path::flight::{Cargo, Control};
-use crate::scheduler::{Demand, lowest_delay};
+use crate::scheduler::{Candidate, Demand, lowest_delay};
 use crate::session::{Known, Outgoing, Told};
 use crate::trace::What;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
 use mpip_types::packet::{Header, Segments, SessionKey, protocol};
@@ -347,7 +348,7 @@ impl Association {
                 let most = if known { path.max_datagram() } else { path.hoped_datagram() };
                 let left_out = narrow && self.guard.leaves_out(path.id.0);
                 if usable && !left_out && len + INNER_OVERHEAD <= most {
-                    self.candidates.push(path.candidate(now, len + INNER_OVERHEAD));
+                    self.candidates.push(Candidate::of(path, now, len + INNER_OVERHEAD));
                     self.candidate_paths.push(index);
                 }
             }
@@ -448,7 +449,8 @@ impl Association {
             path: path.id,
             number: path.flight.next_number(),
         });
-        let manifest = Manifest { asks: true, paced: true, control: Control::default(), cargo };
+        let manifest =
+            Manifest { asks: true, paced: true, probe: false, content: cargo.map(Content::Packet) };
         let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
             let mut at = 0;
             for frame in [&feedback, &playout].into_iter().flatten() {
@@ -488,61 +490,72 @@ impl Association {
 
     /// Losses found outside of a feedback frame: congestion control and repair.
     pub(super) fn apply_losses(&mut self, now: Instant, index: usize) {
-        let (packets, bytes) = (self.losses.packets, self.losses.bytes);
+        let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
             let path = self.paths[index].id.0;
             self.trace.record(now, path, || What::Lost { packets, bytes });
         }
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
-        paths[index].on_losses(now, losses, subflows, own);
+        paths[index].on_losses(now, &losses.summary, subflows, own);
         self.repair_losses(Loss::Congestion);
     }
 
     /// What was lost goes out again, or its receiver is told that it will not.
     pub(super) fn repair_losses(&mut self, loss: Loss) {
-        let control = core::mem::take(&mut self.losses.control);
+        while let Some(content) = self.losses.arrived.pop() {
+            if let Content::Control(Control { open: Some((slot, id)), .. }) = content {
+                self.settle_open(slot, id, true);
+            }
+        }
+        let mut lost = core::mem::take(&mut self.losses.lost);
+        for content in lost.drain(..) {
+            match content {
+                Content::Packet(cargo) => self.repair(loss, cargo),
+                Content::Control(control) => self.say_again(control),
+            }
+        }
+        self.losses.lost = lost;
+        if loss == Loss::PathDied {
+            // What was on its way for the second time is what the receiver waits for.
+            self.repairs.make_contiguous().sort_by_key(oldest_first);
+        }
+    }
+
+    /// An inner packet was lost.
+    fn repair(&mut self, loss: Loss, cargo: Cargo) {
+        // Where nothing else holds the inner TCP back, its losses do.
+        let repair =
+            loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
+        if !repair {
+            return self.skip(cargo.ordered, cargo.session, cargo.sequence);
+        }
+        if self.repairs.len() >= REPAIRS
+            && let Some(oldest) = self.repairs.pop_front()
+        {
+            self.skip(oldest.ordered, oldest.session, oldest.sequence);
+        }
+        self.repairs.push_back(cargo);
+    }
+
+    /// Control frames were lost.
+    fn say_again(&mut self, control: Control) {
         self.addresses_owed |= control.addresses;
         if control.observed {
-            for path in self.paths.iter_mut().filter(|path| path.observed_told) {
-                path.observed_owed = true;
-            }
+            let told = self.paths.iter().filter(|path| path.seen.told);
+            self.observed_owed.extend(told.map(|path| path.id));
         }
         if control.keepalive {
             self.paths.iter_mut().for_each(|path| path.rest.tell_again());
         }
         self.wait_owed |= control.resequencing && self.wait_sequence > 0;
         if control.path_status {
-            for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {
-                path.status_owed = true;
-            }
+            let told = self.paths.iter().filter(|path| path.reserve.sequence() > 0);
+            self.status_owed.extend(told.map(|path| path.id));
         }
-        while let Some((slot, id)) = self.losses.unopened.pop() {
+        if let Some((slot, id)) = control.open {
             self.settle_open(slot, id, false);
         }
-        while let Some((slot, id)) = self.losses.opened.pop() {
-            self.settle_open(slot, id, true);
-        }
-        let mut losses = core::mem::take(&mut self.losses.cargo);
-        // Where nothing else holds the inner TCP back, its losses do.
-        let repair =
-            loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
-        for cargo in losses.drain(..) {
-            if !repair {
-                self.skip(cargo.ordered, cargo.session, cargo.sequence);
-                continue;
-            }
-            if self.repairs.len() >= REPAIRS {
-                let Some(oldest) = self.repairs.pop_front() else { break };
-                self.skip(oldest.ordered, oldest.session, oldest.sequence);
-            }
-            self.repairs.push_back(cargo);
-        }
-        if loss == Loss::PathDied {
-            // What was on its way for the second time is what the receiver waits for.
-            self.repairs.make_contiguous().sort_by_key(oldest_first);
-        }
-        self.losses.cargo = losses;
     }
 
     /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
@@ -551,10 +564,10 @@ impl Association {
         let others = self.paths.iter().enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
         if others.next().is_some()
-            && let Some(cargo) = self.paths[index].flight.newest_cargo()
+            && let Some(Content::Packet(cargo)) = self.paths[index].flight.newest()
             && now.since(cargo.first_sent) <= REPAIR_FOR
         {
-            self.repairs.push_back(cargo);
+            self.repairs.push_back(cargo.clone());
         }
     }
 }

@@ -7,14 +7,15 @@ use mpip_wire::{PathId, PathStatus};
 use super::outgoing::Loss;
 use super::told::is_sensible;
 use super::{Association, Context};
-use crate::bottleneck::regroup;
 use crate::config::Policy;
+use crate::content::Path;
 use crate::event::Event;
-use crate::path::rest::{REST_PERIOD, Rest};
-use crate::path::{Challenge, Path, PathState, Silence};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
 use crate::trace::What;
+use mpip_transport::bottleneck::regroup;
+use mpip_transport::rest::{REST_PERIOD, Rest};
+use mpip_transport::{Challenge, PathState, Silence};
 use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::PathAddress;
@@ -84,8 +85,8 @@ impl Association {
         }
         if to == PathState::Abandoned {
             let path = &mut self.paths[index];
-            path.challenge = None;
-            path.response_owed = None;
+            path.validation.challenge = None;
+            path.validation.response_owed = None;
             self.retired_paths.insert(path.id);
         }
         if from == PathState::Validating {
@@ -134,7 +135,7 @@ impl Association {
                 {
                     let standing = self.standing(now, address, cx);
                     let challenge = Challenge::ours(cx.rng.bytes(), address, standing, now);
-                    self.paths[index].challenge = Some(challenge);
+                    self.paths[index].validation.challenge = Some(challenge);
                 }
             }
         }
@@ -243,8 +244,8 @@ impl Association {
     ) {
         let path = &mut self.paths[index];
         if path.state() != PathState::Abandoned {
-            path.status_sequence += 1;
-            path.status_owed = true;
+            path.reserve.advance();
+            self.status_owed.insert(path.id);
             self.change_state(now, cx, index, PathState::Abandoned, reason);
         }
     }
@@ -262,7 +263,7 @@ impl Association {
         if status == PathStatus::Abandoned {
             self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
             self.open_paths(now, cx);
-        } else if self.paths[index].on_peer_status(sequence, status == PathStatus::Standby) {
+        } else if self.paths[index].reserve.on_peer(sequence, status == PathStatus::Standby) {
             self.limit_to_fastest(now, cx);
         }
     }
@@ -364,7 +365,7 @@ impl Association {
             .paths
             .iter()
             .filter(|path| path.state() == PathState::Active)
-            .map(|path| path.candidate(now, 0))
+            .map(|path| Candidate::of(path, now, 0))
             .collect();
         self.scheduler.adjust(&candidates);
         self.paths.iter_mut().for_each(Path::update_playout);
@@ -406,7 +407,7 @@ impl Association {
     /// opens the paths: two that follow each other would never agree.
     pub(super) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
         let limit = self.config.max_paths;
-        let aside = |path: &Path| path.peer_standby || path.state() == PathState::Standby;
+        let aside = |path: &Path| path.reserve.is_wanted() || path.state() == PathState::Standby;
         if limit.is_none() && !self.paths.iter().any(aside) {
             return;
         }
@@ -420,7 +421,7 @@ impl Association {
             };
             // Unloaded delay: what a path's own traffic queues must not push it out.
             let delay = path.delay.minimum().unwrap_or(i64::MAX / 2) + margin;
-            working.push((heeds && path.peer_standby, delay, path.id.0, index));
+            working.push((heeds && path.reserve.is_wanted(), delay, path.id.0, index));
         }
         working.sort_unstable();
         let available = working.iter().any(|(aside, ..)| !aside);
@@ -432,7 +433,9 @@ impl Association {
                 (false, false) => (PathState::Active, "among the fastest"),
             };
             self.change_state(now, cx, index, state, reason);
-            self.paths[index].tell_standby(beyond && !aside);
+            if self.paths[index].reserve.tell(beyond && !aside) {
+                self.status_owed.insert(self.paths[index].id);
+            }
         }
     }
 

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::Association;
-use crate::path::Path;
-use crate::path::rest::{Lifetime, REST_AFTER, USUAL};
+use crate::content::Path;
+use mpip_transport::rest::{Lifetime, REST_AFTER, USUAL};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::PathAddress;

@@ -16,7 +16,7 @@ use super::host::{is_capturable, is_one_host};
 use super::moving::local;
 use super::{Association, Context};
 use crate::engine::DropReason;
-use crate::path::{PathState, Standing};
+use mpip_transport::{PathState, Standing};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
@@ -201,7 +201,7 @@ impl Association {
             }
             if self.remotes(self.paths[index].encapsulation).contains(&remote) {
                 // It may just have come back: its challenge need not wait out a long pause.
-                if let Some(challenge) = &mut self.paths[index].challenge {
+                if let Some(challenge) = &mut self.paths[index].validation.challenge {
                     challenge.hurry();
                 }
             } else {
@@ -248,8 +248,8 @@ impl Association {
             false => self.peer_addresses.iter().any(|told| told.ip() == remote.ip()),
         };
         let path = &mut self.paths[index];
-        path.takes = takes;
-        if told && !takes && !path.observed_told {
+        path.seen.is_theirs = takes;
+        if told && !takes && !path.seen.told {
             log::info!(
                 "peer `{}` is at {}, which others may share by the configuration: of what goes \
                  there, only connections that begin at the peer take the paths",
@@ -257,10 +257,10 @@ impl Association {
                 remote.ip()
             );
         }
-        let tell = path.observed_told || !told || !takes;
+        let tell = path.seen.told || !told || !takes;
         if path.is_validated() && self.peer_generation > 0 && tell {
-            path.observed_told = true;
-            path.observed_owed = true;
+            path.seen.told = true;
+            self.observed_owed.insert(path.id);
         }
     }
 }

@@ -9,11 +9,10 @@
 
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::config::{
-    CongestionControlKind, EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind,
-};
+use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
 use mpip_types::{InnerPacket, Slot};
 use mpip_types::{Offload, PacketBuf, PacketPool};

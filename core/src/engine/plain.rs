@@ -57,7 +57,8 @@ mod tests {
     use super::super::harness::{Packets, Pair, SECOND, sequences, tcp};
     use super::*;
     use crate::Traffic;
-    use crate::config::{CongestionControlKind, Policy};
+    use crate::config::Policy;
+    use mpip_transport::cc::CongestionControlKind;
     use mpip_types::Offload;
 
     const MS: Duration = Duration::from_millis(1);

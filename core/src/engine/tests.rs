@@ -2,8 +2,9 @@
 
 use super::harness::{Pair, SECOND, locals, sequences, tcp};
 use super::*;
-use crate::config::{CongestionControlKind, SchedulerKind};
-use crate::path::PathState;
+use crate::config::SchedulerKind;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
 use mpip_types::{Offload, Segmentation, SegmentationKind};
 
 #[test]

@@ -154,7 +154,7 @@ fn write_text(out: &mut impl Write, text: &str) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::PathState;
+    use mpip_transport::PathState;
 
     fn text(what: What) -> String {
         let mut out = String::new();

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::super::harness::{Pair, SECOND, TCP_LOCAL, TCP_PORT, address, locals_with_tcp};
 use crate::config::{Config, EncapsulationPolicy};
 use crate::engine::Command;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 

@@ -8,7 +8,7 @@ use mpip_wire::{AeadSet, Frame, InitiationPayload};
 use super::super::harness::*;
 use super::super::*;
 use crate::config::SchedulerKind;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::{Offload, PacketPool};
 
 const INITIATION: u8 = 1;

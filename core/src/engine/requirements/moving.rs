@@ -2,7 +2,7 @@
 
 use super::super::harness::*;
 use super::super::*;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::Encapsulation;
 use mpip_types::Offload;
 

@@ -7,7 +7,7 @@ use mpip_wire::{AddressList, Frame, PathId, PathStatus};
 use super::super::harness::{Pair, SECOND, Tapped, address, locals, sequences, tcp};
 use super::super::*;
 use crate::config::SchedulerKind;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::Encapsulation;
 use mpip_types::Offload;
 

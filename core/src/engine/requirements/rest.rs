@@ -4,7 +4,7 @@ use mpip_wire::Frame;
 
 use super::super::harness::{Pair, SECOND, Tapped, address, sequences, tcp};
 use super::super::*;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::Offload;
 
 /// A pair that has talked and then been silent for 15 s, and whose wires are watched.

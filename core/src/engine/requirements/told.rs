@@ -6,7 +6,7 @@ use mpip_wire::{AddressList, Frame};
 
 use super::super::harness::*;
 use super::super::*;
-use crate::path::PathState;
+use mpip_transport::PathState;
 use mpip_types::Rate;
 
 /// What host 1 tells, and nobody is there.

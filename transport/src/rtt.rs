@@ -13,7 +13,7 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Smoothed round-trip time, its variation and its windowed minimum.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RttEstimator {
+pub struct RttEstimator {
     smoothed: Option<Duration>,
     variation: Duration,
     /// Minimum of the current and of the former half of the window.
@@ -23,7 +23,7 @@ pub(crate) struct RttEstimator {
 
 impl RttEstimator {
     /// Takes a sample: from sending to feedback, less the feedback's delay.
-    pub(crate) fn on_sample(&mut self, now: Instant, sample: Duration) {
+    pub fn on_sample(&mut self, now: Instant, sample: Duration) {
         match self.smoothed {
             None => {
                 self.smoothed = Some(sample);
@@ -47,23 +47,23 @@ impl RttEstimator {
     }
 
     /// Whether there was a sample.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.smoothed.is_some()
     }
 
     /// The moving average, or a careful guess before the first sample.
-    pub(crate) fn smoothed(&self) -> Duration {
+    pub fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL)
     }
 
     /// The lowest sample of the last 5 to 10 s.
-    pub(crate) fn minimum(&self) -> Duration {
+    pub fn minimum(&self) -> Duration {
         self.minima.iter().flatten().min().copied().unwrap_or(self.smoothed())
     }
 
     /// How long an answer may take before something is wrong (RFC 9002, section 6.2.1), when the
     /// peer delays its feedback by up to `feedback_delay`.
-    pub(crate) fn probe_timeout(&self, feedback_delay: Duration) -> Duration {
+    pub fn probe_timeout(&self, feedback_delay: Duration) -> Duration {
         match self.smoothed {
             Some(smoothed) => smoothed + (self.variation * 4).max(GRANULARITY) + feedback_delay,
             None => INITIAL * 2,

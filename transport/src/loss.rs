@@ -6,7 +6,7 @@ use mpip_types::Instant;
 
 /// Share of packets lost over the last seconds, in two half-windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LossMeter {
+pub(crate) struct LossMeter {
     /// Packets sent and lost, of this half and the one before.
     halves: [(u64, u64); 2],
     /// When this half began.
@@ -16,12 +16,12 @@ pub(super) struct LossMeter {
 impl LossMeter {
     const WINDOW: Duration = Duration::from_secs(4);
 
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { halves: [(0, 0); 2], started: now }
     }
 
     /// A packet left.
-    pub(super) fn on_sent(&mut self, now: Instant) {
+    pub(crate) fn on_sent(&mut self, now: Instant) {
         if now.since(self.started) >= Self::WINDOW {
             *self = Self::new(now);
         } else if now.since(self.started) >= Self::WINDOW / 2 {
@@ -32,17 +32,17 @@ impl LossMeter {
     }
 
     /// `packets` were found lost.
-    pub(super) fn on_lost(&mut self, packets: u64) {
+    pub(crate) fn on_lost(&mut self, packets: u64) {
         self.halves[0].1 += packets;
     }
 
     /// Share of packets lost, 0 to 1.
-    pub(super) fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         self.share_with(0)
     }
 
     /// The same as if one more had been lost: of few packets without a loss not much can be said.
-    pub(super) fn cautious_share(&self) -> f64 {
+    pub(crate) fn cautious_share(&self) -> f64 {
         self.share_with(1)
     }
 

@@ -2,7 +2,7 @@
 
 use core::ops::Deref;
 
-use super::flight::Losses;
+use crate::flight::LossSummary;
 
 use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow};
 use mpip_types::Instant;
@@ -10,7 +10,7 @@ use mpip_types::Instant;
 /// A congestion control that hears of losses once per round trip, and when they were none. What it
 /// says can be read from it; what it is told goes through here.
 #[derive(Debug)]
-pub(crate) struct Congestion {
+pub struct Congestion {
     control: Box<dyn CongestionControl>,
     /// When it last reacted.
     reacted: Option<Instant>,
@@ -31,22 +31,22 @@ impl Deref for Congestion {
 }
 
 impl Congestion {
-    pub(super) fn new(control: Box<dyn CongestionControl>) -> Self {
+    pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
         Self { control, reacted: None, unreported: 0, lost: 0, spurious: 0 }
     }
 
     /// The path leads elsewhere: `control` begins anew. What is in flight left before it.
-    pub(super) fn replace(&mut self, control: Box<dyn CongestionControl>) {
+    pub(crate) fn replace(&mut self, control: Box<dyn CongestionControl>) {
         self.control = control;
     }
 
     /// A packet of `bytes` left while `in_flight` bytes (this one not counted) were in flight.
-    pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.control.on_sent(now, bytes, in_flight);
     }
 
     /// `packets` that counted as lost have arrived.
-    pub(super) fn on_spurious(&mut self, now: Instant, packets: u64) {
+    pub(crate) fn on_spurious(&mut self, now: Instant, packets: u64) {
         self.spurious += packets;
         if self.lost > 0 && self.spurious >= self.lost {
             self.lost = 0;
@@ -55,10 +55,10 @@ impl Congestion {
     }
 
     /// Packets were lost.
-    pub(super) fn on_losses(
+    pub(crate) fn on_losses(
         &mut self,
         now: Instant,
-        losses: &Losses,
+        losses: &LossSummary,
         subflows: &[Subflow],
         own: usize,
     ) {
@@ -70,7 +70,7 @@ impl Congestion {
     }
 
     /// Feedback acknowledged something.
-    pub(super) fn on_feedback(
+    pub(crate) fn on_feedback(
         &mut self,
         now: Instant,
         mut sample: RateSample,
@@ -88,12 +88,12 @@ impl Congestion {
     }
 
     /// A path asks all to drain theirs.
-    pub(crate) fn drain(&mut self, now: Instant) {
+    pub fn drain(&mut self, now: Instant) {
         self.control.drain(now);
     }
 
     /// Nothing gets through any more.
-    pub(super) fn on_dead(&mut self, now: Instant) {
+    pub(crate) fn on_dead(&mut self, now: Instant) {
         let event = CongestionEvent { now, sent: now, lost: 0, persistent: true, ecn: false };
         self.react(&event, &[], 0);
     }
@@ -172,8 +172,13 @@ mod tests {
     }
 
     /// `packets` of 1,000 bytes are lost, of which the newest left at `newest` ms.
-    fn lost(packets: u64, newest: u64) -> Losses {
-        Losses { packets, bytes: packets * 1_000, newest: ms(newest), ..Losses::default() }
+    fn lost(packets: u64, newest: u64) -> LossSummary {
+        LossSummary {
+            packets,
+            bytes: packets * 1_000,
+            newest: ms(newest),
+            ..LossSummary::default()
+        }
     }
 
     fn sample(ecn_ce: u64) -> RateSample {

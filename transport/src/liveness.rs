@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-use super::PathState;
-use super::rest::{REST_PATIENCE, REST_PROBE, REST_RETRY};
+use crate::rest::{REST_PATIENCE, REST_PROBE, REST_RETRY};
+use crate::state::PathState;
 use mpip_types::Instant;
 
 /// A path that carries nothing is asked for a sign of life so often (seed 000, section 3.5).
 const HEARTBEAT: Duration = Duration::from_millis(300);
 /// A path that does not answer is asked with doubling pauses up to this one.
-pub(super) const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Silence is never called failure before this: schedulers of busy hosts pause that long.
 const MIN_SILENCE: Duration = Duration::from_millis(60);
 /// Where no path answers there is none to go to, and it is rather the peer that pauses: hypervisors
@@ -26,7 +26,7 @@ const MIN_DOUBT: Duration = Duration::from_millis(20);
 
 /// What a due timer of a path asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub enum Silence {
     /// Answers come, or none are owed.
     None,
     /// Ask for a sign of life.
@@ -37,20 +37,20 @@ pub(crate) enum Silence {
 
 /// What a path's silence is judged by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Signs {
-    pub(super) state: PathState,
+pub(crate) struct Signs {
+    pub(crate) state: PathState,
     /// Since when an answer is owed, if one is.
-    pub(super) silent_since: Option<Instant>,
+    pub(crate) silent_since: Option<Instant>,
     /// How long an answer may take.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// It rests, and nobody waits for it.
-    pub(super) resting: bool,
+    pub(crate) resting: bool,
     /// No path answers.
-    pub(super) alone: bool,
+    pub(crate) alone: bool,
     /// Share of its packets that are lost, 0 to 1.
-    pub(super) loss: f64,
+    pub(crate) loss: f64,
     /// Longest pause between probes while it does not answer.
-    pub(super) longest_pause: Duration,
+    pub(crate) longest_pause: Duration,
 }
 
 impl Signs {
@@ -78,7 +78,7 @@ impl Signs {
 
 /// What has been asked of a path, and what it has not answered.
 #[derive(Clone, Debug)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     /// When something that asks for feedback was last sent.
     asked_at: Instant,
     /// Unanswered probes in a row.
@@ -92,58 +92,58 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { asked_at: now, probes: 0, probe_at: None, doubted_at: None, excused_until: now }
     }
 
     /// Whether a probe has had no answer so far.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.probes > 0
     }
 
     /// Something that asks for feedback was sent, or tried to be.
-    pub(super) fn on_asked(&mut self, now: Instant) {
+    pub(crate) fn on_asked(&mut self, now: Instant) {
         self.asked_at = now;
     }
 
     /// It has answered, or is in another state: nothing is held against it.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.probes = 0;
         self.probe_at = None;
         self.doubted_at = None;
     }
 
     /// It is dead, or has been at rest and is asked as if it had just died.
-    pub(super) fn on_dead(&mut self, now: Instant, longest_pause: Duration) {
+    pub(crate) fn on_dead(&mut self, now: Instant, longest_pause: Duration) {
         self.probes = 1;
         self.probe_at = Some(now + HEARTBEAT.min(longest_pause));
     }
 
     /// The peer has answered to nothing, and answers on another path now: this one is asked anew.
-    pub(super) fn excuse(&mut self, now: Instant) {
+    pub(crate) fn excuse(&mut self, now: Instant) {
         self.probes = 1;
         self.excused_until = now;
     }
 
     /// Something that is not authentic says that it is dead. Returns whether that is news.
-    pub(super) fn doubt(&mut self, now: Instant) -> bool {
+    pub(crate) fn doubt(&mut self, now: Instant) -> bool {
         let news = self.doubted_at.is_none();
         self.doubted_at.get_or_insert(now);
         news
     }
 
     /// A path that has failed is asked at `at`, if it is not sooner.
-    pub(super) fn ask_by(&mut self, at: Instant) {
+    pub(crate) fn ask_by(&mut self, at: Instant) {
         self.probe_at = self.probe_at.map(|probe_at| probe_at.min(at));
     }
 
     /// When a path that carries nothing is asked for a sign of life, if it is awake.
-    pub(super) fn heartbeat_at(&self) -> Instant {
+    pub(crate) fn heartbeat_at(&self) -> Instant {
         self.asked_at + HEARTBEAT
     }
 
     /// When silence will have lasted too long.
-    pub(super) fn deadline(&self, signs: &Signs) -> Option<Instant> {
+    pub(crate) fn deadline(&self, signs: &Signs) -> Option<Instant> {
         match signs.state {
             PathState::Abandoned | PathState::Validating => None,
             PathState::Failed => self.probe_at,
@@ -175,7 +175,7 @@ impl Liveness {
     }
 
     /// Judges the silence at `now`. A probe that it asks for counts as sent.
-    pub(super) fn check(&mut self, now: Instant, signs: &Signs) -> Silence {
+    pub(crate) fn check(&mut self, now: Instant, signs: &Signs) -> Silence {
         if self.deadline(signs).is_none_or(|deadline| now < deadline) {
             return Silence::None;
         }

@@ -1,137 +1,117 @@
-//! Paths: local address, remote address, and what is known of the way between them.
-//!
-//! A path is also a lane: it has its own packet numbers in each direction ([`flight`] sends,
-//! [`arrivals`] receives). It is owned by its association, which decides what travels on it.
-
-pub(crate) mod arrivals;
-mod challenge;
-mod congestion;
-pub(crate) mod delay;
-pub(crate) mod ecn;
-pub(crate) mod flight;
-pub(crate) mod ids;
-mod liveness;
-mod loss;
-mod mtu;
-mod pacer;
-mod playout;
-mod rate;
-pub(crate) mod rest;
-pub(crate) mod rtt;
-mod state;
-mod status;
+//! A path: local address, remote address, and what is known of the way between them.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 
 use mpip_crypto::ReplayWindow;
+use mpip_types::{Encapsulation, Instant, LocalAddress, PathAddress};
 use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId};
 
-use self::arrivals::Arrivals;
-pub(crate) use self::challenge::{Challenge, Standing};
-use self::congestion::Congestion;
-use self::delay::DelayEstimator;
-use self::flight::{Flight, Losses, Progress};
-pub(crate) use self::liveness::Silence;
-use self::liveness::{Liveness, MAX_PROBE_INTERVAL, Signs};
-use self::loss::LossMeter;
-use self::mtu::Search;
-use self::pacer::{Pacer, time_for};
-use self::playout::Playout;
-use self::rest::Rest;
-pub use self::state::PathState;
+use crate::arrivals::{Arrivals, MAX_DELAY};
 use crate::bottleneck::DelaySeries;
-use crate::cc::{self, Subflow};
-use crate::config::CongestionControlKind;
-use crate::scheduler::Candidate;
-use mpip_types::Instant;
-use mpip_types::PathAddress;
-use mpip_types::{Encapsulation, LocalAddress};
+use crate::cc::{self, CongestionControlKind, Subflow};
+use crate::challenge::Challenge;
+use crate::congestion::Congestion;
+use crate::content::Content;
+use crate::delay::DelayEstimator;
+use crate::flight::{Flight, LossSummary, Losses, Progress};
+use crate::liveness::{Liveness, MAX_PROBE_INTERVAL, Signs, Silence};
+use crate::loss::LossMeter;
+use crate::metrics::Metrics;
+use crate::mtu::Search;
+use crate::pacer::{Pacer, time_for};
+use crate::playout::Playout;
+use crate::rest::Rest;
+use crate::seen::{Reserve, Seen};
+use crate::state::PathState;
+use crate::validation::Validation;
 
 /// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_received: u64,
-    pub(crate) packets_sent: u64,
-    pub(crate) packets_received: u64,
-    pub(crate) packets_lost: u64,
-    pub(crate) spurious: u64,
+pub struct Counters {
+    /// Bytes of datagrams sent.
+    pub bytes_sent: u64,
+    /// Bytes of datagrams received that authenticated.
+    pub bytes_received: u64,
+    /// Datagrams sent.
+    pub packets_sent: u64,
+    /// Datagrams received that authenticated.
+    pub packets_received: u64,
+    /// Datagrams declared lost.
+    pub packets_lost: u64,
+    /// Of these, datagrams that arrived after all.
+    pub spurious: u64,
     /// Inner bytes sent on it.
-    pub(crate) carried: u64,
-    /// How often the guard has left it out.
-    pub(crate) left_out: u64,
+    pub carried: u64,
+    /// How often it was left out because it did harm.
+    pub left_out: u64,
 }
 
-/// A path of an association.
+/// A path, whose datagrams carry a `C` each.
 #[derive(Debug)]
-pub(crate) struct Path {
-    pub(crate) id: PathId,
-    pub(crate) address: PathAddress,
-    pub(crate) interface: String,
-    pub(crate) local: SocketAddr,
-    pub(crate) encapsulation: Encapsulation,
-    mtu: Search,
-    pub(crate) fixed_weight: Option<u16>,
-    state: PathState,
-    pub(crate) flight: Flight,
-    pub(crate) arrivals: Arrivals,
-    pub(crate) replay: ReplayWindow,
-    pub(crate) delay: DelayEstimator,
-    /// Its delays of late, and the number of the first path that shares its bottleneck.
-    pub(crate) delays: DelaySeries,
-    pub(crate) bottleneck: u16,
-    pub(crate) cc: Congestion,
-    pacer: Pacer,
-    /// Our challenge on the way, if any; for a path in use, to an address it may move to.
-    pub(crate) challenge: Option<Challenge>,
-    /// The peer's challenge that we owe an answer, and where it came from.
-    pub(crate) response_owed: Option<([u8; 8], PathAddress)>,
-    /// Our end as the peer sees it, once it has told: another address than ours behind a translator.
-    pub(crate) observed: Option<SocketAddr>,
-    /// And whether it takes packets from there for ours as they are; so as long as it has not told.
-    pub(crate) taken: bool,
-    /// The peer has to be told how we see it; whether it ever was, and whether its address there is
-    /// taken for its own.
-    pub(crate) observed_owed: bool,
-    pub(crate) observed_told: bool,
-    pub(crate) takes: bool,
-    /// Bytes that may still go to an address that has not answered.
-    pub(crate) credit: usize,
+pub struct Path<C> {
+    /// Its identifier.
+    pub id: PathId,
+    /// Its ends, as sockets see them.
+    pub address: PathAddress,
+    /// The local interface.
+    pub interface: String,
+    /// The local address and port.
+    pub local: SocketAddr,
+    /// What it looks like from outside.
+    pub encapsulation: Encapsulation,
+    /// The weight that the configuration gives it, for schedulers that have weights.
+    pub fixed_weight: Option<u16>,
+    /// The sending half.
+    pub flight: Flight<C>,
+    /// The receiving half.
+    pub arrivals: Arrivals,
+    /// Packet numbers that were received.
+    pub replay: ReplayWindow,
+    /// One-way delay.
+    pub delay: DelayEstimator,
+    /// Its delays of late, to be compared with those of other paths.
+    pub delays: DelaySeries,
+    /// The first path that shares its bottleneck; itself if none does.
+    pub bottleneck: u16,
+    /// Congestion control.
+    pub cc: Congestion,
+    /// Validation of its remote address, or of one that it may move to.
+    pub validation: Validation,
+    /// How both ends see each other's address.
+    pub seen: Seen,
+    /// Whether it is kept in reserve.
+    pub reserve: Reserve,
     /// The socket refused a datagram; cleared when it can take some again.
-    pub(crate) blocked: bool,
-    playout: Playout,
-    /// Ask for a sign of life at the next opportunity.
-    pub(crate) ping: bool,
-    liveness: Liveness,
+    pub blocked: bool,
+    /// Ask for an answer at the next opportunity.
+    pub ping: bool,
     /// Longest pause between probes while it does not answer.
-    pub(crate) longest_pause: Duration,
-    loss: LossMeter,
-    pub(crate) counters: Counters,
+    pub longest_pause: Duration,
+    /// Counters.
+    pub counters: Counters,
     /// When the state last changed.
-    pub(crate) changed: Instant,
-    /// Sequence of the status frames about this path.
-    pub(crate) status_sequence: u64,
-    /// A status frame about this path has to be sent.
-    pub(crate) status_owed: bool,
-    /// The peer is told to keep the path ready instead of using it.
-    pub(crate) standby_told: bool,
-    /// The peer wants the path kept ready, and the sequence of the status that said so.
-    pub(crate) peer_standby: bool,
-    peer_sequence: Option<u64>,
+    pub changed: Instant,
     /// When it came into being.
-    pub(crate) opened: Instant,
+    pub opened: Instant,
     /// Whether the peer has acknowledged anything on it that left since its own address was validated:
     /// then it has validated ours.
-    pub(crate) confirmed: bool,
+    pub confirmed: bool,
     /// Number of the first packet that left since then, or since the host had no way there.
-    pub(crate) counts_from: u64,
+    pub counts_from: u64,
     /// What keeps it open while the association carries nothing.
-    pub(crate) rest: Rest,
+    pub rest: Rest,
+    state: PathState,
+    mtu: Search,
+    pacer: Pacer,
+    playout: Playout,
+    liveness: Liveness,
+    loss: LossMeter,
 }
 
-impl Path {
-    pub(crate) fn new(
+impl<C: Content> Path<C> {
+    /// A path that is not validated yet, at `address`, whose local end is `local`.
+    pub fn new(
         id: PathId,
         address: PathAddress,
         local: &LocalAddress,
@@ -155,14 +135,9 @@ impl Path {
             bottleneck: id.0,
             cc: Congestion::new(cc::new(kind, now, u64::from(local.mtu))),
             pacer: Pacer::default(),
-            challenge: None,
-            response_owed: None,
-            observed: None,
-            taken: true,
-            observed_owed: false,
-            observed_told: false,
-            takes: true,
-            credit: 0,
+            validation: Validation::default(),
+            seen: Seen::default(),
+            reserve: Reserve::default(),
             blocked: false,
             playout: Playout::default(),
             ping: false,
@@ -171,11 +146,6 @@ impl Path {
             loss: LossMeter::new(now),
             counters: Counters::default(),
             changed: now,
-            status_sequence: 0,
-            status_owed: false,
-            standby_told: false,
-            peer_standby: false,
-            peer_sequence: None,
             opened: now,
             confirmed: false,
             counts_from: 0,
@@ -183,12 +153,13 @@ impl Path {
         }
     }
 
-    pub(crate) fn state(&self) -> PathState {
+    /// The state.
+    pub fn state(&self) -> PathState {
         self.state
     }
 
     /// Changes the state; returns the former one if it is another.
-    pub(crate) fn set_state(&mut self, now: Instant, state: PathState) -> Option<PathState> {
+    pub fn set_state(&mut self, now: Instant, state: PathState) -> Option<PathState> {
         let former = core::mem::replace(&mut self.state, state);
         if former == state {
             return None;
@@ -208,69 +179,51 @@ impl Path {
         Some(former)
     }
 
-    /// Lets the peer know, if it does not, whether it should keep the path ready only.
-    pub(crate) fn tell_standby(&mut self, standby: bool) {
-        if self.standby_told != standby {
-            self.standby_told = standby;
-            self.status_sequence += 1;
-            self.status_owed = true;
-        }
-    }
-
-    /// The peer told what it wants of the path. `false` when that is nothing new.
-    pub(crate) fn on_peer_status(&mut self, sequence: u64, standby: bool) -> bool {
-        if self.peer_sequence.is_some_and(|newest| sequence <= newest) {
-            return false;
-        }
-        self.peer_sequence = Some(sequence);
-        core::mem::replace(&mut self.peer_standby, standby) != standby
-    }
-
     /// Whether the path may be chosen for inner packets: it works and has not fallen silent.
-    pub(crate) fn is_usable(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         self.state == PathState::Active && !self.liveness.is_silent()
     }
 
     /// Whether it carries packets, or is ready to: it is not known to be dead.
-    pub(crate) fn works(&self) -> bool {
+    pub fn works(&self) -> bool {
         matches!(self.state, PathState::Active | PathState::Standby)
     }
 
     /// Whether control frames may go to its address.
-    pub(crate) fn is_validated(&self) -> bool {
+    pub fn is_validated(&self) -> bool {
         self.works() || self.state == PathState::Failed
     }
 
     /// Whether the peer does not take our address here for ours alone: it is a translator's, or others
     /// may share it.
-    pub(crate) fn is_elsewhere(&self) -> bool {
-        self.is_validated() && !self.taken
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_validated() && !self.seen.is_ours
     }
 
     /// Whether a translator is on the way: the peer sees us elsewhere than we are.
-    pub(crate) fn is_translated(&self) -> bool {
-        self.observed.is_some_and(|observed| observed != self.local)
+    pub fn is_translated(&self) -> bool {
+        self.seen.ours.is_some_and(|seen| seen != self.local)
     }
 
     /// Largest datagram payload that the path is known to carry, bytes.
-    pub(crate) fn max_datagram(&self) -> usize {
+    pub fn max_datagram(&self) -> usize {
         self.payload_of(self.mtu.confirmed())
     }
 
     /// Largest datagram payload that the path may be hoped to carry, bytes; more than
     /// [`max_datagram`](Self::max_datagram) only while it is new.
-    pub(crate) fn hoped_datagram(&self) -> usize {
+    pub fn hoped_datagram(&self) -> usize {
         self.payload_of(self.mtu.hoped())
     }
 
     /// Largest datagram payload that the path carries for longer, bytes; `None` while that is
     /// being found out.
-    pub(crate) fn lasting_datagram(&self) -> Option<usize> {
+    pub fn lasting_datagram(&self) -> Option<usize> {
         self.mtu.lasting().map(|size| self.payload_of(size))
     }
 
     /// Bytes of a datagram with a path challenge: what the smallest path carries that is used.
-    pub(crate) fn challenge_len(&self) -> usize {
+    pub fn challenge_len(&self) -> usize {
         CHALLENGE_DATAGRAM_LEN.min(self.payload_of(self.mtu.limit()))
     }
 
@@ -288,19 +241,19 @@ impl Path {
     }
 
     /// The interface's MTU is `mtu` now.
-    pub(crate) fn on_interface_mtu(&mut self, mtu: u16) {
+    pub fn on_interface_mtu(&mut self, mtu: u16) {
         self.mtu.on_limit(mtu);
     }
 
     /// Bytes of the datagram that is to probe the path's MTU now, if it can say anything.
-    pub(crate) fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
+    pub fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
         let works = self.works() && !self.rest.is_resting();
         let size = (works && !self.liveness.is_silent()).then(|| self.mtu.poll(now)).flatten()?;
         Some(self.payload_of(size))
     }
 
     /// The probe has left. A sign of life that follows it tells whether the path works at all.
-    pub(crate) fn on_mtu_probe_sent(&mut self) {
+    pub fn on_mtu_probe_sent(&mut self) {
         self.mtu.on_probe_sent();
         self.ping = true;
     }
@@ -308,7 +261,7 @@ impl Path {
     /// It leads from `local` to another address from now on. Unless that is only another port, as
     /// translators give it, what was learnt of the way does not hold any more (RFC 9000, section
     /// 9.4).
-    pub(crate) fn move_to(
+    pub fn move_to(
         &mut self,
         now: Instant,
         address: PathAddress,
@@ -332,13 +285,13 @@ impl Path {
             self.delays = DelaySeries::default();
             self.playout = Playout::default();
             self.flight.on_moved();
-            self.observed = None;
-            self.taken = true;
+            self.seen.ours = None;
+            self.seen.is_ours = true;
         }
     }
 
     /// When `len` more bytes may leave.
-    pub(crate) fn ready_at(&self, now: Instant, len: usize) -> Instant {
+    pub fn ready_at(&self, now: Instant, len: usize) -> Instant {
         if self.blocked || !self.flight.has_room() {
             return Instant::FAR_FUTURE;
         }
@@ -350,19 +303,19 @@ impl Path {
     }
 
     /// When pacing permits the next packet, if pacing is what holds it back.
-    pub(crate) fn paced_until(&self) -> Option<Instant> {
+    pub fn paced_until(&self) -> Option<Instant> {
         let at = self.pacer.ready_at();
         (at > Instant::ZERO).then_some(at)
     }
 
     /// Whether it will soon take more than it does now: what it carries is not known yet, and it is
     /// being found out.
-    pub(crate) fn is_growing(&self) -> bool {
+    pub fn is_growing(&self) -> bool {
         self.is_usable() && self.cc.searches() && self.flight.in_flight() * 2 >= self.cc.window()
     }
 
     /// Bytes per second that the path delivers, as far as is known.
-    pub(crate) fn rate(&self) -> u64 {
+    pub fn rate(&self) -> u64 {
         let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
         self.cc.pacing_rate().unwrap_or_else(|| {
             let window = self.cc.window().min(1 << 40);
@@ -371,30 +324,15 @@ impl Path {
     }
 
     /// Bytes per second that were seen to arrive; a careful guess before any did.
-    pub(crate) fn delivers(&self) -> u64 {
+    pub fn delivers(&self) -> u64 {
         self.cc
             .bandwidth()
             .unwrap_or_else(|| (self.rate() as f64 * (1.0 - self.loss.share())) as u64)
     }
 
-    /// The path as a scheduler sees it, for a packet of `len` bytes.
-    pub(crate) fn candidate(&self, now: Instant, len: usize) -> Candidate {
-        Candidate {
-            id: self.id.0,
-            ready_at: self.ready_at(now, len),
-            delay: self.delay.average().unwrap_or(0),
-            jitter: self.delay.jitter().as_micros() as i64,
-            queuing: self.delay.queuing().as_micros() as i64,
-            repair: self.mean_repair(),
-            rate: self.rate(),
-            searches: self.cc.searches(),
-            fixed_weight: self.fixed_weight,
-        }
-    }
-
     /// What a packet waits on the average for repairs of those before it, µs, where the receiver puts them in
     /// order: half of what a repair takes, as far as something is lost in that time.
-    fn mean_repair(&self) -> i64 {
+    pub fn mean_repair(&self) -> i64 {
         let rtt = self.flight.rtt().smoothed().saturating_sub(self.delay.queuing());
         let takes = (rtt + self.flight.reordering_window()).as_secs_f64();
         let packets = self.delivers() as f64 / self.max_datagram().max(1) as f64 * takes;
@@ -402,7 +340,7 @@ impl Path {
     }
 
     /// Notes a datagram that left.
-    pub(crate) fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) {
+    pub fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) {
         self.rest.on_travelled(now);
         self.counters.bytes_sent += size as u64;
         self.counters.packets_sent += 1;
@@ -417,17 +355,18 @@ impl Path {
         }
     }
 
-    pub(crate) fn refresh_pacing(&mut self, now: Instant) {
+    /// Time has passed: pacing catches up with it.
+    pub fn refresh_pacing(&mut self, now: Instant) {
         self.pacer.refresh(now);
     }
 
     /// Lets loss detection's findings and an acknowledged sample reach the congestion control.
     /// `subflows` are the association's paths for coupled control, `own` this one's index.
-    pub(crate) fn on_progress(
+    pub fn on_progress(
         &mut self,
         now: Instant,
         progress: &Progress,
-        losses: &Losses,
+        losses: &LossSummary,
         subflows: &[Subflow],
         own: usize,
     ) {
@@ -444,10 +383,10 @@ impl Path {
     }
 
     /// Lets losses reach the congestion control, once per round trip.
-    pub(crate) fn on_losses(
+    pub fn on_losses(
         &mut self,
         now: Instant,
-        losses: &Losses,
+        losses: &LossSummary,
         subflows: &[Subflow],
         own: usize,
     ) {
@@ -464,8 +403,8 @@ impl Path {
     }
 
     /// How long an answer may take.
-    pub(crate) fn probe_timeout(&self) -> Duration {
-        self.flight.rtt().probe_timeout(arrivals::MAX_DELAY)
+    pub fn probe_timeout(&self) -> Duration {
+        self.flight.rtt().probe_timeout(MAX_DELAY)
     }
 
     /// What its silence is judged by. `alone`: no path answers.
@@ -483,12 +422,7 @@ impl Path {
 
     /// Judges the silence at `now`; `alone`: no path answers. After [`Silence::Dead`] what was in
     /// flight is in `losses`.
-    pub(crate) fn check_silence(
-        &mut self,
-        now: Instant,
-        alone: bool,
-        losses: &mut Losses,
-    ) -> Silence {
+    pub fn check_silence(&mut self, now: Instant, alone: bool, losses: &mut Losses<C>) -> Silence {
         let signs = self.signs(alone);
         let silence = self.liveness.check(now, &signs);
         if silence == Silence::Dead {
@@ -499,7 +433,7 @@ impl Path {
 
     /// Something that is not authentic says that the path is dead: asks for a sign of life, for
     /// which it has less time than silence has. Returns whether that changed anything.
-    pub(crate) fn doubt(&mut self, now: Instant) -> bool {
+    pub fn doubt(&mut self, now: Instant) -> bool {
         // At rest a translator that has forgotten the path says so; the peer is about to call.
         let news = self.works() && !self.rest.is_resting() && self.liveness.doubt(now);
         self.ping |= news;
@@ -507,9 +441,9 @@ impl Path {
     }
 
     /// What had no answer may be reached now. Returns whether something is asked sooner for that.
-    pub(crate) fn ask_again(&mut self, now: Instant) -> bool {
+    pub fn ask_again(&mut self, now: Instant) -> bool {
         let before = self.next_timeout(false, false);
-        if let Some(challenge) = &mut self.challenge {
+        if let Some(challenge) = &mut self.validation.challenge {
             challenge.repeat(now);
         }
         self.liveness.ask_by(now);
@@ -517,14 +451,14 @@ impl Path {
     }
 
     /// The path is known to be dead: from now on it is only asked whether it lives again.
-    pub(crate) fn on_dead(&mut self, now: Instant) {
+    pub fn on_dead(&mut self, now: Instant) {
         self.liveness.on_dead(now, self.longest_pause);
         self.mtu.on_interruption();
         self.cc.on_dead(now);
     }
 
     /// When a heartbeat is due.
-    pub(crate) fn heartbeat_at(&self) -> Option<Instant> {
+    pub fn heartbeat_at(&self) -> Option<Instant> {
         let soonest = self.liveness.heartbeat_at();
         self.works().then(|| {
             let resting = self.rest.is_resting();
@@ -534,17 +468,17 @@ impl Path {
 
     /// It is about to be asked for a sign of life. Should that not leave, the next attempt is due
     /// after a pause.
-    pub(crate) fn on_asked(&mut self, now: Instant) {
+    pub fn on_asked(&mut self, now: Instant) {
         self.liveness.on_asked(now);
         self.rest.on_keepalive(now);
     }
 
     /// The association carries something again: what is not known to answer is asked at once.
-    pub(crate) fn wake(&mut self, now: Instant) {
+    pub fn wake(&mut self, now: Instant) {
         if !self.rest.end() {
             return;
         }
-        if let Some(challenge) = &mut self.challenge {
+        if let Some(challenge) = &mut self.validation.challenge {
             challenge.wake();
         }
         self.ping = self.is_validated();
@@ -554,7 +488,7 @@ impl Path {
     }
 
     /// Something authentic came in, and was read.
-    pub(crate) fn on_received(&mut self, now: Instant) {
+    pub fn on_received(&mut self, now: Instant) {
         let resting = self.rest.is_resting();
         self.rest.on_travelled(now);
         if resting && self.liveness.is_silent() {
@@ -569,7 +503,7 @@ impl Path {
 
     /// No path had answered, and another one does now: asks this one for a sign of life, if it is
     /// silent, and gives it time.
-    pub(crate) fn excuse(&mut self, now: Instant) {
+    pub fn excuse(&mut self, now: Instant) {
         if self.is_silent() {
             self.ping = true;
             self.liveness.excuse(now);
@@ -577,14 +511,118 @@ impl Path {
     }
 
     /// Whether it works, but does not answer.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.works() && self.liveness.is_silent()
+    }
+
+    /// Takes a sample of the one-way delay, µs against the association's reference.
+    pub fn on_delay(&mut self, now: Instant, sample: i64) {
+        self.delay.on_sample(now, sample);
+        self.delays.add(sample);
+        self.playout.on_delay(now, sample, self.flight.in_flight());
+    }
+
+    /// Finds out whether the path jitters; called every 100 ms.
+    pub fn update_playout(&mut self) {
+        let Self { playout, flight, delay, .. } = self;
+        playout.update(flight.in_flight(), flight.reordering(), delay);
+    }
+
+    /// Whether the path jitters so much that full packets are told when to be delivered.
+    pub fn is_uneven(&self) -> bool {
+        self.state == PathState::Active && self.playout.target().is_some()
+    }
+
+    /// When a packet that leaves now is to be delivered at the earliest: microseconds of the peer's
+    /// clock, modulo 2^32. `reference` is that of the association's delay samples. `None` on a path
+    /// without much jitter.
+    pub fn playout(&self, now: Instant, reference: Option<u32>) -> Option<u32> {
+        let at = (now.as_micros() as u32).wrapping_add(reference?);
+        Some(at.wrapping_add_signed(self.playout.target()? as i32))
+    }
+
+    /// The challenge on which it depends whether the path works.
+    pub fn calls(&self) -> Option<&Challenge> {
+        let waits = matches!(self.state, PathState::Validating | PathState::Failed);
+        self.validation.challenge.as_ref().filter(|_| waits)
+    }
+
+    /// Bytes of packets that may leave before the path works; 0 once it does.
+    pub fn early_room(&self) -> usize {
+        if self.calls().is_some() { self.validation.early_room() } else { 0 }
+    }
+
+    /// Bytes of another challenge that is to follow the first one, until enough has left for an answer
+    /// with packets.
+    pub fn lends(&self) -> Option<usize> {
+        let lends = self.calls().is_some() && self.validation.lends();
+        lends.then(|| self.challenge_len())
+    }
+
+    /// When it is to be said what has arrived before the path works. Packets that are `waiting` need the
+    /// credit more, and say it, too.
+    pub fn early_feedback_at(&self, waiting: bool) -> Option<Instant> {
+        self.arrivals.due().filter(|_| !waiting && self.early_room() > 0)
+    }
+
+    /// Bytes that may leave now as far as the other end's address is concerned.
+    pub fn sendable(&self) -> usize {
+        if self.works() { usize::MAX } else { self.early_room() }
+    }
+
+    /// `len` bytes have left.
+    pub fn spend(&mut self, len: usize) {
+        if !self.works() {
+            self.validation.spend(len);
+        }
+    }
+
+    /// Where what leaves on it goes: while it does not work, to the address that is challenged.
+    pub fn leads_to(&self) -> PathAddress {
+        self.calls().map_or(self.address, |challenge| challenge.to)
+    }
+
+    /// Share of its packets that was lost in the last seconds, 0 to 1.
+    pub fn loss(&self) -> f64 {
+        self.loss.share()
+    }
+
+    /// Largest IP packet that the path may be hoped to carry, bytes.
+    pub fn mtu(&self) -> u16 {
+        self.mtu.hoped()
+    }
+
+    /// Summary for coupled congestion control.
+    pub fn subflow(&self) -> Subflow {
+        Subflow {
+            window: self.cc.window(),
+            rtt: self.flight.rtt().smoothed(),
+            between_losses: self.cc.between_losses(),
+            reduced: self.cc.reduced(),
+            drains: self.cc.drains(),
+            delivered: self.cc.delivered(),
+        }
+    }
+
+    /// What is known of the path, for a trace.
+    pub fn metrics(&self) -> Metrics {
+        let rtt = self.flight.rtt();
+        Metrics {
+            smoothed_rtt: rtt.smoothed(),
+            min_rtt: rtt.minimum(),
+            queuing_delay: self.delay.queuing(),
+            window: self.cc.window(),
+            in_flight: self.flight.in_flight(),
+            pacing_rate: self.cc.pacing_rate(),
+            delivery_rate: self.flight.delivery_rate(),
+            reordering_window: self.flight.reordering_window(),
+        }
     }
 
     /// When anything is due on this path. `waiting`: inner packets wait for pacing; `alone`: no path
     /// answers.
-    pub(crate) fn next_timeout(&self, waiting: bool, alone: bool) -> Option<Instant> {
-        let challenge = self.challenge.as_ref().map(|challenge| challenge.next);
+    pub fn next_timeout(&self, waiting: bool, alone: bool) -> Option<Instant> {
+        let challenge = self.validation.next_timeout();
         let pacing = (waiting && self.is_usable()).then(|| self.paced_until()).flatten();
         [
             challenge,

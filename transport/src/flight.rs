@@ -8,14 +8,14 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, PathId, SessionId};
+use mpip_types::{Ecn, Instant};
+use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback};
 
-use super::ecn::EcnValidation;
-use super::rate::DeliveryHistory;
-use super::rtt::{RttEstimator, Turnaround};
 use crate::cc::RateSample;
-use mpip_types::Instant;
-use mpip_types::packet::Segments;
+use crate::content::Content;
+use crate::ecn::EcnValidation;
+use crate::rate::DeliveryHistory;
+use crate::rtt::{RttEstimator, Turnaround};
 
 /// Packets that may be tracked: one that stays out longer than this many followers could not be
 /// told from a replay by the receiver (its window has 16,384 numbers).
@@ -29,50 +29,6 @@ const MIN_RTT: Duration = Duration::from_micros(10);
 /// How long a seen lateness keeps the reordering window wide.
 const LEARNED_FOR: Duration = Duration::from_secs(10);
 
-/// An inner packet on its way: enough to send it again.
-#[derive(Clone, Debug)]
-pub(crate) struct Cargo {
-    /// The super-packet that holds it.
-    pub(crate) segments: Segments,
-    /// Which of its segments.
-    pub(crate) segment: u16,
-    /// The slot of its session, which may belong to another by now.
-    pub(crate) slot: u32,
-    /// Its session.
-    pub(crate) session: SessionId,
-    /// Sequence within the session.
-    pub(crate) sequence: u32,
-    /// The receiver puts its session in order.
-    pub(crate) ordered: bool,
-    /// The queue marked it with congestion experienced.
-    pub(crate) marked: bool,
-    /// When it left for the first time.
-    pub(crate) first_sent: Instant,
-    /// The path on which it left last.
-    pub(crate) path: PathId,
-    /// Its number there.
-    pub(crate) number: u64,
-}
-
-/// What a datagram carried beside an inner packet, to be said again if it is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Control {
-    /// The list of local addresses.
-    pub(crate) addresses: bool,
-    /// How long the peer is to wait for gaps.
-    pub(crate) resequencing: bool,
-    /// The status of a path.
-    pub(crate) path_status: bool,
-    /// How the peer's end of the path is seen.
-    pub(crate) observed: bool,
-    /// How long the path may rest.
-    pub(crate) keepalive: bool,
-    /// The header fields of a session, by slot and number.
-    pub(crate) open: Option<(u32, SessionId)>,
-    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
-    pub(crate) mtu_probe: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     InFlight,
@@ -83,7 +39,7 @@ enum Fate {
 }
 
 #[derive(Debug)]
-struct Sent {
+struct Sent<C> {
     at: Instant,
     size: u16,
     fate: Fate,
@@ -93,106 +49,102 @@ struct Sent {
     delivered: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
-    control: Control,
-    cargo: Option<Cargo>,
+    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
+    probe: bool,
+    content: Option<C>,
 }
 
-impl Sent {
+impl<C> Sent<C> {
     /// Whether the path owes an answer to it.
     fn is_awaited(&self) -> bool {
-        self.fate == Fate::InFlight && !self.control.mtu_probe
+        self.fate == Fate::InFlight && !self.probe
     }
 }
 
-/// Memory of one packet in flight, without the buffer of its super-packet.
-#[cfg(test)]
-pub(crate) const BYTES_PER_PACKET: usize = size_of::<Sent>();
-
-/// What became of packets, collected in vectors that the caller uses again.
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    /// Inner packets to be sent again, oldest first.
-    pub(crate) cargo: Vec<Cargo>,
-    /// What else they carried.
-    pub(crate) control: Control,
-    /// Sessions whose header fields were lost.
-    pub(crate) unopened: Vec<(u32, SessionId)>,
-    /// Sessions whose header fields have arrived.
-    pub(crate) opened: Vec<(u32, SessionId)>,
-    /// Bytes of them all.
-    pub(crate) bytes: u64,
-    /// How many datagrams.
-    pub(crate) packets: u64,
+/// What was lost together, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LossSummary {
+    /// Datagrams.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// When the newest of them had left.
-    pub(crate) newest: Instant,
-    /// How many of them were longer than what every path carries, and the shortest of those.
-    pub(crate) large: u32,
-    pub(crate) smallest_large: u16,
-    /// Length of an MTU probe, which is in none of the other counts; 0 without one.
-    pub(crate) probe: u16,
+    pub newest: Instant,
+    /// How many of them were longer than what every path carries.
+    pub large: u32,
+    /// The length of the shortest of those, bytes.
+    pub smallest_large: u16,
+    /// Length of an MTU probe, which is in none of the other counts, bytes; 0 without one.
+    pub probe: u16,
 }
 
-impl Losses {
-    pub(crate) fn clear(&mut self) {
-        self.cargo.clear();
-        self.unopened.clear();
-        self.opened.clear();
-        self.control = Control::default();
-        self.bytes = 0;
-        self.packets = 0;
-        self.newest = Instant::ZERO;
-        self.large = 0;
-        self.smallest_large = 0;
-        self.probe = 0;
+/// What became of datagrams, collected in vectors that the caller uses again.
+#[derive(Debug)]
+pub struct Losses<C> {
+    /// What was lost, oldest first.
+    pub lost: Vec<C>,
+    /// What has arrived, of contents that [report it](Content::reports_arrival).
+    pub arrived: Vec<C>,
+    /// The losses in numbers.
+    pub summary: LossSummary,
+}
+
+impl<C> Default for Losses<C> {
+    fn default() -> Self {
+        Self { lost: Vec::new(), arrived: Vec::new(), summary: LossSummary::default() }
+    }
+}
+
+impl<C> Losses<C> {
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.lost.clear();
+        self.arrived.clear();
+        self.summary = LossSummary::default();
     }
 
-    fn add(&mut self, sent: &mut Sent) {
+    fn add(&mut self, sent: &mut Sent<C>) {
         sent.fate = Fate::Lost;
-        if sent.control.mtu_probe {
-            self.probe = sent.size;
+        let summary = &mut self.summary;
+        if sent.probe {
+            summary.probe = sent.size;
             return;
         }
         if usize::from(sent.size) > CHALLENGE_DATAGRAM_LEN {
-            let smallest = if self.large == 0 { u16::MAX } else { self.smallest_large };
-            self.smallest_large = smallest.min(sent.size);
-            self.large += 1;
+            let smallest = if summary.large == 0 { u16::MAX } else { summary.smallest_large };
+            summary.smallest_large = smallest.min(sent.size);
+            summary.large += 1;
         }
-        self.bytes += u64::from(sent.size);
-        self.packets += 1;
-        self.newest = self.newest.max(sent.at);
-        self.control.observed |= sent.control.observed;
-        self.control.keepalive |= sent.control.keepalive;
-        self.control.addresses |= sent.control.addresses;
-        self.control.resequencing |= sent.control.resequencing;
-        self.control.path_status |= sent.control.path_status;
-        self.unopened.extend(sent.control.open);
-        self.cargo.extend(sent.cargo.take());
+        summary.bytes += u64::from(sent.size);
+        summary.packets += 1;
+        summary.newest = summary.newest.max(sent.at);
+        self.lost.extend(sent.content.take());
     }
 }
 
 /// What a feedback frame brought.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// For the congestion control; `None` when nothing new was acknowledged.
-    pub(crate) sample: Option<RateSample>,
+    pub sample: Option<RateSample>,
     /// When the largest newly acknowledged number had left and had arrived, in both clocks' µs.
-    pub(crate) delay: Option<(u32, u32)>,
+    pub delay: Option<(u32, u32)>,
     /// Packets given up that had arrived after all.
-    pub(crate) spurious: u64,
+    pub spurious: u64,
     /// Bytes acknowledged for the first time.
-    pub(crate) acked: u64,
+    pub acked: u64,
     /// The longest datagram among them, MTU probes included; 0 when there is none.
-    pub(crate) longest: u16,
+    pub longest: u16,
 }
 
 /// Why a feedback frame cannot be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NeverSent;
+pub struct NeverSent;
 
 /// The sending half of a lane.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    sent: VecDeque<Sent>,
+pub struct Flight<C> {
+    sent: VecDeque<Sent<C>>,
     /// Number of the first of `sent`.
     base: u64,
     in_flight: u64,
@@ -215,13 +167,19 @@ pub(crate) struct Flight {
     first_sent_at: Instant,
     app_limited_until: u64,
     history: DeliveryHistory,
-    pub(crate) ecn: EcnValidation,
+    ecn: EcnValidation,
     /// Newest delivery rate, bytes/s.
     rate: u64,
 }
 
-impl Flight {
-    pub(crate) fn new(now: Instant) -> Self {
+/// Memory of one datagram in flight, bytes.
+pub const fn bytes_per_datagram<C>() -> usize {
+    size_of::<Sent<C>>()
+}
+
+impl<C: Content> Flight<C> {
+    /// Of a lane on which nothing was sent.
+    pub fn new(now: Instant) -> Self {
         Self {
             sent: VecDeque::new(),
             base: 0,
@@ -248,51 +206,52 @@ impl Flight {
     }
 
     /// The delivery rate that the newest feedback shows, bytes/s.
-    pub(crate) fn delivery_rate(&self) -> u64 {
+    pub fn delivery_rate(&self) -> u64 {
         self.rate
     }
 
     /// The number of the next packet.
-    pub(crate) fn next_number(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         self.base + self.sent.len() as u64
     }
 
     /// Bytes in flight.
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
     /// Whether another packet can be tracked.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.sent.len() < CAPACITY
     }
 
     /// The way is another: what was learnt of its round trip does not hold any more.
-    pub(crate) fn on_moved(&mut self) {
+    pub fn on_moved(&mut self) {
         self.rtt = RttEstimator::default();
         self.turnaround = Turnaround::default();
     }
 
-    pub(crate) fn rtt(&self) -> &RttEstimator {
+    /// The round-trip time.
+    pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
     /// Takes note of a datagram of `size` bytes that left with [`next_number`](Self::next_number).
     /// One that `asks` for no feedback is not tracked.
-    pub(crate) fn on_sent(
+    pub fn on_sent(
         &mut self,
         now: Instant,
         size: u16,
         asks: bool,
-        control: Control,
-        cargo: Option<Cargo>,
+        probe: bool,
+        content: Option<C>,
     ) {
         if asks {
             if self.in_flight == 0 {
                 self.first_sent_at = now;
                 self.delivered_at = now;
             }
-            if !control.mtu_probe {
+            if !probe {
                 self.in_flight += u64::from(size);
                 self.in_flight_packets += 1;
             }
@@ -307,14 +266,24 @@ impl Flight {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
-            control,
-            cargo,
+            probe,
+            content,
         });
         self.trim(now);
     }
 
+    /// The ECN field of the next datagram.
+    pub fn ecn(&self) -> Ecn {
+        self.ecn.next()
+    }
+
+    /// What is known of whether the path carries ECN marks, in a word.
+    pub fn ecn_name(&self) -> &'static str {
+        self.ecn.name()
+    }
+
     /// The datagram of the last [`on_sent`](Self::on_sent) left as ECN-capable.
-    pub(crate) fn on_sent_capable(&mut self) {
+    pub fn on_sent_capable(&mut self) {
         self.ecn.on_sent();
         if let Some(sent) = self.sent.back_mut() {
             sent.ect = true;
@@ -323,17 +292,17 @@ impl Flight {
 
     /// There was nothing more to send: delivery rates measured from now on are the
     /// application's, not the path's.
-    pub(crate) fn on_app_limited(&mut self, now: Instant) {
+    pub fn on_app_limited(&mut self, now: Instant) {
         self.history.on_app_limited(now);
         self.app_limited_until = self.delivered + self.in_flight.max(1);
     }
 
     /// Takes in a feedback frame and finds what is lost.
-    pub(crate) fn on_feedback(
+    pub fn on_feedback(
         &mut self,
         now: Instant,
         feedback: &Feedback<'_>,
-        losses: &mut Losses,
+        losses: &mut Losses<C>,
     ) -> Result<Progress, NeverSent> {
         if feedback.largest() >= self.next_number() {
             return Err(NeverSent);
@@ -352,7 +321,7 @@ impl Flight {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
                 match sent.fate {
                     Fate::Acked | Fate::Untracked => continue,
-                    _ if sent.control.mtu_probe => {}
+                    _ if sent.probe => {}
                     Fate::Lost => spurious += 1,
                     Fate::InFlight => {
                         self.in_flight -= u64::from(sent.size);
@@ -363,8 +332,8 @@ impl Flight {
                 acked_capable += u64::from(sent.ect);
                 longest = longest.max(sent.size);
                 sent.fate = Fate::Acked;
-                sent.cargo = None;
-                losses.opened.extend(sent.control.open);
+                let arrived = sent.content.take();
+                losses.arrived.extend(arrived.filter(Content::reports_arrival));
                 self.newest_arrived = self.newest_arrived.max(sent.at);
                 if newest.is_none_or(|(largest, _)| number > largest) {
                     newest = Some((number, sent.at));
@@ -411,7 +380,7 @@ impl Flight {
             false => self.ecn.on_feedback(acked_capable, feedback.ecn),
         };
 
-        let lost_before = losses.bytes;
+        let lost_before = losses.summary.bytes;
         self.detect(now, losses);
         let sample = sampled.map(|(delivered, at, delivered_at, first_sent_at, app_limited)| {
             self.delivered += acked;
@@ -432,7 +401,7 @@ impl Flight {
             RateSample {
                 now,
                 acked,
-                lost: losses.bytes - lost_before,
+                lost: losses.summary.bytes - lost_before,
                 prior_in_flight,
                 in_flight: self.in_flight,
                 delivery_rate: rate,
@@ -454,7 +423,7 @@ impl Flight {
 
     /// Takes in feedback that says nothing of time, since it came another way: what arrived is not to
     /// be sent again.
-    pub(crate) fn on_arrivals(&mut self, feedback: &Feedback<'_>) -> Result<(), NeverSent> {
+    pub fn on_arrivals(&mut self, feedback: &Feedback<'_>) -> Result<(), NeverSent> {
         if feedback.largest() >= self.next_number() {
             return Err(NeverSent);
         }
@@ -467,7 +436,7 @@ impl Flight {
                 }
                 if sent.fate != Fate::Untracked {
                     sent.fate = Fate::Acked;
-                    sent.cargo = None;
+                    sent.content = None;
                 }
             }
         }
@@ -475,7 +444,7 @@ impl Flight {
     }
 
     /// How far behind its followers a packet may be before it counts as lost.
-    pub(crate) fn reordering_window(&self) -> Duration {
+    pub fn reordering_window(&self) -> Duration {
         let learned = self.lateness[0].max(self.lateness[1]);
         let least = (self.typical() / 4).max(MIN_WINDOW);
         // The latest of thousands is no measure for all, and an outage is no jitter.
@@ -489,13 +458,13 @@ impl Flight {
     }
 
     /// The most numbers by which a packet was overtaken, of the last 5 to 10 s.
-    pub(crate) fn reordering_extent(&self) -> u64 {
+    pub fn reordering_extent(&self) -> u64 {
         self.extent[0].max(self.extent[1])
     }
 
     /// Where packets overtake each other lately: how much longer they take than RTT samples say, and
     /// the mean deviation of that. A queue that grows and shrinks is not meant.
-    pub(crate) fn reordering(&self) -> Option<(Duration, Duration)> {
+    pub fn reordering(&self) -> Option<(Duration, Duration)> {
         let late = self.lateness[0].max(self.lateness[1]);
         let deviation = self.turnaround.deviation();
         (late >= deviation).then(|| (self.typical() - self.rtt.smoothed(), deviation))
@@ -503,7 +472,7 @@ impl Flight {
 
     /// Finds losses among what left before the newest arrival; sets the timer for those that are
     /// not overdue yet.
-    fn detect(&mut self, now: Instant, losses: &mut Losses) {
+    fn detect(&mut self, now: Instant, losses: &mut Losses<C>) {
         if now.since(self.lateness_started) >= LEARNED_FOR / 2 {
             self.lateness = [Duration::ZERO, self.lateness[0]];
             self.extent = [0, self.extent[0]];
@@ -521,7 +490,7 @@ impl Flight {
             }
             let overdue_at = sent.at + patience;
             if now >= overdue_at || largest - (self.base + index as u64) >= by_count {
-                if !sent.control.mtu_probe {
+                if !sent.probe {
                     self.in_flight -= u64::from(sent.size);
                     self.in_flight_packets -= 1;
                 }
@@ -535,18 +504,18 @@ impl Flight {
     }
 
     /// Finds what has become overdue since the last feedback.
-    pub(crate) fn on_loss_timer(&mut self, now: Instant, losses: &mut Losses) {
+    pub fn on_loss_timer(&mut self, now: Instant, losses: &mut Losses<C>) {
         self.detect(now, losses);
     }
 
     /// When something in flight becomes overdue.
-    pub(crate) fn loss_timer(&self) -> Option<Instant> {
+    pub fn loss_timer(&self) -> Option<Instant> {
         self.loss_timer
     }
 
     /// Since when the path owes an answer: the later of the last progress and the departure of the
     /// oldest packet in flight. `None` when nothing is in flight.
-    pub(crate) fn silent_since(&self) -> Option<Instant> {
+    pub fn silent_since(&self) -> Option<Instant> {
         if self.in_flight_packets == 0 {
             return None;
         }
@@ -554,14 +523,14 @@ impl Flight {
         Some(oldest.at.max(self.last_progress))
     }
 
-    /// The newest packet in flight, to be sent again in doubt.
-    pub(crate) fn newest_cargo(&self) -> Option<Cargo> {
+    /// What the newest datagram in flight carries, to be sent again in doubt.
+    pub fn newest(&self) -> Option<&C> {
         let sent = self.sent.iter().rev().find(|sent| sent.is_awaited())?;
-        sent.cargo.clone()
+        sent.content.as_ref()
     }
 
     /// Gives up everything in flight, because the path has died.
-    pub(crate) fn abandon(&mut self, losses: &mut Losses) {
+    pub fn abandon(&mut self, losses: &mut Losses<C>) {
         for sent in self.sent.iter_mut().filter(|sent| sent.fate == Fate::InFlight) {
             losses.add(sent);
         }
@@ -570,11 +539,12 @@ impl Flight {
         self.loss_timer = None;
     }
 
-    /// Gives up what carries no packet that could be sent again.
-    pub(crate) fn abandon_signs_of_life(&mut self, losses: &mut Losses) {
+    /// Gives up what carries no inner packet.
+    pub fn abandon_control(&mut self, losses: &mut Losses<C>) {
         for sent in self.sent.iter_mut() {
-            if sent.fate == Fate::InFlight && sent.cargo.is_none() {
-                if !sent.control.mtu_probe {
+            if sent.fate == Fate::InFlight && !sent.content.as_ref().is_some_and(Content::is_packet)
+            {
+                if !sent.probe {
                     self.in_flight -= u64::from(sent.size);
                     self.in_flight_packets -= 1;
                 }
@@ -584,7 +554,7 @@ impl Flight {
     }
 
     /// The other end has answered otherwise than by feedback: nothing is overdue.
-    pub(crate) fn on_answered(&mut self, now: Instant) {
+    pub fn on_answered(&mut self, now: Instant) {
         self.last_progress = now;
     }
 

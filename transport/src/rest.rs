@@ -17,19 +17,19 @@ use core::time::Duration;
 use mpip_types::Instant;
 
 /// An association without inner packets for so long lets its paths rest.
-pub(crate) const REST_AFTER: Duration = Duration::from_secs(10);
+pub const REST_AFTER: Duration = Duration::from_secs(10);
 /// An answer may take so long at rest: nobody waits for it, and a radio that sleeps takes seconds to
 /// wake up (TS 36.331: idle to connected).
-pub(crate) const REST_PATIENCE: Duration = Duration::from_secs(4);
+pub const REST_PATIENCE: Duration = Duration::from_secs(4);
 /// Longest pause between keepalives that have no answer.
-pub(crate) const REST_RETRY: Duration = Duration::from_secs(1);
+pub const REST_RETRY: Duration = Duration::from_secs(1);
 /// Longest pause between signs of life that a failed path is asked for, while others work at rest.
-pub(crate) const REST_PROBE: Duration = Duration::from_secs(25);
+pub const REST_PROBE: Duration = Duration::from_secs(25);
 /// What a resting association looks after by itself is looked after so often.
-pub(crate) const REST_PERIOD: Duration = Duration::from_secs(1);
+pub const REST_PERIOD: Duration = Duration::from_secs(1);
 /// Pause where no translator is known to be: below the 30 s of the shortest firewalls, as
 /// WireGuard's.
-pub(crate) const USUAL: Duration = Duration::from_secs(25);
+pub const USUAL: Duration = Duration::from_secs(25);
 /// That of the node that does not open paths: it finds the other's keepalive in time.
 const USUAL_OTHER: Duration = Duration::from_secs(30);
 /// A keepalive of the peer that is overdue by this does not come: repeated, it would have.
@@ -39,7 +39,7 @@ const ASKED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// How long a translator remembers paths from an address, as far as was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lifetime {
+pub struct Lifetime {
     /// The pause to be made now.
     pause: Duration,
     /// The longest pause that was survived; zero before any.
@@ -65,13 +65,13 @@ impl Lifetime {
     const RETRY: Duration = Duration::from_secs(12 * 3_600);
 
     /// The pause to be made now.
-    pub(crate) fn pause(&self) -> Duration {
+    pub fn pause(&self) -> Duration {
         self.pause
     }
 
     /// Something came in on a path after `pause` without a datagram there, and `silence` without one
     /// from or to the address.
-    pub(crate) fn on_survived(&mut self, now: Instant, pause: Duration, silence: Duration) {
+    pub fn on_survived(&mut self, now: Instant, pause: Duration, silence: Duration) {
         // The paths from the address are asked at about the same time.
         if silence < self.pause / 8 * 7 {
             // What another path sent may have kept this one alive: nothing is known of this pause.
@@ -89,7 +89,7 @@ impl Lifetime {
     }
 
     /// After `pause` nothing came in any more until this node sent something.
-    pub(crate) fn on_lapsed(&mut self, now: Instant, pause: Duration) {
+    pub fn on_lapsed(&mut self, now: Instant, pause: Duration) {
         if self.survived >= pause {
             // It is another translator, or remembers less than it did.
             self.survived = Duration::ZERO;
@@ -103,7 +103,7 @@ impl Lifetime {
 
 /// A path's rest.
 #[derive(Clone, Debug)]
-pub(crate) struct Rest {
+pub struct Rest {
     resting: bool,
     /// When a datagram last travelled on the path, in either direction.
     travelled: Instant,
@@ -125,7 +125,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// Of a path that is awake. `fixed`: the configuration's pause.
-    pub(crate) fn new(now: Instant, fixed: Option<Duration>) -> Self {
+    pub fn new(now: Instant, fixed: Option<Duration>) -> Self {
         Self {
             resting: false,
             travelled: now,
@@ -139,46 +139,47 @@ impl Rest {
         }
     }
 
-    pub(crate) fn is_resting(&self) -> bool {
+    /// Whether the path rests.
+    pub fn is_resting(&self) -> bool {
         self.resting
     }
 
     /// When a datagram last travelled on the path.
-    pub(crate) fn travelled(&self) -> Instant {
+    pub fn travelled(&self) -> Instant {
         self.travelled
     }
 
     /// Whether the path's silence tells how long a translator remembers it.
-    pub(crate) fn learns(&self) -> bool {
+    pub fn learns(&self) -> bool {
         self.resting && self.allowed.is_some() && self.fixed.is_none()
     }
 
     /// The path rests from now on.
-    pub(crate) fn begin(&mut self, opener: bool) {
+    pub fn begin(&mut self, opener: bool) {
         self.resting = true;
         self.usual = if opener { USUAL } else { USUAL_OTHER };
         self.owed |= self.wanted() != self.told;
     }
 
     /// What a translator on the way allows is `pause`, if there is one.
-    pub(crate) fn allow(&mut self, pause: Option<Duration>) {
+    pub fn allow(&mut self, pause: Option<Duration>) {
         self.allowed = pause;
         self.owed |= self.resting && self.wanted() != self.told;
     }
 
     /// The path is awake from now on. Returns whether it rested.
-    pub(crate) fn end(&mut self) -> bool {
+    pub fn end(&mut self) -> bool {
         self.overdue = None;
         core::mem::take(&mut self.resting)
     }
 
     /// A datagram left, or one came in that authenticated.
-    pub(crate) fn on_travelled(&mut self, now: Instant) {
+    pub fn on_travelled(&mut self, now: Instant) {
         self.travelled = now;
     }
 
     /// The peer asks, in packet `number`, to be heard of after `interval` ms without a datagram.
-    pub(crate) fn on_asked(&mut self, number: u64, interval: u64) {
+    pub fn on_asked(&mut self, number: u64, interval: u64) {
         if self.asked.is_none_or(|(newest, _)| number > newest) {
             let (least, most) = ASKED;
             let pause = Duration::from_millis(interval).clamp(least, most);
@@ -187,19 +188,19 @@ impl Rest {
     }
 
     /// Whether the peer asks to be heard of.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.asked.is_some_and(|(_, pause)| pause.is_some())
     }
 
     /// When a keepalive is due.
-    pub(crate) fn keepalive_at(&self) -> Instant {
+    pub fn keepalive_at(&self) -> Instant {
         let own = self.wanted().map(|pause| pause + GRACE);
         let asked = self.asked.and_then(|(_, pause)| pause);
         self.travelled + own.into_iter().chain(asked).min().unwrap_or(self.usual)
     }
 
     /// A keepalive is about to be sent.
-    pub(crate) fn on_keepalive(&mut self, now: Instant) {
+    pub fn on_keepalive(&mut self, now: Instant) {
         let overdue = |pause: &Duration| now.since(self.travelled) >= *pause + GRACE;
         if self.learns()
             && let Some(pause) = self.allowed.filter(overdue)
@@ -209,29 +210,29 @@ impl Rest {
     }
 
     /// The peer has answered something: the pause that was too long, if one was.
-    pub(crate) fn take_lapsed(&mut self) -> Option<Duration> {
+    pub fn take_lapsed(&mut self) -> Option<Duration> {
         self.overdue.take()
     }
 
     /// The pause that the peer has to be told, in ms, if it has to.
-    pub(crate) fn owed(&self) -> Option<u64> {
+    pub fn owed(&self) -> Option<u64> {
         let pause = self.wanted().unwrap_or_default();
         self.owed.then_some(pause.as_millis() as u64)
     }
 
     /// It was told.
-    pub(crate) fn on_told(&mut self) {
+    pub fn on_told(&mut self) {
         self.told = self.wanted();
         self.owed = false;
     }
 
     /// What was told may have been lost.
-    pub(crate) fn tell_again(&mut self) {
+    pub fn tell_again(&mut self) {
         self.owed |= self.told.is_some();
     }
 
     /// The longest pause that the path makes at rest, as far as this end knows.
-    pub(crate) fn interval(&self) -> Duration {
+    pub fn interval(&self) -> Duration {
         let asked = self.asked.and_then(|(_, pause)| pause);
         self.wanted().into_iter().chain(asked).min().unwrap_or(self.usual)
     }

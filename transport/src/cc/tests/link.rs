@@ -9,8 +9,8 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
 
+use crate::cc::CongestionControlKind;
 use crate::cc::{self, CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::config::CongestionControlKind;
 use mpip_types::Instant;
 
 pub(super) const PACKET: u64 = 1_448;

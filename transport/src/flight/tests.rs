@@ -4,6 +4,24 @@ use super::*;
 
 const SIZE: u16 = 1_000;
 
+/// What a datagram carries here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Note {
+    Packet(u8),
+    Open(u8),
+    Other(u8),
+}
+
+impl Content for Note {
+    fn is_packet(&self) -> bool {
+        matches!(self, Self::Packet(_))
+    }
+
+    fn reports_arrival(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+}
+
 fn ms(ms: u64) -> Instant {
     Instant::from_millis(1_000 + ms)
 }
@@ -14,8 +32,8 @@ fn feedback(ranges: &[(u64, u64)]) -> Vec<AckRange> {
 }
 
 struct Lane {
-    flight: Flight,
-    losses: Losses,
+    flight: Flight<Note>,
+    losses: Losses<Note>,
 }
 
 impl Lane {
@@ -27,7 +45,7 @@ impl Lane {
     fn send(&mut self, at: u64, count: u64, every_ms: u64) {
         for n in 0..count {
             let now = ms(at + n * every_ms);
-            self.flight.on_sent(now, SIZE, true, Control::default(), None);
+            self.flight.on_sent(now, SIZE, true, false, None);
         }
     }
 
@@ -75,7 +93,7 @@ fn feedback_for_what_was_never_sent_is_refused() {
 fn arrivals_told_another_way_end_the_wait_and_say_nothing_of_time() {
     let mut lane = Lane::new();
     lane.send(0, 10, 1);
-    let told = |ranges: &[(u64, u64)], flight: &mut Flight| {
+    let told = |ranges: &[(u64, u64)], flight: &mut Flight<Note>| {
         let ranges = feedback(ranges);
         let ranges = Ranges::new(&ranges).expect("descending");
         let told = Feedback { path: PathId(0), received_at: 0, delay: 0, ranges, ecn: None };
@@ -86,7 +104,7 @@ fn arrivals_told_another_way_end_the_wait_and_say_nothing_of_time() {
     assert_eq!(lane.flight.in_flight(), 4_000);
     assert!(!lane.flight.rtt().is_known());
     lane.flight.abandon(&mut lane.losses);
-    assert_eq!(lane.losses.packets, 4);
+    assert_eq!(lane.losses.summary.packets, 4);
     // Also of what was given up before.
     told(&[(0, 9)], &mut lane.flight).expect("they were sent");
     assert_eq!(lane.flight.in_flight(), 0);
@@ -98,9 +116,9 @@ fn a_hole_is_a_loss_after_three_followers_while_no_reordering_was_seen() {
     let mut lane = Lane::new();
     lane.send(0, 5, 0);
     lane.feedback(10, &[(1, 2)]).expect("sent");
-    assert_eq!(lane.losses.packets, 0);
+    assert_eq!(lane.losses.summary.packets, 0);
     lane.feedback(10, &[(1, 3)]).expect("sent");
-    assert_eq!((lane.losses.packets, lane.losses.bytes), (1, 1_000));
+    assert_eq!((lane.losses.summary.packets, lane.losses.summary.bytes), (1, 1_000));
     assert_eq!(lane.flight.in_flight(), 1_000);
 }
 
@@ -109,11 +127,11 @@ fn a_hole_is_a_loss_once_it_is_overdue() {
     let mut lane = Lane::new();
     lane.send(0, 2, 1);
     lane.feedback(41, &[(1, 1)]).expect("sent");
-    assert_eq!(lane.losses.packets, 0);
+    assert_eq!(lane.losses.summary.packets, 0);
     let due = lane.flight.loss_timer().expect("a timer");
     assert_eq!(due, ms(0) + Duration::from_millis(40) + lane.flight.reordering_window());
     lane.flight.on_loss_timer(due, &mut lane.losses);
-    assert_eq!(lane.losses.packets, 1);
+    assert_eq!(lane.losses.summary.packets, 1);
     assert_eq!(lane.flight.loss_timer(), None);
 }
 
@@ -123,7 +141,7 @@ fn a_loss_that_arrives_after_all_widens_the_window_and_counts_as_spurious() {
     lane.send(0, 8, 0);
     let narrow = lane.flight.reordering_window();
     lane.feedback(100, &[(4, 7)]).expect("sent");
-    assert_eq!(lane.losses.packets, 4);
+    assert_eq!(lane.losses.summary.packets, 4);
     let progress = lane.feedback(180, &[(0, 7)]).expect("sent");
     assert_eq!(progress.spurious, 4);
     assert!(
@@ -133,7 +151,7 @@ fn a_loss_that_arrives_after_all_widens_the_window_and_counts_as_spurious() {
     // The same hole is no loss any more, however many follow.
     lane.send(200, 8, 0);
     lane.feedback(300, &[(12, 15), (0, 7)]).expect("sent");
-    assert_eq!(lane.losses.packets, 0);
+    assert_eq!(lane.losses.summary.packets, 0);
 }
 
 #[test]
@@ -146,13 +164,13 @@ fn silence_counts_from_the_oldest_packet_that_is_owed_an_answer() {
     assert_eq!(lane.flight.silent_since(), Some(ms(40)));
     lane.flight.abandon(&mut lane.losses);
     assert_eq!((lane.flight.silent_since(), lane.flight.in_flight()), (None, 0));
-    assert_eq!(lane.losses.packets, 1);
+    assert_eq!(lane.losses.summary.packets, 1);
 }
 
 #[test]
 fn what_asks_for_no_feedback_is_not_in_flight() {
     let mut lane = Lane::new();
-    lane.flight.on_sent(ms(0), SIZE, false, Control::default(), None);
+    lane.flight.on_sent(ms(0), SIZE, false, false, None);
     assert_eq!((lane.flight.in_flight(), lane.flight.next_number()), (0, 1));
     assert_eq!(lane.flight.silent_since(), None);
 }
@@ -186,12 +204,12 @@ mod properties {
                         let progress = lane.feedback(now, &[(first, last)]).expect("sent");
                         acked += progress.acked / u64::from(SIZE);
                         spurious += progress.spurious;
-                        lost += lane.losses.packets;
+                        lost += lane.losses.summary.packets;
                     }
                     _ => {
                         lane.losses.clear();
                         lane.flight.on_loss_timer(ms(now), &mut lane.losses);
-                        lost += lane.losses.packets;
+                        lost += lane.losses.summary.packets;
                     }
                 }
                 let in_flight = lane.flight.in_flight() / u64::from(SIZE);
@@ -228,4 +246,35 @@ fn a_queue_that_grows_is_no_reordering() {
         lane.feedback(number * 12 + 20, &[(0, number)]).expect("sent");
     }
     assert!(lane.flight.reordering().is_none());
+}
+
+#[test]
+fn contents_come_back_when_they_are_lost_and_those_that_report_when_they_arrive() {
+    let mut lane = Lane::new();
+    let notes = [Note::Packet(0), Note::Open(1), Note::Other(2), Note::Open(3), Note::Packet(4)];
+    for note in notes {
+        lane.flight.on_sent(ms(0), SIZE, true, false, Some(note));
+    }
+    lane.feedback(20, &[(3, 4)]).expect("they were sent");
+    assert_eq!(lane.losses.arrived, [Note::Open(3)]);
+    // Of the others those are lost that left three packets before what has arrived.
+    assert_eq!(lane.losses.lost, [Note::Packet(0), Note::Open(1)]);
+    assert_eq!((lane.losses.summary.packets, lane.losses.summary.bytes), (2, 2_000));
+    lane.losses.clear();
+    lane.flight.abandon(&mut lane.losses);
+    assert_eq!(lane.losses.lost, [Note::Other(2)]);
+    assert_eq!(lane.flight.in_flight(), 0);
+}
+
+#[test]
+fn what_carries_no_packet_can_be_given_up_alone() {
+    let mut lane = Lane::new();
+    for note in [Note::Packet(0), Note::Other(1), Note::Packet(2)] {
+        lane.flight.on_sent(ms(0), SIZE, true, false, Some(note));
+    }
+    lane.flight.on_sent(ms(0), SIZE, true, false, None);
+    lane.flight.abandon_control(&mut lane.losses);
+    assert_eq!(lane.losses.lost, [Note::Other(1)]);
+    assert_eq!(lane.flight.in_flight(), 2 * u64::from(SIZE));
+    assert_eq!(lane.flight.newest(), Some(&Note::Packet(2)));
 }

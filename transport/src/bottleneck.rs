@@ -11,7 +11,7 @@
 
 use core::ops::Range;
 
-/// Intervals of [`PERIOD`](crate::scheduler::PERIOD) that are compared: 5 s, in which a loss-based
+/// Intervals of 100 ms that are compared: 5 s, in which a loss-based
 /// flow on a path of 100 Mbit/s fills a queue once, and one on a slower path several times.
 const INTERVALS: usize = 50;
 /// So many of a half of them need samples on both paths.
@@ -29,7 +29,7 @@ const NONE: i32 = i32::MIN;
 
 /// Mean one-way delays of a path in the last intervals. 232 bytes; nothing is allocated.
 #[derive(Clone, Debug)]
-pub(crate) struct DelaySeries {
+pub struct DelaySeries {
     means: [i32; INTERVALS],
     at: usize,
     sum: i64,
@@ -44,7 +44,7 @@ impl Default for DelaySeries {
 
 /// What two paths have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// They share the queue in which they wait.
     Same,
     /// They wait in different queues.
@@ -55,13 +55,13 @@ pub(crate) enum Verdict {
 
 impl DelaySeries {
     /// A packet took `delay` µs, against any reference that the compared paths share.
-    pub(crate) fn add(&mut self, delay: i64) {
+    pub fn add(&mut self, delay: i64) {
         self.sum += delay;
         self.count += 1;
     }
 
     /// The interval is over.
-    pub(crate) fn close_interval(&mut self) {
+    pub fn close_interval(&mut self) {
         self.means[self.at] = match self.count {
             0 => NONE,
             count => {
@@ -76,7 +76,7 @@ impl DelaySeries {
     /// Compares two paths whose intervals were closed at the same times. Both halves of the window
     /// have to say that the queue is one: a burst that leaves on two paths at once makes two queues that look
     /// like one, but not again and again.
-    pub(crate) fn compare(&self, other: &Self) -> Verdict {
+    pub fn compare(&self, other: &Self) -> Verdict {
         let half = |from| self.compare_part(other, from..from + INTERVALS / 2);
         match (half(0), half(INTERVALS / 2)) {
             (Verdict::Same, Verdict::Same) => Verdict::Same,
@@ -139,7 +139,7 @@ impl Moments {
 
 /// Groups paths: `groups` has the name of each path's group, which is the name of its first member;
 /// path `n` is named `name(n)`. Where `compare` cannot tell, paths stay together or apart.
-pub(crate) fn regroup(
+pub fn regroup(
     groups: &mut [u16],
     name: impl Fn(usize) -> u16,
     compare: impl Fn(usize, usize) -> Verdict,

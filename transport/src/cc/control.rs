@@ -1,13 +1,8 @@
-//! Congestion control of one path: how much may be in flight and how fast it may leave.
-//!
-//! A controller is fed by its path's loss detection and asked for a window and a pacing rate. It
-//! owns no clock and no randomness, and it knows nothing of sessions or other associations. The
-//! coupled ones (RFC 6356 and its successors) get a summary of the association's other paths.
+//! What a congestion control is told and asked.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::config::CongestionControlKind;
 use mpip_types::Instant;
 
 /// Window of a path of which nothing is known yet, in packets (RFC 6928).
@@ -86,7 +81,7 @@ pub struct Subflow {
 }
 
 /// The paths of `subflows` but the one with the index `own`.
-fn others(subflows: &[Subflow], own: usize) -> impl Iterator<Item = &Subflow> + Clone {
+pub(super) fn others(subflows: &[Subflow], own: usize) -> impl Iterator<Item = &Subflow> + Clone {
     subflows.iter().enumerate().filter(move |(index, _)| *index != own).map(|(_, flow)| flow)
 }
 
@@ -154,32 +149,3 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// One word for the state, as in the controller's specification.
     fn state(&self) -> &'static str;
 }
-
-/// A new controller for a path whose datagrams have `max_datagram` bytes.
-pub fn new(
-    kind: CongestionControlKind,
-    now: Instant,
-    max_datagram: u64,
-) -> Box<dyn CongestionControl> {
-    match kind {
-        CongestionControlKind::Bbr => Box::new(bbr::Bbr::new(now, max_datagram)),
-        CongestionControlKind::Cubic => Box::new(cubic::Cubic::new(max_datagram)),
-        CongestionControlKind::Reno => Box::new(reno::Reno::new(max_datagram)),
-        CongestionControlKind::Lia => Box::new(lia::Lia::new(max_datagram)),
-        CongestionControlKind::Olia => Box::new(olia::Olia::new(max_datagram)),
-        CongestionControlKind::Balia => Box::new(balia::Balia::new(max_datagram)),
-        CongestionControlKind::None => Box::new(none::None),
-    }
-}
-
-mod balia;
-mod bbr;
-mod cubic;
-mod hystart;
-mod lia;
-mod none;
-mod olia;
-mod reno;
-#[cfg(test)]
-mod tests;
-mod window;

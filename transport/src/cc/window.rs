@@ -4,7 +4,8 @@
 
 use core::time::Duration;
 
-use super::{CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow, others};
+use super::control::others;
+use super::{CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
 use mpip_types::Instant;
 
 /// RFC 9002, section 7.2: two packets, so that one loss still leaves a packet to detect it by.

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-use super::{Path, PathState};
 use mpip_types::Instant;
+
+use crate::delay::DelayEstimator;
 
 /// Mean deviation of the delay, µs, below which a path is taken as even again, and from which on as
 /// uneven: HyStart takes 4 ms for a queue (RFC 9406, section 4.3).
@@ -20,7 +21,7 @@ const EVEN: i64 = 6;
 
 /// When full packets of a path are to be delivered, and what an idle path shows of its jitter.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Playout {
+pub(crate) struct Playout {
     /// Delay after which they are, µs as in the delay samples; `None` where there is little jitter.
     target: Option<i64>,
     /// When it was last in use.
@@ -48,65 +49,60 @@ impl Playout {
     }
 }
 
-impl Path {
-    /// Takes a sample of the one-way delay, µs as in the delay samples.
-    pub(crate) fn on_delay(&mut self, now: Instant, sample: i64) {
-        self.delay.on_sample(now, sample);
-        self.delays.add(sample);
-        if self.flight.in_flight() > IDLE {
-            self.playout.used_at = now;
-        } else if now.since(self.playout.used_at) >= QUEUE {
-            self.playout.on_idle_sample(sample);
+impl Playout {
+    /// Takes a sample of the one-way delay, µs as in the delay samples, of a path with `in_flight`
+    /// bytes in flight.
+    pub(crate) fn on_delay(&mut self, now: Instant, sample: i64, in_flight: u64) {
+        if in_flight > IDLE {
+            self.used_at = now;
+        } else if now.since(self.used_at) >= QUEUE {
+            self.on_idle_sample(sample);
         }
     }
 
-    /// The usual delay of the path and a deviation, if it jitters; called every 100 ms.
+    /// Finds the usual delay of the path and a deviation, if it jitters; called every 100 ms.
+    /// `reordering` is what [`Flight::reordering`](crate::Flight::reordering) says.
     ///
     /// Of an idle path all packets show it. Samples of one that is in use are of packets that overtook
     /// others, so what all packets take longer counts to it, and half of the deviation's square is the
     /// way back's.
-    pub(crate) fn update_playout(&mut self) {
-        let Self { playout, flight, delay, .. } = self;
-        if delay.jitter().as_micros() as i64 * EVEN < playout.deviation {
+    pub(crate) fn update(
+        &mut self,
+        in_flight: u64,
+        reordering: Option<(Duration, Duration)>,
+        delay: &DelayEstimator,
+    ) {
+        if delay.jitter().as_micros() as i64 * EVEN < self.deviation {
             // It has become even.
-            playout.samples = 0;
-            playout.deviation = 0;
+            self.samples = 0;
+            self.deviation = 0;
         }
-        let idle = playout.idle();
-        let used =
-            flight.reordering().zip(delay.average()).map(|((longer, deviation), average)| {
-                let deviation =
-                    (deviation.as_micros() as i64 * 7 / 10).max(delay.jitter().as_micros() as i64);
-                (average + longer.as_micros() as i64, deviation)
-            });
-        let seen = match flight.in_flight() <= IDLE {
+        let idle = self.idle();
+        let used = reordering.zip(delay.average()).map(|((longer, deviation), average)| {
+            let deviation =
+                (deviation.as_micros() as i64 * 7 / 10).max(delay.jitter().as_micros() as i64);
+            (average + longer.as_micros() as i64, deviation)
+        });
+        let seen = match in_flight <= IDLE {
             true => idle,
             // Until enough was overtaken.
             false => {
                 used.or(idle.zip(delay.average()).map(|((_, deviation), mean)| (mean, deviation)))
             }
         };
-        let from = if playout.target.is_some() { PLAYOUT_JITTER.0 } else { PLAYOUT_JITTER.1 };
-        playout.target =
-            seen.filter(|(_, deviation)| *deviation >= from).map(|(mean, deviation)| {
-                // A normal distribution's standard deviation is 1.25 times its mean deviation.
-                let target = mean + deviation * 5 / 4;
-                let former = playout.target.unwrap_or(target);
-                former + (target - former) / PLAYOUT_AVERAGE
-            });
+        let from = if self.target.is_some() { PLAYOUT_JITTER.0 } else { PLAYOUT_JITTER.1 };
+        self.target = seen.filter(|(_, deviation)| *deviation >= from).map(|(mean, deviation)| {
+            // A normal distribution's standard deviation is 1.25 times its mean deviation.
+            let target = mean + deviation * 5 / 4;
+            let former = self.target.unwrap_or(target);
+            former + (target - former) / PLAYOUT_AVERAGE
+        });
     }
 
-    /// Whether the path jitters so much that full packets are told when to be delivered.
-    pub(crate) fn is_uneven(&self) -> bool {
-        self.state == PathState::Active && self.playout.target.is_some()
-    }
-
-    /// When a packet that leaves now is to be delivered at the earliest: microseconds of the peer's
-    /// clock, modulo 2^32. `reference` is that of the association's delay samples. `None` on a path
-    /// without much jitter.
-    pub(crate) fn playout(&self, now: Instant, reference: Option<u32>) -> Option<u32> {
-        let at = (now.as_micros() as u32).wrapping_add(reference?);
-        Some(at.wrapping_add_signed(self.playout.target? as i32))
+    /// The delay after which full packets are to be delivered, µs as in the delay samples; `None`
+    /// where there is little jitter.
+    pub(crate) fn target(&self) -> Option<i64> {
+        self.target
     }
 }
 

@@ -20,7 +20,7 @@ const AVERAGE: i64 = 8;
 /// Moving average, jitter and windowed minimum of one-way delay samples, in microseconds against a
 /// reference that the association's paths share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DelayEstimator {
+pub struct DelayEstimator {
     average: Option<i64>,
     jitter: i64,
     minima: [Option<i64>; BUCKETS],
@@ -31,7 +31,7 @@ pub(crate) struct DelayEstimator {
 
 impl DelayEstimator {
     /// Takes a sample: the clock difference less the association's reference, µs.
-    pub(crate) fn on_sample(&mut self, now: Instant, sample: i64) {
+    pub fn on_sample(&mut self, now: Instant, sample: i64) {
         let stale = now.since(core::mem::replace(&mut self.sampled, now)) >= WINDOW;
         match &mut self.average {
             Some(average) if !stale => {
@@ -65,17 +65,17 @@ impl DelayEstimator {
     }
 
     /// The moving average, µs against the association's reference.
-    pub(crate) fn average(&self) -> Option<i64> {
+    pub fn average(&self) -> Option<i64> {
         self.average
     }
 
     /// The lowest sample of the last 8 to 10 s, µs against the association's reference.
-    pub(crate) fn minimum(&self) -> Option<i64> {
+    pub fn minimum(&self) -> Option<i64> {
         self.minima.iter().flatten().min().copied()
     }
 
     /// The average above the minimum: what waits in the path's queues.
-    pub(crate) fn queuing(&self) -> Duration {
+    pub fn queuing(&self) -> Duration {
         match (self.average, self.minimum()) {
             (Some(average), Some(minimum)) => {
                 Duration::from_micros(u64::try_from(average - minimum).unwrap_or(0))
@@ -85,7 +85,7 @@ impl DelayEstimator {
     }
 
     /// Mean deviation of the samples from their average.
-    pub(crate) fn jitter(&self) -> Duration {
+    pub fn jitter(&self) -> Duration {
         Duration::from_micros(self.jitter.unsigned_abs())
     }
 }
@@ -98,7 +98,7 @@ fn part(step: i64, divisor: i64) -> i64 {
 /// The difference of two truncated microsecond clocks against a reference difference.
 ///
 /// Right as long as the clocks have not drifted apart by more than 35 minutes since the reference.
-pub(crate) fn clock_difference(sent: u32, received: u32, reference: u32) -> i64 {
+pub fn clock_difference(sent: u32, received: u32, reference: u32) -> i64 {
     i64::from(received.wrapping_sub(sent).wrapping_sub(reference) as i32)
 }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use self::link::{Link, Measured, PACKET, World, jain};
 use super::{CongestionControl, CongestionEvent, RateSample};
-use crate::config::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
+use crate::cc::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
 use mpip_types::Instant;
 
 fn ms(millis: u64) -> Duration {

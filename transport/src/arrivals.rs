@@ -13,7 +13,7 @@ const REMEMBERED: usize = 256;
 /// the way back, few enough that the smallest window (4 packets) does not wait for it.
 const THRESHOLD: u32 = 4;
 /// Longest that feedback waits for company.
-pub(crate) const MAX_DELAY: Duration = Duration::from_millis(5);
+pub const MAX_DELAY: Duration = Duration::from_millis(5);
 /// Feedback waits for at most this part of a round trip.
 const DELAY_PART: u32 = 4;
 /// But for so long in any case: what answers a packet often leaves within this time, and carries
@@ -22,7 +22,7 @@ const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// Packet numbers that arrived on a lane, and the feedback that is owed.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
+pub struct Arrivals {
     /// Ascending, with at least one missing number between neighbours.
     ranges: Vec<AckRange>,
     /// When the largest number arrived.
@@ -35,8 +35,15 @@ pub(crate) struct Arrivals {
     changed_from: u64,
 }
 
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Arrivals {
-    pub(crate) fn new() -> Self {
+    /// Of a lane on which nothing has arrived.
+    pub fn new() -> Self {
         Self {
             ranges: Vec::with_capacity(REMEMBERED + 1),
             largest_at: Instant::ZERO,
@@ -48,19 +55,12 @@ impl Arrivals {
     }
 
     /// The largest number that arrived.
-    pub(crate) fn largest(&self) -> Option<u64> {
+    pub fn largest(&self) -> Option<u64> {
         self.ranges.last().map(|range| range.last)
     }
 
     /// Notes a packet that was authenticated and was no replay, on a path of round-trip time `rtt`.
-    pub(crate) fn on_packet(
-        &mut self,
-        now: Instant,
-        number: u64,
-        asks: bool,
-        ecn: Ecn,
-        rtt: Duration,
-    ) {
+    pub fn on_packet(&mut self, now: Instant, number: u64, asks: bool, ecn: Ecn, rtt: Duration) {
         match ecn {
             Ecn::NotEct => {}
             Ecn::Ect0 => self.ecn.ect0 += 1,
@@ -111,17 +111,17 @@ impl Arrivals {
     }
 
     /// When feedback is to be sent, if nothing carries it before.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
     /// Whether a packet that leaves anyway should carry feedback.
-    pub(crate) fn has_news(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         self.owed > 0
     }
 
     /// What is to be said now, from the largest number down; `None` before the first packet.
-    pub(crate) fn feedback<'a>(
+    pub fn feedback<'a>(
         &self,
         now: Instant,
         path: PathId,
@@ -145,7 +145,7 @@ impl Arrivals {
     }
 
     /// The feedback left.
-    pub(crate) fn on_feedback_sent(&mut self) {
+    pub fn on_feedback_sent(&mut self) {
         self.owed = 0;
         self.due = None;
         self.changed_from = u64::MAX;

@@ -10,8 +10,9 @@
 
 use core::time::Duration;
 
+use crate::cc::control::others;
 use crate::cc::cubic::Cubic;
-use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow, others};
+use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow};
 use mpip_types::Instant;
 
 /// A drained path this much slower than the empty one carries another's queue: a quarter of its

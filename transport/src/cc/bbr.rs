@@ -27,9 +27,8 @@ use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
 use self::rival::Rival;
 use self::round::Round;
 use self::round_trips::RoundTrips;
-use super::{
-    CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow, others,
-};
+use super::control::others;
+use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
 use mpip_types::Instant;
 
 /// 4 ln 2: the lowest gain that lets the rate double in each round trip.
