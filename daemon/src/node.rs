@@ -16,6 +16,7 @@ use mpip_net::netlink::{self, HostAddress, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
+use zeroize::Zeroize;
 
 use crate::capture::Captures;
 use crate::config::Settings;
@@ -196,7 +197,7 @@ impl Node {
         let worker =
             worker::start(&worker_done).map_err(system("start the thread of handshakes"))?;
         let now = clock::now();
-        let seed = clock::random_seed().map_err(system("read randomness"))?;
+        let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
         let port_place = settings.listen_port_place.clone();
@@ -238,6 +239,7 @@ impl Node {
             pins,
             started: now,
         };
+        seed.zeroize();
         log::info!(
             "{}: node with public key {}",
             node.settings.interface,
