@@ -47,6 +47,10 @@ use crate::scheduler::Candidate;
 use crate::sink::PathAddress;
 use crate::time::Instant;
 
+/// Rates above this, bytes/s, are taken for this: no path has 9 Pbit/s, and the rates of all paths of an
+/// association together stay within 64 bits.
+const MAX_RATE: u64 = 1 << 50;
+
 /// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -363,17 +367,17 @@ impl Path {
     /// Bytes per second that the path delivers, as far as is known.
     pub(crate) fn rate(&self) -> u64 {
         let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
-        self.cc.pacing_rate().unwrap_or_else(|| {
+        let rate = self.cc.pacing_rate().unwrap_or_else(|| {
             let window = self.cc.window().min(1 << 40);
             u64::try_from(u128::from(window) * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
-        })
+        });
+        rate.min(MAX_RATE)
     }
 
     /// Bytes per second that were seen to arrive; a careful guess before any did.
     pub(crate) fn delivers(&self) -> u64 {
-        self.cc
-            .bandwidth()
-            .unwrap_or_else(|| (self.rate() as f64 * (1.0 - self.loss.share())) as u64)
+        let guess = || (self.rate() as f64 * (1.0 - self.loss.share())) as u64;
+        self.cc.bandwidth().unwrap_or_else(guess).min(MAX_RATE)
     }
 
     /// The path as a scheduler sees it, for a packet of `len` bytes.
