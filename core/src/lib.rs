@@ -44,6 +44,7 @@ pub mod omission;
 pub mod packet;
 mod path;
 pub mod queue;
+mod repeats;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
@@ -65,10 +66,10 @@ pub use buffer::{
 };
 pub use config::{
     Config, CongestionControlKind, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Limits,
-    LocalAddress, Opportunistic, PeerConfig, Policy, Prefix, PrefixError, Priority, Rule,
+    LocalAddress, Opportunistic, PeerConfig, Pin, Policy, Prefix, PrefixError, Priority, Rule,
     SchedulerKind,
 };
-pub use engine::{Command, DropReason, Engine, Sender};
+pub use engine::{Command, DropReason, Engine, PinChange, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use path::PathState;
