@@ -587,7 +587,7 @@ impl Node {
         drops
     }
 
-    /// Says goodbye to every peer. What it set up on the host goes when it is dropped.
+    /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written.
     pub(crate) fn end(mut self) {
         // From here on packets of peers in host mode leave as plain IP; what is on its way on the
         // paths still arrives.
@@ -596,7 +596,10 @@ impl Node {
         self.engine.handle_command(clock::now(), Command::Shutdown);
         self.linger(if self.captures.is_active() { FAREWELL } else { Duration::ZERO }, false);
         self.sender.close(clock::now());
-        if let Some(pins) = self.pins.take() {
+        let pins = self.pins.take();
+        // The host does not wait for a disk.
+        drop(self);
+        if let Some(pins) = pins {
             pins.finish(pins::FAREWELL);
         }
     }
