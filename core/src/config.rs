@@ -30,6 +30,18 @@ pub struct Config {
     pub opportunistic: Option<Opportunistic>,
 }
 
+/// A key that is pinned to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The address.
+    pub address: IpAddr,
+    /// The key of the node there.
+    pub public_key: PublicKey,
+    /// The day on which the node was last met, in days since 1970-01-01 UTC. `None`: the operator has
+    /// pinned the key, and it does not expire.
+    pub met: Option<u32>,
+}
+
 /// Settings for nodes that the configuration does not name.
 #[derive(Clone, Debug, Default)]
 pub struct Opportunistic {
@@ -41,8 +53,10 @@ pub struct Opportunistic {
     pub exclusive: Vec<Prefix>,
     /// The UDP port at which they are asked.
     pub port: u16,
-    /// Keys of addresses that were seen before. Another key at one of them is refused.
-    pub pins: Vec<(IpAddr, PublicKey)>,
+    /// Keys of addresses that were seen before, one for an address. Another key at one of them is refused.
+    pub pins: Vec<Pin>,
+    /// Days without a meeting after which a pin expires; `None`: none does.
+    pub pin_expiry: Option<u32>,
     /// How a path is chosen for each packet.
     pub scheduler: SchedulerKind,
     /// How much may be in flight on a path.

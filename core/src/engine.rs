@@ -27,6 +27,7 @@ use mpip_types::{LocalAddress, Prefix};
 mod calls;
 mod drops;
 mod from_host;
+mod pins;
 mod plain;
 mod prefixes;
 mod replies;
@@ -35,6 +36,7 @@ mod unknown;
 use self::calls::Calls;
 pub use self::drops::DropReason;
 pub(crate) use self::drops::Drops;
+pub use self::pins::PinChange;
 pub(crate) use self::plain::Plain;
 pub(crate) use self::prefixes::PrefixTable;
 use self::replies::Replies;
@@ -171,7 +173,8 @@ impl Engine {
             associations.push(Association::new(peer, &config.limits, &mut rng, now));
         }
         let unknown = config.opportunistic;
-        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, rng.bytes())));
+        let pins = config.limits.pins;
+        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, pins, rng.bytes())));
         let mut engine = Self {
             mac1_key: Mac1Key::of(&public_key),
             aes_in_hardware: config.aes_in_hardware,

@@ -40,6 +40,7 @@ mod handshake;
 pub mod omission;
 mod path_status;
 pub mod queue;
+mod repeats;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
@@ -53,10 +54,10 @@ pub mod window;
 pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use config::{
-    Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Policy, Priority,
-    Rule, SchedulerKind,
+    Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
+    Priority, Rule, SchedulerKind,
 };
-pub use engine::{Command, DropReason, Engine, Sender};
+pub use engine::{Command, DropReason, Engine, PinChange, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;

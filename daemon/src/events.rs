@@ -14,10 +14,44 @@ use crate::snapshot::ms;
 /// rest are counted only.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Lines of the log for one kind of events: as many at once as a host with many peers has to say when a
+/// network comes or goes, and one in half a second in the long run. Peers cause most events, and may cause
+/// any number of them: who moves, or tells addresses that are nobody's, changes paths.
+const LINES: u32 = 200;
+const LINE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What is left of the lines of one kind of events.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    left: u32,
+    /// Since when that is all, since the Unix epoch.
+    since: Duration,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Whether a line may be written, and how many were not since the last one.
+    fn permit(&mut self, unix_time: Duration) -> Option<u64> {
+        // A wall clock that was set back must not silence them.
+        let more = unix_time.abs_diff(self.since).as_millis() / LINE_INTERVAL.as_millis();
+        if more > 0 {
+            let more = u32::try_from(more).unwrap_or(LINES);
+            (self.left, self.since) = (self.left.saturating_add(more).min(LINES), unix_time);
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            self.left_out += 1;
+            return None;
+        };
+        self.left = left;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
 /// Counts events and hands them to those who asked for them.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     counts: BTreeMap<&'static str, u64>,
+    lines: BTreeMap<&'static str, Lines>,
     /// When a refused handshake was last reported, since the Unix epoch.
     refused: Option<Duration>,
     subscribers: Vec<SyncSender<Arc<Event>>>,
@@ -61,6 +95,22 @@ impl Events {
         );
     }
 
+    /// Writes a line to the log, unless there were too many of the kind.
+    fn log(&mut self, unix_time: Duration, message: &str, kind: &EventKind) {
+        let name = name(kind);
+        let full = Lines { left: LINES, since: unix_time, left_out: 0 };
+        let Some(left_out) = self.lines.entry(name).or_insert(full).permit(unix_time) else {
+            return;
+        };
+        if left_out > 0 {
+            log::warn!("{left_out} lines on `{name}` events were left out");
+        }
+        match kind {
+            EventKind::KeyChanged { .. } => log::error!("{message}"),
+            _ => log::info!("{message}"),
+        }
+    }
+
     fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
         *self.counts.entry(name(&kind)).or_default() += 1;
         if matches!(kind, EventKind::HandshakeRefused { .. }) {
@@ -71,10 +121,7 @@ impl Events {
             }
             self.refused = Some(unix_time);
         }
-        match kind {
-            EventKind::KeyChanged { .. } => log::error!("{message}"),
-            _ => log::info!("{message}"),
-        }
+        self.log(unix_time, &message, &kind);
         if self.subscribers.is_empty() {
             return;
         }
@@ -145,7 +192,7 @@ fn kind(event: &mpip_core::Event) -> EventKind {
         Core::HandshakeTimeout { peer, attempts, retry_in } => {
             EventKind::HandshakeTimeout { peer, attempts, retry_in_ms: ms(retry_in) }
         }
-        Core::Pinned { address, public_key } => {
+        Core::Pinned { address, public_key, .. } => {
             EventKind::Pinned { address, public_key: public_key.to_string() }
         }
         Core::KeyChanged { address, pinned, found } => {
@@ -197,6 +244,25 @@ mod tests {
         drop(events);
         let times: Vec<_> = received.iter().map(|event| event.unix_time_ms).collect();
         assert_eq!(times, [5_000.0, 6_000.0, 2_000.0]);
+    }
+
+    #[test]
+    fn a_flood_of_events_becomes_few_lines_whatever_the_clock_does() {
+        let start = Duration::from_secs(1_000_000);
+        let mut lines = Lines { left: LINES, since: start, left_out: 0 };
+        let millis = Duration::from_millis;
+        let flood = (0..60_000).map(|ms| lines.permit(start + millis(ms)));
+        let flood: Vec<u64> = flood.flatten().collect();
+        // As many as may be at once, and two in each second of a minute.
+        assert_eq!(flood.len(), 200 + 119);
+        assert_eq!(flood[..200], [0; 200]);
+        assert_eq!(flood[201..], [499; 118]);
+        let told: u64 = flood.iter().sum::<u64>() + lines.left_out;
+        assert_eq!(told, 60_000 - 319);
+        let an_hour_ago = start - Duration::from_secs(3_600);
+        assert_eq!(lines.permit(an_hour_ago), Some(499), "the clock was set back");
+        assert_eq!((1..LINES).filter(|_| lines.permit(an_hour_ago) == Some(0)).count(), 199);
+        assert_eq!(lines.permit(an_hour_ago), None);
     }
 
     #[test]

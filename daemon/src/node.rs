@@ -16,6 +16,7 @@ use mpip_net::netlink::{self, HostAddress, Netlink};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
+use zeroize::Zeroize;
 
 use crate::capture::Captures;
 use crate::config::Settings;
@@ -23,7 +24,7 @@ use crate::error::{Error, system};
 use crate::events::Events;
 use crate::host::Host;
 use crate::local::{Changes, LocalAddresses};
-use crate::pins::Pins;
+use crate::pins;
 use crate::qlog::TraceFile;
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
@@ -129,8 +130,8 @@ pub(crate) struct Node {
     refresh: Refresh,
     broken_frames: u64,
     events: Events,
-    /// Where keys of nodes that nobody configured are pinned.
-    pins: Option<Pins>,
+    /// Writes keys of nodes that nobody configured, with their addresses.
+    pins: Option<pins::Writer>,
     started: Instant,
 }
 
@@ -196,13 +197,14 @@ impl Node {
         let worker =
             worker::start(&worker_done).map_err(system("start the thread of handshakes"))?;
         let now = clock::now();
-        let seed = clock::random_seed().map_err(system("read randomness"))?;
+        let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
         let port_place = settings.listen_port_place.clone();
         let tcp_port_place = settings.tcp_port_place.clone();
         let pins = settings.opportunistic.as_ref();
-        let pins = pins.map(|settings| Pins::new(settings.pins_file.clone()));
+        let pins = pins.map(|settings| pins::Writer::start(settings.pins_file.clone()));
+        let pins = pins.transpose().map_err(system("start the thread of pinned keys"))?;
         // Behind translators packets are captured that are to leave as plain IP.
         let translated = if plain.is_open() { Limits::default().translated } else { 0 };
         let config = Config {
@@ -238,6 +240,7 @@ impl Node {
             pins,
             started: now,
         };
+        seed.zeroize();
         log::info!(
             "{}: node with public key {}",
             node.settings.interface,
@@ -259,7 +262,8 @@ impl Node {
         let engine = self.engine.poll_timeout();
         let sockets = self.sender.next_timeout();
         let Refresh { due, routes, .. } = self.refresh;
-        [engine, self.tun_paused, due, routes, sockets].into_iter().flatten().min()
+        let pins = self.pins.as_ref().and_then(pins::Writer::next_timeout);
+        [engine, self.tun_paused, due, routes, sockets, pins].into_iter().flatten().min()
     }
 
     /// Takes packets from the host.
@@ -366,6 +370,9 @@ impl Node {
             }
         }
         self.drain_events();
+        if let Some(pins) = &mut self.pins {
+            pins.flush(now);
+        }
         self.wait_for_tun(now, poller)?;
         self.wait_for_writable(poller)
     }
@@ -455,13 +462,13 @@ impl Node {
     fn drain_events(&mut self) {
         self.follow_captures();
         self.engine.take_plain(&mut self.plain);
+        if let Some(pins) = &mut self.pins {
+            while let Some(change) = self.engine.poll_pin() {
+                pins.note(change);
+            }
+        }
         while let Some(event) = self.engine.poll_event() {
             self.events.engine(clock::unix_time(), &event);
-            if let (Event::Pinned { address, public_key }, Some(pins)) = (&event, &self.pins)
-                && let Err(error) = pins.add(*address, public_key)
-            {
-                log::error!("{error}");
-            }
             if let Event::InnerMtu { peer, mtu } = event {
                 let own = self.own_addresses();
                 let result = self.host.set_inner_mtu(&peer, mtu);
@@ -580,7 +587,7 @@ impl Node {
         drops
     }
 
-    /// Says goodbye to every peer. What it set up on the host goes when it is dropped.
+    /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written.
     pub(crate) fn end(mut self) {
         // From here on packets of peers in host mode leave as plain IP; what is on its way on the
         // paths still arrives.
@@ -589,6 +596,12 @@ impl Node {
         self.engine.handle_command(clock::now(), Command::Shutdown);
         self.linger(if self.captures.is_active() { FAREWELL } else { Duration::ZERO }, false);
         self.sender.close(clock::now());
+        let pins = self.pins.take();
+        // The host does not wait for a disk.
+        drop(self);
+        if let Some(pins) = pins {
+            pins.finish(pins::FAREWELL);
+        }
     }
 
     /// Goes on for `limit`, or until nothing is on its way.

@@ -26,6 +26,10 @@ use crate::seen::{Reserve, Seen};
 use crate::state::PathState;
 use crate::validation::Validation;
 
+/// Rates above this, bytes/s, are taken for this: no path has 9 Pbit/s, and the rates of all paths of an
+/// association together stay within 64 bits.
+const MAX_RATE: u64 = 1 << 50;
+
 /// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
@@ -317,17 +321,17 @@ impl<C: Content> Path<C> {
     /// Bytes per second that the path delivers, as far as is known.
     pub fn rate(&self) -> u64 {
         let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
-        self.cc.pacing_rate().unwrap_or_else(|| {
+        let rate = self.cc.pacing_rate().unwrap_or_else(|| {
             let window = self.cc.window().min(1 << 40);
             u64::try_from(u128::from(window) * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
-        })
+        });
+        rate.min(MAX_RATE)
     }
 
     /// Bytes per second that were seen to arrive; a careful guess before any did.
     pub fn delivers(&self) -> u64 {
-        self.cc
-            .bandwidth()
-            .unwrap_or_else(|| (self.rate() as f64 * (1.0 - self.loss.share())) as u64)
+        let guess = || (self.rate() as f64 * (1.0 - self.loss.share())) as u64;
+        self.cc.bandwidth().unwrap_or_else(guess).min(MAX_RATE)
     }
 
     /// What a packet waits on the average for repairs of those before it, µs, where the receiver puts them in

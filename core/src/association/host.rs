@@ -125,7 +125,12 @@ impl Association {
 
     /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
     /// may have all of those that are said to be exclusive. Whether that is new.
-    pub(crate) fn admit(&mut self, addresses: &[(IpAddr, bool)], cx: &Context<'_>) -> bool {
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        addresses: &[(IpAddr, bool)],
+        cx: &Context<'_>,
+    ) -> bool {
         let scope = addresses.iter().map(|(address, _)| *address).collect();
         let exclusive = addresses.iter().filter(|(_, exclusive)| *exclusive);
         let exclusive = exclusive.map(|(address, _)| Prefix::host(*address)).collect();
@@ -133,7 +138,7 @@ impl Association {
         let same = former == self.host.scope && self.config.exclusive == exclusive;
         self.config.exclusive = exclusive;
         if !same {
-            self.tell_how_it_is_seen(cx);
+            self.tell_how_it_is_seen(now, cx);
             self.review_capture();
         }
         !same

@@ -82,6 +82,11 @@ impl Association {
         Some((datagram, plain))
     }
 
+    /// The number of the next message on `path`.
+    pub(crate) fn next_number(&self, path: u16) -> Option<u64> {
+        self.path_index(PathId(path)).map(|index| self.paths[index].flight.next_number())
+    }
+
     /// Whether this end opens paths.
     pub(crate) fn is_opener(&self) -> bool {
         self.opener

@@ -262,7 +262,7 @@ impl Association {
                 from: former,
                 to: from.remote,
             });
-            self.tell_how_path_is_seen(index, cx);
+            self.tell_how_path_is_seen(now, index, cx);
             self.review_capture();
         }
         self.leave_one_path(now, cx, index);

@@ -158,10 +158,7 @@ impl Association {
 
     /// Drops what waits for a path.
     pub(super) fn drop_queued(&mut self, cx: &mut Context<'_>) {
-        while self.queue.next(self.period_at).is_some() {
-            self.queue.take();
-            cx.drops.count(DropReason::NoPath);
-        }
+        self.queue.drain(|_, _, _| cx.drops.count(DropReason::NoPath));
         self.repairs.clear();
     }
 
@@ -192,10 +189,7 @@ impl Association {
                 left(cargo.slot, cargo.segments, cargo.segment.into());
             }
         }
-        while let Some(candidate) = self.queue.next(self.period_at) {
-            left(candidate.flow, candidate.item.clone(), candidate.segment);
-            self.queue.take();
-        }
+        self.queue.drain(|flow, segments, segment| left(flow, segments.clone(), segment));
         for (slot, id) in begun {
             if self.outgoing.get(slot).is_some_and(|session| session.id == id) {
                 self.outgoing.remove(slot);

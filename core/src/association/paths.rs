@@ -90,7 +90,7 @@ impl Association {
             self.retired_paths.insert(path.id);
         }
         if from == PathState::Validating {
-            self.tell_how_path_is_seen(index, cx);
+            self.tell_how_path_is_seen(now, index, cx);
         }
         if to == PathState::Active {
             self.retrieve_all_early();

@@ -58,6 +58,7 @@ mod tests {
     use super::*;
     use crate::Traffic;
     use crate::config::Policy;
+    use crate::engine::DropReason;
     use mpip_transport::cc::CongestionControlKind;
     use mpip_types::Offload;
 
@@ -113,6 +114,74 @@ mod tests {
         pair.run_for(MS * 10);
         assert_eq!(sequences(&pair.out[1].packets), (410..430).collect::<Vec<_>>());
         assert_eq!(taken(&mut pair), []);
+    }
+
+    /// Sessions that CoDel has been signalling, when all paths fall silent. Returns the numbers of the
+    /// packets that came after that; they wait.
+    fn overdue(policy: Policy) -> (Pair, core::ops::Range<u32>) {
+        let mut pair = Pair::with(|_, config| {
+            config.peers[0].host_mode = true;
+            config.peers[0].policy = policy;
+            config.peers[0].congestion_control = CongestionControlKind::Reno;
+        });
+        pair.run_for(SECOND * 2);
+        let mut number = 0;
+        let mut burst = |pair: &mut Pair| {
+            for session in 0..20 {
+                let mut packet = tcp(0, number, 1_000);
+                packet[21] = session;
+                pair.send(0, &packet, Offload::default());
+                number += 1;
+            }
+            pair.run_for(MS);
+            number
+        };
+        pair.lose = Some(2);
+        let first = (0..1_000).map(|_| match status(&pair).queued < 500_000 {
+            true => burst(&mut pair),
+            false => {
+                pair.run_for(MS);
+                0
+            }
+        });
+        let first = first.max();
+        assert!(status(&pair).queue_drops > 0, "{:?}", status(&pair));
+        pair.dead = vec![0, 1];
+        // What is sent now may still get into the windows.
+        pair.run_for(MS * 10);
+        let end = (0..20).map(|_| burst(&mut pair)).max();
+        (pair, first.expect("300")..end.expect("20"))
+    }
+
+    fn status(pair: &Pair) -> crate::PeerStatus {
+        pair.engines[0].status(pair.now, false).peers.remove(0)
+    }
+
+    #[test]
+    fn what_goes_back_is_not_thinned_for_having_waited() {
+        let (mut pair, packets) = overdue(Policy::Prefer);
+        let mut before = status(&pair);
+        while status(&pair).traffic != Some(Traffic::Plain) {
+            before = status(&pair);
+            pair.run_for(MS);
+        }
+        assert_eq!(status(&pair).queue_drops, before.queue_drops, "{before:?}");
+        let plain = taken(&mut pair);
+        let of_late = plain.iter().filter(|number| packets.contains(number)).count();
+        assert_eq!(of_late, packets.len());
+    }
+
+    #[test]
+    fn what_is_dropped_for_want_of_a_path_counts_as_that() {
+        let (mut pair, packets) = overdue(Policy::Require);
+        pair.run_for(SECOND);
+        let (before, drops) = (status(&pair), pair.drops(0, DropReason::NoPath));
+        assert!(before.queued > packets.len() * 1_000);
+        pair.run_for(SECOND * 10);
+        let after = status(&pair);
+        assert_eq!((after.queued, after.queue_drops), (0, before.queue_drops));
+        let dropped = pair.drops(0, DropReason::NoPath) - drops;
+        assert_eq!(dropped, before.queued as u64 / 1_040);
     }
 
     #[test]

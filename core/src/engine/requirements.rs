@@ -3,6 +3,7 @@
 mod availability;
 mod early;
 mod encapsulation;
+mod extremes;
 mod feedback;
 mod handshake;
 mod host_mode;

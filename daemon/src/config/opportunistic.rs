@@ -12,6 +12,11 @@ use super::settings::OpportunisticSettings;
 /// Where keys are pinned unless the configuration says otherwise.
 const DEFAULT_PINS: &str = "/var/lib/mpip/known_nodes";
 
+/// Days without a meeting after which a pin expires unless the configuration says otherwise: half a year.
+const DEFAULT_EXPIRY: u32 = 180;
+/// The longest that it can say: 100 years.
+const EXPIRY_MAX: i64 = 36_500;
+
 /// Most prefixes: what the kernel's filter takes.
 const PREFIXES_MAX: usize = 1_024;
 
@@ -45,6 +50,10 @@ pub(super) fn resolve(
             return problems.none(&span, format!("pins: {message}"));
         }
     };
+    let expiry = match &raw.pins_expire_days {
+        Some(days) => integer(days, "pins_expire_days", 0..=EXPIRY_MAX, problems),
+        None => Some(DEFAULT_EXPIRY),
+    };
     if problems.count() > before {
         return None;
     }
@@ -53,6 +62,7 @@ pub(super) fn resolve(
         exclusive,
         port: port?,
         pins,
+        pin_expiry: expiry.filter(|days| *days > 0),
         ..Opportunistic::default()
     };
     Some(OpportunisticSettings { engine, pins_file })

@@ -33,6 +33,7 @@ pub(super) struct Opportunistic {
     #[serde(default)]
     pub(super) exclusive: Vec<Spanned<String>>,
     pub(super) pins: Option<Spanned<String>>,
+    pub(super) pins_expire_days: Option<Spanned<i64>>,
     pub(super) port: Option<Spanned<i64>>,
 }
 

@@ -1,7 +1,7 @@
 //! Every error of a configuration, with the line that it names.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -454,6 +454,49 @@ fn a_key_file_that_is_missing_open_or_no_key_is_refused() {
     assert!(short[0].contains("expected a key of 32 bytes"), "{short:?}");
     assert!(!short[0].contains("AAAA"), "a key's text is never shown");
     assert!(with("/")[0].contains("is none"));
+}
+
+#[test]
+fn a_key_file_of_another_user_is_refused() {
+    let directory = Directory::new("owner");
+    let text = "[node]\nprivate_key_file = 'node.key'\n";
+    let file = directory.0.join("node.key");
+    let shown = file.display();
+    let metadata = fs::metadata(&file).expect("written");
+    let owner = metadata.uid();
+    // Whoever runs the tests, the file is of another user than this one.
+    let checked = keys::check(&file, &metadata, owner + 1);
+    if owner == 0 {
+        assert_eq!(checked, Ok(()), "root may read and write everything anyway");
+        std::os::unix::fs::chown(&file, Some(65_534), None).expect("by root");
+        assert_eq!(
+            directory.problems(text),
+            [format!(
+                "2: expected a key file of the user who runs mpipd (0) or of root, `{shown}` is of \
+                 user 65534, who can read and change it; mend it with `chown 0 {shown}`"
+            )]
+        );
+        let metadata = fs::metadata(&file).expect("written");
+        assert_eq!(keys::check(&file, &metadata, 65_534), Ok(()), "its owner's daemon");
+    } else {
+        assert!(checked.expect_err("of another user").contains("chown"));
+        assert!(directory.parse(text).is_ok());
+    }
+}
+
+#[test]
+fn a_key_file_that_is_a_pipe_or_much_too_long_ends_in_words() {
+    let directory = Directory::new("pipe");
+    let with = |file: &str| directory.problems(&format!("[node]\nprivate_key_file = '{file}'\n"));
+    let pipe = directory.0.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg("-m600").arg(&pipe).status();
+    assert!(made.expect("mkfifo is there").success());
+    assert!(with("pipe")[0].contains("is none"));
+    directory.key("long.key", &OWN_KEY.repeat(1_000), 0o600);
+    assert!(with("long.key")[0].contains("expected a key of 32 bytes"));
+    directory.key("text.key", "", 0o600);
+    fs::write(directory.0.join("text.key"), [0xff; 44]).expect("writable");
+    assert!(with("text.key")[0].contains("is no text of a key"));
 }
 
 #[test]

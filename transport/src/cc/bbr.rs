@@ -249,7 +249,7 @@ impl Bbr {
 
     fn quantum(&self) -> f64 {
         let pacing = self.pacing.unwrap_or(0.0);
-        (pacing * QUANTUM_SECONDS).clamp(2.0 * self.max_datagram as f64, MAX_QUANTUM)
+        (pacing * QUANTUM_SECONDS).min(MAX_QUANTUM).max(2.0 * self.max_datagram as f64)
     }
 
     fn enter(&mut self, state: State) {
@@ -517,7 +517,10 @@ impl Bbr {
                 // Beside a rival one round trip shows what there is to see.
                 let hold = match self.rival.window() {
                     Some(_) => sample.smoothed_rtt * 5 / 4,
-                    None => PROBE_RTT_TIME.max(Duration::from_secs_f64(self.flight_time())),
+                    None => {
+                        let flight_time = Duration::try_from_secs_f64(self.flight_time());
+                        flight_time.map_or(PROBE_RTT_TIME, |time| time.max(PROBE_RTT_TIME))
+                    }
                 };
                 self.round_trips.set_lowest(self.round.fastest.or(sample.rtt));
                 self.excess.on_drained(now);

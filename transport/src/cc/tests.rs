@@ -340,33 +340,38 @@ fn bbr_does_not_fall_behind_a_sender_that_wakes_late() {
 /// A controller whose window is in full use; each step is one round trip of 100 ms.
 struct Steady {
     control: Box<dyn CongestionControl>,
+    packet: u64,
     now: Instant,
     delivered: u64,
 }
 
 impl Steady {
     fn new(kind: CongestionControlKind) -> Self {
+        Self::with_packets(kind, PACKET)
+    }
+
+    fn with_packets(kind: CongestionControlKind, packet: u64) -> Self {
         let now = Instant::from_millis(1_000);
-        Self { control: super::new(kind, now, PACKET), now, delivered: 0 }
+        Self { control: super::new(kind, now, packet), packet, now, delivered: 0 }
     }
 
     fn round(&mut self) -> u64 {
-        let window = self.control.window();
+        let (window, packet) = (self.control.window(), self.packet);
         let prior_delivered = self.delivered;
         let mut sent = 0;
-        while sent + PACKET <= window {
-            self.control.on_sent(self.now, PACKET, sent);
-            sent += PACKET;
+        while sent + packet <= window {
+            self.control.on_sent(self.now, packet, sent);
+            sent += packet;
         }
         self.now += ms(100);
         let mut left = sent;
         while left > 0 {
             let prior_in_flight = left;
-            left -= PACKET;
-            self.delivered += PACKET;
+            left -= packet;
+            self.delivered += packet;
             let sample = RateSample {
                 now: self.now,
-                acked: PACKET,
+                acked: packet,
                 lost: 0,
                 prior_in_flight,
                 in_flight: left,
@@ -412,6 +417,16 @@ fn all_controllers_start_with_ten_packets_and_double() {
     }
     let none = super::new(CongestionControlKind::None, Instant::ZERO, PACKET);
     assert_eq!((none.window(), none.pacing_rate()), (u64::MAX, None));
+}
+
+/// An interface may have an MTU of 65,535 bytes: a bridge of containers, or IP over InfiniBand.
+#[test]
+fn datagrams_may_be_as_long_as_ip_permits() {
+    for kind in [Bbr, Cubic, Reno, Lia, Olia, Balia] {
+        let mut steady = Steady::with_packets(kind, 65_535);
+        let windows: Vec<u64> = (0..6).map(|_| steady.round()).collect();
+        assert!(windows.is_sorted() && windows[0] >= 10 * 65_535, "{kind:?}: {windows:?}");
+    }
 }
 
 #[test]

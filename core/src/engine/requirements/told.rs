@@ -214,6 +214,26 @@ fn a_sites_own_addresses_are_asked_where_the_peer_is_known_to_be_in_one() {
     assert_eq!(challenged(Some("100.70.0.1"), &all), expected);
 }
 
+#[test]
+fn what_is_told_fills_no_log() {
+    let nobody = ["224.0.0.1:53", "255.255.255.255:53", "[ff02::1]:53"];
+    let nobody = nobody.map(|text| text.parse().expect("an address"));
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    for list in 0..3 {
+        tell(&mut pair, 100 + list, &nobody[..1]);
+        pair.run_for(SECOND * 2);
+    }
+    let now = pair.now;
+    assert_eq!(pair.association(0).notes_left(now), 5, "three lines");
+    for list in 0..20 {
+        tell(&mut pair, 200 + list, &nobody);
+        pair.run_for(SECOND * 2);
+        let now = pair.now;
+        assert_eq!(pair.association(0).notes_left(now), 0);
+    }
+}
+
 /// [P-33]
 #[test]
 fn a_stranger_is_challenged_where_it_was_met() {
