@@ -68,6 +68,8 @@ pub use config::{
     LocalAddress, Opportunistic, PeerConfig, Policy, Prefix, PrefixError, Priority, Rule,
     SchedulerKind,
 };
+#[cfg(any(test, fuzzing))]
+pub use engine::check;
 pub use engine::{Command, DropReason, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};

@@ -7,6 +7,8 @@
 //!   inner 198.19.0.1            inner 198.19.0.2
 //! ```
 
+#![cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part"))]
+
 use super::*;
 use crate::association::inspect::Peeked;
 use crate::buffer::{Offload, PacketBuf, PacketPool};
@@ -27,6 +29,8 @@ pub(crate) struct Out {
     field: Ecn,
     fields: BTreeMap<Vec<u8>, Ecn>,
     committed: bool,
+    /// No socket takes anything.
+    pub(crate) full: bool,
     pub(crate) packets: Vec<Vec<u8>>,
 }
 
@@ -46,6 +50,9 @@ impl Out {
 impl DatagramSink for Out {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         self.settle();
+        if self.full {
+            return None;
+        }
         self.field = ecn;
         let (_, bytes) = self.pending.insert((to, vec![0; len]));
         Some(Slot::new(bytes, &mut self.committed))
@@ -67,7 +74,7 @@ pub(crate) struct Pair {
     /// By arrival.
     wire: BTreeMap<(Instant, u64), OnWire>,
     sent: u64,
-    pool: PacketPool,
+    pub(crate) pool: PacketPool,
     /// Links (the receiver's or the sender's interface) that carry nothing.
     pub(crate) dead: Vec<u16>,
     /// Every nth datagram is lost if it carries a packet.
@@ -86,6 +93,12 @@ pub(crate) struct Pair {
     pub(crate) translated: Option<(u16, SocketAddr)>,
     /// What the latest datagram of each type that was taken proved of its sender.
     pub(crate) proved: BTreeMap<u8, Sender>,
+    /// Datagrams and bytes that each host has sent to each address.
+    pub(crate) ledger: BTreeMap<(usize, SocketAddr), (u64, u64)>,
+    /// Datagrams that each host has been handed by the wire.
+    pub(crate) arrived: [u64; 2],
+    /// How often something was due.
+    pub(crate) steps: u64,
 }
 
 /// Receiver, where it comes from as the receiver sees it, ECN field, bytes.
@@ -247,6 +260,9 @@ impl Pair {
             results: BTreeMap::new(),
             translated: None,
             proved: BTreeMap::new(),
+            ledger: BTreeMap::new(),
+            arrived: [0; 2],
+            steps: 0,
         }
     }
 
@@ -324,9 +340,12 @@ impl Pair {
         self.out[host].settle();
         for (to, bytes) in core::mem::take(&mut self.out[host].datagrams) {
             self.sent += 1;
+            let sent = self.ledger.entry((host, to.remote)).or_default();
+            *sent = (sent.0 + 1, sent.1 + bytes.len() as u64);
             let ecn = self.out[host].fields.remove(&bytes).unwrap_or(Ecn::NotEct);
             if let Some(tap) = &mut self.tap {
-                let opened = self.engines[1 - host].associations[0].peek(&bytes);
+                let receiver = self.engines[1 - host].associations.first();
+                let opened = receiver.and_then(|association| association.peek(&bytes));
                 tap.push(Tapped { at: self.now, host, to, ecn, bytes: bytes.clone(), opened });
             }
             if !(self.pass)(host, to, &bytes) {
@@ -362,10 +381,12 @@ impl Pair {
             let next = timeouts.chain(arrival).chain(result).min().filter(|at| *at <= end);
             let Some(next) = next else { break };
             self.now = self.now.max(next);
+            self.steps += 1;
             while let Some(entry) = self.wire.first_entry()
                 && entry.key().0 <= self.now
             {
                 let (host, from, ecn, mut bytes) = entry.remove();
+                self.arrived[host] += 1;
                 let Out { packets, .. } = &mut self.out[host];
                 let mut packets = Packets(packets);
                 let engine = &mut self.engines[host];

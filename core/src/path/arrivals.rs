@@ -52,6 +52,12 @@ impl Arrivals {
         self.ranges.last().map(|range| range.last)
     }
 
+    /// How many ranges are remembered.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Notes a packet that was authenticated and was no replay, on a path of round-trip time `rtt`.
     pub(crate) fn on_packet(
         &mut self,

@@ -262,6 +262,12 @@ impl Flight {
         self.in_flight
     }
 
+    /// How many packets are tracked.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn tracked(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Whether another packet can be tracked.
     pub(crate) fn has_room(&self) -> bool {
         self.sent.len() < CAPACITY
