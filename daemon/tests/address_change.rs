@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use common::host_mode::HostConfiguration;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, privileged, run, two_hosts,
-    wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, run, two_hosts, wait_for,
 };
+use mpip_testing::can_run;
 
 /// Bytes per second of each transfer.
 const RATE: u64 = 4 << 20;
@@ -118,7 +118,7 @@ fn silence(transfers: &Transfers) -> [u64; 2] {
 
 #[test]
 fn a_new_lease_on_the_same_interface_is_followed() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for side in [Side::Opener, Side::Other] {
@@ -131,7 +131,7 @@ fn a_new_lease_on_the_same_interface_is_followed() {
 
 #[test]
 fn another_interface_takes_the_place_of_one_that_went_down() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for side in [Side::Opener, Side::Other] {
@@ -146,7 +146,7 @@ fn another_interface_takes_the_place_of_one_that_went_down() {
 
 #[test]
 fn ipv6_takes_the_place_of_ipv4() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for side in [Side::Opener, Side::Other] {
@@ -163,7 +163,7 @@ fn ipv6_takes_the_place_of_ipv4() {
 /// As a DHCP client does it: the address first, the default route after it.
 #[test]
 fn a_route_that_follows_its_address_is_used_at_once() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for side in [Side::Opener, Side::Other] {
@@ -207,7 +207,7 @@ fn a_route_that_follows_its_address_is_used_at_once() {
 /// The sessions keep the address that the application sees, although the host has it no more.
 #[test]
 fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for side in [Side::Opener, Side::Other] {
@@ -245,7 +245,7 @@ fn connections_between_ordinary_addresses_keep_the_one_that_is_lost() {
 /// paths survive it all the same.
 #[test]
 fn connections_from_an_address_that_others_may_share_survive_its_loss() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("lent", 2, &[Family::V4]);

@@ -16,9 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
-use common::{
-    Daemon, Directory, Family, HANG, Host, Transfer, privileged, run, two_hosts, wait_for,
-};
+use common::{Daemon, Directory, Family, HANG, Host, Transfer, run, two_hosts, wait_for};
+use mpip_testing::can_run;
 
 const A: HostConfiguration<'static> = HostConfiguration {
     number: 1,
@@ -121,7 +120,7 @@ fn counted(host: &Host, table: &str, counter: &str) -> u64 {
 /// ```
 #[test]
 fn with_several_default_routes_each_path_leaves_by_its_own_interface() {
-    if !privileged() {
+    if !can_run(&["nft", "sysctl"]) {
         return;
     }
     let (a, router, b) =
@@ -165,7 +164,7 @@ fn with_several_default_routes_each_path_leaves_by_its_own_interface() {
 
 #[test]
 fn a_firewall_that_drops_everything_but_our_port_and_known_connections_is_no_obstacle() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("drop", 2, &[Family::V4]);
@@ -239,7 +238,7 @@ fn container(test: &str, host: &Host, letter: &str, published: &str) -> Host {
 
 #[test]
 fn containers_behind_a_bridge_are_left_alone() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("docker", 2, &[Family::V4]);
@@ -275,7 +274,7 @@ fn containers_behind_a_bridge_are_left_alone() {
 
 #[test]
 fn ordinary_addresses_of_ipv6_are_captured() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("v6", 2, &[Family::V6]);
@@ -310,7 +309,7 @@ fn ordinary_addresses_of_ipv6_are_captured() {
 /// The kernel lets a connection keep its route while nothing changes in the table that it is from.
 #[test]
 fn a_running_connection_by_ipv6_moves_onto_the_paths_of_a_peer_that_comes_late() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("late", 2, &[Family::V6]);
@@ -350,7 +349,7 @@ fn datagram(host: &Host, destination: &'static str) -> bool {
 
 #[test]
 fn own_addresses_multicast_and_broadcast_are_never_captured() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("never", 2, &[Family::V4]);
@@ -401,7 +400,7 @@ fn route_mtus(host: &Host) -> Vec<u16> {
 
 #[test]
 fn routes_to_the_peer_carry_its_inner_mtu() {
-    if !privileged() {
+    if !can_run(&["nft", "ss"]) {
         return;
     }
     let (a, b) = two_hosts("mtu", 2, &[Family::V4]);

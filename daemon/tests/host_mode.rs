@@ -12,7 +12,8 @@ mod common;
 use std::time::Instant;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
-use common::{Daemon, Directory, Family, HANG, Host, Transfer, privileged, two_hosts, wait_for};
+use common::{Daemon, Directory, Family, HANG, Host, Transfer, two_hosts, wait_for};
+use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -30,7 +31,7 @@ const RATE: u64 = 12_500_000;
 
 #[test]
 fn a_running_connection_moves_onto_the_paths_and_back() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("move", 2, &[Family::V4]);
@@ -83,7 +84,7 @@ fn both(a: &Host, b: &Host, directory: &Directory) -> (Daemon, Daemon) {
 
 #[test]
 fn a_killed_daemon_stops_nothing_on_either_side() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for (name, sender) in [("killa", true), ("killb", false)] {
@@ -108,7 +109,7 @@ fn a_killed_daemon_stops_nothing_on_either_side() {
 
 #[test]
 fn a_daemon_that_is_stopped_and_started_stops_nothing() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     transfer_while("restart", |a, b, directory, transfer| {
@@ -143,7 +144,7 @@ fn lift(host: &Host) {
 
 #[test]
 fn prefer_falls_back_to_plain_ip_and_returns() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("prefer", 2, &[Family::V4]);
@@ -172,7 +173,7 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
 
 #[test]
 fn require_lets_no_plain_packet_out() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("require", 2, &[Family::V4]);
@@ -222,7 +223,7 @@ fn require_lets_no_plain_packet_out() {
 
 #[test]
 fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
-    if !privileged() {
+    if !can_run(&["sysctl"]) {
         return;
     }
     let (a, b) = two_hosts("rp", 2, &[Family::V4]);

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::world::World;
-use common::{Family, Transfer, add_link, privileged};
+use common::{Family, Transfer, add_link};
+use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 
@@ -22,7 +23,7 @@ const RATE: u64 = 10 << 20;
 
 #[test]
 fn a_transfer_survives_a_link_that_is_removed_and_made_anew() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("links", &[Family::V4], ENDPOINTS, "scheduler = 'round-robin'");

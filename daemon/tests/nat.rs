@@ -13,7 +13,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use common::nat::{Site, add_private_network};
-use common::{Configuration, Daemon, Directory, HANG, Host, Transfer, privileged, wait_for};
+use common::{Configuration, Daemon, Directory, HANG, Host, Transfer, wait_for};
+use mpip_testing::can_run;
 
 /// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination.
 const KINDS: [&str; 3] = ["masquerade", "masquerade random", "masquerade fully-random"];
@@ -79,7 +80,7 @@ fn assert_survives_rebinding(kind: &str, from_client: bool) {
 
 #[test]
 fn a_mapping_that_changes_in_mid_transfer_is_followed() {
-    if !privileged() {
+    if !can_run(&["nft", "conntrack"]) {
         return;
     }
     for kind in KINDS {
@@ -114,14 +115,14 @@ fn assert_keeps_its_mapping(kind: &str) {
 
 #[test]
 fn an_idle_path_learns_to_keep_its_mapping() {
-    if privileged() {
+    if can_run(&["nft"]) {
         assert_keeps_its_mapping(KINDS[0]);
     }
 }
 
 #[test]
 fn an_idle_path_learns_to_keep_its_mapping_to_random_ports() {
-    if privileged() {
+    if can_run(&["nft"]) {
         assert_keeps_its_mapping(KINDS[2]);
     }
 }
@@ -129,7 +130,7 @@ fn an_idle_path_learns_to_keep_its_mapping_to_random_ports() {
 /// Of two addresses of the server the client reaches one; the other is behind somebody else.
 #[test]
 fn an_address_of_the_server_that_cannot_be_reached_does_no_harm() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("natpriv", "s");
@@ -148,7 +149,7 @@ fn an_address_of_the_server_that_cannot_be_reached_does_no_harm() {
 /// Both clients have 198.19.0.2, each behind a router of its own.
 #[test]
 fn two_clients_with_the_same_address_reach_the_same_server() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("nattwo", "s");

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::nat::{Site, add_private_network};
-use common::{Daemon, Directory, HANG, Host, Transfer, key, privileged, wait_for};
+use common::{Daemon, Directory, HANG, Host, Transfer, key, wait_for};
+use mpip_testing::can_run;
 
 /// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination; and
 /// a fixed address.
@@ -80,7 +81,7 @@ fn assert_goes_on_the_paths(kind: &str) {
 
 #[test]
 fn behind_each_kind_of_translator_connections_go_on_the_paths() {
-    if !privileged() {
+    if !can_run(&["nft", "conntrack"]) {
         return;
     }
     for kind in KINDS {
@@ -91,7 +92,7 @@ fn behind_each_kind_of_translator_connections_go_on_the_paths() {
 /// A connection that began before stays as it is, all through the life of the daemons.
 #[test]
 fn a_running_connection_stays_plain_and_is_not_harmed() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("nhrun", "s");
@@ -117,7 +118,7 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
 /// Nothing else of the translator's hosts is touched: a host beside the client talks to the server.
 #[test]
 fn what_is_not_a_peers_goes_by_beside_it() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("nhby", "s");
@@ -142,7 +143,7 @@ fn what_is_not_a_peers_goes_by_beside_it() {
 /// An address that the server tells and that is somebody else's where the client is.
 #[test]
 fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("nhpriv", "s");
@@ -164,7 +165,7 @@ fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
 /// Both clients have 198.19.0.2 and call from the same port.
 #[test]
 fn two_clients_with_the_same_address_are_told_apart() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("nhtwo", "s");
@@ -209,7 +210,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
 /// What began on the paths waits while there is none; new connections are plain meanwhile.
 #[test]
 fn without_a_path_a_connection_waits_for_one() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("nhwait", "s");

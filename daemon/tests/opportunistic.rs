@@ -12,10 +12,9 @@ use std::fs;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, Host, key, privileged, two_hosts, wait_for,
-};
+use common::{Configuration, Daemon, Directory, Family, Host, key, two_hosts, wait_for};
 use mpip_api::{DestinationStatus, PeerStatus};
+use mpip_testing::can_run;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -62,7 +61,7 @@ fn count(daemon: &Daemon, event: &str) -> u64 {
 
 #[test]
 fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("find", 2, &[Family::V4]);
@@ -90,7 +89,7 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
 
 #[test]
 fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("changed", 1, &[Family::V4]);
@@ -115,7 +114,7 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
 
 #[test]
 fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("silent", 1, &[Family::V4]);

@@ -18,9 +18,10 @@ use std::time::Duration;
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::world::World;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged, set_hops,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, set_hops, two_hosts,
+    wait_for,
 };
+use mpip_testing::can_run;
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, socket, sockopt};
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "[2001:db8:0::2]:6182"];
@@ -75,7 +76,7 @@ fn passes(world: &World, protocol: Protocol, address: IpAddr, bytes: &[u8]) -> b
 
 #[test]
 fn every_protocol_passes_and_so_do_fragments() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-protocols");
@@ -170,7 +171,7 @@ fn v6_with_extensions(
 
 #[test]
 fn options_and_extension_headers_pass() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-options");
@@ -235,7 +236,7 @@ fn is_refused(host: &Host, address: &str, hops: u8) -> bool {
 
 #[test]
 fn the_paths_are_one_hop_and_a_gateway_is_another() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-hops");
@@ -293,7 +294,7 @@ fn captured(host: &Host) -> u64 {
 
 #[test]
 fn multicast_broadcast_and_own_addresses_are_left_alone() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = world("other-group");
@@ -358,7 +359,7 @@ fn multicast_broadcast_and_own_addresses_are_left_alone() {
 /// Host b says that it has an address of host a, one of a third host, and some that are nobody's.
 #[test]
 fn absurd_addresses_of_a_peer_capture_nothing() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("other-absurd", 2, BOTH);
@@ -405,7 +406,7 @@ fn absurd_addresses_of_a_peer_capture_nothing() {
 /// (seed 000, section 3.8.4).
 #[test]
 fn every_subflow_of_multipath_tcp_uses_all_paths() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-mptcp");

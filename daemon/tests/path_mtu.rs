@@ -16,9 +16,9 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
 };
+use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.10.2:6182", "198.18.11.2:6182"];
 const INNER: &str = "10.77.0.2";
@@ -146,7 +146,7 @@ impl World {
 
 #[test]
 fn a_path_with_a_hole_at_1300_bytes_carries_its_share() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("hole", 1_300);
@@ -165,7 +165,7 @@ fn a_path_with_a_hole_at_1300_bytes_carries_its_share() {
 
 #[test]
 fn a_hole_that_appears_in_mid_transfer_stops_nothing() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("appears", 1_500);
@@ -184,7 +184,7 @@ fn a_hole_that_appears_in_mid_transfer_stops_nothing() {
 
 #[test]
 fn a_hole_on_the_only_path_is_survived() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("only", 1_500);
@@ -202,7 +202,7 @@ fn a_hole_on_the_only_path_is_survived() {
 
 #[test]
 fn jumbo_frames_are_used_where_all_links_have_them() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("jumbo", 0, &[]);
@@ -234,7 +234,7 @@ fn jumbo_frames_are_used_where_all_links_have_them() {
 /// also those in super-packets.
 #[test]
 fn a_host_behind_the_gateway_is_told_what_fits() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("behind", 1_300);
@@ -263,7 +263,7 @@ fn a_host_behind_the_gateway_is_told_what_fits() {
 /// The engine's own messages, where no route says what fits.
 #[test]
 fn who_does_not_know_what_fits_is_told() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("told", 1_300);

@@ -18,10 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, Host, Transfer, privileged, run, two_hosts, wait_for,
-};
+use common::{Configuration, Daemon, Directory, Family, Host, Transfer, run, two_hosts, wait_for};
 use mpip_api::PathStatus;
+use mpip_testing::can_run;
 
 const V4: &[&str] = &["198.18.1.2:6182"];
 const V6: &[&str] = &["[2001:db8:1::2]:6182"];
@@ -141,7 +140,7 @@ fn path(daemon: &Daemon) -> PathStatus {
 
 #[test]
 fn traffic_goes_by_tcp_when_udp_is_dropped_and_returns_when_it_is_not() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     for (test, endpoints) in [("v4", V4), ("v6", V6)] {
@@ -174,7 +173,7 @@ fn traffic_goes_by_tcp_when_udp_is_dropped_and_returns_when_it_is_not() {
 
 #[test]
 fn the_handshake_goes_by_tcp_and_a_masquerading_router_is_no_obstacle() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("tcp-nat");
@@ -199,7 +198,7 @@ fn the_handshake_goes_by_tcp_and_a_masquerading_router_is_no_obstacle() {
 
 #[test]
 fn tcp_alone_survives_forged_resets() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("tcp-rst");
@@ -322,7 +321,7 @@ fn segment(from: Ipv4Addr, to: Ipv4Addr, flags: u8, numbers: [u32; 4]) -> Vec<u8
 
 #[test]
 fn who_knows_no_numbers_does_no_harm_to_a_transfer() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     // SYN, FIN, SYN and ACK, reset, data and data.
@@ -367,7 +366,7 @@ fn who_knows_no_numbers_does_no_harm_to_a_transfer() {
 /// The other end and the firewall know the connection that it has forgotten, and its port is the same.
 #[test]
 fn a_daemon_that_was_killed_gets_another_connection() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("tcp-killed");
@@ -383,7 +382,7 @@ fn a_daemon_that_was_killed_gets_another_connection() {
 
 #[test]
 fn a_port_that_another_program_has_costs_tcp_only() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("tcp-port");
@@ -411,7 +410,7 @@ fn a_port_that_another_program_has_costs_tcp_only() {
 /// Two links, of which one is told to look like TCP at one end alone.
 #[test]
 fn each_path_may_have_its_own_encapsulation() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let paths = "scheduler = 'round-robin'

@@ -16,14 +16,15 @@ use std::thread;
 use std::time::Duration;
 
 use common::world::World;
-use common::{Configuration, Daemon, Directory, Family, privileged};
+use common::{Configuration, Daemon, Directory, Family};
+use mpip_testing::can_run;
 
 const V4: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const V6: &[&str] = &["[2001:db8:0::2]:6182", "[2001:db8:1::2]:6182"];
 
 #[test]
 fn ping_and_tcp_pass_over_ipv4_paths() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("v4", &[Family::V4], V4, "");
@@ -46,7 +47,7 @@ fn ping_and_tcp_pass_over_ipv4_paths() {
 
 #[test]
 fn ping_and_tcp_pass_over_ipv6_paths() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("v6", &[Family::V6], V6, "");
@@ -60,7 +61,7 @@ fn ping_and_tcp_pass_over_ipv6_paths() {
 
 #[test]
 fn every_scheduler_uses_both_links_or_the_faster_one() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for (scheduler, both) in
@@ -77,7 +78,7 @@ fn every_scheduler_uses_both_links_or_the_faster_one() {
 
 #[test]
 fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("mtu", &[Family::V4], V4, "");
@@ -95,7 +96,7 @@ fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
 
 #[test]
 fn either_side_may_start_anew() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let mut world = World::new("anew", &[Family::V4], V4, "");

@@ -9,9 +9,9 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::nat::Site;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
 };
+use mpip_testing::can_run;
 
 /// 50 Mbit/s.
 const RATE: u64 = 50_000_000 / 8;
@@ -51,7 +51,7 @@ fn reaches_c(a: &Host, c: &Host) -> bool {
 
 #[test]
 fn a_peers_packets_are_forwarded_to_nobody_whom_it_may_not_reach() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("reach", 1, &[Family::V4]);
@@ -74,7 +74,7 @@ fn a_peers_packets_are_forwarded_to_nobody_whom_it_may_not_reach() {
 
 #[test]
 fn a_strangers_packets_are_forwarded_to_nobody() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("lan", 1, &[Family::V4]);
@@ -124,7 +124,7 @@ fn who_answers(from: &Host) -> u8 {
 /// truly that it is there, and has a service of its own at the same port.
 #[test]
 fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("share", "s");

@@ -4,9 +4,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Namespace, is_root, wait_until_gone};
+use common::{Namespace, wait_until_gone};
 use mpip_net::netlink::{Changes, HostAddress, Monitor, Netlink, Route, RoutingRule};
 use mpip_net::{Interest, Poller, Tun};
+use mpip_testing::can_run;
 
 /// What changed within a second at most.
 fn wait(poller: &Poller, monitor: &mut Monitor) -> Changes {
@@ -27,7 +28,7 @@ fn wait(poller: &Poller, monitor: &mut Monitor) -> Changes {
 
 #[test]
 fn links_and_addresses_are_followed() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let (here, there) = (Namespace::new(), Namespace::new());
@@ -92,7 +93,7 @@ fn links_and_addresses_are_followed() {
 
 #[test]
 fn lost_notices_are_reported_as_a_change_of_everything() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let namespace = Namespace::new();
@@ -112,7 +113,7 @@ fn lost_notices_are_reported_as_a_change_of_everything() {
 
 #[test]
 fn a_device_is_set_up_with_addresses_routes_and_rules() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let namespace = Namespace::new();

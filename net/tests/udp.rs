@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Namespace, is_root};
+use common::Namespace;
 use mpip_core::{DatagramSink, Ecn, LocalId, PathAddress};
 use mpip_net::udp::{ReceiveBuffers, SocketConfig};
 use mpip_net::{Interest, Poller, UdpSender, UdpSocket};
+use mpip_testing::can_run;
 
 const LOCAL: LocalId = LocalId(3);
 
@@ -81,7 +82,7 @@ const SHORT: Duration = Duration::from_millis(200);
 
 #[test]
 fn batches_arrive_whole_and_in_order_with_their_ecn_field() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let pair = Pair::new();
@@ -128,7 +129,7 @@ fn batches_arrive_whole_and_in_order_with_their_ecn_field() {
 
 #[test]
 fn a_run_of_equal_datagrams_is_one_message() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let pair = Pair::new();
@@ -155,7 +156,7 @@ fn a_run_of_equal_datagrams_is_one_message() {
 
 #[test]
 fn without_segmentation_the_same_datagrams_arrive() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let pair = Pair::new();
@@ -189,7 +190,7 @@ fn without_segmentation_the_same_datagrams_arrive() {
 
 #[test]
 fn what_cannot_be_sent_is_dropped_and_reported() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let pair = Pair::new();
@@ -239,7 +240,7 @@ fn what_cannot_be_sent_is_dropped_and_reported() {
 /// more than "no buffer space" every time.
 #[test]
 fn a_datagram_that_the_interface_drops_holds_nothing_back() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let pair = Pair::new();
@@ -268,7 +269,7 @@ fn a_datagram_that_the_interface_drops_holds_nothing_back() {
 
 #[test]
 fn a_full_socket_keeps_a_bounded_backlog_and_loses_nothing() {
-    if !is_root() {
+    if !can_run(&["tc"]) {
         return;
     }
     let pair = Pair::new();
@@ -316,7 +317,7 @@ fn a_full_socket_keeps_a_bounded_backlog_and_loses_nothing() {
 
 #[test]
 fn removing_a_socket_closes_it_and_counts_what_it_held() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let pair = Pair::new();
@@ -334,7 +335,7 @@ fn removing_a_socket_closes_it_and_counts_what_it_held() {
 
 #[test]
 fn a_socket_that_cannot_be_is_refused_with_address_and_reason() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     let namespace = Namespace::new();

@@ -23,22 +23,11 @@ use std::time::{Duration, Instant};
 use mpip_api::{PathStatus, PeerStatus, Status};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Whether this process may make namespaces; says so if not.
-pub fn privileged() -> bool {
-    let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
-    let capabilities = u64::from_str_radix(effective.expect("a line"), 16).expect("a number");
-    // CAP_NET_ADMIN and CAP_SYS_ADMIN (capabilities(7)).
-    let needed = 1 << 12 | 1 << 21;
-    let privileged = capabilities & needed == needed;
-    if !privileged {
-        eprintln!("skipped: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN");
-    }
-    privileged
-}
-
 /// Runs a program; its failure fails the test.
 pub fn run(program: &str, arguments: &[&str]) -> String {
+    if let ["netns", "exec", _, inner, ..] = arguments {
+        mpip_testing::expect_program(inner);
+    }
     let output = output(program, arguments);
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -96,6 +85,7 @@ impl Host {
 
     /// Adds a ruleset for nft on this host.
     pub fn nft(&self, ruleset: &str) {
+        mpip_testing::expect_program("nft");
         let arguments = ["netns", "exec", &self.name, "nft", "-f", "-"];
         let mut child = Command::new("ip").args(arguments).stdin(Stdio::piped()).spawn();
         let child = child.as_mut().expect("ip");
