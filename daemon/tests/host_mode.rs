@@ -1,5 +1,6 @@
 //! Host mode: connections between the ordinary addresses of two hosts move onto all paths while
-//! they run, and back.
+//! they run, and back. How soon is asserted in virtual time
+//! (`core/src/engine/requirements/pauses.rs`).
 //!
 //! ```text
 //!   host a                                  host b
@@ -9,9 +10,7 @@
 
 mod common;
 
-use std::time::Instant;
-
-use common::host_mode::{HostConfiguration, PlainCounter, ip};
+use common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
 use common::{Daemon, Directory, Family, HANG, Host, Transfer, two_hosts, wait_for};
 use mpip_testing::can_run;
 
@@ -46,9 +45,9 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
     daemon_b.wait_for_capture(2);
     let plain = PlainCounter::new(&a);
     transfer.wait_for(transfer.progress() + (10 << 20));
-    plain.take();
-    transfer.wait_for(transfer.progress() + (10 << 20));
-    assert_eq!(plain.take(), 0, "everything takes the paths");
+    assert_nothing_is_plain([&daemon_a, &daemon_b], &plain, || {
+        transfer.wait_for(transfer.progress() + (5 << 20));
+    });
     daemon_a.wait_for_shares(0.05);
 
     daemon_a.signal("TERM");
@@ -153,22 +152,18 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
     let (daemon_a, daemon_b) = both(&a, &b, &directory);
     transfer.wait_for(8 << 20);
     block(&b);
-    let start = Instant::now();
     wait_for("plain", HANG, || daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain");
-    let fell = start.elapsed();
     transfer.wait_for(transfer.progress() + (8 << 20));
     lift(&b);
-    let start = Instant::now();
     wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
-    let returned = start.elapsed();
-    eprintln!("fell back in {fell:?}, returned in {returned:?}");
     transfer.finish();
     let status = daemon_a.status();
     let refused = status.drops.iter().find(|drop| drop.name == "plain_refused");
     assert_eq!(refused.map(|drop| drop.count), Some(0), "what was on its way went on");
     let events = status.events;
     let count = events.iter().find(|event| event.name == "traffic").map(|event| event.count);
-    assert_eq!(count, Some(3), "one event per change: {events:?}");
+    // Onto the paths, off and on again. A machine that stands still for half a second makes two more.
+    assert!(count.is_some_and(|count| count >= 3 && count % 2 == 1), "{events:?}");
 }
 
 #[test]
@@ -188,7 +183,7 @@ fn require_lets_no_plain_packet_out() {
     wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
     plain.take();
     // Nobody answers yet.
-    assert!(!a.ping("198.18.0.2", 1) && !a.ping("198.18.1.2", 1));
+    assert!(!a.ping_once("198.18.0.2") && !a.ping_once("198.18.1.2"));
     assert_eq!(plain.take(), 0);
     let daemon_b = require(B).start(&b, &directory);
     daemon_b.wait_for_capture(2);
@@ -197,7 +192,7 @@ fn require_lets_no_plain_packet_out() {
 
     block(&b);
     wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
-    assert!(!a.ping("198.18.0.2", 1));
+    assert!(!a.ping_once("198.18.0.2"));
     lift(&b);
     wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 1));
@@ -207,7 +202,7 @@ fn require_lets_no_plain_packet_out() {
     assert!(!daemon_a.wait());
     let refused = a.ip(&["route", "show", "table", "6182"]);
     assert_eq!(refused.matches("unreachable 198.18.").count(), 2, "{refused}");
-    assert!(!a.ping("198.18.0.2", 1));
+    assert!(!a.ping_once("198.18.0.2"));
     assert_eq!(plain.take(), 0, "also while the daemon is dead");
 
     let mut daemon_a = require(A).start(&a, &directory);
@@ -239,7 +234,7 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
         host.ip(&["neigh", "flush", "all"]);
     }
     transfer.wait_for(20 << 20);
-    assert_eq!(daemon_a.active_paths().len(), 2);
+    daemon_a.wait_for_paths(2);
     daemon_a.signal("KILL");
     assert!(!daemon_a.wait());
     assert_eq!(a.rp_filter("eth0"), "2");

