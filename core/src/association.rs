@@ -14,7 +14,7 @@ mod encapsulation;
 pub(crate) mod handshake;
 pub(crate) mod host;
 mod incoming;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
 mod keys;
 mod moving;

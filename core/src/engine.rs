@@ -512,7 +512,9 @@ impl Engine {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
+pub mod check;
+#[cfg(any(test, fuzzing))]
 mod harness;
 #[cfg(test)]
 mod requirements;

@@ -57,6 +57,8 @@ pub use config::{
     Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
     Priority, Rule, SchedulerKind,
 };
+#[cfg(any(test, fuzzing))]
+pub use engine::check;
 pub use engine::{Command, DropReason, Engine, PinChange, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};

@@ -312,9 +312,12 @@ impl Resequencer {
         pool: &mut HoldPool,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) {
-        while self.is_waiting() {
-            self.release_first(now, pool, &mut deliver);
+        while let Some(held) = pool.get(self.first) {
+            // Whether or not its time has come.
+            let next = held.sequence.wrapping_add(1);
+            self.advance(now, next, pool, &mut deliver);
         }
+        self.release_ready(now, pool, &mut deliver);
     }
 
     /// Drops everything that waits.

@@ -11,8 +11,9 @@ mod common;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Family, HANG, Host, privileged, two_hosts};
+use common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts};
 use mpip_api::{Request, Response};
+use mpip_testing::can_run;
 
 const CONFIGURATION: Configuration<'static> =
     Configuration { number: 1, keys: (1, 2), endpoints: &["198.18.0.2:6182"], peer: "" };
@@ -29,7 +30,7 @@ fn leftovers(host: &Host) -> String {
 
 #[test]
 fn down_removes_device_routes_and_socket_before_it_answers() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("down", 1, &[Family::V4]);
@@ -48,7 +49,7 @@ fn down_removes_device_routes_and_socket_before_it_answers() {
 
 #[test]
 fn a_signal_ends_it_in_the_same_way() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("term", 1, &[Family::V4]);
@@ -66,7 +67,7 @@ fn a_signal_ends_it_in_the_same_way() {
 
 #[test]
 fn a_killed_one_leaves_no_route_and_the_next_one_starts() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("kill", 1, &[Family::V4]);
@@ -94,7 +95,7 @@ fn a_killed_one_leaves_no_route_and_the_next_one_starts() {
 
 #[test]
 fn a_port_or_device_in_use_is_named_with_file_and_line() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("busy", 1, &[Family::V4]);
@@ -130,7 +131,7 @@ fn a_port_or_device_in_use_is_named_with_file_and_line() {
 
 #[test]
 fn it_keeps_the_capabilities_that_it_needs() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("caps", 1, &[Family::V4]);
@@ -167,7 +168,7 @@ fn assert_capabilities(daemon: &Daemon, kept: &str) {
 
 #[test]
 fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("updown", 1, &[Family::V4]);
@@ -190,7 +191,7 @@ fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
 
 #[test]
 fn addresses_that_come_and_go_are_followed() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, _b) = two_hosts("follow", 1, &[Family::V4, Family::V6]);

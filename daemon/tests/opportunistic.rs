@@ -12,10 +12,17 @@ use std::fs;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, Host, key, privileged, run, two_hosts, wait_for,
-};
+use common::Configuration;
+use common::Daemon;
+use common::Directory;
+use common::Family;
+use common::Host;
+use common::key;
+use common::run;
+use common::two_hosts;
+use common::wait_for;
 use mpip_api::{DestinationStatus, PeerStatus};
+use mpip_testing::can_run;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -74,7 +81,7 @@ fn has_pin(text: &str, number: u8) -> bool {
 
 #[test]
 fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("find", 2, &[Family::V4]);
@@ -101,7 +108,7 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
 
 #[test]
 fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("changed", 1, &[Family::V4]);
@@ -126,7 +133,7 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
 
 #[test]
 fn a_pin_that_has_expired_gives_way_and_an_orderly_end_loses_none() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("expired", 1, &[Family::V4]);
@@ -154,7 +161,7 @@ fn a_pin_that_has_expired_gives_way_and_an_orderly_end_loses_none() {
 
 #[test]
 fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("silent", 1, &[Family::V4]);

@@ -276,9 +276,14 @@ mod tests {
 
     #[test]
     fn requests_are_answered_one_after_the_other() {
-        let result = request(server(), 10, 1000, Duration::from_millis(100)).expect("answered");
-        assert!(result.error.is_none());
-        assert!(result.rtt_ms.is_some_and(|rtt| rtt.count > 10 && rtt.median > 0.0));
+        // Time enough for more than ten, on a machine that is busy.
+        let enough = (0..5).any(|round| {
+            let time = Duration::from_millis(100 << round);
+            let result = request(server(), 10, 1000, time).expect("answered");
+            assert!(result.error.is_none());
+            result.rtt_ms.is_some_and(|rtt| rtt.count > 10 && rtt.median > 0.0)
+        });
+        assert!(enough);
     }
 
     #[test]
@@ -298,7 +303,6 @@ mod tests {
         let from = "127.0.0.1:0".parse().expect("an address");
         let (interval, duration) = (Duration::from_millis(2), Duration::from_millis(100));
         let result = voip(from, at, 160, interval, duration).expect("measured");
-        assert_eq!(result.loss, Some(0.5));
-        assert_eq!(result.rtt_ms.map(|rtt| rtt.count), Some(25));
+        assert_eq!((result.loss, result.rtt_ms.map(|rtt| rtt.count)), (Some(0.5), Some(25)));
     }
 }

@@ -148,13 +148,21 @@ mod tests {
 
     #[test]
     fn a_transfer_has_the_receivers_figures() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let at = listener.local_addr().expect("an address");
-        let receiver =
-            std::thread::spawn(move || receive_from(listener.accept().expect("a sender").0));
-        let result = send(at, "cubic", Duration::from_millis(300)).expect("sent");
-        receiver.join().expect("no panic").expect("received");
-        assert!(result.goodput_bps > 1e6 && result.error.is_none(), "{result:?}");
-        assert!(result.intervals_bps.len() >= 2);
+        let transfer = |time| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let at = listener.local_addr().expect("an address");
+            let receiver =
+                std::thread::spawn(move || receive_from(listener.accept().expect("a sender").0));
+            let result = send(at, "cubic", time).expect("sent");
+            receiver.join().expect("no panic").expect("received");
+            assert!(result.error.is_none(), "{result:?}");
+            result
+        };
+        // Time enough, on a machine that is busy.
+        let enough = (0..5).any(|round| {
+            let result = transfer(Duration::from_millis(300 << round));
+            result.goodput_bps > 1e6 && result.intervals_bps.len() >= 2
+        });
+        assert!(enough);
     }
 }

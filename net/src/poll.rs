@@ -229,16 +229,14 @@ mod tests {
         let poller = Poller::new().expect("epoll");
         let mut ready = Vec::new();
         let timeout = Duration::from_micros(1_300);
-        let best = (0..20)
-            .map(|_| {
-                let start = Instant::now();
-                poller.wait(&mut ready, Some(timeout)).expect("wait");
-                assert!(ready.is_empty());
-                start.elapsed()
-            })
-            .min()
-            .expect("20 waits");
-        assert!(best >= timeout && best < timeout + Duration::from_micros(500), "{best:?}");
+        // One of them is alone on its processor.
+        let mut waits = (0..2_000).map(|_| {
+            let start = Instant::now();
+            poller.wait(&mut ready, Some(timeout)).expect("wait");
+            assert!(ready.is_empty() && start.elapsed() >= timeout);
+            start.elapsed()
+        });
+        assert!(waits.any(|wait| wait < timeout + Duration::from_micros(500)));
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Arrivals {
         self.ranges.last().map(|range| range.last)
     }
 
+    /// How many ranges are remembered.
+    pub fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Notes a packet that was authenticated and was no replay, on a path of round-trip time `rtt`.
     pub fn on_packet(&mut self, now: Instant, number: u64, asks: bool, ecn: Ecn, rtt: Duration) {
         match ecn {

@@ -220,6 +220,11 @@ impl<C: Content> Flight<C> {
         self.in_flight
     }
 
+    /// How many packets are tracked.
+    pub fn tracked(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Whether another packet can be tracked.
     pub fn has_room(&self) -> bool {
         self.sent.len() < CAPACITY

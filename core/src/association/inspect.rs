@@ -1,15 +1,20 @@
-//! What tests see and do inside an association.
+//! What tests and the fuzzer see and do inside an association.
+
+#![cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part"))]
 
 use mpip_wire::{
-    Frame, Frames, PathId, ReceiverIndex, SessionId, TAG_LEN, TransportHeader, TransportPacket,
-    TruncatedNumber,
+    AddressList, Frame, Frames, PathId, ReceiverIndex, SessionId, TAG_LEN, TransportHeader,
+    TransportPacket, TruncatedNumber,
 };
 
 use super::{Association, keys};
+#[cfg(test)]
 use crate::session::{Incoming, Outgoing};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
+#[cfg(test)]
 use mpip_types::packet::SessionKey;
+#[cfg(test)]
 use mpip_types::table::Table;
 
 /// A transport message, opened.
@@ -44,13 +49,23 @@ impl Association {
         path: u16,
         frames: &[Frame<'_>],
     ) -> Option<(PathAddress, Vec<u8>)> {
+        self.forge_plain(now, path, &plaintext(frames))
+    }
+
+    /// As [`forge`](Self::forge), of any plaintext.
+    pub(crate) fn forge_plain(
+        &mut self,
+        now: Instant,
+        path: u16,
+        plain: &[u8],
+    ) -> Option<(PathAddress, Vec<u8>)> {
         let index = self.path_index(PathId(path))?;
         let number = self.paths[index].flight.next_number();
-        let datagram = self.seal(path, number, frames)?;
+        let datagram = self.seal_plain(path, number, plain)?;
         let path = &mut self.paths[index];
-        let asks = Frames::new(&datagram.1).flatten().any(|frame| frame.is_ack_eliciting());
-        path.flight.on_sent(now, datagram.0.len() as u16, asks, false, None);
-        Some((path.address, datagram.0))
+        let asks = Frames::new(plain).flatten().any(|frame| frame.is_ack_eliciting());
+        path.flight.on_sent(now, datagram.len() as u16, asks, false, None);
+        Some((path.address, datagram))
     }
 
     /// Seals `frames` under any path and number; returns the datagram and the plaintext.
@@ -60,12 +75,12 @@ impl Association {
         number: u64,
         frames: &[Frame<'_>],
     ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let mut plain = vec![0; 2_000];
-        let mut at = 0;
-        for frame in frames {
-            at += frame.emit(&mut plain[at..]).expect("room for the frame");
-        }
-        plain.truncate(at);
+        let plain = plaintext(frames);
+        Some((self.seal_plain(path, number, &plain)?, plain))
+    }
+
+    /// Seals any plaintext under any path and number.
+    pub(crate) fn seal_plain(&self, path: u16, number: u64, plain: &[u8]) -> Option<Vec<u8>> {
         let epoch = self.keys.current()?;
         let header = TransportHeader {
             path: PathId(path),
@@ -74,12 +89,45 @@ impl Association {
         };
         let mut datagram = vec![0; header.encoded_len()];
         header.emit(&mut datagram).expect("room for the header");
-        let mut sealed = plain.clone();
+        let mut sealed = plain.to_vec();
         let tag: [u8; TAG_LEN] =
             epoch.keys.send.seal_in_place(path, number, &datagram, &mut sealed);
         datagram.extend(sealed);
         datagram.extend(tag);
-        Some((datagram, plain))
+        Some(datagram)
+    }
+
+    /// The paths, and of each the number of its next datagram.
+    pub(crate) fn lanes(&self) -> Vec<(u16, u64)> {
+        self.paths.iter().map(|path| (path.id.0, path.flight.next_number())).collect()
+    }
+
+    /// What grows with what the peer sends: its name, how much there is, and the most there may be, as
+    /// `docs/architecture.md` has it.
+    pub(crate) fn kept(&self) -> Vec<(&'static str, usize, usize)> {
+        let limits = &self.limits;
+        let mut kept = vec![
+            ("sessions that send", self.outgoing.len(), limits.sessions),
+            ("sessions that receive", self.incoming.len(), limits.sessions),
+            ("paths", self.paths.len(), limits.paths),
+            ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
+            ("bytes that wait in order", self.hold.memory(), limits.resequencing),
+            ("sessions that wait", self.waiting.len(), self.incoming.len()),
+            ("repairs", self.repairs.len(), 16_384),
+            ("skips", self.skips.len(), 256),
+            ("opens", self.opens.len(), 64),
+            ("unknown sessions", self.unknown.len(), 16),
+            ("unknown sessions told", self.unknown_told.len(), 16),
+            ("refused paths", self.refused_paths.len(), 16),
+            ("told addresses", self.peer_addresses.len(), AddressList::MAX),
+            ("networks", self.networks.len(), 16),
+            ("keys", self.keys.len(), 3),
+        ];
+        for path in &self.paths {
+            kept.push(("packets of a path", path.flight.tracked(), 16_000));
+            kept.push(("ranges of a lane", path.arrivals.ranges(), 256));
+        }
+        kept
     }
 
     /// The number of the next message on `path`.
@@ -133,7 +181,19 @@ impl Association {
     }
 }
 
+/// The frames one after the other.
+fn plaintext(frames: &[Frame<'_>]) -> Vec<u8> {
+    let mut plain = vec![0; 2_000];
+    let mut at = 0;
+    for frame in frames {
+        at += frame.emit(&mut plain[at..]).expect("room for the frame");
+    }
+    plain.truncate(at);
+    plain
+}
+
 /// Memory of a session's entry in the table: in its slot and in the index, sending and receiving.
+#[cfg(test)]
 pub(crate) fn table_entries() -> [(usize, usize); 2] {
     [Table::<SessionKey, Outgoing>::BYTES, Table::<SessionId, Incoming>::BYTES]
 }

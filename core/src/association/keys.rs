@@ -72,7 +72,7 @@ impl KeyRing {
         self.current.as_mut()
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> usize {
         [&self.current, &self.previous, &self.next].into_iter().flatten().count()
     }

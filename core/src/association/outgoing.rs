@@ -156,10 +156,12 @@ impl Association {
         }
     }
 
-    /// Drops what waits for a path.
+    /// Drops what waits for a path. What had left before, and was lost, the peer need not wait for.
     pub(super) fn drop_queued(&mut self, cx: &mut Context<'_>) {
         self.queue.drain(|_, _, _| cx.drops.count(DropReason::NoPath));
-        self.repairs.clear();
+        for cargo in core::mem::take(&mut self.repairs) {
+            self.skip(cargo.ordered, cargo.session, cargo.sequence);
+        }
     }
 
     /// Gives what waits, and what no path is known to have delivered, back to the host, which sends

@@ -58,7 +58,7 @@ pub(crate) struct Response {
     pub(super) datagram: [u8; RESPONSE_LEN],
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl Pending {
     pub(crate) fn index(&self) -> u32 {
         self.index

@@ -54,6 +54,8 @@ impl Engine {
 mod tests {
     use core::time::Duration;
 
+    use mpip_wire::{Frame, PacketFrameHeader, SessionId};
+
     use super::super::harness::{Packets, Pair, SECOND, sequences, tcp};
     use super::*;
     use crate::Traffic;
@@ -206,6 +208,28 @@ mod tests {
         assert!(waited > 0, "there was a gap");
         pair.run_for(MS);
         assert_eq!(held(&pair), 0);
+    }
+
+    /// What waits for its time is delivered before that.
+    #[test]
+    fn at_a_fall_back_what_waits_for_its_time_is_delivered_at_once() {
+        let mut pair = pair(Policy::Prefer);
+        pair.send(1, &tcp(1, 0, 1_000), Offload::default());
+        pair.run_for(MS * 20);
+        pair.out[1].packets.clear();
+        let due = pair.now.as_micros() as u32 + 490_000;
+        let (session, packet) = (SessionId(900), tcp(0, 7, 1_000));
+        let header = PacketFrameHeader { session, sequence: 0, ordered: true };
+        let wait = Frame::Resequencing { sequence: 1_000, max_wait: 2_000_000 };
+        let playout = Frame::Playout { at: (due >> 8) as u16 };
+        pair.inject(0, 0, &[wait, playout, Frame::Packet { header, packet: &packet }]);
+        pair.run_for(MS);
+        pair.dead = vec![0, 1];
+        pair.send(1, &tcp(1, 1, 1_000), Offload::default());
+        pair.run_for(MS * 400);
+        let status = pair.engines[1].status(pair.now, false).peers.swap_remove(0);
+        assert_eq!((status.traffic, status.resequencing), (Some(Traffic::Plain), 0));
+        assert_eq!(sequences(&pair.out[1].packets), [7]);
     }
 
     #[test]

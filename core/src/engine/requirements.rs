@@ -14,6 +14,7 @@ mod moving;
 mod mtu;
 mod opener;
 mod paths;
+mod pauses;
 mod rest;
 mod sessions;
 mod shared;

@@ -76,13 +76,3 @@ impl Namespace {
         }
     }
 }
-
-/// Whether namespaces can be made; says so when not.
-pub(crate) fn is_root() -> bool {
-    let root = rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
-    if !root {
-        eprintln!("skipped: network namespaces need root (CAP_SYS_ADMIN)");
-    }
-    root
-}

@@ -46,12 +46,11 @@ fn pause(host: usize, delay: u64, gap: u64) -> u64 {
 
 /// [F-11] [P-28] [P-29]
 #[test]
-fn a_transfer_goes_on_within_a_round_trip_and_a_tenth_of_a_second() {
+fn a_transfer_goes_on_within_one_and_a_half_round_trips() {
     for gap in [300, 900, 1_500] {
         for delay in [5, 50, 100] {
             let [opener, other] = [0, 1].map(|host| pause(host, delay, gap));
             let case = format!("{delay} ms either way, new address after {gap} ms");
-            eprintln!("{case}: {opener} and {other} ms");
             assert!(opener <= 3 * delay + 5, "opener, {case}: {opener} ms");
             assert!(other <= 2 * delay + 5, "other, {case}: {other} ms");
         }
