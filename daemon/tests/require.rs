@@ -16,7 +16,6 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -133,12 +132,10 @@ enum End {
     Signal(&'static str),
     /// Somebody deletes its device, which is an error of the loop.
     DeviceDeleted,
-    /// The kernel gives it no more memory.
-    NoMemory,
 }
 
 impl End {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 6] = [
         Self::Down,
         Self::Signal("TERM"),
         Self::Signal("INT"),
@@ -146,7 +143,6 @@ impl End {
         // As a panic of a release build ends it.
         Self::Signal("ABRT"),
         Self::DeviceDeleted,
-        Self::NoMemory,
     ];
 
     fn is_orderly(self) -> bool {
@@ -162,25 +158,9 @@ impl End {
             }
             Self::Signal(name) => daemon.signal(name),
             Self::DeviceDeleted => drop(a.ip(&["link", "delete", "mpip0"])),
-            Self::NoMemory => exhaust(a, daemon),
         }
         assert_eq!(daemon.wait(), self.is_orderly(), "{self:?}: {}", daemon.log());
     }
-}
-
-/// Lets `daemon` have no more memory than it has, and makes it need more: packets that wait.
-fn exhaust(a: &Host, daemon: &mut Daemon) {
-    run("prlimit", &["--pid", &daemon.child.id().to_string(), "--as=4096"]);
-    let socket = a.spawn(|| UdpSocket::bind("0.0.0.0:0").expect("free")).join().expect("no panic");
-    let start = Instant::now();
-    while daemon.child.try_wait().expect("our child").is_none() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it lives on");
-        for _ in 0..1_000 {
-            // Once the daemon is gone the kernel may refuse them.
-            let _ = socket.send_to(&[0; 1_200], "10.77.0.2:9");
-        }
-    }
-    assert!(daemon.log().contains("memory allocation of"), "{}", daemon.log());
 }
 
 #[test]
@@ -212,4 +192,38 @@ fn only_an_orderly_end_opens_require() {
         wait_for("the host as it was", Duration::from_secs(5), || a.state() == before);
     }
     a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
+}
+
+/// Lets `daemon` have no more memory than it has, and sends what waits until it asks for more.
+fn exhaust(a: &Host, daemon: &mut Daemon) {
+    run("prlimit", &["--pid", &daemon.child.id().to_string(), "--as=4096"]);
+    let socket = a.spawn(|| UdpSocket::bind("0.0.0.0:0").expect("free")).join().expect("no panic");
+    let start = Instant::now();
+    while daemon.child.try_wait().expect("our child").is_none() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it lives on");
+        for _ in 0..1_000 {
+            // Once the daemon is gone the kernel may refuse them.
+            let _ = socket.send_to(&[0; 1_200], "10.77.0.2:9");
+        }
+    }
+}
+
+#[test]
+fn a_daemon_that_gets_no_memory_leaves_require_closed() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = hosts("memory");
+    let directory = Directory::new("memory");
+    let plain = PlainCounter::new(&a);
+    let mut daemon = Configuration::with_all().start(&a, &directory);
+    let other = Configuration { number: 11, ..Configuration::of(tunnel(1, "198.18.1.1:6182", &[])) };
+    let _other = other.start(&b, &directory);
+    wait_for("a path", HANG, || daemon.status().peers[0].paths.iter().any(|p| p.state == "active"));
+    // Packets wait for a path that returns.
+    b.nft("table ip block { chain in { type filter hook prerouting priority -300; udp dport 6182 drop; }\n}\n");
+    exhaust(&a, &mut daemon);
+    assert!(!daemon.wait());
+    assert!(daemon.log().contains("memory allocation of"), "{}", daemon.log());
+    assert_closed(&a, &plain, "without memory");
 }

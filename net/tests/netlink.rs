@@ -283,6 +283,11 @@ fn changes_of_routes_and_rules_are_told_with_whose_they_are() {
     namespace.ip("rule add to 198.18.0.0/15 lookup 1000 priority 50");
     let rules = [(Some(rule), false), (Some(rule), true), (None, false)];
     assert_eq!(notices(), rules.map(|(own, gone)| Notice::Rule { own, gone }));
+    // A device that is up again shows no more that its routes are gone.
+    namespace.ip("link set mpip0 down");
+    namespace.ip("link set mpip0 up");
+    let down = Notice::Link { index: link.index, up: false };
+    assert!(notices().contains(&down));
 }
 
 #[test]

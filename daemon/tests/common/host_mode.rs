@@ -71,7 +71,7 @@ table inet mpip_test {
     counter plain {}
     chain out {
         type filter hook postrouting priority 0;
-        oifname { mpip0, mpip-refuse0, lo } accept
+        oifname { mpip0, lo } accept
         udp sport 6182 accept
         udp dport 6182 accept
         tcp dport 6182 accept

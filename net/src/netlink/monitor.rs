@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkFlags;
 use netlink_packet_route::rule::RuleAttribute;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -25,9 +26,16 @@ const GROUPS: [u32; 7] = [
     libc::RTNLGRP_IPV6_RULE,
 ];
 
-/// A change of a route or rule.
+/// A change in detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
+    /// A link appeared, changed or vanished.
+    Link {
+        /// The kernel's number.
+        index: u32,
+        /// Whether it was set up then; what it is now may be different.
+        up: bool,
+    },
     /// A route appeared, was replaced, or vanished. Those that vanish with their interface, or with
     /// their source address, are not always told.
     Route {
@@ -49,8 +57,13 @@ pub enum Notice {
 
 impl Notice {
     fn of(message: &RouteNetlinkMessage) -> Option<Self> {
-        use RouteNetlinkMessage::{DelRoute, DelRule, NewRoute, NewRule};
+        use RouteNetlinkMessage::{DelLink, DelRoute, DelRule, NewLink, NewRoute, NewRule};
         match message {
+            NewLink(link) => {
+                let header = &link.header;
+                Some(Self::Link { index: header.index, up: header.flags.contains(LinkFlags::Up) })
+            }
+            DelLink(link) => Some(Self::Link { index: link.header.index, up: false }),
             NewRoute(route) | DelRoute(route) => Some(Self::Route {
                 route: read_route(route)?,
                 own: route.header.protocol == PROTOCOL,
@@ -126,7 +139,7 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Takes all notices that wait; `take` gets those of routes and rules.
+    /// Takes all notices that wait; `take` gets those of links, routes and rules.
     pub fn read(&mut self, mut take: impl FnMut(Notice)) -> Result<Changes, NetlinkError> {
         let mut changes = Changes::default();
         loop {
