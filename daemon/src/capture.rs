@@ -101,7 +101,12 @@ impl Captures {
     }
 
     /// Packets to `peer` have `mtu` bytes at most.
-    pub(crate) fn set_inner_mtu<K: Kernel>(&mut self, peer: &str, mtu: u16, routes: &mut Routes<K>) {
+    pub(crate) fn set_inner_mtu<K: Kernel>(
+        &mut self,
+        peer: &str,
+        mtu: u16,
+        routes: &mut Routes<K>,
+    ) {
         self.inner_mtu.insert(peer.to_owned(), mtu);
         if self.wanted.contains_key(peer) {
             self.claim(peer, routes);

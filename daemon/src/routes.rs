@@ -61,9 +61,9 @@ pub(crate) const TRANSLATORS: u32 = 2;
 /// Metric of `unreachable` routes of the daemon with this interface: 20 bits of FNV-1a tell it from
 /// others'.
 pub(crate) fn refusing_metric(interface: &str) -> u32 {
-    let hash = interface.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = interface
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     UNNAMED_METRIC + 1 + (hash >> 12)
 }
 

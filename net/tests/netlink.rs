@@ -314,7 +314,9 @@ fn a_sink_is_kept_when_it_is_to_be_and_takes_what_is_routed_to_it() {
 
     // It is a way like others, and the last one to be taken.
     netlink.add_route(&Route { table: 254, ..route(link.index, "198.18.2.0/24", 2) }).expect("v4");
-    netlink.add_route(&Route { table: 254, ..route(link.index, "2001:db8:2::/48", 2) }).expect("v6");
+    netlink
+        .add_route(&Route { table: 254, ..route(link.index, "2001:db8:2::/48", 2) })
+        .expect("v6");
     assert!(namespace.ip("route get 198.18.2.9").contains("dev sink1"));
     assert!(namespace.ip("-6 route get 2001:db8:2::9").contains("dev sink1"));
     netlink.delete_link(&link).expect("deleted");

@@ -202,8 +202,11 @@ fn what_is_wrong_on_the_host_stands_before_the_peers() {
     let text = render(&status, false, false);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("wrong: ")).collect();
     let line = "wrong: cannot add the route to 10.77.0.2/32: Network is down: packets leave";
-    let expected =
-        [line.to_owned(), format!("{line} (tried once, 3 s ago)"), format!("{line} (tried 5 times in 3 s)")];
+    let expected = [
+        line.to_owned(),
+        format!("{line} (tried once, 3 s ago)"),
+        format!("{line} (tried 5 times in 3 s)"),
+    ];
     assert_eq!(lines, expected);
     assert!(text.find("wrong: ") < text.find("peer gateway"));
     status.faults = vec![fault(2); 7];

@@ -183,7 +183,10 @@ mod tests {
         status.faults = ["cannot add a route", "mpip0 is down", IGNORED.0].map(fault).into();
         let found = faults(&status);
         assert_eq!(found.len(), 2, "the last has a check of its own");
-        assert_eq!((found[0].what.as_str(), found[0].severity), ("cannot add a route", Severity::Wrong));
+        assert_eq!(
+            (found[0].what.as_str(), found[0].severity),
+            ("cannot add a route", Severity::Wrong)
+        );
         assert_eq!(found[1].mend, Mend::command("ip link set mpip0 up"));
     }
 

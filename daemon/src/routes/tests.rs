@@ -16,8 +16,8 @@ fn kernel() -> Fake {
 fn take_over(fake: &Fake, interface: &str, active: bool) -> Routes<Fake> {
     let links = fake.state().links.clone();
     let device = links.iter().find(|link| link.name == interface).expect("its device").clone();
-    let mut routes =
-        Routes::take_over(fake.clone(), HostMode::default(), active, device, &links).expect("taken");
+    let mut routes = Routes::take_over(fake.clone(), HostMode::default(), active, device, &links)
+        .expect("taken");
     routes.device_is(true);
     routes
 }
@@ -258,7 +258,11 @@ fn what_the_kernel_refuses_is_told_and_tried_again() {
     assert_eq!(routes.fault_count(), 2);
     let why: Vec<String> = routes.faults(NOW).into_iter().map(|fault| fault.why).collect();
     assert_eq!(why[0], "packets to 10.77.0.3/32 do not enter mpip0");
-    assert!(why[1].ends_with("packets to 10.77.0.3/32 leave as plain IP although the policy is `require`"));
+    assert!(
+        why[1].ends_with(
+            "packets to 10.77.0.3/32 leave as plain IP although the policy is `require`"
+        )
+    );
     // Not before the pause is over.
     fake.take_requests();
     routes.apply(NOW);
