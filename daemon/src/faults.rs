@@ -36,11 +36,13 @@ struct Fault {
 #[derive(Debug)]
 pub(crate) struct Faults<T> {
     faults: BTreeMap<T, Fault>,
+    /// No fault is due before.
+    next: Option<Instant>,
 }
 
 impl<T> Default for Faults<T> {
     fn default() -> Self {
-        Self { faults: BTreeMap::new() }
+        Self { faults: BTreeMap::new(), next: None }
     }
 }
 
@@ -59,11 +61,13 @@ impl<T: Ord + Clone> Faults<T> {
         fault.attempts = fault.attempts.saturating_add(1);
         fault.pause = (fault.pause * 2).min(longest);
         fault.next = now + fault.pause;
+        self.next = Some(self.next.map_or(fault.next, |next| next.min(fault.next)));
     }
 
     /// `subject` is as it is wanted, or not wanted any more; whether it was not before.
     pub(crate) fn mended(&mut self, subject: &T) -> bool {
         let fault = self.faults.remove(subject);
+        self.rest();
         if let Some(fault) = fault.as_ref().filter(|_| self.faults.len() < LOGGED) {
             log::info!("done after {} attempts that failed: {}", fault.attempts, fault.error);
         }
@@ -75,17 +79,27 @@ impl<T: Ord + Clone> Faults<T> {
         for fault in self.faults.values_mut() {
             (fault.next, fault.pause) = (now, PAUSE.0 / 2);
         }
+        self.next = (!self.faults.is_empty()).then_some(now);
     }
 
     /// What is to be tried again now, a limited number.
-    pub(crate) fn due(&self, now: Instant) -> Vec<T> {
-        let due = self.faults.iter().filter(|(_, fault)| fault.next <= now);
-        due.map(|(subject, _)| subject.clone()).take(AT_ONCE).collect()
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<T> {
+        let (mut due, mut next) = (Vec::new(), None);
+        for (subject, fault) in &self.faults {
+            if fault.next <= now && due.len() < AT_ONCE {
+                due.push(subject.clone());
+            } else {
+                next = Some(next.map_or(fault.next, |next: Instant| next.min(fault.next)));
+            }
+        }
+        // Those that fail again say when they are due.
+        self.next = next;
+        due
     }
 
-    /// When something is to be tried again.
+    /// When it is time to ask for what is [due](Self::due).
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.faults.values().map(|fault| fault.next).min()
+        self.next
     }
 
     /// The first of them.
@@ -96,6 +110,14 @@ impl<T: Ord + Clone> Faults<T> {
     /// `subject` is not to be tried for now.
     pub(crate) fn forget(&mut self, subject: &T) {
         self.faults.remove(subject);
+        self.rest();
+    }
+
+    /// Nothing is due when there is nothing.
+    fn rest(&mut self) {
+        if self.faults.is_empty() {
+            self.next = None;
+        }
     }
 
     /// Whether `subject` is not as it is wanted.
