@@ -34,6 +34,25 @@ pub struct Status {
     pub drops: Vec<Counter>,
     /// Events since the start, by kind.
     pub events: Vec<Counter>,
+    /// What is not as it should be on the host, which the daemon tries again; a hundred at most.
+    #[serde(default)]
+    pub faults: Vec<FaultStatus>,
+    /// How many there are.
+    #[serde(default)]
+    pub fault_count: u64,
+}
+
+/// Something on the host that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FaultStatus {
+    /// What: what could not be done, and the kernel's reason.
+    pub what: String,
+    /// What follows from it.
+    pub why: String,
+    /// For how long.
+    pub since_ms: f64,
+    /// How often it was tried in vain; 0 for what the daemon cannot mend.
+    pub attempts: u32,
 }
 
 /// How often something happened.

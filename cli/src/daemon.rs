@@ -1,13 +1,14 @@
 //! Starting and ending `mpipd`.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mpip_api::{Client, Request};
+use mpip_api::{Client, ClientError, Request};
 
 use crate::{Failure, print};
 
@@ -132,9 +133,36 @@ fn spawn(file: &Path, log_level: Option<&str>, log: &Path) -> Result<Child, Fail
     command.spawn().map_err(|error| not_started(&error))
 }
 
+/// Ends the daemon with the configuration in `file`. When none runs, what a former one left that was
+/// killed or ended by an error is removed.
+pub(crate) fn down_of(file: &Path) -> Result<(), Failure> {
+    let socket = socket_of(file)?;
+    let Err(error) = Client::connect(&socket) else { return down(&socket) };
+    if !error.is_not_running() {
+        return Err(error.into());
+    }
+    let output = mpipd(file).arg("--clean-up").output().map_err(|error| not_started(&error))?;
+    if !output.status.success() {
+        let words = words_of(&output.stderr);
+        return Err(Failure(format!("{error}\nwhat it may have left is not removed: {words}")));
+    }
+    // It says what it removed.
+    if output.stdout.is_empty() {
+        return Err(error.into());
+    }
+    print(&String::from_utf8_lossy(&output.stdout))
+}
+
 /// Ends the daemon that listens on `socket` and waits until its process is gone.
 pub(crate) fn down(socket: &Path) -> Result<(), Failure> {
-    let mut client = Client::connect(socket)?;
+    let mut client = Client::connect(socket).map_err(|error| match error {
+        ClientError::Socket { error: ref reason, .. }
+            if reason.kind() == ErrorKind::ConnectionRefused =>
+        {
+            Failure(format!("{error}; `mpip down FILE` removes what it left"))
+        }
+        error => error.into(),
+    })?;
     let status = mpip_api::status(socket, false);
     client.request(&Request::Down)?;
     let Ok(status) = status else { return Ok(()) };

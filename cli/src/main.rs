@@ -67,6 +67,9 @@ enum Command {
         log_level: Option<String>,
     },
     /// End a daemon and wait until its device and routes are gone
+    ///
+    /// If none runs with the configuration FILE, remove what one left that was killed or ended by an
+    /// error: also the routes that refuse packets of policy `require` (as root).
     Down {
         /// The configuration it was started with; without it the daemon of --socket
         #[arg(conflicts_with = "socket")]
@@ -153,7 +156,7 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Pubkey => keys::public()?,
         Command::Genpsk { out } => keys::generate_preshared(out.as_deref())?,
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
-        Command::Down { file: Some(file) } => daemon::down(&daemon::socket_of(file)?)?,
+        Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
         Command::Status { json, sessions } => show::status(&socket()?, *json, *sessions)?,
         Command::Availability { json } => availability::show(&socket()?, *json)?,

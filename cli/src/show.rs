@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
-use mpip_api::{PathStatus, PeerStatus, SessionStatus, Status};
+use mpip_api::{FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
 
 use crate::table::{Align, Cell, Colour, Table};
 use crate::{Failure, print};
@@ -44,6 +44,7 @@ fn render(status: &Status, sessions: bool, colours: bool) -> String {
         "paths start from {}",
         list(&local, "nowhere: no interface has a usable address")
     );
+    render_faults(&mut out, status, colours);
     for peer in &status.peers {
         render_peer(&mut out, peer, sessions, colours);
     }
@@ -57,6 +58,24 @@ fn render(status: &Status, sessions: bool, colours: bool) -> String {
         let _ = writeln!(out, "\ndropped: {}", drops.join(", "));
     }
     out
+}
+
+/// What is not as it should be on the host: a line for each, as far as people read them.
+fn render_faults(out: &mut String, status: &Status, colours: bool) {
+    const SHOWN: usize = 5;
+    let wrong = Colour::Red.paint("wrong", colours);
+    for FaultStatus { what, why, since_ms, attempts } in status.faults.iter().take(SHOWN) {
+        let tried = match attempts {
+            0 => String::new(),
+            1 => format!(" (tried once, {} ago)", duration(Some(*since_ms))),
+            _ => format!(" (tried {attempts} times in {})", duration(Some(*since_ms))),
+        };
+        let _ = writeln!(out, "{wrong}: {what}: {why}{tried}");
+    }
+    let more = status.fault_count.saturating_sub(SHOWN as u64);
+    if more > 0 {
+        let _ = writeln!(out, "{wrong}: {more} more of the kind (--json lists some of them)");
+    }
 }
 
 fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: bool) {

@@ -143,6 +143,42 @@ fn a_daemon_goes_up_is_asked_and_goes_down() {
 }
 
 #[test]
+fn down_removes_what_a_killed_daemon_left() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-left");
+    let (file, socket) = (world.path("mpip0.toml"), world.path("mpip0.sock"));
+    let refused = || {
+        let arguments = ["-n", world.namespace.as_str(), "route", "get", "10.77.0.2"];
+        String::from_utf8_lossy(&run("ip", &arguments).stdout).contains("dev mpip-refuse0")
+    };
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(!down && words.starts_with("mpip: no daemon runs: "), "{words}");
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up, "{words}");
+    let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
+    assert!(run("kill", &["-s", "KILL", &status.pid.to_string()]).status.success());
+    let start = std::time::Instant::now();
+    while !refused() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "its device is still there");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let (down, words) = world.mpip(&["--socket", &socket, "down"]);
+    assert!(!down && words.contains("`mpip down FILE` removes what it left"), "{words}");
+    assert!(refused());
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(
+        down && words == "mpip0: packets to 10.77.0.2/32 are not refused any more\n",
+        "{words}"
+    );
+    assert!(!refused());
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(!down && words.starts_with("mpip: no daemon runs: "), "nothing is left: {words}");
+}
+
+#[test]
 fn a_start_that_fails_says_why() {
     if !can_run(&[]) {
         return;

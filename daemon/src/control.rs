@@ -24,6 +24,7 @@ use crate::snapshot::Snapshot;
 
 pub(crate) use socket::NEW_SUFFIX;
 pub use socket::Socket;
+pub(crate) use socket::remove_stale;
 
 /// Most connections at a time; further ones are told so and closed.
 const CONNECTIONS_MAX: usize = 32;

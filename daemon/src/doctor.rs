@@ -9,6 +9,7 @@ mod firewall;
 mod paths;
 mod ports;
 mod program;
+mod refused;
 mod routing;
 mod subject;
 mod survey;
@@ -142,7 +143,7 @@ pub fn examine(target: &Target) -> Report {
     for check in [program::check, ports::check, firewall::check, routing::check] {
         findings.extend(check(&survey));
     }
-    for check in [ways::check, buffers::check, paths::check] {
+    for check in [refused::check, ways::check, buffers::check, paths::check] {
         findings.extend(check(&survey));
     }
     // The order of the checks stays within one severity.

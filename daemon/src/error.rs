@@ -31,6 +31,8 @@ pub enum Error {
     Tun(OpenError),
     /// The kernel refused an address, a route or a list.
     Netlink(NetlinkError),
+    /// A route or rule cannot be set.
+    Routes(String),
     /// Another program has the port.
     PortInUse {
         /// Where the configuration names it.
@@ -70,6 +72,7 @@ impl fmt::Display for Error {
             }
             Self::Tun(error) => error.fmt(f),
             Self::Netlink(error) => error.fmt(f),
+            Self::Routes(error) => f.write_str(error),
             Self::PortInUse { place, port, source } => {
                 let (key, protocol) =
                     if source.is_tcp() { ("tcp_port", "TCP") } else { ("listen_port", "UDP") };
@@ -85,7 +88,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NotPermitted => None,
+            Self::NotPermitted | Self::Routes(_) => None,
             Self::Control(error) => Some(error),
             Self::InterfaceInUse { source, .. } | Self::Tun(source) => Some(source),
             Self::Netlink(error) => Some(error),

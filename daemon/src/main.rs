@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use log::LevelFilter;
 use mpip_api::rfc3339;
-use mpip_daemon::{config, doctor};
+use mpip_daemon::{config, doctor, listed};
 
 /// One mpip node: all paths between this host and its peers, used at the same time.
 ///
 /// Runs in the foreground and logs to standard error; `mpip up FILE` starts it in the background.
 /// It needs the capability CAP_NET_ADMIN and drops all others. SIGTERM and SIGINT end it and
-/// remove the device, its routes and the control socket.
+/// remove the device, its routes and the control socket. When it ends otherwise, packets of policy
+/// `require` are refused until it starts again.
 #[derive(Debug, Parser)]
 #[command(name = "mpipd", version)]
 struct Arguments {
@@ -26,6 +27,10 @@ struct Arguments {
     /// Print the path of the control socket that the configuration names, and end
     #[arg(long, conflicts_with = "check")]
     print_socket: bool,
+    /// Remove what an mpipd with this configuration left on the host that was killed or ended by an
+    /// error, say what, and end: also what refuses packets of policy `require`. None may run
+    #[arg(long, conflicts_with_all = ["check", "print_socket", "doctor"])]
+    clean_up: bool,
     /// Say what on this host keeps mpipd from working and how to mend it, and end: with 0 when nothing
     /// is wrong, else with 1
     #[arg(long, conflicts_with_all = ["check", "print_socket"])]
@@ -75,6 +80,17 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
             config.display(),
             settings.interface
         );
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.clean_up {
+        let interface = &settings.interface;
+        match mpip_daemon::clean_up(&settings)?.as_deref() {
+            None => {}
+            Some([]) => println!("{interface}: what a former mpipd left is removed"),
+            Some(refused) => {
+                println!("{interface}: packets to {} are not refused any more", listed(refused));
+            }
+        }
         return Ok(ExitCode::SUCCESS);
     }
     mpip_daemon::run(settings, arguments.qlog.as_deref())?;

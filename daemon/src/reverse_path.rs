@@ -77,9 +77,9 @@ impl ReversePath {
         fs::write(&file, LOOSE)
     }
 
-    /// Puts back what was changed, also by a daemon that was killed.
-    pub(crate) fn restore(&mut self) {
-        let Ok(recorded) = fs::read_to_string(&self.record) else { return };
+    /// Puts back what was changed, also by a daemon that was killed; whether there was anything.
+    pub(crate) fn restore(&mut self) -> bool {
+        let Ok(recorded) = fs::read_to_string(&self.record) else { return false };
         for (name, value) in recorded.lines().filter_map(|line| line.split_once(' ')) {
             let file = file(name);
             // Somebody else may have changed it since.
@@ -93,6 +93,13 @@ impl ReversePath {
         if let Err(error) = fs::remove_file(&self.record) {
             log::warn!("cannot remove {}: {error}", self.record.display());
         }
+        true
+    }
+}
+
+impl Drop for ReversePath {
+    fn drop(&mut self) {
+        self.restore();
     }
 }
 

@@ -19,7 +19,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub use configure::{ROUTE_PROTOCOL, Route, RoutingRule};
 pub use inventory::{HostAddress, Link};
-pub use monitor::{Changes, Monitor};
+pub use monitor::{Changes, Monitor, Notice};
 pub use sockets::ConnectedSockets;
 pub use survey::{DefaultRoute, Question, RuleEntry, Way};
 
@@ -71,6 +71,7 @@ pub struct Netlink {
     socket: Socket,
     sequence: u32,
     buffer: Vec<u8>,
+    requests: u64,
 }
 
 impl Netlink {
@@ -84,7 +85,12 @@ impl Netlink {
             Ok(socket)
         };
         let socket = open().map_err(|error| NetlinkError::new("open a netlink socket", error))?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER), requests: 0 })
+    }
+
+    /// Requests so far, each of them one message to the kernel.
+    pub fn requests(&self) -> u64 {
+        self.requests
     }
 
     /// Changes something; `flags` are beyond those of every request.
@@ -115,6 +121,7 @@ impl Netlink {
         mut take: impl FnMut(RouteNetlinkMessage),
     ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
+        self.requests += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;

@@ -105,6 +105,8 @@ fn example() -> Status {
             Counter { name: "replayed".to_owned(), count: 0 },
         ],
         events: Vec::new(),
+        faults: Vec::new(),
+        fault_count: 0,
     }
 }
 
@@ -184,4 +186,31 @@ fn numbers_have_units_that_suit_them() {
         assert_eq!(duration(Some(ms)), expected);
     }
     assert_eq!(duration(None), "-");
+}
+
+#[test]
+fn what_is_wrong_on_the_host_stands_before_the_peers() {
+    let mut status = example();
+    let fault = |attempts| FaultStatus {
+        what: "cannot add the route to 10.77.0.2/32: Network is down".to_owned(),
+        why: "packets leave".to_owned(),
+        since_ms: 3_000.0,
+        attempts,
+    };
+    status.faults = [0, 1, 5].map(fault).into();
+    status.fault_count = 3;
+    let text = render(&status, false, false);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("wrong: ")).collect();
+    let line = "wrong: cannot add the route to 10.77.0.2/32: Network is down: packets leave";
+    let expected = [
+        line.to_owned(),
+        format!("{line} (tried once, 3 s ago)"),
+        format!("{line} (tried 5 times in 3 s)"),
+    ];
+    assert_eq!(lines, expected);
+    assert!(text.find("wrong: ") < text.find("peer gateway"));
+    status.faults = vec![fault(2); 7];
+    status.fault_count = 200;
+    let text = render(&status, false, false);
+    assert!(text.contains("wrong: 195 more of the kind"), "{text}");
 }

@@ -25,7 +25,7 @@ impl Socket {
     /// Listens on `path`, with `group` as the file's group. A socket that a dead daemon left is
     /// replaced; the directory is made if it is missing.
     pub fn bind(path: &Path, group: Option<u32>) -> Result<Self, ControlError> {
-        make_way(path)?;
+        remove_stale(path)?;
         let failed = |operation, path: &Path, error| ControlError::Failed {
             operation,
             path: path.to_owned(),
@@ -62,15 +62,15 @@ impl Drop for Socket {
     }
 }
 
-/// Removes a socket at `path` on which nobody listens.
-fn make_way(path: &Path) -> Result<(), ControlError> {
+/// Removes a socket at `path` on which nobody listens; whether there was one.
+pub(crate) fn remove_stale(path: &Path) -> Result<bool, ControlError> {
     let failed = |operation, error: io::Error| ControlError::Failed {
         operation,
         path: path.to_owned(),
         error,
     };
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(failed("look at", error)),
         Ok(metadata) if !metadata.file_type().is_socket() => {
             return Err(ControlError::NotASocket(path.to_owned()));
@@ -80,7 +80,8 @@ fn make_way(path: &Path) -> Result<(), ControlError> {
     match UnixStream::connect(path) {
         Ok(_) => Err(ControlError::AlreadyRunning(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| failed("remove the former", error))
+            fs::remove_file(path).map_err(|error| failed("remove the former", error))?;
+            Ok(true)
         }
         Err(error) => Err(failed("ask who listens on", error)),
     }

@@ -1,9 +1,10 @@
 //! What a running daemon says of its peers and paths.
 
-use mpip_api::{PathStatus, PeerStatus, Status};
+use mpip_api::{FaultStatus, PathStatus, PeerStatus, Status};
 
 use super::survey::Survey;
 use super::{Finding, Mend};
+use crate::kernel::IGNORED;
 
 /// A daemon that has just started is given time.
 const START_MS: f64 = 5_000.0;
@@ -11,6 +12,7 @@ const START_MS: f64 = 5_000.0;
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     let mut findings = interfaces(survey);
     let Some(status) = survey.running.status() else { return findings };
+    findings.extend(faults(status));
     findings.extend(no_address(status));
     findings.extend(not_permitted(status));
     findings.extend(changed_keys(status));
@@ -39,6 +41,22 @@ fn interfaces(survey: &Survey) -> Vec<Finding> {
         Some(Finding::note(format!("{name} {what}"), "no path starts from it", mend))
     });
     unused.collect()
+}
+
+/// What the daemon itself says is not as it should be on the host.
+fn faults(status: &Status) -> Vec<Finding> {
+    let faults = status.faults.iter().filter(|fault| fault.what != IGNORED.0);
+    let device = &status.interface.name;
+    let finding = |fault: &FaultStatus| {
+        let mend = match fault.what == format!("{device} is down") {
+            true => Mend::command(format!("ip link set {device} up")),
+            false => Mend::words(
+                "see what the reason that the kernel gives has to do with; mpipd tries again by itself",
+            ),
+        };
+        Finding::wrong(&fault.what, &fault.why, mend)
+    };
+    faults.map(finding).collect()
 }
 
 fn no_address(status: &Status) -> Option<Finding> {
@@ -149,6 +167,27 @@ mod tests {
         );
         assert_eq!(found[0].mend, Mend::command("ip link set eth1 up"));
         assert!(found.iter().all(|finding| finding.severity == Severity::Note));
+    }
+
+    #[test]
+    fn what_the_daemon_cannot_set_is_told() {
+        let mut status = status();
+        assert_eq!(faults(&status), []);
+        status.interface.name = "mpip0".to_owned();
+        let fault = |what: &str| FaultStatus {
+            what: what.to_owned(),
+            why: "packets leave".to_owned(),
+            since_ms: 1.0,
+            attempts: 1,
+        };
+        status.faults = ["cannot add a route", "mpip0 is down", IGNORED.0].map(fault).into();
+        let found = faults(&status);
+        assert_eq!(found.len(), 2, "the last has a check of its own");
+        assert_eq!(
+            (found[0].what.as_str(), found[0].severity),
+            ("cannot add a route", Severity::Wrong)
+        );
+        assert_eq!(found[1].mend, Mend::command("ip link set mpip0 up"));
     }
 
     #[test]

@@ -23,9 +23,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     let filters = survey.ruleset.as_ref().map(Ruleset::marks).unwrap_or_default();
     findings.extend(marks(subject, rules, &filters));
     if matches!(running, Running::No) && !survey.links.iter().any(|l| l.name == subject.interface) {
-        let routes = &survey.own_routes;
-        findings.extend(left_routes(subject, routes, &survey.links));
-        findings.extend(left_rules(subject, rules, routes));
+        findings.extend(left_rules(subject, rules, &survey.own_routes));
         let record = survey.reverse_path_record.as_ref();
         findings.extend(record.and_then(|(file, text)| left_filters(file, text)));
     }
@@ -125,33 +123,6 @@ fn marks(subject: &Subject, rules: &[RuleEntry], filters: &[(u32, String)]) -> V
     used.iter().filter(|(mark, _)| mark & bit != 0).map(finding).collect()
 }
 
-/// Routes that refuse packets since a daemon was killed whose policy was `require`.
-fn left_routes(subject: &Subject, routes: &[Route], links: &[Link]) -> Option<Finding> {
-    let table = subject.host_mode.table;
-    let left: Vec<_> = routes.iter().filter(|route| route.table == table).collect();
-    let alive = left.iter().any(|route| links.iter().any(|link| link.index == route.link));
-    if left.is_empty() || alive {
-        return None;
-    }
-    let list: Vec<_> = left.iter().map(|route| route.prefix.to_string()).collect();
-    Some(Finding::wrong(
-        format!("packets to {} are refused", list.join(", ")),
-        "an mpipd was killed whose policy lets no plain packet out",
-        Mend::words(format!(
-            "start it again, which takes over (`{}`), or to let plain packets out: `{}`",
-            subject.up,
-            flush(table, &left)
-        )),
-    ))
-}
-
-fn flush(table: u32, routes: &[&Route]) -> String {
-    let family = |ipv4: bool| routes.iter().any(|route| route.prefix.address().is_ipv4() == ipv4);
-    let commands = [(true, "ip"), (false, "ip -6")].into_iter().filter(|(ipv4, _)| family(*ipv4));
-    let commands = commands.map(|(_, ip)| format!("{ip} route flush table {table}"));
-    commands.collect::<Vec<_>>().join(" && ")
-}
-
 /// Rules that lead to a table without routes.
 fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Option<Finding> {
     let table = subject.host_mode.table;
@@ -192,7 +163,6 @@ fn left_filters(file: &Path, text: &str) -> Option<Finding> {
 mod tests {
     use mpip_core::Prefix;
 
-    use super::super::Severity;
     use super::super::tests_support::link;
     use super::*;
 
@@ -278,15 +248,6 @@ mod tests {
             table: 6182,
             metric: 4096,
         };
-        let links = [link(2, "eth0"), link(9, "mpip1")];
-        let finding = left_routes(&subject, std::slice::from_ref(&refused), &links).expect("left");
-        assert_eq!(finding.severity, Severity::Wrong);
-        let Mend::Words(words) = &finding.mend else { panic!("{finding:?}") };
-        assert!(words.ends_with("`ip route flush table 6182`"), "{words}");
-        let alive = Route { link: 9, ..refused.clone() };
-        assert_eq!(left_routes(&subject, &[refused.clone(), alive], &links), None);
-        assert_eq!(left_routes(&subject, &[], &links), None);
-
         let own = |ipv6| RuleEntry { own: true, ipv6, ..rule(61, 6182) };
         let finding = left_rules(&subject, &[own(false), own(true)], &[]).expect("left");
         let command = "ip rule del priority 61 lookup 6182 && ip -6 rule del priority 61 lookup \

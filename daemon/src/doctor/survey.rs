@@ -20,10 +20,11 @@ use super::firewall::Ruleset;
 use super::ports::{self, OpenPort};
 use super::subject::Subject;
 use crate::config::{self, ConfigError, Settings};
+use crate::kernel::IGNORES_SINKS;
 use crate::local::{LocalAddresses, SOCKET_BUFFER};
 
 /// Kernel parameters that are looked at, by their path below /proc/sys.
-const PARAMETERS: [&str; 2] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"];
+const PARAMETERS: [&str; 3] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", IGNORES_SINKS];
 
 /// Whether a daemon answers on the control socket.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ pub(crate) fn link(index: u32, name: &str) -> Link {
         loopback: false,
         mtu: 1_500,
         kind: None,
+        alias: None,
     }
 }
 

@@ -8,7 +8,7 @@ use mpip_net::netlink::{DefaultRoute, RuleEntry};
 use super::subject::Subject;
 use super::survey::{Reach, Start, Survey};
 use super::{Finding, Mend};
-use crate::host::MAIN_TABLE;
+use crate::routes::MAIN_TABLE;
 
 /// A strict reverse path filter (ip-sysctl, `rp_filter`).
 const STRICT: u8 = 1;

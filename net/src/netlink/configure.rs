@@ -5,7 +5,6 @@ use core::net::IpAddr;
 
 use mpip_types::Prefix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
@@ -14,6 +13,7 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::{Link, Netlink, NetlinkError, Question, family};
 
@@ -107,6 +107,25 @@ impl Netlink {
         self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
     }
 
+    /// Notes something of the interface, for people and programs to read: at most 255 bytes.
+    pub fn set_alias(&mut self, link: &Link, alias: &str) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.attributes.push(LinkAttribute::IfAlias(alias.to_owned()));
+        let operation = format!("set the alias of {}", link.name);
+        self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Deletes the interface, and all that is routed by it with it. It is no error when there is none
+    /// such.
+    pub fn delete_link(&mut self, link: &Link) -> Result<(), NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        let operation = format!("delete {}", link.name);
+        let result = self.change(&operation, RouteNetlinkMessage::DelLink(message), 0);
+        unless(result, &[libc::ENODEV])
+    }
+
     /// Sets the interface's MTU in bytes.
     pub fn set_mtu(&mut self, link: &Link, mtu: u32) -> Result<(), NetlinkError> {
         let mut message = LinkMessage::default();
@@ -157,15 +176,23 @@ impl Netlink {
         unless(result, &[libc::EADDRNOTAVAIL])
     }
 
-    /// Adds a route, or replaces the one with the same prefix, table and metric.
+    /// Adds a route beside those that there are, whoever has them. It is no error when it exists.
+    pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        unless(self.new_route(route, NLM_F_CREATE), &[libc::EEXIST])
+    }
+
+    /// Adds a route, or replaces the one with the same prefix, table and metric, whoever has it.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.new_route(route, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    fn new_route(&mut self, route: &Route, flags: u16) -> Result<(), NetlinkError> {
         let operation = format!("add the route to {route}");
         let mut message = route_message(route);
         if let Some(mtu) = route.mtu {
             message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
         }
-        let message = RouteNetlinkMessage::NewRoute(message);
-        self.change(&operation, message, NLM_F_CREATE | NLM_F_REPLACE)
+        self.change(&operation, RouteNetlinkMessage::NewRoute(message), flags)
     }
 
     /// Deletes a route. It is no error when there is none such.
@@ -187,17 +214,42 @@ impl Netlink {
         Ok(way.and_then(|way| way.source))
     }
 
-    /// Our routes in every table, whoever left them.
+    /// Our routes in every table, whoever left them. The kernel goes through all that it has.
     pub fn own_routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
+        let mut routes = self.list_own_routes(false, None)?;
+        routes.extend(self.list_own_routes(true, None)?);
+        Ok(routes)
+    }
+
+    /// Our routes of one IP version in one table, whoever left them.
+    pub fn own_routes_in(&mut self, table: u32, ipv6: bool) -> Result<Vec<Route>, NetlinkError> {
+        match self.list_own_routes(ipv6, Some(table)) {
+            // A table exists as long as it has routes.
+            Err(error) if error.is(libc::ENOENT) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn list_own_routes(
+        &mut self,
+        ipv6: bool,
+        table: Option<u32>,
+    ) -> Result<Vec<Route>, NetlinkError> {
         let mut routes = Vec::new();
-        let request = RouteNetlinkMessage::GetRoute(RouteMessage::default());
-        self.dump("list the routes", request, |answer| {
+        let mut request = RouteMessage::default();
+        request.header.address_family =
+            if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+        // The kernel sends those of others not at all (since Linux 5.0), or they are sorted out here.
+        request.header.protocol = PROTOCOL;
+        request.attributes.extend(table.map(RouteAttribute::Table));
+        self.dump("list the routes", RouteNetlinkMessage::GetRoute(request), |answer| {
             if let RouteNetlinkMessage::NewRoute(message) = answer
                 && message.header.protocol == PROTOCOL
             {
                 routes.extend(read_route(&message));
             }
         })?;
+        routes.retain(|route| table.is_none_or(|table| route.table == table));
         Ok(routes)
     }
 
@@ -273,8 +325,7 @@ fn route_message(route: &Route) -> RouteMessage {
     message
 }
 
-fn read_route(message: &RouteMessage) -> Option<Route> {
-    use netlink_packet_route::AddressFamily;
+pub(super) fn read_route(message: &RouteMessage) -> Option<Route> {
     let mut address: IpAddr = match message.header.address_family {
         AddressFamily::Inet => core::net::Ipv4Addr::UNSPECIFIED.into(),
         AddressFamily::Inet6 => core::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -314,7 +365,6 @@ pub(super) fn ip_address(address: &RouteAddress) -> Option<IpAddr> {
 }
 
 fn rule_message(rule: &RoutingRule) -> RuleMessage {
-    use netlink_packet_route::AddressFamily;
     let mut message = RuleMessage::default();
     message.header.family = if rule.ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
     message.header.action = RuleAction::ToTable;
@@ -334,8 +384,7 @@ fn rule_message(rule: &RoutingRule) -> RuleMessage {
     message
 }
 
-fn read_rule(message: &RuleMessage) -> RoutingRule {
-    use netlink_packet_route::AddressFamily;
+pub(super) fn read_rule(message: &RuleMessage) -> RoutingRule {
     let mut rule = RoutingRule {
         ipv6: message.header.family == AddressFamily::Inet6,
         priority: 0,

@@ -25,6 +25,8 @@ pub struct Link {
     pub mtu: u32,
     /// The driver's kind (`veth`, `tun`, `bridge` …), where it has one.
     pub kind: Option<String>,
+    /// What somebody noted of it (`ip link set … alias`).
+    pub alias: Option<String>,
 }
 
 impl Link {
@@ -87,11 +89,12 @@ impl Netlink {
 
 fn link(message: &LinkMessage) -> Option<Link> {
     let flags = message.header.flags;
-    let (mut name, mut mtu, mut kind) = (None, None, None);
+    let (mut name, mut mtu, mut kind, mut alias) = (None, None, None, None);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(value) => name = Some(value.clone()),
             LinkAttribute::Mtu(value) => mtu = Some(*value),
+            LinkAttribute::IfAlias(value) => alias = Some(value.clone()),
             LinkAttribute::LinkInfo(infos) => {
                 kind = infos.iter().find_map(|info| match info {
                     LinkInfo::Kind(InfoKind::Other(kind)) => Some(kind.clone()),
@@ -110,6 +113,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
         loopback: flags.contains(LinkFlags::Loopback),
         mtu: mtu?,
         kind,
+        alias,
     })
 }
 
