@@ -1,4 +1,4 @@
-//! Keys, as text.
+//! `mpip genkey`, `genpsk` and `pubkey`: keys as text.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,12 +7,13 @@ use std::path::Path;
 
 use mpip_crypto::{PresharedKey, PrivateKey, Rng};
 
-use crate::{Failure, print};
+use crate::failure::Failure;
+use crate::output::print;
 
-/// Longest key file that is read: a key is 44 characters.
+/// Longest input read as a key, in bytes; a key has 44 characters.
 const INPUT_MAX: u64 = 4096;
 
-/// A generator seeded by the kernel; waits until the kernel has gathered enough after boot.
+/// A generator seeded by the kernel. After boot it blocks until the kernel has enough entropy.
 fn rng() -> Result<Rng, Failure> {
     let mut seed = [0; 32];
     File::open("/dev/random")
@@ -21,6 +22,7 @@ fn rng() -> Result<Rng, Failure> {
     Ok(Rng::new(seed))
 }
 
+/// Makes a private key: prints it, or writes it to `out` and prints its public key.
 pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
     let key = PrivateKey::generate(&mut rng()?);
     match out {
@@ -32,6 +34,7 @@ pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Makes a preshared key: prints it, or writes it to `out`.
 pub(crate) fn generate_preshared(out: Option<&Path>) -> Result<(), Failure> {
     let key = PresharedKey::generate(&mut rng()?);
     match out {
@@ -40,6 +43,7 @@ pub(crate) fn generate_preshared(out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Reads a private key from standard input and prints its public key.
 pub(crate) fn public() -> Result<(), Failure> {
     let mut text = String::new();
     io::stdin()
@@ -51,7 +55,7 @@ pub(crate) fn public() -> Result<(), Failure> {
     print(&format!("{}\n", key.public_key()))
 }
 
-/// Writes `key` to a new file that only its owner can use.
+/// Writes `key` to a new file that only its owner can read and write.
 fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
     OpenOptions::new()
         .write(true)

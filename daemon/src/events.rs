@@ -138,7 +138,7 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             from: from.name().to_owned(),
             to: to.name().to_owned(),
             captured: captured.iter().map(ToString::to_string).collect(),
-            translators: translators.iter().map(ToString::to_string).collect(),
+            nats: translators.iter().map(ToString::to_string).collect(),
             reason: reason.to_owned(),
         },
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },

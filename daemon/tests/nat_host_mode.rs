@@ -36,7 +36,7 @@ fn connect(site: &Site, server: &Host, directory: &Directory, peer: &str) -> [Da
     let there = two.start(server, directory);
     let here = one.start(&site.client, directory);
     here.wait_for_capture(1);
-    wait_for("the translator", HANG, || there.peer().translators.len() == 1);
+    wait_for("the NAT", HANG, || there.peer().nats.len() == 1);
     [here, there]
 }
 
@@ -190,9 +190,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
     for daemon in [&first, &other] {
         daemon.wait_for_capture(1);
     }
-    wait_for("both translators", HANG, || {
-        there.status().peers.iter().all(|peer| peer.translators.len() == 1)
-    });
+    wait_for("both NATs", HANG, || there.status().peers.iter().all(|peer| peer.nats.len() == 1));
     for site in &sites {
         site.client.sysctl("net/ipv4/ip_local_port_range", "40000 40001");
     }
