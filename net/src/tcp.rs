@@ -32,5 +32,4 @@ mod stream;
 
 pub use endpoint::{Control, Counters, Endpoint, MAX_CONNECTIONS, MAX_UNCONFIRMED};
 pub use send::TcpSender;
-pub(crate) use socket::NAME;
 pub use socket::TcpSocket;

@@ -1,4 +1,4 @@
-//! Being told when links or addresses change.
+//! Notices of changes of links, addresses, routes and rules.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,10 +9,11 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::{BUFFER, Messages, NetlinkError};
 
-/// Bytes of notices that may wait; an interface with many addresses going down sends hundreds.
+/// Size of the kernel's queue of notices, in bytes. An interface with many addresses that goes down
+/// causes hundreds of notices.
 const QUEUE: usize = 1 << 20;
 
-/// What is told.
+/// The groups of notices to receive.
 const GROUPS: [u32; 7] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -23,16 +24,16 @@ const GROUPS: [u32; 7] = [
     libc::RTNLGRP_IPV6_RULE,
 ];
 
-/// What changed since the last look.
+/// What changed since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Some link appeared, vanished or changed.
+    /// Whether links appeared, vanished or changed.
     pub links: bool,
-    /// Some address did.
+    /// Whether addresses did.
     pub addresses: bool,
-    /// Some route or routing rule did.
+    /// Whether routes or routing rules did.
     pub routes: bool,
-    /// Notices were lost: anything may have changed. The other three are set as well.
+    /// Whether notices were lost, so that anything may have changed. Sets the other three as well.
     pub lost: bool,
 }
 
@@ -43,9 +44,9 @@ impl Changes {
     }
 }
 
-/// Tells that links, addresses or routes changed; what they are now is to be listed afresh
-/// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)),
-/// which is right also when notices were lost or joined.
+/// Reports that links, addresses or routes changed, but not how. List them again
+/// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)):
+/// that is right also if notices were lost or combined.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
@@ -53,7 +54,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to listen. List afterwards, so that no change is missed.
+    /// Starts to listen. List links and addresses afterwards, so that no change is missed.
     pub fn new() -> Result<Self, NetlinkError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -70,7 +71,7 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Takes all notices that wait.
+    /// Reads all notices that have arrived.
     pub fn read(&mut self) -> Result<Changes, NetlinkError> {
         let mut changes = Changes::default();
         loop {
@@ -102,7 +103,7 @@ impl Monitor {
                         | RouteNetlinkMessage::DelRule(_),
                     )) => changes.routes = true,
                     Ok(_) => {}
-                    // A notice that cannot be read is a change nevertheless.
+                    // A notice that cannot be parsed still means a change.
                     Err(_) => changes = Changes { links: true, addresses: true, ..changes },
                 }
             }

@@ -13,11 +13,11 @@ use super::endpoint::{Counters, Endpoint};
 use super::segment::{DATA_HEADER, Header, flag, is_intact, seal};
 use super::socket::TcpSocket;
 use super::stream::PREFIX;
-use crate::udp::address::RawAddress;
-use crate::udp::batch::{Batch, is_temporary};
-use crate::udp::receive::{ReceiveBuffers, receive};
-use crate::udp::send::{Queues, Report, SendQueue};
-use crate::udp::{SendCounters, SendError};
+use crate::socket::address::RawAddress;
+use crate::socket::batch::{Batch, is_temporary};
+use crate::socket::queues::{Queues, Report, SendQueue};
+use crate::socket::receive::receive;
+use crate::socket::{ReceiveBuffers, SendCounters, SendError};
 
 /// Bytes before a datagram in its slot.
 const HEADROOM: usize = DATA_HEADER + PREFIX;
