@@ -17,10 +17,10 @@ use clap::Args;
 use self::cell::{Cell, Kill, Outcome, Via};
 use self::world::World;
 use crate::clock;
+use crate::environment::Environment;
 use crate::netns;
 use crate::progress::Progress;
-use crate::results::Environment;
-use crate::run::WorkDirectory;
+use crate::work_directory::WorkDirectory;
 
 mod cell;
 mod table;

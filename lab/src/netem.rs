@@ -21,14 +21,13 @@ use std::time::Duration;
 use mpip_link::scenario::Scenario;
 use mpip_link::{Discipline, LinkConfig, Loss, QueueLimit};
 
-use crate::emulator::{self, DirectionRecord, Record, Setup};
+use crate::links::{DirectionRecord, Record, SAMPLE, Setup, device_name};
 use crate::{clock, command, scenarios};
 
 /// Ethernet header, which the kernel counts.
 const ETHERNET: u32 = 14;
 /// Packets on the way in netem at most; a link of 1 Gbit/s holds 83 for each millisecond.
 const ON_THE_WAY: u32 = 200_000;
-const SAMPLE: Duration = Duration::from_millis(100);
 
 /// A program and its arguments.
 type Line = Vec<String>;
@@ -221,7 +220,7 @@ fn build(scenario: &Scenario) -> Result<Vec<Line>, String> {
         line(format!("ip link add {bridge} up type bridge mcast_snooping 0"));
     }
     for (port, interface) in scenario.interfaces.iter().enumerate() {
-        let (device, mtu) = (emulator::device_name(port), interface.mtu);
+        let (device, mtu) = (device_name(port), interface.mtu);
         line(format!("ip link add p{port} up mtu {mtu} type veth peer name {device} mtu {mtu}"));
         // Hosts cut super-packets before they leave: queues and losses are those of packets.
         line(format!("ip link set {device} gso_max_segs 1"));

@@ -22,9 +22,10 @@ use mpip_link::scenario::Scenario;
 
 use super::cell::{Cell, Kill, Via};
 use super::transfer::Transfer;
-use crate::emulator::Setup;
+use crate::links::Setup;
 use crate::netns::Namespace;
 use crate::scenarios;
+use crate::subject::subjects;
 use crate::systems::{self, Running};
 use crate::testbed::Testbed;
 
@@ -117,7 +118,7 @@ impl World {
         let scenario = scenarios::parse(FILE, &text)?;
         let setup = Setup { file: FILE.to_owned(), text, repetition: 0, pcap: None, netem: false };
         let mut testbed = Testbed::build(&scenario, &setup)?;
-        let subjects = systems::subjects(&scenario);
+        let subjects = subjects(&scenario);
         let subject = subjects.first().ok_or_else(|| io::Error::other("no system"))?;
         let system = systems::start(subject, &testbed, directory)?;
         testbed.start()?;
@@ -302,7 +303,7 @@ mod tests {
                     scenario.interfaces[path.from].name == scenario.interfaces[path.to].name
                 });
                 assert_eq!(direct.count(), usize::from(paths), "{via:?}");
-                assert_eq!(systems::subjects(&scenario).len(), 1);
+                assert_eq!(subjects(&scenario).len(), 1);
             }
         }
     }

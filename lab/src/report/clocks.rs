@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use super::plot::{self, Series, escape};
-use crate::results::RunResult;
-use crate::simulated::Estimate;
+use crate::results::{Estimate, RunResult};
 
 /// Mean of a part of the values, by its beginning and end as shares of the whole.
 fn mean(values: &[f64], from: f64, to: f64) -> f64 {
