@@ -1,5 +1,6 @@
 use super::super::{Received, Stack};
 use super::*;
+use crate::clock::MILLI;
 use crate::spec::TcpControl;
 
 /// Two stacks over a wire with a delay, which loses what `lost` says of the sender's packets, and takes them
