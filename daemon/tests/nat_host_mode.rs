@@ -1,4 +1,4 @@
-//! Host mode through translators: connections that a client behind one begins go on the paths, and
+//! Host mode through NATs: connections that a client behind one begins go on the paths, and
 //! the server's applications see the client's public address.
 //!
 //! ```text
@@ -79,7 +79,7 @@ fn assert_goes_on_the_paths(kind: &str) {
 }
 
 #[test]
-fn behind_each_kind_of_translator_connections_go_on_the_paths() {
+fn behind_each_kind_of_nat_connections_go_on_the_paths() {
     if !privileged() {
         return;
     }
@@ -110,11 +110,11 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
         assert!(daemon.wait());
     }
     for from in [up.finish(), down.finish()] {
-        assert!(from.port() >= 32_768, "the port that the translator gave");
+        assert!(from.port() >= 32_768, "the port that the NAT gave");
     }
 }
 
-/// Nothing else of the translator's hosts is touched: a host beside the client talks to the server.
+/// Other hosts behind the NAT are not touched: one beside the client talks to the server.
 #[test]
 fn what_is_not_a_peers_goes_by_beside_it() {
     if !privileged() {

@@ -60,7 +60,7 @@ fn needs_netem(config: &LinkConfig) -> bool {
         || config.blackhole
 }
 
-/// What cannot be translated.
+/// The first setting that netem and tbf cannot express.
 fn check(config: &LinkConfig) -> Result<(), &'static str> {
     if config.trace.is_some() {
         return Err("a trace needs the emulator");

@@ -465,7 +465,7 @@ impl Transfer {
         Self::start_translated(from, to, (address, address), bytes, rate)
     }
 
-    /// As [`start`](Self::start); somebody on the way translates the second address to the first.
+    /// As [`start`](Self::start), with a NAT on the way that translates the second address to the first.
     pub fn start_translated(
         from: &Host,
         to: &Host,

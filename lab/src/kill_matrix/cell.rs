@@ -17,7 +17,7 @@ pub(super) enum Via {
     V6,
     /// Segments of TCP over IPv4.
     Tcp,
-    /// UDP over IPv4 with a translator in front of the opener.
+    /// UDP over IPv4 with a NAT in front of the opener.
     Nat,
     /// UDP over IPv4 between the hosts' own addresses, which the connection has too.
     HostMode,
