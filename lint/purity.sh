@@ -6,17 +6,18 @@ cd "$(dirname "$0")/.."
 
 allowed() {
     case $1 in
+    types) echo "siphasher" ;;
     wire) echo "" ;;
     crypto) echo "aws-lc-rs base64 blake2 chacha20 rand_core snow zeroize" ;;
     link) echo "rand_chacha rand_core serde toml" ;;
-    core) echo "log mpip-crypto mpip-wire rand_chacha rand_core siphasher" ;;
+    core) echo "log mpip-crypto mpip-types mpip-wire rand_chacha rand_core" ;;
     sim) echo "mpip-core mpip-crypto mpip-link rand_chacha smoltcp" ;;
     esac
 }
 forbidden='^(async-std|getrandom|libc|mio|nix|polling|rand|rustix|socket2|tokio)$'
 
 status=0
-for crate in wire crypto link core sim; do
+for crate in types wire crypto link core sim; do
     tree() { cargo tree --locked -q -p "mpip-$crate" -e normal --prefix none "$@" | awk '{print $1}'; }
     found=$(tree --depth 1 | tail -n +2 | sort -u | tr '\n' ' ' | sed 's/ $//')
     if [ "$found" != "$(allowed "$crate")" ]; then

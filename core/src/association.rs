@@ -43,14 +43,12 @@ use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
 use self::told::Told;
 use self::too_big::Allowance;
-use crate::bucket::Bucket;
 use crate::cc::Subflow;
-use crate::config::{Limits, LocalAddress, PeerConfig, Prefix};
+use crate::config::{Limits, PeerConfig};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
-use crate::packet::{Segments, SessionKey};
 use crate::path::flight::{Cargo, Losses};
 use crate::path::ids::RetiredIds;
 use crate::path::{Path, PathState};
@@ -59,12 +57,15 @@ use crate::resequencer::{HoldPool, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
 use crate::session::{Incoming, Order, Outgoing};
-use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
 use crate::status::{PeerStatus, SessionStatus};
-use crate::table::Table;
-use crate::time::Instant;
 use crate::trace::Trace;
 use crate::translation::Translations;
+use mpip_types::Bucket;
+use mpip_types::Instant;
+use mpip_types::packet::{Segments, SessionKey};
+use mpip_types::table::Table;
+use mpip_types::{DatagramSink, LocalId, PacketSink, PathAddress};
+use mpip_types::{LocalAddress, Prefix};
 
 /// What an association may use of its engine.
 pub(crate) struct Context<'a> {
@@ -496,7 +497,7 @@ impl Association {
     }
 
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
-        let address = |end: crate::packet::Endpoint| (end.address, end.port).into();
+        let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
         let outgoing = self.outgoing.iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,

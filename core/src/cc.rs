@@ -8,7 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::config::CongestionControlKind;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Window of a path of which nothing is known yet, in packets (RFC 6928).
 pub const INITIAL_WINDOW_PACKETS: u64 = 10;

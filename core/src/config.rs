@@ -1,14 +1,13 @@
 //! Resolved settings of an engine. Every value here was checked by whoever read it.
 
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
-use core::str::FromStr;
 use core::time::Duration;
 
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
-use crate::sink::LocalId;
+use mpip_types::named;
+use mpip_types::{Encapsulation, Prefix};
 
 /// The default UDP port.
 pub const DEFAULT_PORT: u16 = 6182;
@@ -152,129 +151,6 @@ impl Default for Limits {
     }
 }
 
-/// An address of this host that paths may start from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalAddress {
-    /// How the engine names it in a [`PathAddress`](crate::PathAddress); unique, not used again
-    /// for another address while the engine lives.
-    pub id: LocalId,
-    /// The interface that holds the address.
-    pub interface: String,
-    /// The address, with the port of our socket on it.
-    pub address: SocketAddr,
-    /// Largest IP packet that the interface sends, in bytes.
-    pub mtu: u16,
-    /// What paths from here look like.
-    pub encapsulation: Encapsulation,
-}
-
-/// An address prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    address: IpAddr,
-    len: u8,
-}
-
-impl Prefix {
-    /// The prefix of `len` bits of `address`; bits beyond are cleared. `None` if `len` exceeds the
-    /// address.
-    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
-        let address = match address {
-            IpAddr::V4(v4) if len <= 32 => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-                IpAddr::V4((u32::from(v4) & mask).into())
-            }
-            IpAddr::V6(v6) if len <= 128 => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-                IpAddr::V6((u128::from(v6) & mask).into())
-            }
-            _ => return None,
-        };
-        Some(Self { address, len })
-    }
-
-    /// The prefix of this address alone.
-    pub fn host(address: IpAddr) -> Self {
-        Self { address, len: if address.is_ipv4() { 32 } else { 128 } }
-    }
-
-    /// The first address.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// How many leading bits count.
-    pub fn prefix_len(&self) -> u8 {
-        self.len
-    }
-
-    /// Whether `address` is inside.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        Self::new(address, self.len).is_some_and(|other| other == *self)
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.len)
-    }
-}
-
-/// Why a text is not an address prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrefixError(String);
-
-impl fmt::Display for PrefixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, found `{}`",
-            self.0
-        )
-    }
-}
-
-impl core::error::Error for PrefixError {}
-
-impl FromStr for Prefix {
-    type Err = PrefixError;
-
-    /// `address/length`, or a single address.
-    fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let error = || PrefixError(text.to_owned());
-        let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
-        let address: IpAddr = address.parse().map_err(|_| error())?;
-        let len = match len {
-            Some(len) => len.parse().map_err(|_| error())?,
-            None if address.is_ipv4() => 32,
-            None => 128,
-        };
-        Self::new(address, len).ok_or_else(error)
-    }
-}
-
-/// What a path looks like to whoever forwards its packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Encapsulation {
-    /// Datagrams.
-    #[default]
-    Udp,
-    /// Segments of a connection, each with a datagram.
-    Tcp,
-}
-
-impl Encapsulation {
-    /// Bytes before a datagram in a packet to `remote`: the IP header, and those of UDP, or of TCP
-    /// with timestamps and the datagram's length.
-    pub fn headers(self, remote: SocketAddr) -> usize {
-        let ip = if remote.is_ipv4() { 20 } else { 40 };
-        ip + match self {
-            Self::Udp => 8,
-            Self::Tcp => 20 + 12 + 2,
-        }
-    }
-}
-
 /// Which encapsulations a peer's paths use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncapsulationPolicy {
@@ -351,32 +227,6 @@ impl CongestionControlKind {
     }
 }
 
-macro_rules! named {
-    ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
-        impl $kind {
-            /// Every value, with its name in the configuration.
-            pub const NAMES: &'static [(&'static str, Self)] =
-                &[$(($name, Self::$variant)),+];
-
-            /// The name in the configuration.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            /// The value with this name.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
-            }
-        }
-
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
 named!(SchedulerKind {
     Earliest = "earliest",
     Weighted = "weighted",
@@ -392,7 +242,6 @@ named!(CongestionControlKind {
     Balia = "balia",
     None = "none",
 });
-named!(Encapsulation { Udp = "udp", Tcp = "tcp" });
 named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
 named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });
 named!(Priority { Throughput = "throughput", Response = "response" });
@@ -423,29 +272,4 @@ pub struct Rule {
     /// Whether what is lost of their sessions is sent again, as that of TCP is, though the receiver
     /// delivers it as it comes.
     pub repair: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_contains_its_addresses_only() {
-        let prefix: Prefix = "198.18.4.77/22".parse().expect("valid");
-        assert_eq!(prefix.to_string(), "198.18.4.0/22");
-        assert!(prefix.contains("198.18.7.255".parse().expect("valid")));
-        assert!(!prefix.contains("198.18.8.0".parse().expect("valid")));
-        assert!(!prefix.contains("2001:db8::1".parse().expect("valid")));
-        let all: Prefix = "::/0".parse().expect("valid");
-        assert!(all.contains("2001:db8::1".parse().expect("valid")));
-        assert!(!all.contains("198.18.0.1".parse().expect("valid")));
-    }
-
-    #[test]
-    fn a_text_that_is_no_prefix_is_named_in_the_error() {
-        for text in ["198.18.0.0/33", "::/129", "198.18.0/8", "", "198.18.0.0/", "x/8"] {
-            let error = text.parse::<Prefix>().expect_err("invalid");
-            assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
-        }
-    }
 }

@@ -12,16 +12,17 @@ use rand_core::SeedableRng;
 
 use crate::association::host::Capture;
 use crate::association::{Association, Context};
-use crate::bucket::Bucket;
-use crate::config::{Config, Limits, LocalAddress, Policy, Prefix};
+use crate::config::{Config, Limits, Policy};
 use crate::event::Event;
 use crate::handshake::Jobs;
 use crate::rules::RuleTable;
-use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
-use crate::time::Instant;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
+use mpip_types::Bucket;
+use mpip_types::Instant;
+use mpip_types::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
+use mpip_types::{LocalAddress, Prefix};
 
 mod calls;
 mod drops;

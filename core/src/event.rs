@@ -7,8 +7,8 @@ use core::time::Duration;
 use mpip_crypto::PublicKey;
 
 use crate::association::host::Traffic;
-use crate::config::Prefix;
 use crate::path::PathState;
+use mpip_types::Prefix;
 
 /// A change that somebody may want to know of.
 #[derive(Clone, Debug, PartialEq)]

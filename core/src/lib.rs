@@ -32,8 +32,6 @@
 mod association;
 mod availability;
 mod bottleneck;
-mod bucket;
-mod buffer;
 pub mod cc;
 mod config;
 mod engine;
@@ -41,38 +39,32 @@ mod event;
 mod guard;
 mod handshake;
 pub mod omission;
-pub mod packet;
 mod path;
 pub mod queue;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
 mod session;
-mod sink;
 mod status;
-pub mod table;
 mod thinning;
-mod time;
 pub mod trace;
 mod translation;
 pub mod window;
 
 pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
-pub use buffer::{
-    MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
-    SegmentationKind,
-};
 pub use config::{
-    Config, CongestionControlKind, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Limits,
-    LocalAddress, Opportunistic, PeerConfig, Policy, Prefix, PrefixError, Priority, Rule,
-    SchedulerKind,
+    Config, CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic,
+    PeerConfig, Policy, Priority, Rule, SchedulerKind,
 };
 pub use engine::{Command, DropReason, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
+pub use mpip_types::{
+    Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress, LocalId,
+    MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
+    PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
+};
 pub use path::PathState;
-pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
-pub use time::Instant;
 pub use translation::TRANSLATED_PORTS;

@@ -20,8 +20,8 @@ use core::fmt;
 
 use mpip_wire::SessionFields;
 
-use crate::packet::{fold, protocol, sum};
-use crate::sink::Checksum;
+use mpip_types::Checksum;
+use mpip_types::packet::{fold, protocol, sum};
 
 #[doc(hidden)]
 pub mod check;

@@ -42,10 +42,11 @@ use self::rest::Rest;
 pub use self::state::PathState;
 use crate::bottleneck::DelaySeries;
 use crate::cc::{self, Subflow};
-use crate::config::{CongestionControlKind, Encapsulation, LocalAddress};
+use crate::config::CongestionControlKind;
 use crate::scheduler::Candidate;
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::{Encapsulation, LocalAddress};
 
 /// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]

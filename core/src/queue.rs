@@ -15,9 +15,9 @@
 use core::time::Duration;
 
 use crate::config::Priority;
-use crate::packet::Segments;
-use crate::sink::Ecn;
-use crate::time::Instant;
+use mpip_types::Ecn;
+use mpip_types::Instant;
+use mpip_types::packet::Segments;
 
 mod codel;
 

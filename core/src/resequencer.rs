@@ -13,9 +13,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use crate::sink::InnerPacket;
-use crate::time::Instant;
 use crate::window::{DuplicateWindow, Seen, WINDOW};
+use mpip_types::InnerPacket;
+use mpip_types::Instant;
 
 mod pool;
 

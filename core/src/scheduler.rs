@@ -11,7 +11,7 @@ use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::{PeerConfig, SchedulerKind};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// How often [`Scheduler::adjust`] is called: the seeds' period T (seed 000, section 3.6.1).
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);

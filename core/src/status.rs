@@ -6,9 +6,10 @@ use core::time::Duration;
 use mpip_crypto::NodeId;
 
 use crate::association::host::Traffic;
-use crate::config::{Encapsulation, Policy, Prefix};
+use crate::config::Policy;
 use crate::path::PathState;
 use crate::resequencer::WAIT_BUCKETS;
+use mpip_types::{Encapsulation, Prefix};
 
 /// What an engine knows of itself.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@
 use core::time::Duration;
 
 use crate::session::WINDOW;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// An acknowledgement passes when it covers this part of the most that was on its way in the round: what
 /// arrives in a burst is acknowledged before the sender can send more, and ever less is on its way.

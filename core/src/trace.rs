@@ -9,7 +9,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::path::PathState;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Takes the records of one association, in the order in which things happened.
 pub trait TraceSink: fmt::Debug + Send {

@@ -39,9 +39,9 @@ use self::aging::Aging;
 pub(crate) use self::begun::{Begun, Doors, PATIENCE, Way};
 pub(crate) use self::fragments::Fragments;
 use self::rewrite::{End, State, Subject, rewrite};
-use crate::buffer::{PacketBuf, PacketPool};
-use crate::packet::{Endpoint, Header, SessionKey, protocol};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
+use mpip_types::{PacketBuf, PacketPool};
 
 /// Ports of public ends: translators rarely give them out, because hosts begin connections from
 /// higher ones (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services have

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io;
 
-use mpip_core::Instant;
+use mpip_types::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now, by `CLOCK_BOOTTIME`.

@@ -6,8 +6,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use mpip_core::packet::Header;
-use mpip_core::{InnerPacket, LocalId, PacketSink};
+use mpip_types::packet::Header;
+use mpip_types::{InnerPacket, LocalId, PacketSink};
 
 use crate::socket::address::RawAddress;
 use crate::socket::cmsg::Control;

@@ -22,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use mpip_core::LocalId;
+use mpip_types::LocalId;
 
 use address::RawAddress;
 pub use counters::{SendCounters, SendError};

@@ -11,7 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use mpip_core::{PacketBuf, PacketPool};
+use mpip_types::{PacketBuf, PacketPool};
 
 pub use vnet::FrameError;
 use vnet::{VNET_HEADER_LEN, VnetHeader};

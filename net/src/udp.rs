@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use mpip_core::{Ecn, LocalId};
+use mpip_types::{Ecn, LocalId};
 
 use crate::socket::SocketKind;
 use crate::socket::options::{local_address, set_buffers, set_option, set_packet_options};

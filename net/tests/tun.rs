@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use common::packets::cut;
 use common::{Namespace, is_root, wait_until_gone};
-use mpip_core::{Checksum, InnerPacket, PacketPool, PacketSink, SegmentationKind};
 use mpip_net::netlink::Netlink;
 use mpip_net::tun::{OpenError, TunCounters};
 use mpip_net::{Interest, Poller, Tun, TunWriter};
+use mpip_types::{Checksum, InnerPacket, PacketPool, PacketSink, SegmentationKind};
 
 struct Host {
     namespace: Namespace,

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Namespace, is_root};
-use mpip_core::{DatagramSink, Ecn, LocalId, PathAddress};
 use mpip_net::udp::{ReceiveBuffers, SocketConfig};
 use mpip_net::{Interest, Poller, UdpSender, UdpSocket};
+use mpip_types::{DatagramSink, Ecn, LocalId, PathAddress};
 
 const LOCAL: LocalId = LocalId(3);
 

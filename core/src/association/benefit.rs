@@ -5,8 +5,8 @@ use crate::config::SchedulerKind;
 use crate::event::Event;
 use crate::guard::{Verdict, View};
 use crate::path::{Path, PathState};
-use crate::time::Instant;
 use crate::trace::What;
+use mpip_types::Instant;
 
 /// More bytes in flight than heartbeats have: something is on its way.
 const LOAD: u64 = 300;

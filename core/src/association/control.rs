@@ -7,8 +7,8 @@ use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
 use super::{Association, Context, range_room};
 use crate::path::flight::Control;
 use crate::path::{PathState, Standing};
-use crate::sink::{DatagramSink, PathAddress};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::{DatagramSink, PathAddress};
 
 /// Bytes of frames of a heartbeat behind a translator, at least: as many as a path response and a
 /// path challenge have. It may have moved us, and where we are now the peer may send no more than

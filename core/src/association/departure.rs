@@ -7,9 +7,9 @@ use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber
 use super::Association;
 use crate::config::CongestionControlKind;
 use crate::path::flight::{Cargo, Control};
-use crate::sink::{DatagramSink, Ecn, PathAddress};
-use crate::time::Instant;
 use crate::trace::What;
+use mpip_types::Instant;
+use mpip_types::{DatagramSink, Ecn, PathAddress};
 
 /// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
 /// amount of reordering makes them ambiguous.

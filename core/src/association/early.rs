@@ -13,11 +13,11 @@ use core::time::Duration;
 use super::moving::local;
 use super::outgoing::Loss;
 use super::{Association, Context};
-use crate::config::Encapsulation;
 use crate::path::Path;
 use crate::scheduler::Candidate;
-use crate::sink::{DatagramSink, PathAddress};
-use crate::time::Instant;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
+use mpip_types::{DatagramSink, PathAddress};
 
 /// Remote addresses that are remembered; the one that was left first is forgotten.
 const REMEMBERED: usize = 16;

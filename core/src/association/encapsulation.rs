@@ -6,10 +6,11 @@ use core::time::Duration;
 use mpip_wire::AddressList;
 
 use super::{Association, Context};
-use crate::config::{Encapsulation, EncapsulationPolicy, LocalAddress};
+use crate::config::EncapsulationPolicy;
 use crate::path::{Path, PathState};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::{Encapsulation, LocalAddress};
 
 /// UDP has so long to get through before TCP is tried between the same addresses.
 const PATIENCE: Duration = Duration::from_millis(1_500);

@@ -16,13 +16,13 @@ use super::keys::{Epoch, Origin};
 use super::moving::local;
 use super::pending::{Answering, Pending, Response, State};
 use super::{Association, Context};
-use crate::bucket::Rate;
-use crate::config::{Encapsulation, LocalAddress};
 use crate::engine::send;
 use crate::event::Event;
 use crate::handshake::Work;
-use crate::sink::{DatagramSink, PathAddress};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::Rate;
+use mpip_types::{DatagramSink, PathAddress};
+use mpip_types::{Encapsulation, LocalAddress};
 
 /// Pauses between attempts: the first, and the longest that they double to.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));

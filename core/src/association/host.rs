@@ -14,12 +14,13 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::{Association, Context};
-use crate::config::{LocalAddress, Policy, Prefix};
+use crate::config::Policy;
 use crate::event::Event;
-use crate::packet::Endpoint;
 use crate::path::Path;
-use crate::time::Instant;
 use crate::translation::{Begun, Fragments, PATIENCE};
+use mpip_types::Instant;
+use mpip_types::packet::Endpoint;
+use mpip_types::{LocalAddress, Prefix};
 
 /// A local address whose paths are this young may be about to be validated by the peer: packets
 /// from it that came too early would be refused.

@@ -13,15 +13,15 @@ use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use crate::path::PathState;
 use crate::path::delay::clock_difference;
 use crate::resequencer::{HoldLimits, Received, Resequencer};
 use crate::session::{Counters, Incoming, Order, Shown};
-use crate::sink::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
-use crate::time::Instant;
 use crate::trace::What;
 use crate::window::Seen;
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
+use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 
 /// How long a gap is waited for until the peer has said how long.
 pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);

@@ -6,12 +6,12 @@ use mpip_wire::{
 };
 
 use super::{Association, keys};
-use crate::packet::SessionKey;
 use crate::path::flight::Control;
 use crate::session::{Incoming, Outgoing};
-use crate::sink::PathAddress;
-use crate::table::Table;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::packet::SessionKey;
+use mpip_types::table::Table;
 
 /// A transport message, opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

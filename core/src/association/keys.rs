@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use mpip_crypto::Keys;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// The initiator of an epoch replaces it after this time, as in WireGuard.
 pub(crate) const REKEY_AFTER: Duration = Duration::from_secs(120);

@@ -14,11 +14,11 @@ use core::time::Duration;
 use super::outgoing::Loss;
 use super::told::is_sensible;
 use super::{Association, Context};
-use crate::config::{Encapsulation, LocalAddress};
 use crate::event::Event;
 use crate::path::{Challenge, Path, PathState, Standing};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::{Encapsulation, LocalAddress};
 
 impl Association {
     /// Gives up the paths whose local address is gone, or keeps them until they can move; the

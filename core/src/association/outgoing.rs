@@ -16,14 +16,14 @@ use super::{Association, Context, playout, range_room, refuse};
 use crate::config::{CongestionControlKind, Priority};
 use crate::engine::DropReason;
 use crate::omission::{SessionHeader, fields};
-use crate::packet::{Header, Segments, SessionKey, protocol};
 use crate::path::PathState;
 use crate::path::flight::{Cargo, Control};
 use crate::scheduler::{Demand, lowest_delay};
 use crate::session::{Known, Outgoing, Told};
-use crate::sink::DatagramSink;
-use crate::time::Instant;
 use crate::trace::What;
+use mpip_types::DatagramSink;
+use mpip_types::Instant;
+use mpip_types::packet::{Header, Segments, SessionKey, protocol};
 
 /// A packet that left for the first time longer ago than this is of no use to its receiver: a
 /// TCP sender has sent it again itself (RFC 6298, section 2.4). Time without any path does not count: of

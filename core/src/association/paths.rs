@@ -8,15 +8,16 @@ use super::outgoing::Loss;
 use super::told::is_sensible;
 use super::{Association, Context};
 use crate::bottleneck::regroup;
-use crate::config::{LocalAddress, Policy};
+use crate::config::Policy;
 use crate::event::Event;
 use crate::path::rest::{REST_PERIOD, Rest};
 use crate::path::{Challenge, Path, PathState, Silence};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
-use crate::sink::PathAddress;
-use crate::time::Instant;
 use crate::trace::What;
+use mpip_types::Instant;
+use mpip_types::LocalAddress;
+use mpip_types::PathAddress;
 
 /// Headers of a packet inside its datagram at the most: clear header with a short path
 /// identifier, frame header with a four-byte session number, tag.

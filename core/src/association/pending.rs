@@ -7,7 +7,7 @@ use mpip_crypto::{Aead, INITIATION_LEN, Initiator, RESPONSE_LEN};
 use super::Context;
 use super::keys::Origin;
 use crate::handshake::Work;
-use crate::sink::PathAddress;
+use mpip_types::PathAddress;
 
 /// A handshake of ours that awaits its response.
 #[derive(Debug)]

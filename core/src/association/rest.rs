@@ -4,11 +4,11 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::Association;
-use crate::config::Encapsulation;
 use crate::path::Path;
 use crate::path::rest::{Lifetime, REST_AFTER, USUAL};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
 
 /// Addresses of ours whose translators are remembered; beyond it the one that was met first is
 /// forgotten.

@@ -15,12 +15,12 @@ use core::net::{IpAddr, SocketAddr};
 use super::host::{is_capturable, is_one_host};
 use super::moving::local;
 use super::{Association, Context};
-use crate::bucket::{Bucket, Rate};
-use crate::config::Encapsulation;
 use crate::engine::DropReason;
 use crate::path::{PathState, Standing};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::{Bucket, Rate};
 
 /// Lists of addresses that are followed. A host changes networks a few times in a minute, and all its
 /// interfaces at once when it wakes up.

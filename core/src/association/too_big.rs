@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use super::{Association, Context, refuse};
 use crate::engine::DropReason;
-use crate::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
 use crate::path::{Path, PathState};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
 
 use super::paths::INNER_OVERHEAD;
 

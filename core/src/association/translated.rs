@@ -9,12 +9,12 @@ use mpip_wire::{NetworkFields, PathId, SessionFields};
 use super::{Association, Context};
 use crate::config::Policy;
 use crate::engine::DropReason;
-use crate::packet::{Endpoint, Header, SessionKey, protocol};
 use crate::session::Shown;
-use crate::sink::{Checksum, InnerPacket};
-use crate::time::Instant;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
 use crate::translation::{Act, Doors, Syn, Way};
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
+use mpip_types::{Checksum, InnerPacket};
 
 use super::host::is_capturable;
 

@@ -6,7 +6,7 @@
 
 use super::window::{Growth, LossWindow, coupled};
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// A loss takes at most this many halves of the window.
 const MAX_DECREASE: f64 = 1.5;

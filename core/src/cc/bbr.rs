@@ -30,7 +30,7 @@ use self::round_trips::RoundTrips;
 use super::{
     CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow, others,
 };
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// 4 ln 2: the lowest gain that lets the rate double in each round trip.
 const STARTUP_GAIN: f64 = 2.77;

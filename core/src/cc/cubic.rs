@@ -4,7 +4,7 @@
 use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Verdict};
 use super::window::{Growth, LossWindow};
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Aggressiveness, packets per second cubed (RFC 9438, section 5).
 const C: f64 = 0.4;

@@ -1,7 +1,7 @@
 //! No control: the seeds' MPIP leaves it to the inner TCP.
 
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Sends whatever comes.
 #[derive(Debug)]

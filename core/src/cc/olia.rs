@@ -6,7 +6,7 @@
 
 use super::window::{Growth, LossWindow, coupled};
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 #[derive(Debug)]
 pub(super) struct Olia {

@@ -2,7 +2,7 @@
 
 use super::window::{Growth, LossWindow};
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// RFC 9002, section 7.3.2.
 const LOSS_FACTOR: f64 = 0.5;

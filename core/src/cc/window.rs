@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use super::{CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow, others};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// RFC 9002, section 7.2: two packets, so that one loss still leaves a packet to detect it by.
 const MIN_WINDOW_PACKETS: u64 = 2;

@@ -9,14 +9,14 @@
 
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::buffer::{Offload, PacketBuf, PacketPool};
 use crate::config::{
-    CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, Policy,
-    SchedulerKind,
+    CongestionControlKind, EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind,
 };
 use crate::handshake::HandshakeDone;
 use crate::path::PathState;
-use crate::sink::{InnerPacket, Slot};
+use mpip_types::Encapsulation;
+use mpip_types::{InnerPacket, Slot};
+use mpip_types::{Offload, PacketBuf, PacketPool};
 
 /// Datagrams and packets that an engine produced.
 #[derive(Default)]

@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 
 use super::Engine;
-use crate::packet::Segments;
-use crate::sink::{Checksum, InnerPacket, PacketSink};
+use mpip_types::packet::Segments;
+use mpip_types::{Checksum, InnerPacket, PacketSink};
 
 /// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a second
 /// at 100 Mbit/s, and no more at once than the queues of interfaces take.
@@ -57,8 +57,8 @@ mod tests {
     use super::super::harness::{Packets, Pair, SECOND, sequences, tcp};
     use super::*;
     use crate::Traffic;
-    use crate::buffer::Offload;
     use crate::config::{CongestionControlKind, Policy};
+    use mpip_types::Offload;
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -2,9 +2,9 @@
 
 use super::harness::{Pair, SECOND, locals, sequences, tcp};
 use super::*;
-use crate::buffer::{Offload, Segmentation, SegmentationKind};
 use crate::config::{CongestionControlKind, SchedulerKind};
 use crate::path::PathState;
+use mpip_types::{Offload, Segmentation, SegmentationKind};
 
 #[test]
 fn all_four_paths_come_up() {

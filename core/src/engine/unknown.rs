@@ -19,11 +19,12 @@ use crate::association::Association;
 use crate::availability::{
     ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, PER_SECOND, Query,
 };
-use crate::bucket::Bucket;
-use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
+use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
-use crate::sink::{DatagramSink, PathAddress};
-use crate::time::Instant;
+use mpip_types::Bucket;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
+use mpip_types::{DatagramSink, PathAddress};
 
 /// Without keys after this time, a node that was found is given up.
 const GIVE_UP: Duration = Duration::from_secs(20);

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use mpip_wire::{AckRange, EcnCounts, Feedback, PathId, Ranges};
 
-use crate::sink::Ecn;
-use crate::time::Instant;
+use mpip_types::Ecn;
+use mpip_types::Instant;
 
 /// Ranges that are remembered; those of the lowest numbers are forgotten first.
 const REMEMBERED: usize = 256;

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::{Path, PathState};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
 
 /// First and longest pause between challenges on a path that does not answer them.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));

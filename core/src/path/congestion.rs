@@ -5,7 +5,7 @@ use core::ops::Deref;
 use super::flight::Losses;
 
 use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// A congestion control that hears of losses once per round trip, and when they were none. What it
 /// says can be read from it; what it is told goes through here.

@@ -8,7 +8,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// How long a minimum counts.
 const WINDOW: Duration = Duration::from_secs(10);

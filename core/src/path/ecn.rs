@@ -6,7 +6,7 @@
 
 use mpip_wire::EcnCounts;
 
-use crate::sink::Ecn;
+use mpip_types::Ecn;
 
 /// Datagrams by which a path is tried (RFC 9000, section 13.4.2).
 const TRIALS: u8 = 10;

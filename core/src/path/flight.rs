@@ -14,8 +14,8 @@ use super::ecn::EcnValidation;
 use super::rate::DeliveryHistory;
 use super::rtt::{RttEstimator, Turnaround};
 use crate::cc::RateSample;
-use crate::packet::Segments;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::packet::Segments;
 
 /// Packets that may be tracked: one that stays out longer than this many followers could not be
 /// told from a replay by the receiver (its window has 16,384 numbers).

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::PathState;
 use super::rest::{REST_PATIENCE, REST_PROBE, REST_RETRY};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// A path that carries nothing is asked for a sign of life so often (seed 000, section 3.5).
 const HEARTBEAT: Duration = Duration::from_millis(300);

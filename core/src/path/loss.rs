@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Share of packets lost over the last seconds, in two half-windows.
 #[derive(Clone, Copy, Debug)]

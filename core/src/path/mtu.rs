@@ -21,7 +21,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Sizes that paths are often found to end at: tunnels, mobile networks, PPPoE, Ethernet with and
 /// without jumbo frames. A table is searched in fewer steps than all numbers (RFC 8899,

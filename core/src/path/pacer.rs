@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// What may leave in one go, in time at the path's rate: long enough that a timer and a system
 /// call serve many packets, short enough that a queue of a few milliseconds takes it.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{Path, PathState};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Mean deviation of the delay, µs, below which a path is taken as even again, and from which on as
 /// uneven: HyStart takes 4 ms for a queue (RFC 9406, section 4.3).

@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Three times what a bucket of 32 kB holds at 100 Mbit/s.
 const MIN_INTERVAL: Duration = Duration::from_millis(8);

@@ -14,7 +14,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// An association without inner packets for so long lets its paths rest.
 pub(crate) const REST_AFTER: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Before the first sample (RFC 9002, section 6.2.2).
 const INITIAL: Duration = Duration::from_millis(333);

@@ -1,7 +1,7 @@
 //! Memory for packets that wait for earlier ones: shared by all sessions of an association.
 
-use crate::sink::{Checksum, InnerPacket};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::{Checksum, InnerPacket};
 
 /// Buffers are made in multiples of this, so that one serves any packet of an ordinary MTU.
 const GRAIN: usize = 2_048;

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::sink::Checksum;
+use mpip_types::Checksum;
 
 const LIMITS: HoldLimits = HoldLimits {
     max_wait: Duration::from_millis(100),

@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 use core::time::Duration;
 
 use super::{Metrics, Record, TraceSink, What};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Writes records to `out` until a number of bytes is reached or `out` fails; what comes later is
 /// not written.

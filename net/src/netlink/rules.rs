@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use mpip_core::Prefix;
+use mpip_types::Prefix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::rule::{
     RuleAction, RuleAttribute, RuleFlags, RuleMessage, RulePortRange,

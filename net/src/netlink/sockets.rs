@@ -6,7 +6,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
 
-use mpip_core::Prefix;
+use mpip_types::Prefix;
 use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
 
 use super::{BUFFER, NetlinkError, connect, os_result, receive};

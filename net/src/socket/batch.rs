@@ -5,7 +5,7 @@ use core::mem::zeroed;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use mpip_core::Ecn;
+use mpip_types::Ecn;
 
 use super::address::RawAddress;
 use super::cmsg::Control;

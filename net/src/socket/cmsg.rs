@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::mem::size_of;
 use core::net::IpAddr;
 
-use mpip_core::Ecn;
+use mpip_types::Ecn;
 
 /// Room for the control messages of one message.
 pub(crate) const CONTROL_LEN: usize = 64;

@@ -4,7 +4,7 @@ use core::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use mpip_core::LocalId;
+use mpip_types::LocalId;
 
 use super::batch::is_dropped;
 

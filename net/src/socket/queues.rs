@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mpip_core::{LocalId, Slot};
+use mpip_types::{LocalId, Slot};
 
 use super::counters::{SendCounters, SendError};
 

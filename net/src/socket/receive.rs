@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use mpip_core::Ecn;
+use mpip_types::Ecn;
 
 use super::address::RawAddress;
 use super::cmsg::Control;

@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use mpip_core::{Ecn, Instant};
+use mpip_types::{Ecn, Instant};
 
 use super::endpoint::Endpoint;
 use super::segment::{Header, flag, is_intact};

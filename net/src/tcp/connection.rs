@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_core::{Ecn, Instant};
+use mpip_types::{Ecn, Instant};
 
 use super::segment::{Header, flag};
 

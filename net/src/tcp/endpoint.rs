@@ -6,7 +6,7 @@ use core::ops::AddAssign;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_core::{Ecn, Instant};
+use mpip_types::{Ecn, Instant};
 use siphasher::sip::SipHasher24;
 
 use super::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, ticks, timestamp};

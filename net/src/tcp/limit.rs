@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use mpip_core::Instant;
+use mpip_types::Instant;
 
 /// Answers per second, and how many of them at once, to all together. At 5 µs each they take a
 /// twentieth of a core. Range: 100 to 100,000; the fewer, the easier a flood keeps others from

@@ -4,8 +4,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use mpip_core::Instant;
-use mpip_core::table::{Removed, Table};
+use mpip_types::Instant;
+use mpip_types::table::{Removed, Table};
 
 use super::connection::Connection;
 use super::stream::Splitter;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use mpip_core::{DatagramSink, Ecn, Instant, LocalId, PathAddress, Slot};
+use mpip_types::{DatagramSink, Ecn, Instant, LocalId, PathAddress, Slot};
 
 use super::endpoint::{Counters, Endpoint};
 use super::segment::{DATA_HEADER, Header, flag, is_intact, seal};

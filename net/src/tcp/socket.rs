@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use mpip_core::LocalId;
+use mpip_types::LocalId;
 
 use super::segment::TCP;
 use crate::socket::options::{set_buffers, set_packet_options};

@@ -4,7 +4,7 @@ mod queue;
 
 use std::sync::Arc;
 
-use mpip_core::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
+use mpip_types::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
 
 use super::UdpSocket;
 use crate::socket::queues::{Queues, SendQueue};

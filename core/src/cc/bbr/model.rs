@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use crate::cc::RateSample;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Round trips for which the highest delivery rate holds.
 const FILTER_ROUNDS: usize = 10;

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use crate::cc::cubic::Cubic;
 use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow, others};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// A drained path this much slower than the empty one carries another's queue: a quarter of its
 /// round trip, but no less than what a host's own pauses make.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Loss below it is never answered.
 const LOSS_THRESHOLD: f64 = 0.02;

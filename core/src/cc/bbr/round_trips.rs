@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::model::FlightExcess;
 use crate::cc::RateSample;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer because
 /// a path is.

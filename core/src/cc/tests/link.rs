@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 
 use crate::cc::{self, CongestionControl, CongestionEvent, RateSample, Subflow};
 use crate::config::CongestionControlKind;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 pub(super) const PACKET: u64 = 1_448;
 

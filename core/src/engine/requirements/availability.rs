@@ -5,8 +5,8 @@ use mpip_wire::{AnswerRepr, QueryRepr};
 use super::super::harness::{Out, Packets, Pair, SECOND, address, locals, sequences, tcp};
 use super::super::*;
 use crate::availability::AvailabilityState;
-use crate::buffer::{Offload, PacketPool};
 use crate::config::Opportunistic;
+use mpip_types::{Offload, PacketPool};
 
 const ANSWER: u8 = 6;
 

@@ -6,12 +6,12 @@ use mpip_wire::{AckRange, SessionFields};
 use crate::association::Association;
 use crate::association::inspect::table_entries;
 use crate::omission::SessionHeader;
-use crate::packet::Segments;
 use crate::path::Path;
 use crate::path::flight::BYTES_PER_PACKET;
 use crate::queue::SendQueue;
 use crate::resequencer::Resequencer;
 use crate::window::DuplicateWindow;
+use mpip_types::packet::Segments;
 
 #[test]
 fn a_session_takes_no_more_memory_than_documented() {

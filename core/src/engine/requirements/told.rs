@@ -6,8 +6,8 @@ use mpip_wire::{AddressList, Frame};
 
 use super::super::harness::*;
 use super::super::*;
-use crate::bucket::Rate;
 use crate::path::PathState;
+use mpip_types::Rate;
 
 /// What host 1 tells, and nobody is there.
 fn third_party(number: u16) -> SocketAddr {
@@ -94,7 +94,7 @@ fn nothing_but_short_challenges_goes_to_a_told_address_and_no_handshake() {
     pair.pass = |_, _, _| false;
     for n in 0..10 {
         let packet = tcp(0, n, 1_000);
-        pair.send(0, &packet, crate::buffer::Offload::default());
+        pair.send(0, &packet, mpip_types::Offload::default());
         pair.run_for(SECOND);
     }
     let sent = pair.tapped();

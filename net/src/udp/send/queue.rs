@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use mpip_core::{Ecn, LocalId};
+use mpip_types::{Ecn, LocalId};
 
 use super::super::UdpSocket;
 use crate::socket::SendError;

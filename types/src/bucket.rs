@@ -6,11 +6,11 @@ use crate::time::Instant;
 
 /// How often something may happen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
+pub struct Rate {
     /// Times at once, after a pause; 1 or more.
-    pub(crate) burst: u32,
+    pub burst: u32,
     /// Times in a second in the long run; 1 or more.
-    pub(crate) per_second: u32,
+    pub per_second: u32,
 }
 
 impl Rate {
@@ -24,18 +24,18 @@ impl Rate {
 /// It is kept as the time at which the bucket is full again (the generic cell rate algorithm, ITU-T
 /// I.371, annex A).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     full_at: Instant,
 }
 
 impl Bucket {
     /// A full one.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { full_at: Instant::ZERO }
     }
 
     /// Takes one, if there is one.
-    pub(crate) fn take(&mut self, now: Instant, rate: Rate) -> bool {
+    pub fn take(&mut self, now: Instant, rate: Rate) -> bool {
         if now < self.ready_at(rate) {
             return false;
         }
@@ -44,12 +44,12 @@ impl Bucket {
     }
 
     /// When there is one to be taken.
-    pub(crate) fn ready_at(&self, rate: Rate) -> Instant {
+    pub fn ready_at(&self, rate: Rate) -> Instant {
         self.full_at - rate.pause() * (rate.burst - 1)
     }
 
     /// What was taken did not count.
-    pub(crate) fn give_back(&mut self, count: u32, rate: Rate) {
+    pub fn give_back(&mut self, count: u32, rate: Rate) {
         self.full_at = self.full_at - rate.pause() * count;
     }
 }

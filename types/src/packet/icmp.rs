@@ -10,7 +10,7 @@ use super::{Header, Version, checksum, protocol};
 const MAX_LEN_V4: usize = 576;
 const MAX_LEN_V6: usize = 1_280;
 /// What every IPv6 link carries (RFC 8200, section 5): no sender heeds less.
-pub(crate) const MIN_MTU_V6: u16 = 1_280;
+pub const MIN_MTU_V6: u16 = 1_280;
 const ICMP_HEADER: usize = 8;
 const TIME_TO_LIVE: u8 = 64;
 
@@ -21,7 +21,7 @@ const TIME_TO_LIVE: u8 = 64;
 /// `None` where no message may be sent: about an ICMP error, a fragment but the first, a packet that
 /// may be fragmented, or one whose source or destination is not a single host (RFC 1812,
 /// section 4.3.2.7; RFC 4443, section 2.4).
-pub(crate) fn too_big(packet: &[u8], header: &Header, mtu: u16) -> Option<Vec<u8>> {
+pub fn too_big(packet: &[u8], header: &Header, mtu: u16) -> Option<Vec<u8>> {
     let later_fragment = header.fragment && header.ports.is_none();
     let may_answer = header.dont_fragment
         && !later_fragment

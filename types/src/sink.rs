@@ -1,47 +1,7 @@
-//! Where the engine puts what it produces: the caller's batches, written in place.
+//! Sinks: where a layer puts what it produces, written in place into its caller's batches.
 
-use core::net::SocketAddr;
-
-/// A local address that datagrams leave from and arrive at: an index that the caller gave it in
-/// [`LocalAddress`](crate::LocalAddress).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LocalId(pub u16);
-
-/// The two ends of a path as the caller's sockets see them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PathAddress {
-    /// The local end.
-    pub local: LocalId,
-    /// The peer's address and port.
-    pub remote: SocketAddr,
-}
-
-/// Explicit congestion notification of an outer IP header (RFC 3168).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Ecn {
-    /// Not capable.
-    #[default]
-    NotEct = 0,
-    /// ECT(1).
-    Ect1 = 1,
-    /// ECT(0).
-    Ect0 = 2,
-    /// Congestion experienced.
-    Ce = 3,
-}
-
-impl Ecn {
-    /// From the two low bits of the traffic class.
-    pub const fn from_bits(bits: u8) -> Self {
-        match bits & 3 {
-            0 => Self::NotEct,
-            1 => Self::Ect1,
-            2 => Self::Ect0,
-            _ => Self::Ce,
-        }
-    }
-}
+use crate::address::PathAddress;
+use crate::ecn::Ecn;
 
 /// Room for one datagram. It counts only once [`commit`](Slot::commit) was called; dropping it
 /// rolls the reservation back.
@@ -73,8 +33,8 @@ impl<'a> Slot<'a> {
 pub trait DatagramSink {
     /// Room for a datagram of exactly `len` bytes toward `to`, with `ecn` in its IP header.
     ///
-    /// `None` when that local address cannot take more now; the engine then keeps the packet and
-    /// tries again after [`Engine::handle_writable`](crate::Engine::handle_writable).
+    /// `None` when that local address cannot take more now; the engine then keeps the packet until
+    /// it is told that the address is writable.
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>>;
 }
 

@@ -3,14 +3,14 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::sink::Ecn;
+use crate::ecn::Ecn;
 
 mod checksum;
 mod icmp;
 mod segments;
 
 pub use checksum::{fold, sum};
-pub(crate) use icmp::{MIN_MTU_V6, too_big};
+pub use icmp::{MIN_MTU_V6, too_big};
 pub use segments::{HEAD_ROOM, SegmentError, Segments};
 
 /// IP protocol numbers that the engine tells apart (IANA "Protocol Numbers").
@@ -219,7 +219,7 @@ impl Header {
 
     /// What `packet`, which has these headers, acknowledges, if it [does nothing
     /// else](Self::is_pure_ack): neither tells of gaps, nor of marks (RFC 3168).
-    pub(crate) fn plain_ack(&self, packet: &[u8]) -> Option<u32> {
+    pub fn plain_ack(&self, packet: &[u8]) -> Option<u32> {
         let transport = packet.get(self.header_len..)?;
         let fixed = transport.first_chunk::<20>()?;
         let options = &transport[20..];

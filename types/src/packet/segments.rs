@@ -9,7 +9,7 @@ use core::fmt;
 use super::checksum::{fold, sum};
 use super::{Header, Version, protocol};
 use crate::buffer::{PacketBuf, PartialChecksum, Segmentation, SegmentationKind};
-use crate::sink::Ecn;
+use crate::ecn::Ecn;
 
 const TCP_HEADER: usize = 20;
 const TCP_SEQUENCE: usize = 4;
@@ -230,7 +230,7 @@ impl Segments {
     /// # Panics
     ///
     /// If there is no such segment.
-    pub(crate) fn stream(&self, index: usize) -> Option<(usize, u32)> {
+    pub fn stream(&self, index: usize) -> Option<(usize, u32)> {
         let network = usize::from(self.network_len);
         let (from, to) = self.payload(index);
         let fixed = self.packet.bytes()[..to].get(network..)?.first_chunk::<20>()?;
@@ -243,7 +243,7 @@ impl Segments {
     }
 
     /// The same of all segments together ([`stream`](Self::stream)).
-    pub(crate) fn whole_stream(&self) -> Option<(usize, u32)> {
+    pub fn whole_stream(&self) -> Option<(usize, u32)> {
         let (first, start) = self.stream(0)?;
         let (_, end) = self.stream(self.count() - 1)?;
         Some((first + end.wrapping_sub(start) as usize, end))

@@ -84,11 +84,10 @@ pub struct Table<K, V> {
     evictions: u64,
 }
 
-#[cfg(test)]
 impl<K, V> Table<K, V> {
     /// Memory of an entry in its slot, and in the index while that is as empty as it gets: 16 of 28
     /// places in use after it has grown, each with a byte of control.
-    pub(crate) const BYTES: (usize, usize) =
+    pub const BYTES: (usize, usize) =
         (size_of::<Slot<K, V>>(), (size_of::<(K, u32)>() + 1) * 16 / 7);
 }
 
