@@ -56,8 +56,8 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
-    /// A path is no longer used for bulk traffic because the others carry more without it, or is used
-    /// for it again.
+    /// A path is no longer used for bulk traffic because the others carry more without it, or is
+    /// used for it again.
     LeftOut {
         /// The peer's name.
         peer: String,
@@ -85,7 +85,8 @@ pub enum EventKind {
         /// The address from now on.
         to: SocketAddr,
     },
-    /// In host mode: packets to a peer now travel in another way, or other destinations are captured.
+    /// In host mode: packets to a peer now travel in another way, or other destinations are
+    /// captured.
     Traffic {
         /// The peer's name.
         peer: String,
@@ -95,8 +96,8 @@ pub enum EventKind {
         to: String,
         /// Destinations whose packets are captured.
         captured: Vec<String>,
-        /// Public addresses of NATs in front of the peer. Packets that answer its connections go there
-        /// and are captured.
+        /// Public addresses of NATs in front of the peer. Packets that answer its connections go
+        /// there and are captured.
         #[serde(default)]
         nats: Vec<String>,
         /// Why.

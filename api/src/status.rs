@@ -99,8 +99,8 @@ pub struct PeerStatus {
     /// Destinations whose packets are captured in host mode.
     #[serde(default)]
     pub captured: Vec<String>,
-    /// Public addresses of NATs in front of the peer. Packets that answer its connections go there and
-    /// are captured.
+    /// Public addresses of NATs in front of the peer. Packets that answer its connections go there
+    /// and are captured.
     #[serde(default)]
     pub nats: Vec<String>,
     /// Connections of a peer behind a NAT that use the paths.

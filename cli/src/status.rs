@@ -214,8 +214,8 @@ fn control_table(paths: &[PathStatus]) -> Table {
     table
 }
 
-/// The quantile `share` (0 to 1) of the time that delayed packets waited, rounded up to the upper end
-/// of its histogram bin, and at most the longest wait: the last bin has no upper end.
+/// The quantile `share` (0 to 1) of the time that delayed packets waited, rounded up to the upper
+/// end of its histogram bin, and at most the longest wait: the last bin has no upper end.
 fn wait_quantile(session: &SessionStatus, share: f64) -> String {
     let total: u64 = session.waits.iter().map(|count| u64::from(*count)).sum();
     let mut seen = 0;

@@ -56,7 +56,8 @@ pub fn control_socket(file: &Path) -> Result<PathBuf, ConfigError> {
     ))
 }
 
-/// Checks the configuration `text`. Errors name `file`, and relative paths start from its directory.
+/// Checks the configuration `text`. Errors name `file`, and relative paths start from its
+/// directory.
 pub fn parse(file: &Path, text: &str) -> Result<Settings, ConfigError> {
     let raw: raw::Config = toml::from_str(text)
         .map_err(|error| ConfigError::new(file, vec![Problem::syntax(text, &error)]))?;

@@ -1,8 +1,8 @@
 //! `mpip doctor`: what on this host keeps mpip from working, and how to mend it.
 //!
 //! [`examine`] gathers the host's state once (`survey`) and hands it to the checks. Each check is a
-//! function of that state that returns [`Finding`]s. Nothing is changed. What the caller's rights do
-//! not suffice to look at is reported as not checked.
+//! function of that state that returns [`Finding`]s. Nothing is changed. What the caller's rights
+//! do not suffice to look at is reported as not checked.
 //!
 //! The files, those that need none of the others first:
 //!

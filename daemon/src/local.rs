@@ -232,10 +232,10 @@ impl LocalAddresses {
         wanted && link.is_running() && !link.loopback
     }
 
-    /// Neither a deprecated address, nor one of our own device, nor one whose network is a peer's:
-    /// packets between such an address and the peer would belong into the tunnel that they carry. A
-    /// peer's wider prefix (a default route) is no obstacle, because the network on the link is more
-    /// specific.
+    /// Whether paths may start from the address: not if it is deprecated, on our own device, or in
+    /// a network that is a peer's. Packets between such a network and the peer would be routed into
+    /// the tunnel that they carry. A wider prefix of a peer (a default route) is no obstacle,
+    /// because the on-link prefix is more specific.
     fn permits(&self, host: &HostAddress) -> bool {
         let theirs = |prefix: &Prefix| {
             prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len

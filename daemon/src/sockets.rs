@@ -92,7 +92,8 @@ impl Sockets {
         self.tcp.confirm(now, from);
     }
 
-    /// Reads what ICMP says of datagrams from `local`; `take` gets the destinations where nobody is.
+    /// Reads ICMP errors about datagrams from `local`. `take` gets the destinations where nobody
+    /// is.
     pub(crate) fn errors(&self, local: LocalId, take: impl FnMut(SocketAddr)) {
         if let Some(socket) = self.udp.socket(local) {
             socket.recv_errors(take);

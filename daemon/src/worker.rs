@@ -7,8 +7,8 @@ use std::thread;
 
 use mpip_core::{HandshakeDone, HandshakeJob};
 
-/// Jobs that the thread has at a time: one that it does, and some with which it goes on at once. Those
-/// that wait longer wait in the engine, which knows whose are the next.
+/// Jobs handed to the thread at a time: one that it does, and some to go on with. Other jobs wait
+/// in the engine, which decides which are next.
 const AT_ONCE: usize = 4;
 
 /// The thread as its owner sees it.

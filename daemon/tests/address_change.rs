@@ -1,6 +1,6 @@
 //! A host loses its only address and gets another while transfers run in both directions: they go
-//! on, every byte is right. Host a opens the paths. How soon is printed; that it is at once is tested
-//! in virtual time (`sim/tests/scenarios/address_change.rs`).
+//! on, and every byte is right. Host a opens the paths. The test prints the length of the pause; a
+//! test in virtual time bounds it (`sim/tests/scenarios/address_change.rs`).
 //!
 //! ```text
 //!   host a                                  host b

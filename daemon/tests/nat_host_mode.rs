@@ -18,8 +18,8 @@ use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::nat::{Site, add_private_network};
 use common::{Daemon, Directory, HANG, Host, Transfer, key, privileged, wait_for};
 
-/// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination; and
-/// a fixed address.
+/// Kinds of NAT: keeps ports that are free; chooses random ports; chooses random ports for each
+/// destination; maps to a fixed address.
 const KINDS: [&str; 4] =
     ["masquerade", "masquerade random", "masquerade fully-random", "snat to 198.18.0.1"];
 

@@ -273,7 +273,7 @@ fn who_does_not_know_what_fits_is_told() {
     let route = ["10.77.0.2/32", "dev", "mpip0", "proto", "109", "metric", "1", "scope", "link"];
     world.a.ip(&[&["route", "replace"], &route[..]].concat());
     assert!(!world.a.ip(&["route", "get", INNER]).contains("mtu"));
-    // What the device carries, but not every path: the socket gets an error and the next try is cut.
+    // Fits the device but not every path: the socket gets an error, and the next try is fragmented.
     world.a.ping_with(INNER, 1, 1_280 - 28);
     assert!(world.a.snmp("Icmp", "InDestUnreachs") > 0, "it was told");
     assert!(world.a.ip(&["route", "get", INNER]).contains("mtu 1238"));

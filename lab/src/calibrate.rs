@@ -48,8 +48,8 @@ fn scenario(settings: &str) -> String {
     text
 }
 
-/// The command line of a generator. It gets a real-time priority if that is permitted, below that of the
-/// emulator, so that other work on the machine does not disturb the measurement.
+/// The command line of a generator. It gets a real-time priority if that is permitted, below that
+/// of the emulator, so that other work on the machine does not disturb the measurement.
 fn generator(program: &str, priority: u32, line: &str) -> [String; 3] {
     let script = format!(
         "if chrt -f {priority} true 2>/dev/null; \

@@ -49,7 +49,8 @@ pub(crate) fn own_program() -> String {
 const NICE: i32 = -10;
 
 /// Gives this process and its later children precedence over other processes, if that is permitted.
-/// With two other processes that never sleep, mpip reached 0.94 of the limit of `two-100` with it and
+/// With two other processes that never sleep, mpip reached 0.94 of the limit of `two-100` with it
+/// and
 /// 0.85 without.
 pub(crate) fn take_precedence() {
     let _ = rustix::process::setpriority_process(None, NICE);

@@ -1,10 +1,10 @@
-//! The link emulator, a links process (see [`links`](crate::links)). It owns the far end of every host
-//! interface (TAP devices, moved into the hosts' namespaces), and passes frames between them through
-//! [`mpip_link`] links.
+//! The link emulator, a links process (see [`links`](crate::links)). It owns the far end of every
+//! host interface (TAP devices, moved into the hosts' namespaces), and passes frames between them
+//! through [`mpip_link`] links.
 //!
-//! Lateness does not add up, because each link computes with the time at which a packet was due. It is
-//! recorded: a packet that leaves more than [`LATE`] after it was due counts as late, and a run with
-//! many late packets does not count.
+//! Lateness does not add up, because each link computes with the time at which a packet was due. It
+//! is recorded: a packet that leaves more than [`LATE`] after it was due counts as late, and a run
+//! with many late packets does not count.
 
 use std::collections::HashMap;
 use std::fs::File;

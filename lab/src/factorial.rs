@@ -88,8 +88,8 @@ pub(crate) struct CellResult {
 }
 
 impl CellResult {
-    /// The aggregation benefit as the seed defines it (section III): what TCP reaches on a path counts as
-    /// its capacity. 1 also for more, which counts in no mean for more than one cell's part.
+    /// The aggregation benefit as seed 003 defines it (section III): the capacity of a path is what
+    /// TCP reaches on it. At most 1, so that no cell counts more than others in a mean.
     pub(crate) fn benefit(&self) -> f64 {
         benefit(self.goodput_bps, &self.tcp_bps).min(1.0)
     }

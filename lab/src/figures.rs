@@ -146,7 +146,8 @@ fn load(wanted: &Wanted) -> io::Result<Vec<Loaded>> {
     Ok(chosen)
 }
 
-/// Measures the runs without results, prints the table and writes it to `figures.md` beside the results.
+/// Measures the runs without results, prints the table and writes it to `figures.md` beside the
+/// results.
 pub(crate) fn run(wanted: &Wanted, options: &Options) -> io::Result<()> {
     let groups: Vec<&Group> = GROUPS
         .iter()

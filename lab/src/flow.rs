@@ -24,10 +24,12 @@ pub(crate) struct FlowResult {
     pub(crate) intervals_bps: Vec<f64>,
     /// TCP retransmissions of the sender.
     pub(crate) retransmits: u64,
-    /// Longest time in which the receiver got nothing, after the first second, if the flow measures it.
+    /// Longest time in which the receiver got nothing, after the first second, if the flow measures
+    /// it.
     #[serde(default)]
     pub(crate) longest_pause_ms: Option<f64>,
-    /// Pauses of at least [`NOTED_PAUSE`]: their end in seconds after the first byte, and length in ms.
+    /// Pauses of at least [`NOTED_PAUSE`]: their end in seconds after the first byte, and length in
+    /// ms.
     #[serde(default)]
     pub(crate) pauses: Vec<(f64, f64)>,
     /// Round-trip times in ms, if the flow measures them.
@@ -43,8 +45,8 @@ pub(crate) struct FlowResult {
 }
 
 impl FlowResult {
-    /// The result over the planned duration: a flow that failed received nothing in the time that it
-    /// missed.
+    /// The result over the planned duration: a flow that failed received nothing in the time that
+    /// it missed.
     pub(crate) fn over(mut self, seconds: u64) -> Self {
         if self.error.is_some() {
             let intervals = seconds as usize * 10;
@@ -54,8 +56,8 @@ impl FlowResult {
         self
     }
 
-    /// The longest pause that overlaps these `seconds`, in ms; 0 if none was noted. `None` if the flow
-    /// did not note pauses.
+    /// The longest pause that overlaps these `seconds`, in ms; 0 if none was noted. `None` if the
+    /// flow did not note pauses.
     pub(crate) fn longest_pause_in(&self, seconds: std::ops::Range<f64>) -> Option<f64> {
         let longest = self.longest_pause_ms.filter(|_| self.error.is_none())?;
         if self.pauses.is_empty() && longest >= NOTED_PAUSE.as_secs_f64() * 1e3 {
@@ -66,8 +68,8 @@ impl FlowResult {
         Some(self.pauses.iter().filter(within).map(|(_, pause)| *pause).fold(0.0, f64::max))
     }
 
-    /// The longest pause in ms, if the flow measures it. Else the longest time after the first byte in
-    /// which each interval of 100 ms had less than a tenth of the mean.
+    /// The longest pause in ms, if the flow measures it. Else the longest time after the first byte
+    /// in which each interval of 100 ms had less than a tenth of the mean.
     pub(crate) fn longest_stall_ms(&self) -> f64 {
         if let (Some(pause), None) = (self.longest_pause_ms, &self.error) {
             return pause;

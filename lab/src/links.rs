@@ -1,10 +1,10 @@
 //! The process that makes the links of a testbed, as the testbed sees it.
 //!
-//! The lab has two such programs, `emulator` and `netem`; the simulator's results have the same form.
-//! The process takes one JSON line on standard input ([`Setup`]), prints a line once the devices exist,
-//! and then takes commands, one per line: `start` (time 0 of the schedule), `event NUMBER` (apply an
-//! event that follows the hosts' interfaces), and `stop`. After `stop` it prints its [`Record`] and
-//! ends. It also ends when its input does.
+//! The lab has two such programs, `emulator` and `netem`; the simulator's results have the same
+//! form. The process takes one JSON line on standard input ([`Setup`]), prints a line once the
+//! devices exist, and then takes commands, one per line: `start` (time 0 of the schedule), `event
+//! NUMBER` (apply an event that follows the hosts' interfaces), and `stop`. After `stop` it prints
+//! its [`Record`] and ends. It also ends when its input does.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ pub(crate) struct DirectionRecord {
     pub(crate) forward: bool,
     /// Counts since `start`.
     pub(crate) counters: Counters,
-    /// Most frequent length of the IP packets delivered since `start`, in bytes; 0 if there were none.
+    /// Most frequent length of the IP packets delivered since `start`, in bytes; 0 if there were
+    /// none.
     #[serde(default)]
     pub(crate) common_length: usize,
     /// Bytes of IP packets delivered in each interval of 100 ms since `start`.

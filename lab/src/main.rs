@@ -1,16 +1,17 @@
-//! `mpip-lab`: measures systems side by side on emulated links. `docs/experiments.md` describes its use.
+//! `mpip-lab`: measures systems side by side on emulated links. `docs/experiments.md` describes its
+//! use.
 //!
 //! This file parses the command line. The modules, those that need none of the others first:
 //!
-//! | what | modules |
-//! |---|---|
-//! | tools | `command`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory` |
-//! | what is measured | `scenarios`, `subject` |
-//! | what comes of it | `links` (what the links did), `flow`, `calibration`, `environment`, `results`, `summary`, `published` |
-//! | processes in a testbed | `emulator`, `netem` (links); `generator`, `stream`, `probe` (traffic); `worker` starts them |
-//! | a testbed | `testbed` (namespaces and links of a scenario), `traffic`, `systems` |
-//! | commands | `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix` |
-//! | commands that use these | `figures`, `report`, `reproduce` |
+//! - tools: `command`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
+//! - what is measured: `scenarios`, `subject`
+//! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
+//!   `summary`, `published`
+//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream` and `probe`
+//!   (traffic); `worker` starts them
+//! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
+//! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`
+//! - commands that use these: `figures`, `report`, `reproduce`
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -107,8 +108,8 @@ enum Command {
         /// Where to run: `kernel`, or `sim` (the simulator, in virtual time).
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
-        /// Congestion control of the hosts' TCP, instead of the scenario's; the simulator has `cubic`
-        /// and `bbr`.
+        /// Congestion control of the hosts' TCP, instead of the scenario's; the simulator has
+        /// `cubic` and `bbr`.
         #[arg(long)]
         congestion_control: Option<String>,
         /// Links by the lab's `emulator`, or by the kernel's `netem`.
@@ -204,8 +205,8 @@ enum Command {
         #[arg(long, default_value = "results")]
         out: PathBuf,
     },
-    /// Kills every proper subset of two to four paths in every way during a transfer, and prints the
-    /// outcomes. Can be interrupted and resumed.
+    /// Kills every proper subset of two to four paths in every way during a transfer, and prints
+    /// the outcomes. Can be interrupted and resumed.
     KillMatrix(kill_matrix::Options),
     /// Measures the accuracy of the emulator on this machine.
     Calibrate {
@@ -227,8 +228,8 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
-    /// Builds the topology of a scenario and starts a shell in a host; prints how to enter the others.
-    /// The topology is removed when the shell ends.
+    /// Builds the topology of a scenario and starts a shell in a host; prints how to enter the
+    /// others. The topology is removed when the shell ends.
     Shell {
         /// Name or file.
         scenario: String,

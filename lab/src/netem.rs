@@ -1,5 +1,6 @@
-//! Links by the kernel's own means (`--links netem`): `tbf` for rates and queues, `netem` for delay,
-//! jitter, loss, duplication and corruption, with bridges for nodes. The same scenarios run on both.
+//! Links by the kernel's own means (`--links netem`), a links process (see
+//! [`links`](crate::links)): `tbf` for rates and queues, `netem` for delay, jitter, loss,
+//! duplication and corruption, and bridges for nodes. It runs the same scenarios as the emulator.
 //!
 //! ```text
 //!  host        network namespace                                              host
@@ -9,9 +10,10 @@
 //!         reverse:             netem            tbf
 //! ```
 //!
-//! Two devices in a row give the order of the link model: queue and rate first, then loss and delay (one
-//! netem that has both a rate and jitter does not reorder). What differs from the emulator: random choices
-//! do not repeat; lateness is not known; traces and limits for pairs are not there.
+//! Two devices in a row give the order of the link model: first queue and rate, then loss and
+//! delay. (A single netem with both a rate and jitter does not reorder.) Differences from the
+//! emulator: random choices do not repeat, lateness is unknown, and there are no traces and no
+//! limits for pairs.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -24,9 +26,9 @@ use mpip_link::{Discipline, LinkConfig, Loss, QueueLimit};
 use crate::links::{DirectionRecord, Record, SAMPLE, Setup, device_name};
 use crate::{clock, command, scenarios};
 
-/// Ethernet header, which the kernel counts.
+/// Length of an Ethernet header in bytes, which the kernel counts.
 const ETHERNET: u32 = 14;
-/// Packets on the way in netem at most; a link of 1 Gbit/s holds 83 for each millisecond.
+/// Most packets in netem. A link of 1 Gbit/s holds 83 for each millisecond of delay.
 const ON_THE_WAY: u32 = 200_000;
 
 /// A program and its arguments.
@@ -71,10 +73,10 @@ fn check(config: &LinkConfig) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Queue and rate of a device; nothing where there is no limit.
+/// Commands that set queue and rate of a device; none without a rate.
 fn queue(device: &str, config: &LinkConfig) -> Vec<Line> {
     let Some(rate) = config.rate else { return Vec::new() };
-    // Two full packets, or what passes between two ticks of a coarse timer.
+    // At least two full packets, and what passes between two ticks of a coarse timer.
     let burst = (rate / 8 / 4_000).max(2 * u64::from(config.mtu + config.overhead));
     let overhead = match config.overhead - ETHERNET {
         0 => String::new(),
@@ -105,8 +107,8 @@ fn queue(device: &str, config: &LinkConfig) -> Vec<Line> {
     vec![words(&shaper), words(&child)]
 }
 
-/// Delay, jitter, loss, duplication and corruption of a device. Everything is named, because netem
-/// keeps what a change does not name.
+/// The command that sets delay, jitter, loss, duplication and corruption of a device. It names all
+/// of them, because netem keeps a setting that a change does not name.
 fn netem(device: &str, config: &LinkConfig) -> Line {
     let delay = if config.jitter.is_zero() {
         format!("delay {}", micros(config.delay))

@@ -1,5 +1,5 @@
-//! Everything in a row: the scenarios of a set, for the full set also those of the simulator and the
-//! factorial; tables and report.
+//! `mpip-lab reproduce`: runs the scenarios of a set, then writes tables and report. The full set
+//! includes the simulator's scenarios and the factorial.
 
 use std::io;
 use std::time::Duration;

@@ -81,8 +81,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens a directory and reads its results. Makes the directory if it does not exist. An incomplete
-    /// last line, from an interruption, is ignored.
+    /// Opens a directory and reads its results. Makes the directory if it does not exist. An
+    /// incomplete last line, from an interruption, is ignored.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
         let path = directory.join("results.jsonl");

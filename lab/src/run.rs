@@ -164,8 +164,8 @@ pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()
     Ok(())
 }
 
-/// As [`run_all`], but first removes what earlier runs left behind. A guard process removes what this
-/// one leaves, however it ends.
+/// As [`run_all`], but first removes what earlier runs left behind. A guard process removes what
+/// this one leaves, however it ends.
 pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     if options.simulated {
         return run_all(scenarios, options);

@@ -1,5 +1,6 @@
-//! Scenarios in the simulator: the same files, links and schedules in virtual time, with mpip's engine
-//! and `smoltcp` in place of kernels. MPTCP, other programs, packet filters and commands need kernels.
+//! Scenarios in the simulator: the same files, links and schedules in virtual time. mpip's engine
+//! and the simulator's TCP take the place of kernels. MPTCP, other programs, packet filters and
+//! commands need kernels.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ use crate::subject::{ClockSetting, Subject, ends};
 const WARM_UP: Nanos = 2 * SECOND;
 /// Most samples of a long run. Shorter runs have one each 100 ms.
 const SAMPLES: u64 = 1_500;
-/// Length of IPv4 and UDP headers in bytes. The simulator's packet lengths include them, a scenario's
-/// do not.
+/// Length of IPv4 and UDP headers in bytes. The simulator's packet lengths include them, a
+/// scenario's do not.
 const UDP_HEADERS: u32 = 28;
 /// Shortest interval of samples.
 const SHORTEST_SAMPLE: Nanos = SECOND / 10;

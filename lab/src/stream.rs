@@ -1,5 +1,5 @@
-//! Bulk TCP whose receiver measures every pause; iperf3 only reports sums over 100 ms. The receiver sends
-//! its result back over the connection when the sender has closed its side.
+//! Bulk TCP whose receiver measures every pause; iperf3 only reports sums over 100 ms. The receiver
+//! sends its result back over the connection when the sender has closed its side.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -19,8 +19,8 @@ pub(crate) struct Subject {
     pub(crate) path: Option<(usize, usize)>,
 }
 
-/// The subjects of a scenario: every system, and plain TCP for each interface of the sender, alone. The
-/// paths of plain TCP lead to different interfaces of the receiver if there are enough.
+/// The subjects of a scenario: every system, and plain TCP for each interface of the sender, alone.
+/// The paths of plain TCP lead to different interfaces of the receiver if there are enough.
 pub(crate) fn subjects(scenario: &Scenario) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for system in &scenario.systems {

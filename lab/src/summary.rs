@@ -60,8 +60,8 @@ pub(crate) struct Datagrams {
     pub(crate) jitter_ms: f64,
 }
 
-/// A summary for each scenario and system, in the order of first appearance. If no repetition counts,
-/// the figures are those of all repetitions, and `counts` is false.
+/// A summary for each scenario and system, in the order of first appearance. If no repetition
+/// counts, the figures are those of all repetitions, and `counts` is false.
 pub(crate) fn summarise(results: &[RunResult]) -> Vec<Summary> {
     let mut order: Vec<(String, String)> = Vec::new();
     let mut groups: BTreeMap<(String, String), Vec<&RunResult>> = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! Builds the topology of a scenario on a real kernel: a network namespace for each host, and a links
-//! process ([`links`](crate::links)) between them.
+//! Builds the topology of a scenario on a real kernel: a network namespace for each host, and a
+//! links process ([`links`](crate::links)) between them.
 //!
-//! An interface of a host is a TAP device whose other end the links process holds. Addresses have no
-//! on-link prefix. Each interface has a routing table, chosen by source address, with the remote
-//! addresses that its links reach and nothing else. So a socket bound to an address uses the interface
-//! of that address, and pairs of addresses without a link between them fail at once.
+//! An interface of a host is a TAP device whose other end the links process holds. Addresses have
+//! no on-link prefix. Each interface has a routing table, chosen by source address, with the remote
+//! addresses that its links reach and nothing else. So a socket bound to an address uses the
+//! interface of that address, and pairs of addresses without a link between them fail at once.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::IpAddr;

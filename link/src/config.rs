@@ -104,8 +104,8 @@ pub struct LinkConfig {
     pub corrupt: f64,
     /// Largest IP packet in bytes; larger ones are dropped.
     pub mtu: u32,
-    /// Whether the link is up. When it goes down it loses the packets that it holds, and while it is
-    /// down it drops those that arrive.
+    /// Whether the link is up. When it goes down it loses the packets that it holds, and while it
+    /// is down it drops those that arrive.
     pub up: bool,
     /// Whether packets that arrive are dropped silently. Those that the link holds are delivered.
     pub blackhole: bool,

@@ -22,8 +22,8 @@ pub enum DropCause {
 
 /// Counts since the link was created.
 ///
-/// `offered_packets + duplicated = delivered_packets + dropped() + held`, where `held` are the packets
-/// in the queue, on the wire and in propagation.
+/// `offered_packets + duplicated = delivered_packets + dropped() + held`, where `held` are the
+/// packets in the queue, on the wire and in propagation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counters {
     /// Packets that entered.

@@ -1,17 +1,24 @@
 //! The model of a network link, shared by the simulator and the testbed.
 //!
 //! [`Link`] is one direction of a link: packets enter at one end and leave at the other. It has no
-//! clock, no thread and no source of randomness: time is an argument (a [`Duration`] since an origin
-//! that the caller chooses), and every random choice follows from a seed. So `sim` runs it in virtual
-//! time and `lab` in real time, from the same scenario files ([`scenario`]). [`limit`] computes what
-//! the links of a scenario can carry.
+//! clock, no thread and no source of randomness: time is an argument (a [`Duration`] since an
+//! origin that the caller chooses), and every random choice follows from a seed. So `sim` runs it
+//! in virtual time and `lab` in real time, from the same scenario files ([`scenario`]). [`limit`]
+//! computes what the links of a scenario can carry.
 //!
 //! # The way of a packet
 //!
 //! ```text
-//!            MTU, up/down,     bounded queue        serialisation      loss, corruption,   delay + jitter
-//! enqueue ─► blackhole     ─►  (tail drop or   ─►   at the rate    ─►  duplication     ─►  (own departure ─► poll
-//!                              CoDel)               or by a trace                          time each)
+//! enqueue
+//!    │   MTU, link up or down, blackhole
+//!    ▼
+//! bounded queue (tail drop or CoDel)
+//!    │   serialisation at the rate, or by a trace
+//!    ▼
+//! the wire
+//!    │   loss, corruption, duplication; then delay and jitter, a departure time for each packet
+//!    ▼
+//!  poll
 //! ```
 //!
 //! - The packet on the wire is not part of the queue. With a limit of `n` packets, `n` packets can
@@ -25,8 +32,8 @@
 //!   predecessors have left. No packet leaves before its serialisation ends: where the jitter is
 //!   large compared with the delay, the distribution is cut at zero.
 //! - Lengths are those of IP packets. For the rate and for limits in bytes,
-//!   [`LinkConfig::overhead`] is added (14 bytes, an Ethernet header), as the kernel's TBF and netem
-//!   count.
+//!   [`LinkConfig::overhead`] is added (14 bytes, an Ethernet header), as the kernel's TBF and
+//!   netem count.
 //!
 //! # Verbs
 //!

@@ -1,9 +1,9 @@
-//! The physical limit of a run: the payload rate that the links can carry with plain TCP/IP headers,
-//! without tunnel and encryption, less their loss.
+//! The physical limit of a run: the payload rate that the links can carry with plain TCP/IP
+//! headers, without tunnel and encryption, less their loss.
 //!
-//! It is the largest sum of flows over all paths that exceeds the rate of no link (a linear program,
-//! solved by the simplex method). Where events change the links, it is averaged over the run. Delay
-//! and jitter do not lower it: their cost is what the systems are compared by.
+//! It is the largest sum of flows over all paths that exceeds the rate of no link (a linear
+//! program, solved by the simplex method). Where events change the links, it is averaged over the
+//! run. Delay and jitter do not lower it: their cost is what the systems are compared by.
 
 use core::time::Duration;
 

@@ -81,8 +81,8 @@ pub struct Link<T> {
     codel: CodelState,
     trace: TraceCursor,
     now: Duration,
-    /// Time at which the transmitter is free, and the fraction of a nanosecond beyond it in units of
-    /// 1/rate.
+    /// Time at which the transmitter is free, and the fraction of a nanosecond beyond it in units
+    /// of 1/rate.
     free_at: Duration,
     fraction: u64,
     departing: BinaryHeap<Reverse<Departing<T>>>,
@@ -127,8 +127,8 @@ impl<T: Clone> Link<T> {
     /// Offers a packet of `len` bytes (IP header included, link header not).
     ///
     /// # Errors
-    /// The cause, if the link drops the packet on entry. Loss and drops by CoDel happen later and show
-    /// in [`Link::counters`] only, as on a real link.
+    /// The cause, if the link drops the packet on entry. Loss and drops by CoDel happen later and
+    /// show in [`Link::counters`] only, as on a real link.
     pub fn enqueue(&mut self, now: Duration, len: usize, packet: T) -> Result<(), DropCause> {
         let now = self.advance(now);
         self.counters.offered_packets += 1;
@@ -176,9 +176,9 @@ impl<T: Clone> Link<T> {
         Some(departing.delivery)
     }
 
-    /// Replaces the settings. Packets on the wire keep their departure time; the new rate applies from
-    /// the next packet on. A link that goes down loses all packets that it holds. A smaller queue
-    /// limit only refuses new packets.
+    /// Replaces the settings. Packets on the wire keep their departure time; the new rate applies
+    /// from the next packet on. A link that goes down loses all packets that it holds. A smaller
+    /// queue limit only refuses new packets.
     pub fn set_config(&mut self, now: Duration, config: LinkConfig) {
         let now = self.advance(now);
         if config.trace != self.config.trace {

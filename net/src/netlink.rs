@@ -1,9 +1,11 @@
-//! The host's links, addresses, routes and rules (rtnetlink), and its connected sockets (sock_diag).
+//! The host's links, addresses, routes and rules (rtnetlink), and its connected sockets
+//! (sock_diag).
 //!
 //! This file has [`Netlink`], the connection that sends requests and reads answers. It waits for
 //! nothing but the kernel's immediate answer. The other files add requests to it, by subject:
-//! `inventory` (links and addresses), `device` (settings of a link), `routes`, `rules`, and `lookup`
-//! (where a packet would go). [`Monitor`] and [`ConnectedSockets`] have sockets of their own.
+//! `inventory` (links and addresses), `device` (settings of a link), `routes`, `rules`, and
+//! `lookup` (where a packet would go). [`Monitor`] and [`ConnectedSockets`] have sockets of their
+//! own.
 
 mod device;
 mod inventory;

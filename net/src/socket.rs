@@ -5,8 +5,8 @@
 //! - This file: [`SocketConfig`] opens and binds sockets, [`BindError`] says why one could not be.
 //! - `options`, `address`: socket options and addresses as the kernel takes them.
 //! - `cmsg`, `batch`, `receive`: many messages per system call, with their control messages.
-//! - `queues`: a send queue per socket, and the slot that is lent to the engine. `counters` has what
-//!   became of the datagrams.
+//! - `queues`: a send queue per socket, and the slot that is lent to the engine. `counters` has
+//!   what became of the datagrams.
 
 pub(crate) mod address;
 pub(crate) mod batch;

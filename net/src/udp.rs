@@ -31,8 +31,8 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Opens and binds a socket. Its packets are never fragmented: this host ignores the kernel's path
-    /// MTU, and routers see the DF bit.
+    /// Opens and binds a socket. Its packets are never fragmented: this host ignores the kernel's
+    /// path MTU, and routers see the DF bit.
     pub fn bind(config: &SocketConfig) -> Result<Self, BindError> {
         let error = |operation| config.error(SocketKind::Udp, operation);
         let fd = config.open(SocketKind::Udp, libc::SOCK_DGRAM, 0)?;
@@ -70,8 +70,8 @@ impl UdpSocket {
     /// Receives the messages that have arrived, at most one per buffer, and calls `take` for each
     /// datagram in the order of arrival, with its source and ECN field.
     ///
-    /// Returns the number of datagrams. More messages may be waiting; a level-triggered epoll reports
-    /// them.
+    /// Returns the number of datagrams. More messages may be waiting; a level-triggered epoll
+    /// reports them.
     pub fn recv_batch(
         &self,
         buffers: &mut ReceiveBuffers,

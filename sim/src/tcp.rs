@@ -95,7 +95,8 @@ impl Stack {
         interface
     }
 
-    /// Lowers the MTU, also for existing connections. A larger MTU than the current one has no effect.
+    /// Lowers the MTU, also for existing connections. A larger MTU than the current one has no
+    /// effect.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.senders.iter_mut().for_each(|sender| sender.set_mtu(mtu));
         if mtu < self.device.mtu {

@@ -139,7 +139,8 @@ pub enum Frame<'a> {
         path: PathId,
         /// The address and port. Flow label and scope of an IPv6 address are not carried.
         address: SocketAddr,
-        /// Whether the sender accepts packets from this address as the receiver's own, untranslated.
+        /// Whether the sender accepts packets from this address as the receiver's own,
+        /// untranslated.
         taken: bool,
     },
     /// 0x0e: the sender of this frame does not have the fields of a session whose compact packets
@@ -165,8 +166,8 @@ pub enum Frame<'a> {
         /// The IP packet, at least one byte. Nothing in it has been checked.
         packet: &'a [u8],
     },
-    /// 0x28, or 0x29 when ordered: an IP packet without the header fields in the session's open frame,
-    /// up to the end of the plaintext.
+    /// 0x28, or 0x29 when ordered: an IP packet without the header fields in the session's open
+    /// frame, up to the end of the plaintext.
     CompactPacket {
         /// Session and sequence.
         header: CompactFrameHeader,

@@ -14,16 +14,16 @@
 //! | availability answer | [`AnswerPacket`] | [`AnswerRepr`] |
 //! | transport | [`TransportPacket`] | [`TransportHeader`], then sealed [`Frame`]s |
 //!
-//! A view (`Packet`) borrows the bytes. Its `new_checked` checks everything once, so accessors cannot
-//! panic afterwards. A value (`Repr`, [`TransportHeader`], [`Frame`]) is the meaning of the bytes and
-//! can be emitted again. [`Frames`] reads the plaintext of a transport message, [`FrameWriter`] writes
-//! it.
+//! A view (`Packet`) borrows the bytes. Its `new_checked` checks everything once, so accessors
+//! cannot panic afterwards. A value (`Repr`, [`TransportHeader`], [`Frame`]) is the meaning of the
+//! bytes and can be emitted again. [`Frames`] reads the plaintext of a transport message,
+//! [`FrameWriter`] writes it.
 //!
 //! Every encoding is canonical: a parsed value emits exactly the bytes that it was parsed from. So
 //! reserved bytes must be zero, and variable-length integers must be minimal.
 //!
-//! The crate does no I/O, has no clock, and allocates nothing (`no_std`). It does no cryptography: a
-//! parsed message is well-formed, but not authentic.
+//! The crate does no I/O, has no clock, and allocates nothing (`no_std`). It does no cryptography:
+//! a parsed message is well-formed, but not authentic.
 #![no_std]
 
 #[cfg(test)]

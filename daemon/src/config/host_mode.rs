@@ -7,8 +7,8 @@ use super::raw;
 use super::settings::HostMode;
 use super::values::integer;
 
-/// Values of `table` that do not leave the kernel's tables `default`, `main` and `local` alone: they
-/// are 253 to 255 (rtnetlink(7)), and host mode uses three tables in a row.
+/// Values of `table` that do not leave the kernel's tables `default`, `main` and `local` alone:
+/// they are 253 to 255 (rtnetlink(7)), and host mode uses three tables in a row.
 const RESERVED_TABLES: RangeInclusive<u32> = 251..=255;
 
 /// Resolves the section. A value that is wrong is left at its default.

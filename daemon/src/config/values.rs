@@ -35,8 +35,8 @@ pub(super) fn integer<T: TryFrom<i64>>(
         .none(&value.span(), format!("{key}: expected a number from {from} to {to}, found {found}"))
 }
 
-/// The value that `known` gives for the name `text`, the value of `key`. `None` without a name, or if
-/// it is unknown, which is a problem.
+/// The value that `known` gives for the name `text`, the value of `key`. `None` without a name, or
+/// if it is unknown, which is a problem.
 pub(super) fn named<T: Copy>(
     text: Option<&Spanned<String>>,
     key: &str,

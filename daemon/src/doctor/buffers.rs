@@ -56,8 +56,8 @@ fn small_mtu(links: &[Link], starts: &[Start]) -> Vec<Finding> {
     small.map(finding).collect()
 }
 
-/// A TCP connection over all paths needs buffers for their bandwidth-delay product (BDP). The kernel
-/// counts about twice that, because of its overhead (tcp(7), tcp_adv_win_scale).
+/// A TCP connection over all paths needs buffers for their bandwidth-delay product (BDP). The
+/// kernel counts about twice that, because of its overhead (tcp(7), tcp_adv_win_scale).
 fn tcp_buffer(name: &str, value: &str, status: &Status) -> Option<Finding> {
     let mut sizes = value.split_whitespace().map(str::parse::<u64>);
     let (least, usual, largest) = (sizes.next()?.ok()?, sizes.next()?.ok()?, sizes.next()?.ok()?);

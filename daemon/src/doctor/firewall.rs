@@ -1,8 +1,9 @@
 //! Whether the host's packet filter (nftables, and iptables on top of it) lets mpip's packets in.
 //!
-//! Each packet that should arrive is walked through the chains of the hooks `prerouting` and `input`.
-//! A rule whose conditions depend on more than is known of the packet (a set of addresses, a rate, an
-//! extension of iptables) is skipped. If it might have accepted the packet, the finding says "may".
+//! Each packet that should arrive is walked through the chains of the hooks `prerouting` and
+//! `input`. A rule whose conditions depend on more than is known of the packet (a set of addresses,
+//! a rate, an extension of iptables) is skipped. If it might have accepted the packet, the finding
+//! says "may".
 
 mod walk;
 

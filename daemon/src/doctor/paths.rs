@@ -5,7 +5,8 @@ use mpip_api::{PathStatus, PeerStatus, Status};
 use super::finding::{Finding, Mend};
 use super::survey::Survey;
 
-/// Uptime below which peers and paths are not judged, ms: the first handshakes may still be under way.
+/// Uptime below which peers and paths are not judged, ms: the first handshakes may still be under
+/// way.
 const START_MS: f64 = 5_000.0;
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {

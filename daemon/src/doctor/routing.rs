@@ -1,5 +1,5 @@
-//! Routing rules and marks: whether host mode's rules are asked before others, and what a killed daemon
-//! left behind.
+//! Routing rules and marks: whether host mode's rules are asked before others, and what a killed
+//! daemon left behind.
 
 use std::path::Path;
 
@@ -103,7 +103,8 @@ fn escaping(subject: &Subject, links: &[Link], captured: &[Captured]) -> Vec<Fin
     captured.iter().filter(escapes).map(finding).collect()
 }
 
-/// Rules and packet filters that use our mark. `filters` has the marks of packet filters, and where.
+/// Rules and packet filters that use our mark. `filters` has the marks of packet filters, and
+/// where.
 fn marks(subject: &Subject, rules: &[RuleEntry], filters: &[(u32, String)]) -> Vec<Finding> {
     let bit = subject.host_mode.mark;
     let rules = rules.iter().filter(|rule| !rule.own);

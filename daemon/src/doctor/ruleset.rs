@@ -1,5 +1,5 @@
-//! The host's packet filter as `nft -j list ruleset` prints it (libnftables-json(5)): the parts that
-//! the checks need.
+//! The host's packet filter as `nft -j list ruleset` prints it (libnftables-json(5)): the parts
+//! that the checks need.
 
 use std::collections::BTreeMap;
 

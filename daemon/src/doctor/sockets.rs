@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// Socket states in /proc/net (`net/tcp_states.h`) of an unconnected UDP socket and of a listening TCP
-/// socket.
+/// Socket states in /proc/net (`net/tcp_states.h`) of an unconnected UDP socket and of a listening
+/// TCP socket.
 const CLOSE: u8 = 7;
 const LISTEN: u8 = 10;
 

@@ -1,5 +1,5 @@
-//! Source routing and reverse path filters: whether packets from each address leave by the address's
-//! own interface, and whether packets to it are accepted there.
+//! Source routing and reverse path filters: whether packets from each address leave by the
+//! address's own interface, and whether packets to it are accepted there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,8 @@ fn loosen(interface: &str) -> Mend {
     Mend::command(format!("sysctl -w net.ipv4.conf.{interface}.rp_filter=2"))
 }
 
-/// In host mode routes to a peer lead to the TUN device, so a strict filter refuses all packets from
-/// it on other interfaces.
+/// In host mode routes to a peer lead to the TUN device, so a strict filter refuses all packets
+/// from it on other interfaces.
 fn filters_in_host_mode(survey: &Survey) -> Vec<Finding> {
     let loosened = survey.subject.host_mode.loosen_rp_filter;
     let running = survey.running.status().is_some();
@@ -62,8 +62,8 @@ fn strict_in_host_mode(filters: &BTreeMap<String, u8>, why: &str) -> Vec<Finding
     strict.map(finding).collect()
 }
 
-/// Outside of host mode, a strict filter refuses packets from a peer to which the host would send by
-/// another interface.
+/// Outside of host mode, a strict filter refuses packets from a peer to which the host would send
+/// by another interface.
 fn strict_filters(
     reach: &[Reach],
     filters: &BTreeMap<String, u8>,

@@ -168,7 +168,7 @@ impl Reception {
         self.bytes += length as u64;
     }
 
-    /// The longest of the pauses that began in a time, which is given in seconds on the monotonic clock.
+    /// The longest of the pauses that began between two times, in seconds of the monotonic clock.
     pub(super) fn longest_pause_ms(&self, from: f64, to: f64) -> Option<f64> {
         let pauses = self.pauses.iter().filter(|pause| (from..to).contains(&pause.at));
         pauses.map(|pause| pause.ms).max_by(f64::total_cmp)

@@ -152,8 +152,8 @@ impl Mpip {
     }
 }
 
-/// The command that starts the daemon of a host in a time namespace with its clock. Such a clock can
-/// have an offset but no drift.
+/// The command that starts the daemon of a host in a time namespace with its clock. Such a clock
+/// can have an offset but no drift.
 fn clock(system: &System, host: &str) -> io::Result<String> {
     let setting = ClockSetting::of(system).map_err(io::Error::other)?;
     let Some(clock) = setting.filter(|clock| clock.host == host) else { return Ok(String::new()) };

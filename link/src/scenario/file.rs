@@ -33,8 +33,8 @@ impl fmt::Display for ScenarioError {
 impl core::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Parses and validates the text of a scenario file. `file` is its name in errors; `load` returns
-    /// the text of another file (a trace) that it names.
+    /// Parses and validates the text of a scenario file. `file` is its name in errors; `load`
+    /// returns the text of another file (a trace) that it names.
     ///
     /// # Errors
     /// The first thing that is wrong, with its line.

@@ -47,8 +47,8 @@ pub(super) struct RawBurstLoss {
     pub(super) bad_loss: Option<Probability>,
 }
 
-/// A table with the settings of a link and the keys `$field`. Three tables have these settings. serde
-/// cannot both flatten structures and refuse unknown keys, so a macro repeats the keys.
+/// A table with the settings of a link and the keys `$field`. Three tables have these settings.
+/// serde cannot both flatten structures and refuse unknown keys, so a macro repeats the keys.
 macro_rules! with_settings {
     ($name:ident { $($field:ident : $type:ty),* $(,)? }) => {
         #[derive(Deserialize)]

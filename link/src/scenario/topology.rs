@@ -54,8 +54,8 @@ impl Scenario {
 /// How a node was reached: the node before it, and the link (`None` inside of a router).
 type Step = (String, Option<Hop>);
 
-/// The next interface and the links on the shortest path, by breadth-first search. Switches forward,
-/// and routers between their interfaces.
+/// The next interface and the links on the shortest path, by breadth-first search. Switches
+/// forward, and routers between their interfaces.
 fn shortest(scenario: &Scenario, start: &str, goal: &str) -> Option<(usize, Vec<Hop>)> {
     let mut came_by: BTreeMap<String, Step> = BTreeMap::new();
     let mut open = VecDeque::from([start.to_owned()]);

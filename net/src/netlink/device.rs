@@ -23,8 +23,8 @@ impl Netlink {
         self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Keeps the kernel from giving the interface a link-local IPv6 address, and so from sending router
-    /// solicitations and group reports. Call it before the interface is set up.
+    /// Keeps the kernel from giving the interface a link-local IPv6 address, and so from sending
+    /// router solicitations and group reports. Call it before the interface is set up.
     pub fn without_link_local(&mut self, link: &Link) -> Result<(), NetlinkError> {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
@@ -43,8 +43,8 @@ impl Netlink {
         self.change(&operation, RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Gives the interface an address, and a route to its prefix of `prefix_len` bits. It is no error if
-    /// the interface has the address.
+    /// Gives the interface an address, and a route to its prefix of `prefix_len` bits. It is no
+    /// error if the interface has the address.
     pub fn add_address(
         &mut self,
         link: &Link,

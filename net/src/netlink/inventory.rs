@@ -71,8 +71,8 @@ impl Netlink {
         })
     }
 
-    /// The addresses that other hosts can reach, in the kernel's order: none of loopback, host or link
-    /// scope, and no IPv6 addresses that are tentative or duplicate.
+    /// The addresses that other hosts can reach, in the kernel's order: none of loopback, host or
+    /// link scope, and no IPv6 addresses that are tentative or duplicate.
     pub fn addresses(&mut self) -> Result<Vec<HostAddress>, NetlinkError> {
         let mut addresses = Vec::new();
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());

@@ -65,8 +65,8 @@ impl Netlink {
         }
     }
 
-    /// The source address that a packet with `mark` to `destination` gets by the current routes; `None`
-    /// if there is no route.
+    /// The source address that a packet with `mark` to `destination` gets by the current routes;
+    /// `None` if there is no route.
     pub fn source_toward(
         &mut self,
         destination: IpAddr,
@@ -77,8 +77,9 @@ impl Netlink {
     }
 }
 
-/// The route in an answer; `None` if it is no unicast route. For a bound IPv4 socket without a route
-/// the kernel answers with one in no table, as if the destination were on the link; that is none.
+/// The route in an answer; `None` if it is no unicast route. For a bound IPv4 socket without a
+/// route the kernel answers with one in no table, as if the destination were on the link; that is
+/// none.
 fn read_way(message: &RouteMessage) -> Option<Way> {
     let (mut link, mut source) = (None, None);
     let mut table = u32::from(message.header.table);

@@ -27,12 +27,13 @@ pub struct Route {
     pub link: u32,
     /// Source address for sockets that have none.
     pub source: Option<IpAddr>,
-    /// MTU of this route in bytes, in place of that of the interface. TCP takes its segment size from
-    /// it. When the route is replaced, the kernel forgets the path MTUs that it has learnt.
+    /// MTU of this route in bytes, in place of that of the interface. TCP takes its segment size
+    /// from it. When the route is replaced, the kernel forgets the path MTUs that it has learnt.
     pub mtu: Option<u32>,
     /// The routing table; 254 is the main one.
     pub table: u32,
-    /// Of routes to the same prefix, the one with the lowest metric counts; 0 lets the kernel choose.
+    /// Of routes to the same prefix, the one with the lowest metric counts; 0 lets the kernel
+    /// choose.
     pub metric: u32,
 }
 

@@ -65,7 +65,8 @@ pub struct RuleEntry {
     pub mark: Option<(u32, u32)>,
     /// Whether it matches packets that do not meet its conditions.
     pub inverted: bool,
-    /// Routing table for packets that match; `None` if the rule refuses them or does something else.
+    /// Routing table for packets that match; `None` if the rule refuses them or does something
+    /// else.
     pub table: Option<u32>,
     /// Whether an mpip daemon made it, perhaps a dead one.
     pub own: bool,

@@ -1,7 +1,7 @@
 //! The host's connected sockets (sock_diag(7)), which show what hosts it talks to.
 //!
-//! The kernel filters them by destination, so sockets to other destinations are not copied. Nothing on
-//! the host changes: there is no module, no hook and no rule, and packets are not touched.
+//! The kernel filters them by destination, so sockets to other destinations are not copied. Nothing
+//! on the host changes: there is no module, no hook and no rule, and packets are not touched.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
@@ -109,8 +109,8 @@ impl ConnectedSockets {
     }
 }
 
-/// A filter that accepts sockets with a destination in one of `prefixes`. Each prefix is a condition.
-/// After each but the last comes a jump to the end, which accepts.
+/// A filter that accepts sockets with a destination in one of `prefixes`. Each prefix is a
+/// condition. After each but the last comes a jump to the end, which accepts.
 fn filter(prefixes: &[Prefix]) -> Vec<u8> {
     let len = |prefix: &Prefix| ATTRIBUTE + 8 + if prefix.address().is_ipv4() { 4 } else { 16 };
     let mut left: usize = prefixes.iter().map(len).sum::<usize>();
@@ -119,7 +119,8 @@ fn filter(prefixes: &[Prefix]) -> Vec<u8> {
     for (index, prefix) in prefixes.iter().enumerate() {
         let size = len(prefix);
         let last = index + 1 == prefixes.len();
-        // Without a match: past the jump to the next condition, or, after the last, out of the filter.
+        // Without a match: past the jump to the next condition, or, after the last, out of the
+        // filter.
         let no = (size + OUT) as u16;
         filter.extend([INET_DIAG_BC_D_COND, size as u8]);
         filter.extend(no.to_ne_bytes());

@@ -16,13 +16,15 @@ pub(crate) fn is_temporary(errno: c_int) -> bool {
 }
 
 /// Whether the message was dropped on the way out: the queue of the interface is full, or the other
-/// end of a virtual interface accepts no packets of that size. The socket stays writable, so waiting
-/// for that would be a busy loop, and a message that can never leave would block all others.
+/// end of a virtual interface accepts no packets of that size. The socket stays writable, so
+/// waiting for that would be a busy loop, and a message that can never leave would block all
+/// others.
 pub(crate) fn is_dropped(errno: c_int) -> bool {
     matches!(errno, libc::ENOBUFS | libc::ENOMEM)
 }
 
-/// The arguments of one `sendmmsg`. The headers, which point at them, are built right before the call.
+/// The arguments of one `sendmmsg`. The headers, which point at them, are built right before the
+/// call.
 pub(crate) struct Batch<'a> {
     addresses: [RawAddress; Batch::CAPACITY],
     controls: [Control; Batch::CAPACITY],
@@ -64,7 +66,8 @@ impl<'a> Batch<'a> {
         self.count += 1;
     }
 
-    /// Sends the messages. Returns how many were sent (at least 1), or the error number of the first.
+    /// Sends the messages. Returns how many were sent (at least 1), or the error number of the
+    /// first.
     pub(crate) fn send(mut self, socket: BorrowedFd<'_>) -> Result<usize, c_int> {
         // SAFETY: both are plain data, for which zero is valid.
         let mut vectors: [libc::iovec; Batch::CAPACITY] = unsafe { zeroed() };

@@ -8,7 +8,8 @@ use mpip_types::LocalId;
 
 use super::batch::is_dropped;
 
-/// What a [`UdpSender`](crate::UdpSender) or [`TcpSender`](crate::TcpSender) did since it was created.
+/// What a [`UdpSender`](crate::UdpSender) or [`TcpSender`](crate::TcpSender) did since it was
+/// created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
     /// Datagrams that the kernel took.
@@ -29,8 +30,8 @@ pub struct SendCounters {
     pub dropped_unreachable: u64,
     /// Datagrams dropped: longer than the interface's MTU.
     pub dropped_too_long: u64,
-    /// Datagrams dropped: the queue of the interface was full, or the other end of a virtual interface
-    /// accepts no packets of that size.
+    /// Datagrams dropped: the queue of the interface was full, or the other end of a virtual
+    /// interface accepts no packets of that size.
     pub dropped_full: u64,
     /// Datagrams dropped: forbidden by a firewall or policy.
     pub dropped_not_permitted: u64,

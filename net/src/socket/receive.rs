@@ -38,9 +38,9 @@ impl ReceiveBuffers {
     }
 }
 
-/// Receives the messages that have arrived, at most one per buffer, and calls `take` for each in the
-/// order of arrival: with its source, its ECN field, and the length of its datagrams if it holds
-/// several. Returns whether all buffers were filled, so that more may be waiting.
+/// Receives the messages that have arrived, at most one per buffer, and calls `take` for each in
+/// the order of arrival: with its source, its ECN field, and the length of its datagrams if it
+/// holds several. Returns whether all buffers were filled, so that more may be waiting.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffers: &mut ReceiveBuffers,

@@ -85,8 +85,8 @@ fn instruction(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// A filter that accepts segments to the port of `local`. A raw socket gets the IP header with IPv4,
-/// but not with IPv6 (ip(7), ipv6(7)).
+/// A filter that accepts segments to the port of `local`. A raw socket gets the IP header with
+/// IPv4, but not with IPv6 (ip(7), ipv6(7)).
 fn to_port(local: SocketAddr) -> Vec<libc::sock_filter> {
     let mut program = match local {
         SocketAddr::V4(_) => vec![
@@ -108,8 +108,8 @@ fn attach(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<(
         len: u16::try_from(program.len()).expect("a few instructions"),
         filter: program.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel reads the structure and the instructions that it points at, which are valid
-    // for the lengths that are given until the call returns.
+    // SAFETY: the kernel reads the structure and the instructions that it points to. Both are valid
+    // for the given lengths until the call returns.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -14,9 +14,9 @@ use queue::Queue;
 /// Takes datagrams from the engine and sends each by the socket of its local address.
 ///
 /// Call [`flush`](Self::flush) after each batch; datagrams leave then, or earlier if many have
-/// gathered. While the kernel takes no more from a socket, it [is blocked](Self::is_blocked) and has a
-/// bounded backlog. Once it is writable again, call [`writable`](Self::writable) and then the engine's
-/// `handle_writable`.
+/// gathered. While the kernel takes no more from a socket, it [is blocked](Self::is_blocked) and
+/// has a bounded backlog. Once it is writable again, call [`writable`](Self::writable) and then the
+/// engine's `handle_writable`.
 #[derive(Debug, Default)]
 pub struct UdpSender {
     queues: Queues<Queue>,
@@ -57,8 +57,8 @@ impl UdpSender {
         }
     }
 
-    /// Sends the backlog of `local`, whose socket has become writable. Returns whether it is no longer
-    /// blocked.
+    /// Sends the backlog of `local`, whose socket has become writable. Returns whether it is no
+    /// longer blocked.
     pub fn writable(&mut self, local: LocalId) -> bool {
         let Some((queue, report)) = self.queues.settled_at(local) else { return false };
         queue.send(report);

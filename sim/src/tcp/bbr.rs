@@ -1,5 +1,6 @@
-//! BBR version 1 as in Linux (`tcp_bbr.c`; draft-cardwell-iccrg-bbr-congestion-control-00), with the
-//! compensation for aggregated acknowledgements. The detection of policers (`lt_bw`) is left out.
+//! BBR version 1 as in Linux (`tcp_bbr.c`; draft-cardwell-iccrg-bbr-congestion-control-00), with
+//! the compensation for aggregated acknowledgements. The detection of policers (`lt_bw`) is left
+//! out.
 //!
 //! Names in parentheses are those of `tcp_bbr.c`. Amounts are in segments of full length.
 
@@ -109,14 +110,14 @@ pub(super) struct Bbr {
     /// Window before recovery or ProbeRTT (`prior_cwnd`).
     prior_segments: f64,
     in_recovery: bool,
-    /// Whether the sender restarted after an application-limited idle time and nothing was acknowledged
-    /// since (`idle_restart`).
+    /// Whether the sender restarted after an application-limited idle time and nothing was
+    /// acknowledged since (`idle_restart`).
     idle_restart: bool,
     /// Whether to send only as much as is delivered, in the first round of recovery
     /// (`packet_conservation`).
     conserves_packets: bool,
-    /// Most segments acknowledged beyond what the rate explains, in the current half of the window and in
-    /// the one before (`extra_acked`).
+    /// Most segments acknowledged beyond what the rate explains, in the current half of the window
+    /// and in the one before (`extra_acked`).
     extra_acked: [f64; 2],
     extra_acked_rounds: u32,
     /// Start of the sampling interval of `extra_acked`, and segments acknowledged in it.
@@ -174,7 +175,8 @@ impl Bbr {
         self.mode == Mode::ProbeRtt
     }
 
-    /// The connection is open. The handshake took `rtt`, if that is known; segments have `mss` bytes.
+    /// The connection is open. The handshake took `rtt`, if that is known; segments have `mss`
+    /// bytes.
     pub(super) fn on_open(&mut self, now: Nanos, rtt: Option<Nanos>, mss: usize) {
         self.mss = mss as f64;
         self.min_rtt = rtt;
@@ -202,7 +204,8 @@ impl Bbr {
         (gain * self.rate() * rtt as f64 / SECOND as f64).ceil()
     }
 
-    /// The target of packets in flight: [`bdp`](Self::bdp) and what the hosts hold (`bbr_inflight`).
+    /// The target of packets in flight: [`bdp`](Self::bdp) and what the hosts hold
+    /// (`bbr_inflight`).
     fn in_flight_target(&self, gain: f64) -> f64 {
         self.quantized(self.bdp(gain))
     }
@@ -215,8 +218,8 @@ impl Bbr {
         if probes { even + 2.0 } else { even }
     }
 
-    /// Segments in flight when pacing permits the next ones to leave. Includes these while the gain is
-    /// above 1 (`bbr_packets_in_net_at_edt`).
+    /// Segments in flight when pacing permits the next ones to leave. Includes these while the gain
+    /// is above 1 (`bbr_packets_in_net_at_edt`).
     fn in_flight_at_next_send(&self, in_flight: f64, paced_for: Nanos) -> f64 {
         let raises = self.gains().0 > 1.0;
         let with = if raises { f64::from(self.tso_segments()) } else { 0.0 };

@@ -45,8 +45,8 @@ impl Control {
     }
 }
 
-/// Pacing. The segments of a TSO packet leave at once; the next ones wait for as long as these take at
-/// the rate.
+/// Pacing. The segments of a TSO packet leave at once; the next ones wait for as long as these take
+/// at the rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacing {
     /// Time of the next departure, except for the rest of the current TSO packet.
@@ -55,8 +55,8 @@ pub(super) struct Pacing {
     began: Nanos,
     /// Segments that are left of it.
     left: u32,
-    /// Time that passed unused after `until`. Linux makes up for it with at most half of the time of each
-    /// later segment (`tcp_update_skb_after_send`).
+    /// Time that passed unused after `until`. Linux makes up for it with at most half of the time
+    /// of each later segment (`tcp_update_skb_after_send`).
     unused: Nanos,
     /// Segments sent, up to [`UNPACED_SEGMENTS`].
     sent: u32,

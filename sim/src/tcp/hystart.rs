@@ -28,8 +28,9 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// All bytes before `acked` are acknowledged, the newest segment after a round-trip time of `rtt`. No
-    /// byte from `next` on has been sent. `window` is in segments. Returns whether slow start should end.
+    /// All bytes before `acked` are acknowledged, the newest segment after a round-trip time of
+    /// `rtt`. No byte from `next` on has been sent. `window` is in segments. Returns whether slow
+    /// start should end.
     pub(super) fn on_ack(
         &mut self,
         now: Nanos,
@@ -71,7 +72,8 @@ impl HyStart {
 mod tests {
     use super::*;
 
-    /// A round of `acks` acknowledgements, `apart` from each other, in which a round trip takes `rtt`.
+    /// A round of `acks` acknowledgements, `apart` from each other, in which a round trip takes
+    /// `rtt`.
     fn round(hystart: &mut HyStart, start: u64, acks: u64, apart: Nanos, rtt: Nanos) -> bool {
         let now = start * 1_000 * MILLI;
         let acked = |ack: u64| start * 1_000 + 1 + ack;

@@ -80,8 +80,8 @@ pub(super) struct Sender {
     control: Control,
     /// Whether the window limited the last transmission, not the peer or the application.
     window_limited: bool,
-    /// Whether nothing is in flight because the peer's window is closed. It is probed then (RFC 9293,
-    /// section 3.8.6.1).
+    /// Whether nothing is in flight because the peer's window is closed. It is probed then (RFC
+    /// 9293, section 3.8.6.1).
     window_closed: bool,
     recovery: Option<Recovery>,
     /// Congestion control before a timeout that may turn out to be spurious.
@@ -413,8 +413,8 @@ impl Sender {
         }
     }
 
-    /// A segment that was not retransmitted was delivered after a timeout, so the timeout was spurious
-    /// (RFC 5682).
+    /// A segment that was not retransmitted was delivered after a timeout, so the timeout was
+    /// spurious (RFC 5682).
     fn undo_timeout(&mut self) {
         let Some(before) = self.before_timeout.take() else { return };
         match (&mut self.control, before) {

@@ -43,8 +43,8 @@ impl Window {
         }
     }
 
-    /// All bytes before the first of `bytes` are acknowledged, the newest segment after a round-trip time of
-    /// `rtt`. No byte from the second on has been sent.
+    /// All bytes before the first of `bytes` are acknowledged, the newest segment after a
+    /// round-trip time of `rtt`. No byte from the second on has been sent.
     pub(super) fn on_sample(&mut self, now: Nanos, rtt: Nanos, bytes: (u64, u64)) {
         let starts = self.segments < self.threshold;
         if self.hystart.on_ack(now, rtt, bytes, self.segments) && starts {

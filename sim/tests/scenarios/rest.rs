@@ -71,8 +71,8 @@ fn the_pause_that_nats_allow_is_found_and_the_other_side_can_call() {
         let (least, most) = (seconds * 1_000 / 2, (seconds * 1_000).min(120_001));
         let fits = |pause: &u64| (least.min(30_000)..most).contains(pause);
         assert!(found.len() == 2 && found.iter().all(fits), "{case}: {found:?} ms");
-        // A keepalive and its answer on each path; five renewals of the keys, ten challenges of paths
-        // that lead nowhere.
+        // A keepalive and its answer on each path, five renewals of keys, and ten challenges of
+        // paths that lead nowhere.
         let (from, to) = (CALL - 600 * SECOND, CALL);
         let keepalives = 600_000 / found[0] + 1;
         let sent = datagrams(&world, from, to) as u64;

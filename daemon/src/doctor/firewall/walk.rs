@@ -160,7 +160,8 @@ impl Walk<'_> {
         Verdict::Continue
     }
 
-    /// The effect of a rule's `verdict`. Unless `certain`, it is unknown whether all conditions hold.
+    /// The effect of a rule's `verdict`. Unless `certain`, it is unknown whether all conditions
+    /// hold.
     fn decide(&mut self, verdict: &Value, certain: bool, depth: u8) -> Verdict {
         let Some((kind, body)) = verdict.as_object().and_then(|map| map.iter().next()) else {
             return Verdict::Continue;

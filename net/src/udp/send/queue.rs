@@ -176,8 +176,8 @@ impl Queue {
                 self.send_datagrams(report)
             };
             let result = match result {
-                // It may be an ICMP error about an earlier datagram to another address (`IP_RECVERR`).
-                // Such an error is reported once, so a second call tells.
+                // It may be an ICMP error about an earlier datagram to another address
+                // (`IP_RECVERR`). Such an error is reported once, so a second call tells.
                 Err(errno) if !is_temporary(errno) && !is_dropped(errno) && !retried => {
                     retried = true;
                     continue;
@@ -194,7 +194,8 @@ impl Queue {
         }
     }
 
-    /// Sends whole messages and removes them from the queue. An error is about the first that remains.
+    /// Sends whole messages and removes them from the queue. An error is about the first that
+    /// remains.
     fn send_messages(&mut self, report: &mut Report) -> Result<(), c_int> {
         let count = self.messages.len().min(MAX_MESSAGES);
         let mut batch = Batch::new();

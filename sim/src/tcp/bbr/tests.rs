@@ -5,7 +5,8 @@ const RTT: Nanos = 20 * MILLI;
 const RATE: f64 = 1_000.0;
 const MSS: usize = 1_448;
 
-/// Segments arrive one by one. They are acknowledged `bundle` at a time, after a round trip of `rtt`.
+/// Segments arrive one by one. They are acknowledged `bundle` at a time, after a round trip of
+/// `rtt`.
 fn run(bbr: &mut Bbr, (from, to): (Nanos, Nanos), bundle: u64, rtt: Nanos) {
     let apart = bundle * MILLI;
     for now in (from..to).step_by(apart as usize) {

@@ -19,8 +19,8 @@ pub(super) struct Delivery {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeliveryRate {
     now: Delivery,
-    /// The sender counts as limited by the application until this many bytes are delivered; 0 if it is
-    /// not limited.
+    /// The sender counts as limited by the application until this many bytes are delivered; 0 if it
+    /// is not limited.
     limited_until: u64,
 }
 
@@ -41,8 +41,8 @@ impl DeliveryRate {
         self.limited_until > 0
     }
 
-    /// The sender has nothing more to send. Until the bytes in flight are delivered, samples show its
-    /// own rate and not that of the path.
+    /// The sender has nothing more to send. Until the bytes in flight are delivered, samples show
+    /// its own rate and not that of the path.
     pub(super) fn limit(&mut self, in_flight: u64) {
         self.limited_until = (self.now.delivered + in_flight).max(1);
     }
@@ -52,9 +52,9 @@ impl DeliveryRate {
         Delivery { app_limited: self.is_app_limited(), ..self.now }
     }
 
-    /// `bytes` were delivered. The newest segment of them was sent at `sent_at`, with the state `then`.
-    /// Returns the time in which the bytes since then were delivered, or were sent if that took longer.
-    /// Returns 0 if that is below `min_rtt`, which is too short for a sample.
+    /// `bytes` were delivered. The newest segment of them was sent at `sent_at`, with the state
+    /// `then`. Returns the time in which the bytes since then were delivered, or were sent if that
+    /// took longer. Returns 0 if that is below `min_rtt`, which is too short for a sample.
     pub(super) fn on_delivered(
         &mut self,
         now: Nanos,
