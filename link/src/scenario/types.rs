@@ -87,7 +87,7 @@ pub struct LinkSpec {
     pub name: String,
     /// Its ends: `host.interface`, or the name of a switch.
     pub ends: [String; 2],
-    /// Whether it is a `[[pair]]`: an additional link for traffic between exactly these two interfaces.
+    /// Whether it is a `[[pair]]`: an additional link for traffic between these two interfaces.
     pub is_pair: bool,
     /// From the first end to the second.
     pub forward: LinkConfig,
@@ -135,7 +135,7 @@ pub struct Event {
     pub reverse: bool,
     /// What changes.
     pub change: Change,
-    /// Whether the hosts notice: with `up`, the interfaces at the link's ends go up or down as well.
+    /// Whether the hosts notice: with `up`, the interfaces at the link's ends go up or down, too.
     pub announced: bool,
 }
 
