@@ -1,4 +1,4 @@
-//! Keys, as text.
+//! `mpip genkey`, `genpsk` and `pubkey`: keys as text.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,12 +8,13 @@ use std::path::Path;
 use mpip_crypto::{PresharedKey, PrivateKey, Rng};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{Failure, print};
+use crate::failure::Failure;
+use crate::output::print;
 
-/// Longest key file that is read: a key is 44 characters.
+/// Longest input read as a key, in bytes; a key has 44 characters.
 const INPUT_MAX: usize = 4_096;
 
-/// A generator seeded by the kernel; waits until the kernel has gathered enough after boot.
+/// A generator seeded by the kernel. After boot it blocks until the kernel has enough entropy.
 fn rng() -> Result<Rng, Failure> {
     let mut seed = [0; 32];
     File::open("/dev/random")
@@ -24,6 +25,7 @@ fn rng() -> Result<Rng, Failure> {
     Ok(rng)
 }
 
+/// Makes a private key: prints it, or writes it to `out` and prints its public key.
 pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
     let key = PrivateKey::generate(&mut rng()?);
     match out {
@@ -35,6 +37,7 @@ pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Makes a preshared key: prints it, or writes it to `out`.
 pub(crate) fn generate_preshared(out: Option<&Path>) -> Result<(), Failure> {
     let key = PresharedKey::generate(&mut rng()?);
     match out {
@@ -43,6 +46,7 @@ pub(crate) fn generate_preshared(out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Reads a private key from standard input and prints its public key.
 pub(crate) fn public() -> Result<(), Failure> {
     // With room for all, so that no copy is left where it was.
     let mut text = Zeroizing::new(String::with_capacity(2 * INPUT_MAX));
@@ -55,7 +59,8 @@ pub(crate) fn public() -> Result<(), Failure> {
     print(&format!("{}\n", key.public_key()))
 }
 
-/// Writes `key` to a new file that only its owner can use. When that fails halfway there is none.
+/// Writes `key` to a new file that only its owner can read and write. If that fails halfway, no file
+/// is left.
 fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
     let failed =
         |error| Failure(format!("cannot write the new file `{}`: {error}", file.display()));

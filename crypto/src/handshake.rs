@@ -1,19 +1,25 @@
-//! The handshake of two nodes that know each other's static public key, or of which at least the
-//! initiator knows the responder's.
+//! The handshake of two nodes. The initiator must know the static public key of the responder.
 //!
 //! `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` (Noise revision 34, sections 7.5 and 9) with the
 //! prologue "mpip v1", one round trip:
 //!
-//! ```text
-//! initiation  1 | 0 0 0 | sender index u32 BE                          | e 32 | s 48 | payload 24+16 | mac1 16 | mac2 16 = 160
-//! response    2 | 0 0 0 | sender index u32 BE | receiver index u32 BE  | e 32 |        payload 12+16 | mac1 16 | mac2 16 = 104
-//! ```
+//! | initiation | bytes | | response | bytes |
+//! |---|---|---|---|---|
+//! | type 1, three zeros | 4 | | type 2, three zeros | 4 |
+//! | sender index, big-endian | 4 | | sender index, big-endian | 4 |
+//! | | | | receiver index, big-endian | 4 |
+//! | Noise `e` | 32 | | Noise `e` | 32 |
+//! | Noise `s`, encrypted | 48 | | | |
+//! | payload, encrypted | 24 + 16 | | payload, encrypted | 12 + 16 |
+//! | mac1 | 16 | | mac1 | 16 |
+//! | mac2 | 16 | | mac2 | 16 |
+//! | together | 160 | | together | 104 |
 //!
-//! The preshared key enters only the response, so the responder reads who the initiator is before
-//! it needs to know which preshared key belongs to it. Payloads are opaque here. The first two
-//! messages prove the initiator to the responder except for replay, hence the timestamp in the
-//! payload and [`ReplayGuard`](crate::ReplayGuard); that the initiator is live is proved by its
-//! first packet, before which the responder must send no data (Noise section 7.7).
+//! The preshared key enters only the response. So the responder learns who the initiator is before
+//! it needs the preshared key. Payloads are opaque here. An initiation authenticates the initiator,
+//! but may be a replay: hence the timestamp in the payload, and
+//! [`ReplayGuard`](crate::ReplayGuard). The initiator's first packet proves that it is alive;
+//! before it, the responder must send no data (Noise section 7.7).
 //!
 //! Private keys, the resulting [`Secrets`] and what `snow` had for them are erased when dropped
 //! (`state.rs`), and with them the copies on the stack of who computed with them (`erase.rs`).

@@ -24,7 +24,7 @@ pub enum Error {
         place: Place,
         /// The name.
         name: String,
-        /// By what.
+        /// The reason.
         source: OpenError,
     },
     /// There is no TUN device.
@@ -39,16 +39,16 @@ pub enum Error {
         place: Place,
         /// The port.
         port: u16,
-        /// At which address.
+        /// The socket that could not be opened.
         source: Box<BindError>,
     },
     /// There is no socket for a path.
     Bind(BindError),
     /// The TUN device was deleted, or failed.
     TunLost(io::Error),
-    /// Something that hardly ever fails did.
+    /// A system call failed that should not.
     System {
-        /// What was to be done.
+        /// The operation.
         operation: &'static str,
         /// The reason.
         source: io::Error,
@@ -106,7 +106,7 @@ impl From<ControlError> for Error {
 }
 
 impl Error {
-    /// Why `settings` got no TUN device.
+    /// The error when the TUN device of `settings` cannot be opened.
     pub(crate) fn tun(settings: &Settings, source: OpenError) -> Self {
         match source {
             OpenError::Busy { .. } | OpenError::OtherInterface { .. } => Self::InterfaceInUse {
@@ -118,7 +118,7 @@ impl Error {
         }
     }
 
-    /// Why there is no socket at `port`, which `place` asks for.
+    /// The error when no socket can be opened at `port`, which is set at `place`.
     pub(crate) fn bind(place: &Place, port: u16, source: BindError) -> Self {
         match source.io().kind() {
             io::ErrorKind::AddrInUse => {
@@ -135,7 +135,7 @@ impl From<NetlinkError> for Error {
     }
 }
 
-/// Names the operation that fails.
+/// Converts an error of `operation`.
 pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::System { operation, source }
 }

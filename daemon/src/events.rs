@@ -1,4 +1,4 @@
-//! Events on their way to the log, the counters and the subscribers.
+//! Events: writes them to the log, counts them, and hands them to subscribers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use mpip_core::LocalAddress;
 
 use crate::snapshot::ms;
 
-/// Refused handshakes are reported at most once in this time, because strangers cause them; the
-/// rest are counted only.
+/// Shortest interval between reports of refused handshakes, because strangers can cause them.
+/// Others are only counted.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lines of the log for one kind of events: as many at once as a host with many peers has to say when a
@@ -47,35 +47,34 @@ impl Lines {
     }
 }
 
-/// Counts events and hands them to those who asked for them.
+/// Counts events and hands them to subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     counts: BTreeMap<&'static str, u64>,
     lines: BTreeMap<&'static str, Lines>,
-    /// When a refused handshake was last reported, since the Unix epoch.
+    /// Time of the last report of a refused handshake, since the Unix epoch.
     refused: Option<Duration>,
     subscribers: Vec<SyncSender<Arc<Event>>>,
 }
 
 impl Events {
-    /// Whoever listens on the other end of `subscriber` gets every event from now on; one who does
-    /// not keep up is cut off.
+    /// Sends every event from now on to `subscriber`. A subscription ends when its channel is full.
     pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<Event>>) {
         self.subscribers.push(subscriber);
     }
 
-    /// How many there were of each kind.
+    /// The number of events of each kind.
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let counts = self.counts.iter();
         counts.map(|(name, count)| Counter { name: (*name).to_owned(), count: *count }).collect()
     }
 
-    /// Something happened in the engine.
+    /// An event of the engine.
     pub(crate) fn engine(&mut self, unix_time: Duration, event: &mpip_core::Event) {
         self.publish(unix_time, event.to_string(), kind(event));
     }
 
-    /// `address` can be used by paths from now on.
+    /// `address` became usable for paths.
     pub(crate) fn address_added(&mut self, unix_time: Duration, address: &LocalAddress) {
         let LocalAddress { interface, address, .. } = address;
         self.publish(
@@ -85,7 +84,7 @@ impl Events {
         );
     }
 
-    /// `address` cannot be used any more.
+    /// `address` is no longer usable.
     pub(crate) fn address_removed(&mut self, unix_time: Duration, address: &LocalAddress) {
         let LocalAddress { interface, address, .. } = address;
         self.publish(
@@ -114,7 +113,7 @@ impl Events {
     fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
         *self.counts.entry(name(&kind)).or_default() += 1;
         if matches!(kind, EventKind::HandshakeRefused { .. }) {
-            // A wall clock that was set back must not silence it.
+            // The wall clock may be set back, so the difference counts in both directions.
             let since = self.refused.map(|last| unix_time.abs_diff(last));
             if since.is_some_and(|since| since < REFUSED_INTERVAL) {
                 return;
@@ -185,7 +184,7 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             from: from.name().to_owned(),
             to: to.name().to_owned(),
             captured: captured.iter().map(ToString::to_string).collect(),
-            translators: translators.iter().map(ToString::to_string).collect(),
+            nats: translators.iter().map(ToString::to_string).collect(),
             reason: reason.to_owned(),
         },
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },

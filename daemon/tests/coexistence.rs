@@ -1,6 +1,6 @@
-//! Host mode beside what hosts have: several default routes with rules by source, strict reverse path
-//! filters, firewalls that drop by default, bridges with masquerading, IPv6; and what is never
-//! captured.
+//! Host mode on hosts with several default routes and source routing rules, strict reverse path
+//! filters, firewalls that drop by default, bridges with masquerading, and IPv6. Also tests what
+//! must never be captured.
 //!
 //! ```text
 //!   host a                                  host b
@@ -206,8 +206,8 @@ fn a_firewall_that_drops_everything_but_our_port_and_known_connections_is_no_obs
     transfer.finish();
 }
 
-/// A bridge with a container on `host`, as Docker makes them: masqueraded outside, and what comes to
-/// `published` goes in.
+/// A bridge with a container on `host`, as Docker makes them: its packets are masqueraded, and
+/// those to `published` are forwarded to it.
 fn container(test: &str, host: &Host, letter: &str, published: &str) -> Host {
     let container = Host::new(test, letter);
     host.sysctl("net/ipv4/ip_forward", "1");
@@ -443,8 +443,8 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
     settled((&a, &daemon_a), 1_200, 1_270);
     settled((&b, &daemon_b), 1_200, 1_270);
     transfer.wait_for(transfer.progress() + (1 << 20));
-    // TCP cuts its segments to fit: 40 bytes of headers, 12 of its timestamps. The connection whose data
-    // comes from the other side has no reason to.
+    // TCP reduces its segments to fit: 40 bytes of headers, 12 of timestamps. The connection whose
+    // data comes from the other side need not.
     wait_for("segments that fit", Duration::from_secs(10), || {
         let sockets = a.exec("ss", &["-tinH", "dst", "198.18.0.2"]);
         let sizes = sockets.split(" mss:").skip(1).filter_map(|rest| rest.split(' ').next());

@@ -124,7 +124,7 @@ fn every_broken_setting_is_named_and_mended_by_the_command_that_is_printed() {
         "the firewall drops UDP to port 6182 (policy of the chain inet filter input)",
         "the firewall drops packets that arrive by mpip0",
         "eth1 has an MTU of 1000 bytes",
-        "what this host sends from 198.18.1.1 (eth1) leaves by eth0",
+        "packets from 198.18.1.1 (eth1) leave by eth0",
         "the reverse path filter of eth0 is strict",
         "the reverse path filter of eth1 is strict",
     ] {

@@ -1,4 +1,4 @@
-//! Behind network address translators of the kernel: mappings that differ, move and vanish.
+//! Behind the kernel's NAT: mappings that differ, move and vanish.
 //!
 //! ```text
 //!   client                   router                         server

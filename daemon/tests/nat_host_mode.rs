@@ -1,4 +1,4 @@
-//! Host mode through translators: connections that a client behind one begins go on the paths, and
+//! Host mode through NATs: connections that a client behind one begins go on the paths, and
 //! the server's applications see the client's public address.
 //!
 //! ```text
@@ -19,8 +19,8 @@ use common::nat::{Site, add_private_network};
 use common::{Daemon, Directory, HANG, Host, Transfer, key, wait_for};
 use mpip_testing::can_run;
 
-/// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination; and
-/// a fixed address.
+/// Kinds of NAT: keeps ports that are free; chooses random ports; chooses random ports for each
+/// destination; maps to a fixed address.
 const KINDS: [&str; 4] =
     ["masquerade", "masquerade random", "masquerade fully-random", "snat to 198.18.0.1"];
 
@@ -37,7 +37,7 @@ fn connect(site: &Site, server: &Host, directory: &Directory, peer: &str) -> [Da
     let there = two.start(server, directory);
     let here = one.start(&site.client, directory);
     here.wait_for_capture(1);
-    wait_for("the translator", HANG, || there.peer().translators.len() == 1);
+    wait_for("the NAT", HANG, || there.peer().nats.len() == 1);
     [here, there]
 }
 
@@ -83,7 +83,7 @@ fn assert_goes_on_the_paths(kind: &str) {
 }
 
 #[test]
-fn behind_each_kind_of_translator_connections_go_on_the_paths() {
+fn behind_each_kind_of_nat_connections_go_on_the_paths() {
     if !can_run(&["nft", "conntrack"]) {
         return;
     }
@@ -114,11 +114,11 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
         assert!(daemon.wait());
     }
     for from in [up.finish(), down.finish()] {
-        assert!(from.port() >= 32_768, "the port that the translator gave");
+        assert!(from.port() >= 32_768, "the port that the NAT gave");
     }
 }
 
-/// Nothing else of the translator's hosts is touched: a host beside the client talks to the server.
+/// Other hosts behind the NAT are not touched: one beside the client talks to the server.
 #[test]
 fn what_is_not_a_peers_goes_by_beside_it() {
     if !can_run(&["nft"]) {
@@ -194,9 +194,7 @@ fn two_clients_with_the_same_address_are_told_apart() {
     for daemon in [&first, &other] {
         daemon.wait_for_capture(1);
     }
-    wait_for("both translators", HANG, || {
-        there.status().peers.iter().all(|peer| peer.translators.len() == 1)
-    });
+    wait_for("both NATs", HANG, || there.status().peers.iter().all(|peer| peer.nats.len() == 1));
     for site in &sites {
         site.client.sysctl("net/ipv4/ip_local_port_range", "40000 40001");
     }

@@ -134,8 +134,8 @@ fn udp_header(port: u16, len: usize, checksum: u16) -> Vec<u8> {
     [port, port, 8 + len as u16, checksum].into_iter().flat_map(u16::to_be_bytes).collect()
 }
 
-/// An IPv6 packet of UDP behind options for each hop, options for the destination, and if `fragment`
-/// a fragment header, as of an only fragment (RFC 6946).
+/// An IPv6 packet of UDP with hop-by-hop options and destination options. With `fragment` it also
+/// has the fragment header of an atomic fragment (RFC 6946).
 fn v6_with_extensions(
     from: Ipv6Addr,
     to: Ipv6Addr,

@@ -1,4 +1,4 @@
-//! Paths that look like TCP, where UDP does not get through.
+//! Paths with encapsulation `tcp`, where UDP does not get through.
 //!
 //! ```text
 //!   host a                    router                          host b
@@ -205,8 +205,8 @@ fn tcp_alone_survives_forged_resets() {
         return;
     }
     let world = World::new("tcp-rst");
-    // The router answers every fortieth packet to host b with a reset in its name. How many segments
-    // make one packet there is up to the kernel.
+    // The router answers every fortieth packet to host b with a reset in its name. The kernel
+    // decides how many segments make one packet there.
     let _b = world.daemon(2, &[], "", "encapsulation = 'tcp'");
     let a = world.daemon(1, V4, "", "encapsulation = 'tcp'");
     wait_for_kinds(&a, &["tcp"]);
@@ -230,8 +230,8 @@ fn tcp_alone_survives_forged_resets() {
     assert_first_serves(&a);
 }
 
-/// A host behind the router that sends segments in the names of a and b, whose addresses and ports it
-/// knows, but no numbers.
+/// A host behind the router that forges segments of a and b. It knows their addresses and ports,
+/// but not their sequence numbers.
 struct Forger {
     _host: Host,
     stop: Arc<AtomicBool>,
@@ -298,8 +298,8 @@ fn forge(flags: &[u8], stop: &AtomicBool) -> u64 {
     count
 }
 
-/// A segment of the connection between `from` and `to` with random sequence number, acknowledgement and
-/// timestamps, and the beginning of a datagram if it brings data.
+/// A segment of the connection between `from` and `to` with the given sequence number,
+/// acknowledgement and timestamps. A PSH segment has a datagram of 6 bytes.
 fn segment(from: Ipv4Addr, to: Ipv4Addr, flags: u8, numbers: [u32; 4]) -> Vec<u8> {
     let data: &[u8] = if flags & 0x08 == 0 { &[] } else { b"\0\x06forged" };
     let mut segment = vec![24, 38, 24, 38];
@@ -329,8 +329,9 @@ fn who_knows_no_numbers_does_no_harm_to_a_transfer() {
     }
     // SYN, FIN, SYN and ACK, reset, data and data.
     let all = &[0x02, 0x11, 0x12, 0x14, 0x18, 0x18][..];
-    // A firewall between the forger and the hosts lets a SYN pass, and would follow it if it were
-    // answered. (A reset, too, would make it forget the connection, if its number is in the window.)
+    // A firewall between the forger and the hosts lets a SYN pass. If it were answered, the
+    // firewall would follow its numbers. (A reset would make it forget the connection, but only
+    // with a number in the window.)
     for (test, flags) in [("tcp-forge", all), ("tcp-forge-fw", &[0x02])] {
         let world = World::new(test);
         world.firewall(
@@ -366,7 +367,8 @@ fn who_knows_no_numbers_does_no_harm_to_a_transfer() {
     }
 }
 
-/// The other end and the firewall know the connection that it has forgotten, and its port is the same.
+/// A restarted host uses the same port; the other end and the firewall still know its old
+/// connection.
 #[test]
 fn a_daemon_that_was_killed_gets_another_connection() {
     if !can_run(&["nft"]) {

@@ -1,5 +1,5 @@
-//! A peer has keys, and is not trusted: neither with what this host forwards nor with connections of
-//! others at its address.
+//! A peer has keys but is not trusted: not with packets that this host forwards, and not with
+//! connections of others at its address.
 
 mod common;
 
@@ -120,8 +120,8 @@ fn who_answers(from: &Host) -> u8 {
     from.spawn(connect).join().expect("no panic")
 }
 
-/// The peer is on the router, whose public address has a port that leads to another host. It says so
-/// truly that it is there, and has a service of its own at the same port.
+/// The peer runs on the router, whose public address forwards a port to another host. The peer
+/// rightly says that it has this address, and has a service of its own at the same port.
 #[test]
 fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     if !can_run(&["nft"]) {

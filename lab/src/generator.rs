@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use crate::clock;
-use crate::probe::Statistics;
-use crate::traffic::FlowResult;
+use crate::flow::FlowResult;
+use crate::statistics::{Statistics, mean_difference};
 
-/// Sends every datagram back to where it came from. Runs until it is ended.
+/// Sends every datagram back to its source. Runs until it is killed.
 pub(crate) fn echo(at: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind(at)?;
     let mut buffer = vec![0u8; 65536];
@@ -20,7 +20,7 @@ pub(crate) fn echo(at: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Sends a datagram each `interval` and measures when it comes back.
+/// Sends a datagram each `interval` and measures its round-trip time.
 pub(crate) fn voip(
     from: SocketAddr,
     to: SocketAddr,
@@ -34,7 +34,7 @@ pub(crate) fn voip(
     let receiver = socket.try_clone()?;
     receiver.set_read_timeout(Some(Duration::from_millis(100)))?;
     let start = clock::now();
-    // Whatever needs more than 3 s is lost to a conversation.
+    // A round trip of more than 3 s counts as lost: it is useless for a conversation.
     let last_answer = start + duration + Duration::from_secs(3);
     let count = (duration.as_nanos() / interval.as_nanos().max(1)) as u32;
     let reader = std::thread::spawn(move || collect_round_trips(&receiver, count, last_answer));
@@ -75,13 +75,6 @@ fn collect_round_trips(socket: &UdpSocket, count: u32, until: Duration) -> Vec<f
         }
     }
     round_trips
-}
-
-/// The mean difference of neighbouring values.
-pub(crate) fn mean_difference(values: &[f64]) -> f64 {
-    let pairs = values.windows(2);
-    let count = pairs.len().max(1) as f64;
-    pairs.map(|pair| (pair[1] - pair[0]).abs()).sum::<f64>() / count
 }
 
 /// A TCP server for [`request`] and [`file()`]. The client says how many bytes follow and how many

@@ -1,5 +1,5 @@
 //! A part of the kill matrix on this machine's kernel: one of two paths is killed in every way,
-//! through UDP over IPv4 and IPv6, segments of TCP, and a translator. Needs root.
+//! through UDP over IPv4 and IPv6, segments of TCP, and a NAT. Needs root.
 
 use std::path::Path;
 use std::process::Command;

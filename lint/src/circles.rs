@@ -1,9 +1,9 @@
 //! No module may need, directly or by others, a module that needs it.
 //!
-//! A file is a module together with what it contains in line. A file needs the file that defines what
-//! it names in a `use` and in the paths of its code. Where a name is a re-export, the file that defines
-//! it counts; to hand on a name by `pub use` needs nothing. Code for tests is left out; so are calls of
-//! methods, whose types the source alone does not show.
+//! A file is a module together with its inline modules. It needs the files that define the names in
+//! its `use` items and in the paths of its code. For a re-exported name, the file with the
+//! definition counts; a `pub use` itself needs nothing. Test code is left out, and so are method
+//! calls, because the source does not show the types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

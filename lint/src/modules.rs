@@ -303,7 +303,8 @@ pub(crate) fn source_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let mut directories: Vec<PathBuf> =
         ["src", "tests", "benches"].iter().map(|name| directory.join(name)).collect();
-    while let Some(directory) = directories.pop().filter(|directory| directory.is_dir()) {
+    directories.retain(|directory| directory.is_dir());
+    while let Some(directory) = directories.pop() {
         let error = |error| format!("{}: {error}", directory.display());
         for entry in std::fs::read_dir(&directory).map_err(error)? {
             let path = entry.map_err(error)?.path();

@@ -43,4 +43,15 @@ mod tests {
         assert_eq!(too_wide(&format!("{fits}x")), Some(101));
         assert_eq!(too_wide(&"x".repeat(200)), None, "rustfmt's business");
     }
+
+    #[test]
+    fn all_directories_of_a_crate_are_searched_also_where_some_are_missing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let source = directory.path().join("src/deep");
+        std::fs::create_dir_all(&source).expect("created");
+        let comment = format!("// {}\n", "x".repeat(WIDTH));
+        std::fs::write(source.join("file.rs"), comment).expect("written");
+        let findings = check(directory.path()).expect("readable");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+    }
 }

@@ -28,6 +28,7 @@ pub mod netlink;
 mod plain;
 mod poll;
 pub mod privileges;
+mod socket;
 pub mod tcp;
 pub mod tun;
 pub mod udp;

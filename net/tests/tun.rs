@@ -168,8 +168,8 @@ fn tcp_travels_in_super_packets_both_out_and_in() {
                 && there.segments > 5 * there.reads
                 && written.packets > 5 * written.frames
         };
-        // The kernel makes them as large as its pacing allows, which is little at the round trips of a
-        // machine that has no time for the test.
+        // The kernel makes super-packets as large as its pacing allows, which is small with the
+        // long round trips of a busy machine.
         assert!((0..10).any(|_| in_super_packets()), "{address}");
     }
 }

@@ -1,5 +1,5 @@
-//! UDP sockets between two namespaces, `here` and `there`, that are joined by interface pairs of one
-//! name at both ends: v0 (and v1).
+//! UDP sockets between two namespaces, `here` and `there`. Pairs of interfaces connect them, with
+//! the same name at both ends: v0 (and v1).
 
 mod common;
 
@@ -245,8 +245,8 @@ fn what_cannot_be_sent_is_dropped_and_reported() {
     assert_eq!((counters.dropped_unreachable, counters.dropped_too_long), (2, 8));
 }
 
-/// The far end of a virtual interface drops what is longer than its own MTU, and tells the sender no
-/// more than "no buffer space" every time.
+/// The far end of a virtual interface drops packets longer than its own MTU. The sender only gets
+/// the error "no buffer space", each time.
 #[test]
 fn a_datagram_that_the_interface_drops_holds_nothing_back() {
     if !can_run(&[]) {

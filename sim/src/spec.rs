@@ -196,10 +196,10 @@ pub enum Action {
         /// The address.
         address: IpAddr,
     },
-    /// A translator forgets its mappings, and shows another address if one is given. Nobody is
+    /// A NAT forgets its mappings, and gets another external address if one is given. Nobody is
     /// told.
     Rebind {
-        /// Index of the interface behind the translator.
+        /// Index of the interface behind the NAT.
         interface: usize,
         /// The new external address.
         external: Option<IpAddr>,

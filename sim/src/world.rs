@@ -131,8 +131,8 @@ impl World {
         world
     }
 
-    /// Records what the engine of `host` does with `peer`, another host, from now on; until the host
-    /// starts anew. `false` if they are no peers.
+    /// Traces the association of `host` with the host `peer` from now on, until `host` restarts.
+    /// Returns `false` if they are no peers.
     pub fn trace_peer(&mut self, host: usize, peer: usize, sink: Box<dyn TraceSink>) -> bool {
         let name = self.hosts[peer].spec.name.clone();
         self.hosts[host].node.trace(&name, sink)

@@ -139,7 +139,8 @@ pub enum Frame<'a> {
         path: PathId,
         /// The address and port. Flow label and scope of an IPv6 address are not carried.
         address: SocketAddr,
-        /// Whether the sender takes packets from this address for the receiver's own as they are.
+        /// Whether the sender accepts packets from this address as the receiver's own,
+        /// untranslated.
         taken: bool,
     },
     /// 0x0e: the sender of this frame does not have the fields of a session whose compact packets
@@ -153,9 +154,9 @@ pub enum Frame<'a> {
         /// Units of 256 microseconds of the receiver's clock, modulo 2^16.
         at: u16,
     },
-    /// 0x10: how long this path may rest before the receiver is to be heard of on it.
+    /// 0x10: longest time that the receiver of this frame may leave this path silent.
     Keepalive {
-        /// Milliseconds; 0: the receiver does as it likes.
+        /// Milliseconds; 0 leaves it to the receiver.
         interval: u64,
     },
     /// 0x20, or 0x21 when ordered: an IP packet, up to the end of the plaintext.
@@ -165,8 +166,8 @@ pub enum Frame<'a> {
         /// The IP packet, at least one byte. Nothing in it has been checked.
         packet: &'a [u8],
     },
-    /// 0x28, or 0x29 when ordered: an IP packet without the header fields that the session's open
-    /// frame told, up to the end of the plaintext.
+    /// 0x28, or 0x29 when ordered: an IP packet without the header fields in the session's open
+    /// frame, up to the end of the plaintext.
     CompactPacket {
         /// Session and sequence.
         header: CompactFrameHeader,
@@ -486,7 +487,7 @@ impl core::iter::FusedIterator for Frames<'_> {}
 pub struct FrameWriter<'a> {
     buffer: &'a mut [u8],
     len: usize,
-    /// A packet frame runs to the end of the plaintext: nothing may follow.
+    /// Whether a packet frame was written, after which nothing may follow.
     finished: bool,
 }
 
@@ -497,7 +498,7 @@ impl<'a> FrameWriter<'a> {
         Self { buffer, len: 0, finished: false }
     }
 
-    /// Appends `frame`. On error the frames before it stand as they were.
+    /// Appends `frame`. An error leaves the frames before it as they were.
     ///
     /// # Errors
     ///

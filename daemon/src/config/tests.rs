@@ -1,4 +1,4 @@
-//! Every error of a configuration, with the line that it names.
+//! Valid configurations, and every error of one with the line that it names.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -53,7 +53,7 @@ const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 /// Alice's public key.
 const OWN_PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
 
-/// A peer that is right, from line 3 on.
+/// A configuration with a valid peer in lines 3 to 5, and `lines` from line 6 on.
 fn with_peer(lines: &str) -> String {
     format!(
         "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\n\
@@ -228,11 +228,11 @@ fn node_and_interface_errors_name_the_line() {
             ),
             (
                 node("[[path]]\ninterface = 'mpip0'"),
-                "4: interface: expected another one than mpip's own, found `mpip0`",
+                "4: interface: expected an interface other than mpip's own, found `mpip0`",
             ),
             (
                 node("[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth0'"),
-                "6: interface: expected each once, found `eth0` again",
+                "6: interface: expected each interface once, found `eth0` again",
             ),
         ],
     );
@@ -246,11 +246,11 @@ fn peer_errors_name_the_line() {
         &[
             (
                 second(&format!("name = 'b'\npublic_key = '{}'", &OWN_KEY.trim())),
-                "7: name: expected another one for each peer, `b` is used in line 4",
+                "7: name: expected a different one for each peer, `b` is used in line 4",
             ),
             (
                 second(&format!("name = 'c'\npublic_key = '{PEER_KEY}'")),
-                "8: public_key: expected another one for each peer, this one is used in line 5",
+                "8: public_key: expected a different one for each peer, this one is used in line 5",
             ),
             (
                 second(&format!("name = 'c'\npublic_key = '{OWN_PUBLIC}'")),
@@ -279,7 +279,7 @@ fn peer_errors_name_the_line() {
             ),
             (
                 with_peer("endpoints = ['198.18.0.2:1',\n'198.18.0.2:1']"),
-                "7: endpoints: expected each once, found `198.18.0.2:1`",
+                "7: endpoints: expected each endpoint once, found `198.18.0.2:1`",
             ),
             (
                 with_peer("allowed_prefixes = ['10.0.0.0/33']"),
@@ -360,8 +360,8 @@ fn peer_errors_name_the_line() {
             ),
             (
                 with_peer("[host_mode]\ntable = 254"),
-                "7: table: expected none of 251 to 255, of which the kernel uses some and the \
-                 two tables behind this one would be others, found 254",
+                "7: table: expected a number outside of 251 to 255, because neither this table nor \
+                 the two after it may be one of the kernel's (253 to 255), found 254",
             ),
             (
                 with_peer("[host_mode]\npriority = 32766"),

@@ -1,12 +1,13 @@
-//! What a running daemon says of its peers and paths.
+//! Peers and paths of a running daemon.
 
 use mpip_api::{FaultStatus, PathStatus, PeerStatus, Status};
 
+use super::finding::{Finding, Mend};
 use super::survey::Survey;
-use super::{Finding, Mend};
 use crate::kernel::IGNORED;
 
-/// A daemon that has just started is given time.
+/// Uptime below which peers and paths are not judged, ms: the first handshakes may still be under
+/// way.
 const START_MS: f64 = 5_000.0;
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
@@ -26,7 +27,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Interfaces that a `[[path]]` names and that are not there, or not up.
+/// Interfaces that a `[[path]]` names and that are missing or unusable.
 fn interfaces(survey: &Survey) -> Vec<Finding> {
     let unused = survey.subject.path_interfaces.iter().filter_map(|name| {
         let link = survey.links.iter().find(|link| link.name == *name);
@@ -78,7 +79,7 @@ fn not_permitted(status: &Status) -> Option<Finding> {
     (count > 0).then(|| {
         Finding::wrong(
             format!("the kernel has refused to send {count} datagrams of mpip"),
-            "a firewall rule for what this host sends forbids them",
+            "a firewall rule for outgoing packets forbids them",
             Mend::words("let UDP and TCP from and to the peers' ports out (`nft list ruleset`)"),
         )
     })
@@ -89,7 +90,7 @@ fn changed_keys(status: &Status) -> Option<Finding> {
     (count > 0).then(|| {
         Finding::wrong(
             "a node has another key than the one pinned to its address",
-            "it was set up anew, or somebody poses as it; its packets are plain IP",
+            "it was reinstalled, or somebody poses as it; packets to it are plain IP",
             Mend::words("ask who runs it; `mpip availability` names it"),
         )
     })
@@ -122,7 +123,7 @@ fn failed(peer: &PeerStatus, path: &PathStatus) -> Option<Finding> {
     })
 }
 
-/// There is an association, and nothing goes through it.
+/// An association without a path that works.
 fn no_path_works(peer: &PeerStatus) -> Option<Finding> {
     let works = |path: &PathStatus| matches!(path.state.as_str(), "active" | "standby");
     let waiting = peer.paths.iter().filter(|path| path.state == "validating").count();
@@ -137,7 +138,7 @@ fn no_path_works(peer: &PeerStatus) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
+    use super::super::finding::Severity;
     use super::super::tests_support::{link, path, peer, start, status, survey};
     use super::*;
 

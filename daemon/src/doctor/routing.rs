@@ -1,19 +1,19 @@
-//! Rules and marks: whether host mode's rule decides about the packets that it is for, and what a
-//! dead daemon left.
+//! Routing rules and marks: whether host mode's rules are asked before others, and what a killed
+//! daemon left behind.
 
 use std::path::Path;
 
 use mpip_net::netlink::{Link, Route, RuleEntry};
 
-use super::firewall::Ruleset;
+use super::finding::{Finding, Mend};
+use super::ruleset::Ruleset;
 use super::subject::Subject;
 use super::survey::{Captured, Running, Survey};
-use super::{Finding, Mend};
 
 /// The kernel's table of its own addresses.
 const LOCAL_TABLE: u32 = 255;
 
-/// The interface that what this host sends seems to come from.
+/// Input interface of the host's own packets in routing rules.
 const LOOPBACK: &str = "lo";
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
@@ -50,7 +50,7 @@ fn shown(rule: &RuleEntry) -> String {
     format!("the {} rule `{text} {table}`", if *ipv6 { "IPv6" } else { "IPv4" })
 }
 
-/// Rules of others that are asked before ours and may take the packets that are to be captured.
+/// Other programs' rules that come before ours and may take packets that should be captured.
 fn earlier_rules(subject: &Subject, rules: &[RuleEntry]) -> Vec<Finding> {
     if !subject.captures {
         return Vec::new();
@@ -83,7 +83,7 @@ fn earlier_rules(subject: &Subject, rules: &[RuleEntry]) -> Vec<Finding> {
     rules.iter().filter(takes).map(finding).collect()
 }
 
-/// Captured packets that leave by another interface than ours all the same.
+/// Captured packets that still leave by another interface than the TUN device.
 fn escaping(subject: &Subject, links: &[Link], captured: &[Captured]) -> Vec<Finding> {
     let Some(ours) = links.iter().find(|link| link.name == subject.interface) else {
         return Vec::new();
@@ -101,7 +101,8 @@ fn escaping(subject: &Subject, links: &[Link], captured: &[Captured]) -> Vec<Fin
     captured.iter().filter(escapes).map(finding).collect()
 }
 
-/// Others that use our mark: `filters` are marks that packet filters set or look for, with where.
+/// Rules and packet filters that use our mark. `filters` has the marks of packet filters, and
+/// where.
 fn marks(subject: &Subject, rules: &[RuleEntry], filters: &[(u32, String)]) -> Vec<Finding> {
     let bit = subject.host_mode.mark;
     let rules = rules.iter().filter(|rule| !rule.own);
@@ -126,7 +127,7 @@ fn marks(subject: &Subject, rules: &[RuleEntry], filters: &[(u32, String)]) -> V
 /// Rules that lead to a table without routes.
 fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Option<Finding> {
     let table = subject.host_mode.table;
-    // Two further ones are for translators.
+    // The next two tables are for peers behind NATs.
     let empty = |table: &u32| !routes.iter().any(|route| route.table == *table);
     let tables: Vec<u32> = (table..=table + 2).filter(empty).collect();
     let left = rules.iter().filter(|rule| rule.own);
@@ -146,7 +147,7 @@ fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Optio
     })
 }
 
-/// Reverse path filters that a killed daemon left loose; `text` says what they were.
+/// Reverse path filters that a killed daemon left loose. `text` has their original values.
 fn left_filters(file: &Path, text: &str) -> Option<Finding> {
     let mut commands: Vec<_> = text
         .lines()

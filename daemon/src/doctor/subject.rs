@@ -1,4 +1,4 @@
-//! What `mpipd` is to do on this host, as far as the checks need to know.
+//! What `mpipd` has to do on this host: the parts of its settings that the checks need.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,21 +6,21 @@ use mpip_core::{DEFAULT_PORT, Encapsulation, PeerConfig, Policy, Prefix};
 
 use crate::config::{HostMode, Settings};
 
-/// What `mpipd` is to do on this host. Without a configuration, what it does by default.
+/// What `mpipd` has to do on this host. Without a configuration, the defaults.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) listen_port: u16,
-    /// The port of paths that look like TCP, if there are any.
+    /// The port of paths with encapsulation `tcp`, if there are any.
     pub(super) tcp_port: Option<TcpPort>,
     pub(super) interface: String,
     pub(super) host_mode: HostMode,
     /// Whether packets are captured.
     pub(super) captures: bool,
-    /// The interfaces that a `[[path]]` names.
+    /// Interfaces that a `[[path]]` names.
     pub(super) path_interfaces: Vec<String>,
-    /// Where peers can be reached.
+    /// Endpoints of all peers.
     pub(super) endpoints: Vec<SocketAddr>,
-    /// Whether there is somebody who calls and cannot be called.
+    /// Whether some peers have no endpoints, so that they have to open the paths.
     pub(super) is_called: bool,
     pub(super) public_key: Option<String>,
     /// Whether packets by IPv4 outside of host mode are to be refused when it is dead.
@@ -34,9 +34,9 @@ pub(super) struct Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TcpPort {
     pub(super) number: u16,
-    /// A peer has no other paths.
+    /// Whether a peer has no other paths.
     pub(super) required: bool,
-    /// The configuration names it.
+    /// Whether the configuration sets it.
     pub(super) named: bool,
 }
 

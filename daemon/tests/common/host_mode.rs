@@ -93,8 +93,8 @@ pub fn assert_nothing_is_plain(
     panic!("they fall back again and again");
 }
 
-/// Everything that leaves but by loopback, the TUN device and as paths of mpip, by UDP or TCP; neighbour
-/// discovery is no traffic between the hosts' addresses.
+/// Counts all packets that leave, except by loopback, by the TUN device and on paths of mpip (UDP
+/// or TCP). Neighbour discovery is not counted.
 const COUNTER: &str = "
 table inet mpip_test {
     counter plain {}

@@ -37,8 +37,8 @@ fn output(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().expect(program)
 }
 
-/// What takes longer does not happen, however busy the machine is. How long a change stops a transfer
-/// is measured elsewhere (`mpip-lab kill-matrix`, `figures`), and tested in virtual time (`mpip-sim`).
+/// Time after which a test gives up, however busy the machine is. The pauses of transfers are
+/// measured elsewhere (`mpip-lab kill-matrix`, `figures`) and tested in virtual time (`mpip-sim`).
 pub const HANG: Duration = Duration::from_secs(5);
 
 /// Waits until `condition` holds.
@@ -498,7 +498,8 @@ impl Transfer {
         Self::start_translated(from, to, (address, address), bytes, rate)
     }
 
-    /// As [`start`](Self::start); somebody on the way translates the second address to the first.
+    /// As [`start`](Self::start), with a NAT on the way that translates the second address to the
+    /// first.
     pub fn start_translated(
         from: &Host,
         to: &Host,
@@ -583,8 +584,8 @@ impl Transfer {
         wait_for("progress of a transfer", Duration::from_secs(30), || self.progress() >= bytes);
     }
 
-    /// Waits until all has come, without a hang. Where the connection comes from, as the one who was
-    /// called sees it.
+    /// Waits until everything has arrived. Returns the source of the connection as its listener
+    /// sees it.
     pub fn finish(self) -> SocketAddr {
         let from = self.sender.join().expect("the sender sent everything");
         let received = self.receiver.join().expect("every byte was right");

@@ -1,4 +1,4 @@
-//! Being told when links or addresses change.
+//! Notices of changes of links, addresses, routes and rules.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,13 +9,15 @@ use netlink_packet_route::link::LinkFlags;
 use netlink_packet_route::rule::RuleAttribute;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use super::configure::{PROTOCOL, read_route, read_rule};
-use super::{BUFFER, Messages, NetlinkError, Route, RoutingRule};
+use super::routes::{PROTOCOL, Route, read_route};
+use super::rules::{RoutingRule, read_rule};
+use super::{BUFFER, Messages, NetlinkError};
 
-/// Bytes of notices that may wait; an interface with many addresses going down sends hundreds.
+/// Size of the kernel's queue of notices, in bytes. An interface with many addresses that goes down
+/// causes hundreds of notices.
 const QUEUE: usize = 1 << 20;
 
-/// What is told.
+/// The groups of notices to receive.
 const GROUPS: [u32; 7] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -79,16 +81,16 @@ impl Notice {
     }
 }
 
-/// What changed since the last look.
+/// What changed since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Some link appeared, vanished or changed.
+    /// Whether links appeared, vanished or changed.
     pub links: bool,
-    /// Some address did.
+    /// Whether addresses did.
     pub addresses: bool,
-    /// Some route or routing rule did; which, the [`Notice`]s tell.
+    /// Whether routes or routing rules did; the [`Notice`]s say which.
     pub routes: bool,
-    /// Notices were lost: anything may have changed. The other three are set as well.
+    /// Whether notices were lost, so that anything may have changed. Sets the other three as well.
     pub lost: bool,
 }
 
@@ -112,9 +114,9 @@ impl Changes {
     }
 }
 
-/// Tells that links, addresses or routes changed; what links and addresses are now is to be listed
-/// afresh ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)),
-/// which is right also when notices were lost or joined.
+/// Reports that links, addresses or routes changed. List links and addresses again
+/// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)):
+/// that is right also if notices were lost or combined.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
@@ -122,7 +124,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to listen. List afterwards, so that no change is missed.
+    /// Starts to listen. List links and addresses afterwards, so that no change is missed.
     pub fn new() -> Result<Self, NetlinkError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -139,7 +141,7 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Takes all notices that wait; `take` gets those of links, routes and rules.
+    /// Reads all notices that have arrived; `take` gets those of links, routes and rules.
     pub fn read(&mut self, mut take: impl FnMut(Notice)) -> Result<Changes, NetlinkError> {
         let mut changes = Changes::default();
         loop {
@@ -165,7 +167,7 @@ impl Monitor {
                         }
                     }
                     Ok(_) => {}
-                    // A notice that cannot be read is a change nevertheless.
+                    // A notice that cannot be parsed still means a change.
                     Err(_) => changes = Changes { links: true, addresses: true, ..changes },
                 }
             }

@@ -43,7 +43,7 @@ impl Control {
         self.len += len.next_multiple_of(size_of::<usize>());
     }
 
-    /// Asks the kernel to cut the message into datagrams of `size` bytes.
+    /// Asks the kernel to split the message into datagrams of `size` bytes.
     pub(crate) fn push_segment_size(&mut self, size: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }

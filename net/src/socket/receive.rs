@@ -1,24 +1,23 @@
-//! Receiving batches.
+//! Receives many messages per system call.
 
 use core::mem::zeroed;
 use core::ptr;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use mpip_types::Ecn;
 
-use super::UdpSocket;
 use super::address::RawAddress;
 use super::cmsg::Control;
 
-/// Bytes of each buffer: what the kernel gathers at most into one message.
+/// Length of each buffer, in bytes: the kernel gathers no more into one message.
 const BUFFER_LEN: usize = 65_536;
 
-/// Most buffers that are offered to the kernel at once.
+/// Most messages per system call.
 const MAX_BUFFERS: usize = 32;
 
-/// Buffers that sockets receive into, one after the other.
+/// Buffers for received messages. Sockets share them, one after the other.
 #[derive(Debug)]
 pub struct ReceiveBuffers {
     bytes: Box<[u8]>,
@@ -26,45 +25,22 @@ pub struct ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// `count` buffers of 64 KiB, from 1 to 32; each takes a datagram, or as many as the kernel
-    /// gathered.
+    /// `count` buffers of 64 KiB, 1 to 32. Each takes one message: a datagram, or several that the
+    /// kernel gathered.
     pub fn new(count: usize) -> Self {
         let count = count.clamp(1, MAX_BUFFERS);
         Self { bytes: vec![0; count * BUFFER_LEN].into(), truncated: 0 }
     }
 
-    /// Messages that were longer than a buffer, or not from an IP address; dropped.
+    /// Number of messages dropped because they were longer than a buffer or not from an IP address.
     pub fn truncated(&self) -> u64 {
         self.truncated
     }
 }
 
-impl UdpSocket {
-    /// Receives what has arrived, at most one message per buffer, and calls `take` for each
-    /// datagram, in the order of arrival, with its source and ECN field.
-    ///
-    /// Returns the number of datagrams. With fewer messages than buffers, the socket was empty; an
-    /// epoll that is level-triggered tells about the rest otherwise.
-    pub fn recv_batch(
-        &self,
-        buffers: &mut ReceiveBuffers,
-        mut take: impl FnMut(SocketAddr, Ecn, &mut [u8]),
-    ) -> io::Result<usize> {
-        let mut datagrams = 0;
-        receive(self.fd.as_fd(), buffers, |remote, ecn, size, message| {
-            let size = size.map_or(message.len(), usize::from);
-            for datagram in message.chunks_mut(size.max(1)) {
-                datagrams += 1;
-                take(remote, ecn, datagram);
-            }
-        })?;
-        Ok(datagrams)
-    }
-}
-
-/// Receives what has arrived, at most one message per buffer, and calls `take` for each, in the
-/// order of arrival, with its source, its ECN field and the length of its datagrams if it is several
-/// of them. Returns whether every buffer was filled: then there may be more.
+/// Receives the messages that have arrived, at most one per buffer, and calls `take` for each in
+/// the order of arrival: with its source, its ECN field, and the length of its datagrams if it
+/// holds several. Returns whether all buffers were filled, so that more may be waiting.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffers: &mut ReceiveBuffers,

@@ -1,20 +1,22 @@
-//! Whether packets from each address leave by its own interface, and arrive there.
+//! Source routing and reverse path filters: whether packets from each address leave by the
+//! address's own interface, and whether packets to it are accepted there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mpip_core::Prefix;
 use mpip_net::netlink::{DefaultRoute, RuleEntry};
 
+use super::finding::{Finding, Mend};
 use super::subject::Subject;
 use super::survey::{Reach, Start, Survey};
-use super::{Finding, Mend};
 use crate::routes::MAIN_TABLE;
 
 /// A strict reverse path filter (ip-sysctl, `rp_filter`).
 const STRICT: u8 = 1;
 
-/// From here on numbers of tables are proposed, and of the rules that lead to them.
+/// Lowest routing table that a mend proposes.
 const FIRST_TABLE: u32 = 101;
+/// Priority of the rule that a mend proposes, less the number of its table.
 const FIRST_PRIORITY: u32 = 10_000;
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
@@ -32,19 +34,20 @@ fn loosen(interface: &str) -> Mend {
     Mend::command(format!("sysctl -w net.ipv4.conf.{interface}.rp_filter=2"))
 }
 
-/// In host mode everything that comes from a peer seems to come from the wrong side.
+/// In host mode routes to a peer lead to the TUN device, so a strict filter refuses all packets
+/// from it on other interfaces.
 fn filters_in_host_mode(survey: &Survey) -> Vec<Finding> {
     let loosened = survey.subject.host_mode.loosen_rp_filter;
     let running = survey.running.status().is_some();
     let why = match (loosened, running, survey.sysctl_read_only) {
         (false, ..) => "packets from peers in host mode are refused, and `loosen_rp_filter` is off",
         (true, true, _) => {
-            "packets from peers in host mode are refused; somebody made it strict \
-                            since mpipd made it loose, or it could not"
+            "packets from peers in host mode are refused; mpipd could not make it loose, or \
+             somebody made it strict again"
         }
         (true, false, true) => {
-            "packets from peers in host mode are refused, and mpipd cannot \
-                                change it, because /proc/sys is read-only"
+            "packets from peers in host mode are refused, and mpipd cannot change it, because \
+             /proc/sys is read-only"
         }
         (true, false, false) => return Vec::new(),
     };
@@ -59,7 +62,8 @@ fn strict_in_host_mode(filters: &BTreeMap<String, u8>, why: &str) -> Vec<Finding
     strict.map(finding).collect()
 }
 
-/// Elsewhere, it refuses what comes from a peer to which the host would answer by another one.
+/// Outside of host mode, a strict filter refuses packets from a peer to which the host would send
+/// by another interface.
 fn strict_filters(
     reach: &[Reach],
     filters: &BTreeMap<String, u8>,
@@ -85,7 +89,7 @@ fn strict_filters(
     refused.map(finding).collect()
 }
 
-/// Several default routes, and no rule by which packets from an address take their own.
+/// Addresses whose interface has a default route, but no rule that leads their packets to it.
 fn without_source_rules(
     subject: &Subject,
     starts: &[Start],
@@ -136,21 +140,21 @@ fn one_default_route(
          {ip} route add default {via}dev {interface} table {table} && \
          {ip} rule add from {address} lookup {table} priority {priority}"
     ));
-    let what = format!("what this host sends from {address} ({interface}) leaves by {other}");
+    let what = format!("packets from {address} ({interface}) leave by {other}");
     match subject.captures {
         true => {
-            let why = "plain packets and answers take another way than they came, which providers \
-                       and strict filters refuse";
+            let why = "plain packets take another way than those that they answer, and providers and \
+                       strict filters may drop them";
             Finding::wrong(what, why, mend)
         }
         false => {
-            let why = "mpip's own datagrams leave by the right one, but what others send does not";
+            let why = "mpip's datagrams leave by the right interface, but other packets do not";
             Finding::note(what, why, mend)
         }
     }
 }
 
-/// Addresses from which no peer can be reached by their own interface.
+/// Addresses without a route to any peer by their own interface.
 fn without_route(subject: &Subject, starts: &[Start], reach: &[Reach]) -> Vec<Finding> {
     let finding = |start: &Start| {
         let mut own = reach.iter().filter(|reach| reach.start == *start).peekable();
@@ -174,7 +178,7 @@ fn without_route(subject: &Subject, starts: &[Start], reach: &[Reach]) -> Vec<Fi
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
+    use super::super::finding::Severity;
     use super::super::tests_support::start;
     use super::*;
 
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!(without_source_rules(&subject, &starts, &one, &[]), []);
         let findings = without_source_rules(&subject, &starts, &two, &[taken]);
         assert_eq!(findings.len(), 1, "{findings:?}");
-        assert_eq!(findings[0].what, "what this host sends from 198.18.1.1 (eth1) leaves by eth0");
+        assert_eq!(findings[0].what, "packets from 198.18.1.1 (eth1) leave by eth0");
         let command = "ip route add 198.18.1.0/24 dev eth1 src 198.18.1.1 table 102 && ip route \
                        add default via 198.18.1.9 dev eth1 table 102 && ip rule add from \
                        198.18.1.1 lookup 102 priority 10102";

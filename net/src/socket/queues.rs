@@ -1,10 +1,15 @@
-//! What senders of every kind have in common: a queue for each socket, and one slot that is lent out.
+//! A send queue for each socket, and the one slot that is lent to the engine.
+
+use std::collections::VecDeque;
 
 use mpip_types::{LocalId, Slot};
 
-use super::Report;
+use super::counters::{SendCounters, SendError};
 
-/// What has not left by one socket yet.
+/// Most unread send errors. When more occur, the oldest is dropped.
+const MAX_ERRORS: usize = 64;
+
+/// The datagrams of one socket that have not left yet.
 pub(crate) trait SendQueue {
     /// The local address of the socket.
     fn id(&self) -> LocalId;
@@ -12,11 +17,29 @@ pub(crate) trait SendQueue {
     /// Whether the kernel takes no more for now.
     fn is_blocked(&self) -> bool;
 
-    /// Counts the slot in that was lent out, or rolls it back.
+    /// Takes back the slot that was lent out: keeps its datagram if `committed`, else drops it.
     fn settle(&mut self, committed: bool);
 
-    /// Drops everything; returns how many datagrams that were.
+    /// Drops all datagrams; returns their number.
     fn clear(&mut self) -> u64;
+}
+
+/// What became of datagrams, for the caller.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) counters: SendCounters,
+    pub(crate) errors: VecDeque<SendError>,
+}
+
+impl Report {
+    pub(crate) fn error(&mut self, error: SendError) {
+        log::trace!("{error}");
+        self.counters.count_error(&error);
+        if self.errors.len() == MAX_ERRORS {
+            self.errors.pop_front();
+        }
+        self.errors.push_back(error);
+    }
 }
 
 /// The queues of all sockets.
@@ -36,13 +59,13 @@ impl<Q> Default for Queues<Q> {
 }
 
 impl<Q: SendQueue> Queues<Q> {
-    /// Adds a queue; one of the same local address is replaced, what waits there dropped.
+    /// Adds a queue. It replaces one of the same local address, whose datagrams are dropped.
     pub(crate) fn insert(&mut self, queue: Q) {
         self.remove(queue.id());
         self.queues.push(queue);
     }
 
-    /// Removes the queue of `local` and drops what waits there.
+    /// Removes the queue of `local` and drops its datagrams.
     pub(crate) fn remove(&mut self, local: LocalId) {
         self.settle();
         if let Some(index) = self.find(local) {
@@ -60,25 +83,25 @@ impl<Q: SendQueue> Queues<Q> {
         self.find(local).map(|index| &self.queues[index])
     }
 
-    /// The queues, and where to tell what becomes of datagrams. What was lent out is settled.
+    /// The queues and the report, after the slot that was lent out is taken back.
     pub(crate) fn settled(&mut self) -> (&mut [Q], &mut Report) {
         self.settle();
         (&mut self.queues, &mut self.report)
     }
 
-    /// As [`settled`](Self::settled), of the queue of `local`.
+    /// As [`settled`](Self::settled), for the queue of `local` only.
     pub(crate) fn settled_at(&mut self, local: LocalId) -> Option<(&mut Q, &mut Report)> {
         self.settle();
         let index = self.find(local)?;
         Some((&mut self.queues[index], &mut self.report))
     }
 
-    /// Whether the socket of `local` has a backlog that waits until it is writable.
+    /// Whether the socket of `local` has a backlog and waits to be writable.
     pub(crate) fn is_blocked(&self, local: LocalId) -> bool {
         self.get(local).is_some_and(Q::is_blocked)
     }
 
-    /// Lends out the room that `reserve` finds in the queue of `local`.
+    /// Lends out the slot that `reserve` gets from the queue of `local`.
     pub(crate) fn lend(
         &mut self,
         local: LocalId,

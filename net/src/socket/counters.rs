@@ -1,4 +1,4 @@
-//! What became of datagrams.
+//! Counters and errors of sending.
 
 use core::fmt;
 use std::io;
@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use mpip_types::LocalId;
 
-use super::super::batch::is_dropped;
+use super::batch::is_dropped;
 
-/// What a [`UdpSender`](super::UdpSender) or [`TcpSender`](crate::TcpSender) did since it was made.
+/// What a [`UdpSender`](crate::UdpSender) or [`TcpSender`](crate::TcpSender) did since it was
+/// created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
     /// Datagrams that the kernel took.
@@ -19,7 +20,7 @@ pub struct SendCounters {
     pub messages: u64,
     /// System calls, the unsuccessful ones included.
     pub calls: u64,
-    /// How often the kernel took no more for now.
+    /// How often the kernel took no more for the moment.
     pub blocked: u64,
     /// Slots refused because of the backlog.
     pub refused: u64,
@@ -29,8 +30,8 @@ pub struct SendCounters {
     pub dropped_unreachable: u64,
     /// Datagrams dropped: longer than the interface's MTU.
     pub dropped_too_long: u64,
-    /// Datagrams dropped: the queue of the interface was full, or the other end of a virtual one
-    /// took no packets of that size.
+    /// Datagrams dropped: the queue of the interface was full, or the other end of a virtual
+    /// interface accepts no packets of that size.
     pub dropped_full: u64,
     /// Datagrams dropped: forbidden by a firewall or policy.
     pub dropped_not_permitted: u64,
@@ -55,14 +56,14 @@ impl SendCounters {
     }
 }
 
-/// Datagrams that the kernel refused for good; they were dropped.
+/// Datagrams that were dropped because the kernel refused them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendError {
     /// The local address.
     pub local: LocalId,
-    /// Where they were to go.
+    /// Their destination.
     pub remote: SocketAddr,
-    /// How many.
+    /// Their number.
     pub datagrams: u64,
     /// Bytes of the first of them, without outer headers.
     pub len: usize,
@@ -76,7 +77,7 @@ impl SendError {
         self.errno == libc::EMSGSIZE
     }
 
-    /// Whether there is no way to the remote address at present.
+    /// Whether there is currently no route to the remote address.
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self.errno,

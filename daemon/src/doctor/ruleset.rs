@@ -1,4 +1,5 @@
-//! What `nft -j list ruleset` prints (libnftables-json(5)), as far as it is needed.
+//! The host's packet filter as `nft -j list ruleset` prints it (libnftables-json(5)): the parts
+//! that the checks need.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,8 @@ type Place = (String, String, String);
 
 /// The chains, rules and sets of a host.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Ruleset {
-    /// Those at a hook, by priority.
+pub(super) struct Ruleset {
+    /// Chains at a hook, by priority.
     pub(super) base: Vec<BaseChain>,
     rules: BTreeMap<Place, Vec<Vec<Value>>>,
     sets: BTreeMap<Place, Vec<Value>>,
@@ -24,13 +25,13 @@ pub(super) struct BaseChain {
     pub(super) name: String,
     pub(super) hook: String,
     pub(super) priority: i64,
-    /// Whether what no rule decides is dropped.
+    /// Whether the policy is to drop packets that no rule decides about.
     pub(super) drops: bool,
 }
 
 impl Ruleset {
-    /// `None` when `text` is not such a list.
-    pub(in super::super) fn parse(text: &str) -> Option<Self> {
+    /// Parses the output of `nft`; `None` if `text` is none.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let mut ruleset = Self::default();
         for object in value.get("nftables")?.as_array()? {
@@ -61,8 +62,8 @@ impl Ruleset {
         self.sets.get(&place).map(Vec::as_slice)
     }
 
-    /// Every mark that a rule sets or looks for, and where.
-    pub(in super::super) fn marks(&self) -> Vec<(u32, String)> {
+    /// Every mark that a rule sets or matches, and the chain of the rule.
+    pub(super) fn marks(&self) -> Vec<(u32, String)> {
         let mut marks = Vec::new();
         for ((family, table, chain), rules) in &self.rules {
             let place = format!("the chain {family} {table} {chain}");
@@ -100,13 +101,13 @@ fn base_chain(chain: &Value) -> Option<BaseChain> {
     filters.then_some(BaseChain { family, table, name, hook, priority, drops })
 }
 
-/// Whether `left` is the mark of a packet or of its connection, perhaps with some bits only.
+/// Whether `left` is the mark of a packet or of its connection, masked or not.
 fn is_mark(left: &Value) -> bool {
     let left = left.get("&").map_or(left, |both| &both[0]);
     ["meta", "ct"].iter().any(|kind| left[*kind]["key"] == "mark")
 }
 
-/// The numbers of a value, but for those that say which bits stay.
+/// The numbers of a value, except masks of bits to keep.
 fn numbers(value: &Value, found: &mut Vec<u64>) {
     match value {
         Value::Number(number) => found.extend(number.as_u64()),
@@ -124,14 +125,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_of_rules_is_refused() {
+    fn text_that_is_no_list_of_rules_is_refused() {
         for text in ["", "{}", r#"{"nftables": 1}"#, r#"{"nftables": [{"rule": {}}]}"#] {
             assert!(Ruleset::parse(text).is_none(), "{text}");
         }
     }
 
     #[test]
-    fn marks_are_found_where_they_are_set_and_looked_for() {
+    fn marks_are_found_where_rules_set_and_match_them() {
         let rule = |expr: &str| {
             format!(
                 r#"{{"rule": {{"family": "ip", "table": "t", "chain": "c", "expr": [{expr}]}}}}"#

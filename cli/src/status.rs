@@ -1,25 +1,25 @@
 //! `mpip status`: a table for people, or JSON.
 
 use std::fmt::Write;
-use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
 use mpip_api::{FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
 
+use crate::failure::Failure;
+use crate::output::{colours, print};
 use crate::table::{Align, Cell, Colour, Table};
-use crate::{Failure, print};
+use crate::units::{bytes, duration, rate};
 
 /// Prints the state of the daemon that listens on `socket`.
-pub(crate) fn status(socket: &Path, json: bool, sessions: bool) -> Result<(), Failure> {
+pub(crate) fn show(socket: &Path, json: bool, sessions: bool) -> Result<(), Failure> {
     let status = mpip_api::status(socket, sessions)?;
     if json {
         return print(&format!("{}\n", serde_json::to_string_pretty(&status)?));
     }
-    let colours = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    print(&render(&status, sessions, colours))
+    print(&render(&status, sessions, colours()))
 }
 
-/// The whole state in words.
+/// The state as text.
 fn render(status: &Status, sessions: bool, colours: bool) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -96,7 +96,7 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
     );
     let _ = writeln!(
         out,
-        "  sent {}, received {}, waiting for a path {}, for what is missing {}",
+        "  sent {}, received {}, queued {}, held for reordering {}",
         bytes(peer.sent_bytes),
         bytes(peer.received_bytes),
         bytes(peer.queued_bytes),
@@ -109,11 +109,11 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
             "  host mode, policy {}: traffic is {traffic}, captured {captured}",
             peer.policy
         );
-        if !peer.translators.is_empty() || peer.translated > 0 {
-            let behind = list(&peer.translators, "none");
+        if !peer.nats.is_empty() || peer.translated > 0 {
+            let nats = list(&peer.nats, "none");
             let _ = writeln!(
                 out,
-                "  translators in front of the peer: {behind}; translated connections: {}",
+                "  NATs in front of the peer: {nats}; translated connections: {}",
                 peer.translated
             );
         }
@@ -127,8 +127,9 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
     if sessions {
         let count = peer.session_count.unwrap_or(0);
         let listed = peer.sessions.len() as u64;
-        let rest = if listed < count { format!(", the last {listed} used") } else { String::new() };
-        let _ = writeln!(out, "  {count} sessions{rest}");
+        let limited =
+            if listed < count { format!(", the last {listed} used") } else { String::new() };
+        let _ = writeln!(out, "  {count} sessions{limited}");
         if listed > 0 {
             out.push_str(&session_table(&peer.sessions).render("  ", colours));
         }
@@ -175,7 +176,7 @@ fn paths(paths: &[PathStatus]) -> Table {
             duration(Some(path.queuing_delay_ms)).into(),
             format!("{:.1} %", path.loss * 100.0).into(),
             rate(path.delivery_rate_bps).into(),
-            // Other schedulers than `weighted` have none.
+            // Only the scheduler `weighted` has weights.
             if path.weight == 0 { "-".into() } else { path.weight.to_string().into() },
             format!("{:.0} %", path.share * 100.0).into(),
             bytes(path.sent_bytes).into(),
@@ -185,7 +186,7 @@ fn paths(paths: &[PathStatus]) -> Table {
     table
 }
 
-/// The state of a path, and how long it is silent at rest.
+/// The state of a path; at rest, also its keepalive interval.
 fn state(path: &PathStatus) -> String {
     match path.resting {
         true => format!("{}, rests {:.0} s", path.state, path.keepalive_ms / 1e3),
@@ -193,7 +194,7 @@ fn state(path: &PathStatus) -> String {
     }
 }
 
-/// What the congestion control and the loss detection of each path make of it.
+/// Congestion control and loss detection of each path.
 fn control_table(paths: &[PathStatus]) -> Table {
     let mut table = Table::new(&[
         ("path", Align::Right),
@@ -205,7 +206,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
         ("spurious", Align::Right),
         ("jitter", Align::Right),
         ("reordering", Align::Right),
-        ("loss after", Align::Right),
+        ("reorder window", Align::Right),
         ("bottleneck", Align::Right),
         ("guard", Align::Left),
     ]);
@@ -221,7 +222,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
             duration(Some(path.jitter_ms)).into(),
             path.reordering_extent_packets.to_string().into(),
             duration(Some(path.reordering_window_ms)).into(),
-            // A group of one is none.
+            // Show a bottleneck only if several paths share it.
             match paths.iter().filter(|other| other.bottleneck == path.bottleneck).count() {
                 1 => "-".into(),
                 _ => path.bottleneck.to_string().into(),
@@ -232,15 +233,15 @@ fn control_table(paths: &[PathStatus]) -> Table {
     table
 }
 
-/// The time that a share of the packets that waited did not exceed, by the upper end of its entry
-/// in the distribution; the last entry has none.
+/// The quantile `share` (0 to 1) of the time that delayed packets waited, rounded up to the upper
+/// end of its histogram bin, and at most the longest wait: the last bin has no upper end.
 fn wait_quantile(session: &SessionStatus, share: f64) -> String {
     let total: u64 = session.waits.iter().map(|count| u64::from(*count)).sum();
     let mut seen = 0;
-    for (entry, count) in session.waits.iter().enumerate() {
+    for (bin, count) in session.waits.iter().enumerate() {
         seen += u64::from(*count);
         if total > 0 && seen as f64 >= share * total as f64 {
-            let bound = (1_u64 << entry.min(63)) as f64 / 1e3;
+            let bound = (1_u64 << bin.min(63)) as f64 / 1e3;
             return duration(Some(bound.min(session.longest_wait_ms)));
         }
     }
@@ -287,7 +288,7 @@ fn list(texts: &[String], none: &str) -> String {
     if texts.is_empty() { none.to_owned() } else { texts.join(", ") }
 }
 
-/// An end of a session; protocols without ports have port 0.
+/// The address of one end of a session, and its port unless the protocol has none (0).
 fn end(address: std::net::SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
 }
@@ -306,43 +307,6 @@ fn protocol(number: u8) -> String {
         _ => return number.to_string(),
     };
     name.to_owned()
-}
-
-/// Milliseconds, with a unit that suits them.
-pub(crate) fn duration(ms: Option<f64>) -> String {
-    let Some(ms) = ms else { return "-".to_owned() };
-    let seconds = ms / 1e3;
-    match ms {
-        _ if ms < 0.9995 => format!("{:.0} µs", ms * 1e3),
-        _ if ms < 9.995 => format!("{ms:.2} ms"),
-        _ if ms < 99.95 => format!("{ms:.1} ms"),
-        _ if ms < 999.5 => format!("{ms:.0} ms"),
-        _ if seconds < 99.5 => format!("{seconds:.0} s"),
-        _ if seconds < 5_970.0 => format!("{:.0} min", seconds / 60.0),
-        _ if seconds < 356_400.0 => format!("{:.0} h", seconds / 3_600.0),
-        _ => format!("{:.0} d", seconds / 86_400.0),
-    }
-}
-
-/// `value` with a decimal prefix, as rates and amounts of traffic have them.
-fn scaled(value: u64, unit: &str) -> String {
-    let mut scaled = value as f64;
-    for prefix in ["", "k", "M", "G", "T"] {
-        if scaled < 999.5 || prefix == "T" {
-            let digits = usize::from(scaled < 99.95 && !prefix.is_empty());
-            return format!("{scaled:.digits$} {prefix}{unit}");
-        }
-        scaled /= 1e3;
-    }
-    unreachable!("the last prefix takes everything")
-}
-
-fn bytes(value: u64) -> String {
-    scaled(value, "B")
-}
-
-fn rate(bps: u64) -> String {
-    scaled(bps, "bit/s")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Many messages to one socket with one system call.
+//! Sends many messages of one socket with one system call.
 
 use core::ffi::{c_int, c_uint};
 use core::mem::zeroed;
@@ -10,19 +10,21 @@ use mpip_types::Ecn;
 use super::address::RawAddress;
 use super::cmsg::Control;
 
-/// Whether the same call may succeed once the socket is writable.
+/// Whether the call may succeed once the socket is writable.
 pub(crate) fn is_temporary(errno: c_int) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN)
 }
 
-/// Whether the message was dropped on its way out: the queue of the interface is full, or, on a
-/// virtual one, its other end takes no packets of that size. The socket stays writable all the time,
-/// so that waiting would be spinning, and what drops one message for ever would hold back all.
+/// Whether the message was dropped on the way out: the queue of the interface is full, or the other
+/// end of a virtual interface accepts no packets of that size. The socket stays writable, so
+/// waiting for that would be a busy loop, and a message that can never leave would block all
+/// others.
 pub(crate) fn is_dropped(errno: c_int) -> bool {
     matches!(errno, libc::ENOBUFS | libc::ENOMEM)
 }
 
-/// The arguments of one `sendmmsg`. The headers are made to point at the rest right before the call.
+/// The arguments of one `sendmmsg`. The headers, which point at them, are built right before the
+/// call.
 pub(crate) struct Batch<'a> {
     addresses: [RawAddress; Batch::CAPACITY],
     controls: [Control; Batch::CAPACITY],
@@ -43,7 +45,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds a message, which the kernel cuts into datagrams of `segment` bytes if that is given.
+    /// Adds a message. The kernel splits it into datagrams of `segment` bytes if that is given.
     pub(crate) fn push(
         &mut self,
         remote: RawAddress,
@@ -64,7 +66,8 @@ impl<'a> Batch<'a> {
         self.count += 1;
     }
 
-    /// Returns how many messages were sent, at least 1, or the error number of the first.
+    /// Sends the messages. Returns how many were sent (at least 1), or the error number of the
+    /// first.
     pub(crate) fn send(mut self, socket: BorrowedFd<'_>) -> Result<usize, c_int> {
         // SAFETY: both are plain data, for which zero is valid.
         let mut vectors: [libc::iovec; Batch::CAPACITY] = unsafe { zeroed() };
