@@ -50,15 +50,16 @@ use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
-use crate::packet::{Segments, SessionKey};
+use crate::packet::Segments;
 use crate::path::flight::{Cargo, Losses};
 use crate::path::ids::RetiredIds;
 use crate::path::{Path, PathState};
 use crate::queue::SendQueue;
-use crate::resequencer::{HoldPool, WAIT_BUCKETS};
+use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
-use crate::session::{Incoming, Order, Outgoing};
+use crate::sending::Sending;
+use crate::session::{Incoming, Order};
 use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
 use crate::status::{PeerStatus, SessionStatus};
 use crate::table::Table;
@@ -95,6 +96,8 @@ pub(crate) struct Context<'a> {
     pub(crate) drops: &'a mut Drops,
     /// Challenges to addresses that peers told, of all associations.
     pub(crate) challenges: &'a mut Bucket,
+    /// Memory of what waits for earlier packets, of all associations.
+    pub(crate) hold: &'a mut HoldPool,
     /// Public-key work that waits to be done.
     pub(crate) jobs: &'a mut Jobs,
     /// Packets of our own for the host.
@@ -181,7 +184,7 @@ pub(crate) struct Association {
     subflows: Vec<Subflow>,
     losses: Losses,
 
-    outgoing: Table<SessionKey, Outgoing>,
+    outgoing: Sending,
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
@@ -209,7 +212,7 @@ pub(crate) struct Association {
     wait_owed: bool,
 
     incoming: Table<SessionId, Incoming>,
-    hold: HoldPool,
+    share: Share,
     /// Deadlines of the sessions that wait for a gap to close.
     waiting: BTreeSet<(Instant, u32)>,
     /// How long to wait for gaps, and the peer's change that said so.
@@ -269,7 +272,7 @@ impl Association {
             candidate_paths: Vec::new(),
             subflows: Vec::new(),
             losses: Losses::default(),
-            outgoing: Table::new(limits.sessions, rng.bytes()),
+            outgoing: Sending::new(limits.sessions, rng.bytes()),
             next_session: 0,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
@@ -288,7 +291,7 @@ impl Association {
             wait_sequence: 0,
             wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
-            hold: HoldPool::new(limits.resequencing),
+            share: Share::new(limits.resequencing),
             waiting: BTreeSet::new(),
             max_wait: incoming::INITIAL_MAX_WAIT,
             wait_heard: 0,
@@ -376,9 +379,9 @@ impl Association {
             self.run_period(now, cx);
         }
         if self.host.release_at.take().is_some() {
-            self.release_held(now, packets);
+            self.release_held(now, cx, packets);
         }
-        self.release_overdue(now, packets);
+        self.release_overdue(now, cx, packets);
         self.transmit(now, cx, out);
     }
 
@@ -412,16 +415,15 @@ impl Association {
         self.addresses_owed = true;
         self.delay_reference = None;
         self.guard = Guard::default();
-        self.outgoing = Table::new(self.limits.sessions, cx.rng.bytes());
+        self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
         self.skips.clear();
         self.opens.clear();
         self.unknown.clear();
+        self.discard_held(cx);
         self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.hold = HoldPool::new(self.limits.resequencing);
-        self.waiting.clear();
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_heard = 0;
         self.wait_told = Duration::ZERO;
@@ -431,6 +433,20 @@ impl Association {
         self.number = 0;
         self.established = false;
         self.review_capture();
+    }
+
+    /// Gives back what the sessions hold.
+    fn discard_held(&mut self, cx: &mut Context<'_>) {
+        let hold = &mut Hold::new(cx.hold, &mut self.share);
+        for (_, _, session) in self.incoming.iter_mut() {
+            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
+                resequencer.discard(hold);
+            }
+        }
+        self.waiting.clear();
+        if cx.hold.held() == 0 {
+            cx.hold.trim();
+        }
     }
 
     fn path_index(&self, id: PathId) -> Option<usize> {
@@ -489,7 +505,7 @@ impl Association {
             queued: self.queue.bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.hold.held(),
+            resequencing: self.share.waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }

@@ -121,6 +121,9 @@ pub struct Limits {
     pub send_queue: usize,
     /// Bytes that wait for what is missing, per association; beyond it the oldest gap is given up.
     pub resequencing: usize,
+    /// The same of all associations together. One may hold at most as much as is left, so that none
+    /// takes it all; those with nodes that the configuration does not name share a quarter of it.
+    pub resequencing_all: usize,
     /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
     pub session_idle: Duration,
     /// Associations with nodes that the configuration does not name; beyond it further ones are
@@ -143,6 +146,7 @@ impl Default for Limits {
             paths: 64,
             send_queue: 16 << 20,
             resequencing: 32 << 20,
+            resequencing_all: 128 << 20,
             session_idle: Duration::from_secs(120),
             unknown_nodes: 256,
             pins: 65_536,

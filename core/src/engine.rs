@@ -16,6 +16,7 @@ use crate::bucket::Bucket;
 use crate::config::{Config, Limits, LocalAddress, Policy, Prefix};
 use crate::event::Event;
 use crate::handshake::Jobs;
+use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
@@ -135,6 +136,8 @@ pub struct Engine {
     replies: Replies,
     /// Challenges to addresses that peers told.
     challenges: Bucket,
+    /// Memory of what waits for earlier packets.
+    hold: HoldPool,
     /// Public-key work that waits to be done.
     jobs: Jobs,
     calls: Calls,
@@ -195,6 +198,7 @@ impl Engine {
             events: VecDeque::new(),
             replies: Replies::default(),
             challenges: Bucket::new(),
+            hold: HoldPool::new(config.limits.resequencing_all),
             jobs: Jobs::default(),
             returns: Returns::default(),
             plain: Plain::default(),
@@ -456,6 +460,7 @@ impl Engine {
             events: &mut self.events,
             drops: &mut self.drops,
             challenges: &mut self.challenges,
+            hold: &mut self.hold,
             jobs: &mut self.jobs,
             returns: &mut self.returns,
             plain: &mut self.plain,

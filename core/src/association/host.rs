@@ -120,6 +120,7 @@ impl Association {
     /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
     pub(crate) fn is_of_a_stranger(&mut self) {
         self.host.scope = Some(Vec::new());
+        self.share.of_unknown();
     }
 
     /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and

@@ -141,18 +141,16 @@ impl Association {
     }
 
     /// Forgets sessions that carried nothing for long.
-    pub(super) fn expire_sessions(&mut self, now: Instant) {
+    pub(super) fn expire_sessions(&mut self, now: Instant, cx: &mut Context<'_>) {
         let idle = self.limits.session_idle;
         while let Some(removed) = self.outgoing.expire(now, idle) {
             self.queue.discard(removed.index);
         }
         // The receiver remembers for longer, so that it never forgets a session in use.
         while let Some(removed) = self.incoming.expire(now, idle * 3 / 2) {
-            self.forget_incoming(removed.index, removed.value);
+            self.forget_incoming(removed.index, removed.value, cx);
         }
-        if self.hold.held() == 0 {
-            self.hold.trim();
-        }
+        cx.hold.settle(now);
     }
 
     /// Drops what waits for a path.

@@ -375,7 +375,7 @@ impl Association {
             // Each change costs a datagram.
             self.compute_wait();
         }
-        self.expire_sessions(now);
+        self.expire_sessions(now, cx);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
         if !self.paths.iter().any(works)
             && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
