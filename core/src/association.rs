@@ -104,6 +104,8 @@ pub(crate) struct Context<'a> {
     pub(crate) returns: &'a mut Returns,
     /// Packets that the host is to send itself.
     pub(crate) plain: &'a mut Plain,
+    /// Passes of loops whose number peers decide, see [`Engine::most_work`](crate::Engine::most_work).
+    pub(crate) work: &'a mut u64,
 }
 
 impl Context<'_> {
@@ -163,6 +165,8 @@ pub(crate) struct Association {
     /// How often a path changed its state.
     pub(crate) path_changes: u64,
     addresses_owed: bool,
+    /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
+    standby_changed: bool,
     delay_reference: Option<u32>,
     /// A path jitters: what only acknowledges does not wait for its turn.
     uneven: bool,
@@ -188,7 +192,8 @@ pub(crate) struct Association {
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    skips: VecDeque<(SessionId, u32)>,
+    /// Sequences that will not be sent again: the first, and how many.
+    skips: VecDeque<(SessionId, u32, u32)>,
     /// Header fields that wait to be told.
     opens: VecDeque<(u32, SessionId, SessionFields)>,
     /// Sessions of the peer whose header fields we do not have.
@@ -258,6 +263,7 @@ impl Association {
             generation: 1,
             path_changes: 0,
             addresses_owed: true,
+            standby_changed: false,
             delay_reference: None,
             uneven: false,
             thins: false,

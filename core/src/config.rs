@@ -113,7 +113,8 @@ impl PeerConfig {
 /// Bounds of the engine's tables. What happens at a bound is said at each.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Sessions per association and direction; beyond it the oldest idle one is forgotten.
+    /// Sessions per association and direction; beyond it the oldest idle one is forgotten. A node that
+    /// the configuration does not name has a sixteenth.
     pub sessions: usize,
     /// Paths per association; further ones are not opened.
     pub paths: usize,
@@ -137,6 +138,17 @@ pub struct Limits {
     pub translated: usize,
     /// A resting path is silent for so long at most; `None`: for as long as is found to do no harm.
     pub keepalive: Option<Duration>,
+}
+
+/// A node that the configuration does not name may have one in so many sessions and translated
+/// connections: there may be many such nodes.
+pub(crate) const UNKNOWN_PART: usize = 16;
+
+impl Limits {
+    /// Those of an association with a node that the configuration does not name.
+    pub(crate) fn of_unknown(&self) -> Self {
+        Self { sessions: (self.sessions / UNKNOWN_PART).max(1), ..self.clone() }
+    }
 }
 
 impl Default for Limits {

@@ -64,10 +64,9 @@ impl Intervals {
         }
     }
 
-    /// Takes out the lowest intervals until there are at most `count`.
-    pub(crate) fn keep_highest(&mut self, count: usize) {
-        let excess = self.0.len().saturating_sub(count);
-        self.0.drain(..excess);
+    /// Takes out the highest intervals until there are at most `count`.
+    pub(crate) fn keep_lowest(&mut self, count: usize) {
+        self.0.truncate(count);
     }
 
     /// Bytes of memory beside the value itself, for `count` intervals.
@@ -124,11 +123,10 @@ mod tests {
                         intervals.drop_below(first);
                     }
                     1 => {
-                        intervals.keep_highest(5);
+                        intervals.keep_lowest(5);
                         let starts = model.iter().filter(|n| **n == 0 || !model.contains(&(**n - 1)));
-                        let starts: Vec<u64> = starts.copied().collect();
-                        if let Some(excess) = starts.len().checked_sub(5) && excess > 0 {
-                            model = model.split_off(&starts[excess]);
+                        if let Some(sixth) = starts.copied().nth(5) {
+                            model.split_off(&sixth);
                         }
                     }
                     _ => {

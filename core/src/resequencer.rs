@@ -343,8 +343,8 @@ impl Resequencer {
     fn fits(&mut self, len: usize, limits: HoldLimits, hold: &mut Hold<'_>) -> bool {
         let bytes = self.bytes();
         bytes + HoldPool::cost(len) <= limits.max_bytes
-            && hold.admits(bytes, len)
             && self.has_room(true, hold)
+            && hold.admits(bytes, len)
     }
 
     /// Makes room for one more run of numbers, or skipped interval. `false` if there is none.

@@ -78,7 +78,10 @@ impl Association {
             .receive
             .open_in_place(header.path.0, number, clear, sealed)
             .map_err(|_| DropReason::Authentication)?;
-        Frames::check(plain).map_err(|_| DropReason::Malformed)?;
+        Frames::check(plain).map_err(|error| match error {
+            mpip_wire::Error::Work { .. } => DropReason::TooMuchWork,
+            _ => DropReason::Malformed,
+        })?;
         if ecn == Ecn::Ce {
             mark_full_packet(plain);
         }
@@ -166,6 +169,7 @@ impl Association {
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
+            *cx.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
                     let delivery =
@@ -241,13 +245,17 @@ impl Association {
                 }
                 Frame::AddressObserved { path, address, taken } => {
                     if let Some(index) = self.path_index(path) {
-                        self.paths[index].observed = Some(address);
-                        self.paths[index].taken = taken;
-                        self.review_capture();
+                        let path = &mut self.paths[index];
+                        let known = (path.observed, path.taken);
+                        (path.observed, path.taken) = (Some(address), taken);
+                        if known != (path.observed, path.taken) {
+                            self.review_capture();
+                        }
                     }
                 }
             }
         }
+        self.follow_standby(now, cx);
         self.note_survival(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
@@ -267,12 +275,14 @@ impl Association {
             cx.drops.count(DropReason::Malformed);
             return;
         };
+        *cx.work += self.losses.steps;
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
             path.on_delay(now, delay);
         }
+        *cx.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
         let nobody_answered = self.no_path_answers();
         let Self { paths, losses, subflows, .. } = self;
@@ -313,14 +323,12 @@ impl Association {
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
-        if self.paths[about].flight.on_arrivals(feedback).is_err() {
+        let waits = !self.repairs.is_empty();
+        if self.paths[about].flight.on_arrivals(feedback, waits, cx.work).is_err() {
             cx.drops.count(DropReason::Malformed);
             return;
         }
-        let arrived = |number| {
-            feedback.ranges.iter().any(|range| (range.first..=range.last).contains(&number))
-        };
-        self.repairs.retain(|cargo| cargo.path != feedback.path || !arrived(cargo.number));
+        self.drop_arrived_repairs();
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.

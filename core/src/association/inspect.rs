@@ -108,6 +108,21 @@ impl Association {
         self.pending.as_deref().map(super::pending::Pending::index)
     }
 
+    /// The number of the next message on a path.
+    pub(crate) fn next_number(&self, path: u16) -> Option<u64> {
+        self.path_index(PathId(path)).map(|index| self.paths[index].flight.next_number())
+    }
+
+    /// Sessions of the peer that may be known at once.
+    pub(crate) fn most_sessions(&self) -> usize {
+        self.limits.sessions
+    }
+
+    /// Path and number of the packets that wait to be sent again.
+    pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
+        self.repairs.iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
+    }
+
     /// Both ends of a path.
     pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
         self.path_index(PathId(path)).map(|index| self.paths[index].address)

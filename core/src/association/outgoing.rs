@@ -168,6 +168,7 @@ impl Association {
     pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.retrieve_all_early();
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
+        repairs.retain(|cargo| !self.has_arrived(cargo));
         repairs.sort_by_key(oldest_first);
         // Some left more than once.
         repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
@@ -284,6 +285,7 @@ impl Association {
 
     /// The next packet to leave: repairs before what is new.
     fn next_load(&mut self, now: Instant) -> Option<Load> {
+        self.drop_arrived_repairs();
         while let Some(cargo) = self.repairs.front() {
             if now.since(cargo.first_sent) <= REPAIR_FOR {
                 return Some(Load {
@@ -302,6 +304,7 @@ impl Association {
             let (ordered, session, sequence) = (cargo.ordered, cargo.session, cargo.sequence);
             self.repairs.pop_front();
             self.skip(ordered, session, sequence);
+            self.drop_arrived_repairs();
         }
         loop {
             let candidate = self.queue.next(now)?;
@@ -478,10 +481,17 @@ impl Association {
         if !ordered {
             return;
         }
+        if let Some((known, first, count)) = self.skips.back_mut()
+            && *known == session
+            && sequence == first.wrapping_add(*count)
+        {
+            *count += 1;
+            return;
+        }
         if self.skips.len() >= SKIPS {
             self.skips.pop_front();
         }
-        self.skips.push_back((session, sequence));
+        self.skips.push_back((session, sequence, 1));
     }
 
     /// Losses found outside of a feedback frame: congestion control and repair.
@@ -522,6 +532,7 @@ impl Association {
             self.settle_open(slot, id, true);
         }
         let mut losses = core::mem::take(&mut self.losses.cargo);
+        let any = !losses.is_empty();
         // Where nothing else holds the inner TCP back, its losses do.
         let repair =
             loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
@@ -536,11 +547,25 @@ impl Association {
             }
             self.repairs.push_back(cargo);
         }
-        if loss == Loss::PathDied {
+        if loss == Loss::PathDied && any {
             // What was on its way for the second time is what the receiver waits for.
             self.repairs.make_contiguous().sort_by_key(oldest_first);
         }
         self.losses.cargo = losses;
+    }
+
+    /// Whether another path has said that a packet which was given up has arrived.
+    pub(super) fn has_arrived(&self, cargo: &Cargo) -> bool {
+        let path = self.path_index(cargo.path).map(|index| &self.paths[index]);
+        path.is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
+    }
+
+    /// Forgets what would be sent again next and has arrived. What is behind it has its turn later, so
+    /// that feedback costs no more when much is to be sent again.
+    pub(super) fn drop_arrived_repairs(&mut self) {
+        while self.repairs.front().is_some_and(|cargo| self.has_arrived(cargo)) {
+            self.repairs.pop_front();
+        }
     }
 
     /// The path has fallen silent: the newest packet on it may have been the last of a transfer,

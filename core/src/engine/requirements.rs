@@ -18,3 +18,4 @@ mod sessions;
 mod shared;
 mod told;
 mod translation;
+mod work;

@@ -5,16 +5,24 @@
 //! overdue by more than the reordering window. The window learns: a packet that arrives late, or
 //! after it was given up, widens it to what was seen, so that jitter within a path is not loss.
 
+mod pending;
+mod sent;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback, PathId, SessionId};
+use mpip_wire::Feedback;
 
+use self::pending::Pending;
+#[cfg(test)]
+pub(crate) use self::sent::BYTES_PER_PACKET;
+pub(crate) use self::sent::{Cargo, Control, Losses};
+use self::sent::{Fate, Sent};
 use super::ecn::EcnValidation;
 use super::rate::DeliveryHistory;
 use super::rtt::{RttEstimator, Turnaround};
 use crate::cc::RateSample;
-use crate::packet::Segments;
+use crate::intervals::Intervals;
 use crate::time::Instant;
 
 /// Packets that may be tracked: one that stays out longer than this many followers could not be
@@ -29,146 +37,9 @@ const MIN_RTT: Duration = Duration::from_micros(10);
 /// How long a seen lateness keeps the reordering window wide.
 const LEARNED_FOR: Duration = Duration::from_secs(10);
 
-/// An inner packet on its way: enough to send it again.
-#[derive(Clone, Debug)]
-pub(crate) struct Cargo {
-    /// The super-packet that holds it.
-    pub(crate) segments: Segments,
-    /// Which of its segments.
-    pub(crate) segment: u16,
-    /// The slot of its session, which may belong to another by now.
-    pub(crate) slot: u32,
-    /// Its session.
-    pub(crate) session: SessionId,
-    /// Sequence within the session.
-    pub(crate) sequence: u32,
-    /// The receiver puts its session in order.
-    pub(crate) ordered: bool,
-    /// The queue marked it with congestion experienced.
-    pub(crate) marked: bool,
-    /// When it left for the first time.
-    pub(crate) first_sent: Instant,
-    /// The path on which it left last.
-    pub(crate) path: PathId,
-    /// Its number there.
-    pub(crate) number: u64,
-}
-
-/// What a datagram carried beside an inner packet, to be said again if it is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Control {
-    /// The list of local addresses.
-    pub(crate) addresses: bool,
-    /// How long the peer is to wait for gaps.
-    pub(crate) resequencing: bool,
-    /// The status of a path.
-    pub(crate) path_status: bool,
-    /// How the peer's end of the path is seen.
-    pub(crate) observed: bool,
-    /// How long the path may rest.
-    pub(crate) keepalive: bool,
-    /// The header fields of a session, by slot and number.
-    pub(crate) open: Option<(u32, SessionId)>,
-    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
-    pub(crate) mtu_probe: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    InFlight,
-    Acked,
-    Lost,
-    /// Not tracked: it asks for no feedback.
-    Untracked,
-}
-
-#[derive(Debug)]
-struct Sent {
-    at: Instant,
-    size: u16,
-    fate: Fate,
-    app_limited: bool,
-    /// It left as ECN-capable.
-    ect: bool,
-    delivered: u64,
-    delivered_at: Instant,
-    first_sent_at: Instant,
-    control: Control,
-    cargo: Option<Cargo>,
-}
-
-impl Sent {
-    /// Whether the path owes an answer to it.
-    fn is_awaited(&self) -> bool {
-        self.fate == Fate::InFlight && !self.control.mtu_probe
-    }
-}
-
-/// Memory of one packet in flight, without the buffer of its super-packet.
-#[cfg(test)]
-pub(crate) const BYTES_PER_PACKET: usize = size_of::<Sent>();
-
-/// What became of packets, collected in vectors that the caller uses again.
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    /// Inner packets to be sent again, oldest first.
-    pub(crate) cargo: Vec<Cargo>,
-    /// What else they carried.
-    pub(crate) control: Control,
-    /// Sessions whose header fields were lost.
-    pub(crate) unopened: Vec<(u32, SessionId)>,
-    /// Sessions whose header fields have arrived.
-    pub(crate) opened: Vec<(u32, SessionId)>,
-    /// Bytes of them all.
-    pub(crate) bytes: u64,
-    /// How many datagrams.
-    pub(crate) packets: u64,
-    /// When the newest of them had left.
-    pub(crate) newest: Instant,
-    /// How many of them were longer than what every path carries, and the shortest of those.
-    pub(crate) large: u32,
-    pub(crate) smallest_large: u16,
-    /// Length of an MTU probe, which is in none of the other counts; 0 without one.
-    pub(crate) probe: u16,
-}
-
-impl Losses {
-    pub(crate) fn clear(&mut self) {
-        self.cargo.clear();
-        self.unopened.clear();
-        self.opened.clear();
-        self.control = Control::default();
-        self.bytes = 0;
-        self.packets = 0;
-        self.newest = Instant::ZERO;
-        self.large = 0;
-        self.smallest_large = 0;
-        self.probe = 0;
-    }
-
-    fn add(&mut self, sent: &mut Sent) {
-        sent.fate = Fate::Lost;
-        if sent.control.mtu_probe {
-            self.probe = sent.size;
-            return;
-        }
-        if usize::from(sent.size) > CHALLENGE_DATAGRAM_LEN {
-            let smallest = if self.large == 0 { u16::MAX } else { self.smallest_large };
-            self.smallest_large = smallest.min(sent.size);
-            self.large += 1;
-        }
-        self.bytes += u64::from(sent.size);
-        self.packets += 1;
-        self.newest = self.newest.max(sent.at);
-        self.control.observed |= sent.control.observed;
-        self.control.keepalive |= sent.control.keepalive;
-        self.control.addresses |= sent.control.addresses;
-        self.control.resequencing |= sent.control.resequencing;
-        self.control.path_status |= sent.control.path_status;
-        self.unopened.extend(sent.control.open);
-        self.cargo.extend(sent.cargo.take());
-    }
-}
+/// Ranges of numbers that are remembered as arrived though their path did not say so; beyond it those
+/// of the highest numbers are forgotten, and what they name, which goes last, may be sent again.
+const ELSEWHERE: usize = 64;
 
 /// What a feedback frame brought.
 #[derive(Debug)]
@@ -195,6 +66,12 @@ pub(crate) struct Flight {
     sent: VecDeque<Sent>,
     /// Number of the first of `sent`.
     base: u64,
+    /// Which of `sent` are tracked and not acknowledged.
+    pending: Pending,
+    /// Nothing below is in flight.
+    in_flight_from: u64,
+    /// What has arrived as another path said.
+    elsewhere: Intervals,
     in_flight: u64,
     in_flight_packets: u32,
     largest_acked: Option<u64>,
@@ -225,6 +102,9 @@ impl Flight {
         Self {
             sent: VecDeque::new(),
             base: 0,
+            pending: Pending::default(),
+            in_flight_from: 0,
+            elsewhere: Intervals::default(),
             in_flight: 0,
             in_flight_packets: 0,
             largest_acked: None,
@@ -298,6 +178,7 @@ impl Flight {
             }
         }
         let fate = if asks { Fate::InFlight } else { Fate::Untracked };
+        self.pending.push(self.next_number(), asks);
         self.sent.push_back(Sent {
             at: now,
             size,
@@ -347,17 +228,16 @@ impl Flight {
         let mut sampled: Option<(u64, Instant, Instant, Instant, bool)> = None;
         let former_largest = self.largest_acked;
         for range in feedback.ranges.iter() {
-            let from = range.first.max(self.base);
-            for number in from..range.last.saturating_add(1) {
+            let mut from = range.first;
+            while let Some(number) = self.next_pending(&mut from, range.last, &mut losses.steps) {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
                 match sent.fate {
-                    Fate::Acked | Fate::Untracked => continue,
                     _ if sent.control.mtu_probe => {}
-                    Fate::Lost => spurious += 1,
                     Fate::InFlight => {
                         self.in_flight -= u64::from(sent.size);
                         self.in_flight_packets -= 1;
                     }
+                    _ => spurious += 1,
                 }
                 acked += u64::from(sent.size);
                 acked_capable += u64::from(sent.ect);
@@ -453,25 +333,55 @@ impl Flight {
     }
 
     /// Takes in feedback that says nothing of time, since it came another way: what arrived is not to
-    /// be sent again.
-    pub(crate) fn on_arrivals(&mut self, feedback: &Feedback<'_>) -> Result<(), NeverSent> {
+    /// be sent again. It is remembered if anything `waits` to be sent again.
+    pub(crate) fn on_arrivals(
+        &mut self,
+        feedback: &Feedback<'_>,
+        waits: bool,
+        steps: &mut u64,
+    ) -> Result<(), NeverSent> {
         if feedback.largest() >= self.next_number() {
             return Err(NeverSent);
         }
         for range in feedback.ranges.iter() {
-            for number in range.first.max(self.base)..range.last.saturating_add(1) {
+            let mut from = range.first;
+            while let Some(number) = self.next_pending(&mut from, range.last, steps) {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
                 if sent.is_awaited() {
                     self.in_flight -= u64::from(sent.size);
                     self.in_flight_packets -= 1;
                 }
-                if sent.fate != Fate::Untracked {
-                    sent.fate = Fate::Acked;
-                    sent.cargo = None;
-                }
+                sent.fate = Fate::Acked;
+                sent.cargo = None;
             }
+            self.elsewhere.insert(range.first, range.last);
+            self.elsewhere.keep_lowest(ELSEWHERE);
+        }
+        if !waits {
+            self.elsewhere.clear();
         }
         Ok(())
+    }
+
+    /// The next number from `from` to `to` that was not acknowledged, which from now on counts as
+    /// acknowledged; `from` moves behind it. Counts the passes that it takes to find it.
+    fn next_pending(&mut self, from: &mut u64, to: u64, steps: &mut u64) -> Option<u64> {
+        let (number, looked) = self.pending.next((*from).max(self.base), to);
+        *steps += looked + 1;
+        let number = number?;
+        self.pending.remove(number);
+        *from = number + 1;
+        Some(number)
+    }
+
+    /// Whether another path has said that the packet `number` has arrived.
+    pub(crate) fn arrived_elsewhere(&self, number: u64) -> bool {
+        self.elsewhere.contains(number)
+    }
+
+    /// Whether another path has said that anything has arrived.
+    pub(crate) fn knows_of_elsewhere(&self) -> bool {
+        !self.elsewhere.is_empty()
     }
 
     /// How far behind its followers a packet may be before it counts as lost.
@@ -515,12 +425,18 @@ impl Flight {
         let patience = self.typical() + self.reordering_window();
         let by_count = if self.reordered { u64::MAX } else { PACKET_THRESHOLD };
         let end = ((largest + 1).saturating_sub(self.base) as usize).min(self.sent.len());
-        for (index, sent) in self.sent.iter_mut().enumerate().take(end) {
-            if sent.fate != Fate::InFlight || sent.at > self.newest_arrived {
+        let from = self.first_in_flight().min(end);
+        for (number, sent) in (self.base + from as u64..).zip(self.sent.range_mut(from..end)) {
+            losses.steps += 1;
+            if sent.at > self.newest_arrived {
+                // So did those that follow.
+                break;
+            }
+            if sent.fate != Fate::InFlight {
                 continue;
             }
             let overdue_at = sent.at + patience;
-            if now >= overdue_at || largest - (self.base + index as u64) >= by_count {
+            if now >= overdue_at || largest - number >= by_count {
                 if !sent.control.mtu_probe {
                     self.in_flight -= u64::from(sent.size);
                     self.in_flight_packets -= 1;
@@ -550,7 +466,7 @@ impl Flight {
         if self.in_flight_packets == 0 {
             return None;
         }
-        let oldest = self.sent.iter().find(|sent| sent.is_awaited())?;
+        let oldest = self.sent.range(self.first_in_flight()..).find(|sent| sent.is_awaited())?;
         Some(oldest.at.max(self.last_progress))
     }
 
@@ -562,7 +478,8 @@ impl Flight {
 
     /// Gives up everything in flight, because the path has died.
     pub(crate) fn abandon(&mut self, losses: &mut Losses) {
-        for sent in self.sent.iter_mut().filter(|sent| sent.fate == Fate::InFlight) {
+        let from = self.first_in_flight();
+        for sent in self.sent.range_mut(from..).filter(|sent| sent.fate == Fate::InFlight) {
             losses.add(sent);
         }
         self.in_flight = 0;
@@ -605,6 +522,17 @@ impl Flight {
             self.sent.pop_front();
             self.base += 1;
         }
+        self.pending.drop_below(self.base);
+        self.in_flight_from = self.in_flight_from.max(self.base);
+        let passed = |sent: &Sent| sent.fate != Fate::InFlight;
+        while self.sent.get(self.first_in_flight()).is_some_and(passed) {
+            self.in_flight_from += 1;
+        }
+    }
+
+    /// Where in `sent` those in flight begin, at the earliest.
+    fn first_in_flight(&self) -> usize {
+        (self.in_flight_from.saturating_sub(self.base) as usize).min(self.sent.len())
     }
 }
 

@@ -171,6 +171,10 @@ impl Disorder {
 
     /// Whether the packet has arrived that is `ahead` of the next one.
     pub(super) fn has(&self, next: u64, ahead: u32) -> bool {
+        let is_behind = |last: &Run| last.last.wrapping_sub(next as u32) < ahead;
+        if self.runs.back().is_none_or(is_behind) {
+            return false;
+        }
         let before = self.place(next, ahead).checked_sub(1).and_then(|at| self.runs.get(at));
         before.is_some_and(|run| run.last.wrapping_sub(next as u32) >= ahead)
     }
@@ -228,6 +232,17 @@ impl Disorder {
     /// `slot`, or [`NONE`].
     pub(super) fn insert(&mut self, next: u64, sequence: u32, slot: u32, pool: &mut HoldPool) {
         let held = slot != NONE;
+        // Most follow the one before.
+        if let Some(last) = self.runs.back_mut()
+            && last.last.wrapping_add(1) == sequence
+            && last.is_held() == held
+        {
+            if let Some(tail) = pool.get_mut(last.tail) {
+                tail.next = slot;
+            }
+            (last.last, last.tail) = (sequence, slot);
+            return;
+        }
         let at = self.place(next, sequence.wrapping_sub(next as u32));
         let run = |at: Option<usize>| {
             at.and_then(|at| self.runs.get(at).copied()).filter(|run| run.is_held() == held)
