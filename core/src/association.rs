@@ -54,10 +54,12 @@ use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
 use crate::path_status;
 use crate::queue::SendQueue;
-use crate::resequencer::{HoldPool, WAIT_BUCKETS};
+use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
-use crate::session::{Incoming, Order, Outgoing};
+use crate::sending::Sending;
+use crate::session::Incoming;
+use crate::session::Order;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
 use crate::translation::Translations;
@@ -66,7 +68,7 @@ use mpip_transport::PathState;
 use mpip_transport::cc::Subflow;
 use mpip_types::Bucket;
 use mpip_types::Instant;
-use mpip_types::packet::{Segments, SessionKey};
+use mpip_types::packet::Segments;
 use mpip_types::table::Table;
 use mpip_types::{DatagramSink, LocalId, PacketSink, PathAddress};
 use mpip_types::{LocalAddress, Prefix};
@@ -100,12 +102,16 @@ pub(crate) struct Context<'a> {
     pub(crate) drops: &'a mut Drops,
     /// Challenges to addresses that peers told, of all associations.
     pub(crate) challenges: &'a mut Bucket,
+    /// Memory of what waits for earlier packets, of all associations.
+    pub(crate) hold: &'a mut HoldPool,
     /// Public-key work that waits to be done.
     pub(crate) jobs: &'a mut Jobs,
     /// Packets of our own for the host.
     pub(crate) returns: &'a mut Returns,
     /// Packets that the host is to send itself.
     pub(crate) plain: &'a mut Plain,
+    /// Passes of loops whose number peers decide, see [`Engine::most_work`](crate::Engine::most_work).
+    pub(crate) work: &'a mut u64,
 }
 
 impl Context<'_> {
@@ -168,6 +174,8 @@ pub(crate) struct Association {
     /// Paths whose status the peer has to be told, and those on which it has to be told how it is seen.
     status_owed: BTreeSet<PathId>,
     observed_owed: BTreeSet<PathId>,
+    /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
+    standby_changed: bool,
     delay_reference: Option<u32>,
     /// A path jitters: what only acknowledges does not wait for its turn.
     uneven: bool,
@@ -189,11 +197,12 @@ pub(crate) struct Association {
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
-    outgoing: Table<SessionKey, Outgoing>,
+    outgoing: Sending,
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    skips: VecDeque<(SessionId, u32)>,
+    /// Sequences that will not be sent again: the first, and how many.
+    skips: VecDeque<(SessionId, u32, u32)>,
     /// Header fields that wait to be told.
     opens: VecDeque<(u32, SessionId, SessionFields)>,
     /// Sessions of the peer whose header fields we do not have.
@@ -217,7 +226,7 @@ pub(crate) struct Association {
     wait_owed: bool,
 
     incoming: Table<SessionId, Incoming>,
-    hold: HoldPool,
+    share: Share,
     /// Deadlines of the sessions that wait for a gap to close.
     waiting: BTreeSet<(Instant, u32)>,
     /// How long to wait for gaps, and the peer's change that said so.
@@ -265,6 +274,7 @@ impl Association {
             addresses_owed: true,
             status_owed: BTreeSet::new(),
             observed_owed: BTreeSet::new(),
+            standby_changed: false,
             delay_reference: None,
             uneven: false,
             thins: false,
@@ -279,7 +289,7 @@ impl Association {
             candidate_paths: Vec::new(),
             subflows: Vec::new(),
             losses: Losses::default(),
-            outgoing: Table::new(limits.sessions, rng.bytes()),
+            outgoing: Sending::new(limits.sessions, rng.bytes()),
             next_session: 0,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
@@ -298,7 +308,7 @@ impl Association {
             wait_sequence: 0,
             wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
-            hold: HoldPool::new(limits.resequencing),
+            share: Share::new(limits.resequencing),
             waiting: BTreeSet::new(),
             max_wait: incoming::INITIAL_MAX_WAIT,
             wait_heard: 0,
@@ -386,9 +396,9 @@ impl Association {
             self.run_period(now, cx);
         }
         if self.host.release_at.take().is_some() {
-            self.release_held(now, packets);
+            self.release_held(now, cx, packets);
         }
-        self.release_overdue(now, packets);
+        self.release_overdue(now, cx, packets);
         self.transmit(now, cx, out);
     }
 
@@ -424,16 +434,15 @@ impl Association {
         self.observed_owed.clear();
         self.delay_reference = None;
         self.guard = Guard::default();
-        self.outgoing = Table::new(self.limits.sessions, cx.rng.bytes());
+        self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
         self.skips.clear();
         self.opens.clear();
         self.unknown.clear();
+        self.discard_held(cx);
         self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.hold = HoldPool::new(self.limits.resequencing);
-        self.waiting.clear();
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_heard = 0;
         self.wait_told = Duration::ZERO;
@@ -443,6 +452,20 @@ impl Association {
         self.number = 0;
         self.established = false;
         self.review_capture();
+    }
+
+    /// Gives back what the sessions hold.
+    fn discard_held(&mut self, cx: &mut Context<'_>) {
+        let hold = &mut Hold::new(cx.hold, &mut self.share);
+        for (_, _, session) in self.incoming.iter_mut() {
+            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
+                resequencer.discard(hold);
+            }
+        }
+        self.waiting.clear();
+        if cx.hold.held() == 0 {
+            cx.hold.trim();
+        }
     }
 
     fn path_index(&self, id: PathId) -> Option<usize> {
@@ -501,7 +524,7 @@ impl Association {
             queued: self.queue.bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.hold.held(),
+            resequencing: self.share.waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }

@@ -127,7 +127,8 @@ impl PeerConfig {
 /// Bounds of the engine's tables. What happens at a bound is said at each.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Sessions per association and direction; beyond it the oldest idle one is forgotten.
+    /// Sessions per association and direction; beyond it the oldest idle one is forgotten. A node that
+    /// the configuration does not name has a sixteenth.
     pub sessions: usize,
     /// Paths per association; further ones are not opened.
     pub paths: usize,
@@ -135,6 +136,9 @@ pub struct Limits {
     pub send_queue: usize,
     /// Bytes that wait for what is missing, per association; beyond it the oldest gap is given up.
     pub resequencing: usize,
+    /// The same of all associations together. One may hold at most as much as is left, so that none
+    /// takes it all; those with nodes that the configuration does not name share a quarter of it.
+    pub resequencing_all: usize,
     /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
     pub session_idle: Duration,
     /// Associations with nodes that the configuration does not name; beyond it further ones are
@@ -150,6 +154,17 @@ pub struct Limits {
     pub keepalive: Option<Duration>,
 }
 
+/// A node that the configuration does not name may have one in so many sessions and translated
+/// connections: there may be many such nodes.
+pub(crate) const UNKNOWN_PART: usize = 16;
+
+impl Limits {
+    /// Those of an association with a node that the configuration does not name.
+    pub(crate) fn of_unknown(&self) -> Self {
+        Self { sessions: (self.sessions / UNKNOWN_PART).max(1), ..self.clone() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -157,6 +172,7 @@ impl Default for Limits {
             paths: 64,
             send_queue: 16 << 20,
             resequencing: 32 << 20,
+            resequencing_all: 128 << 20,
             session_idle: Duration::from_secs(120),
             unknown_nodes: 256,
             pins: 65_536,

@@ -44,6 +44,7 @@ mod repeats;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
+mod sending;
 mod session;
 mod status;
 mod thinning;

@@ -5,12 +5,18 @@
 //! overdue by more than the reordering window. The window learns: a packet that arrives late, or
 //! after it was given up, widens it to what was seen, so that jitter within a path is not loss.
 
+mod pending;
+mod sent;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_types::{Ecn, Instant};
-use mpip_wire::{CHALLENGE_DATAGRAM_LEN, Feedback};
+use mpip_types::{Ecn, Instant, Intervals};
+use mpip_wire::Feedback;
 
+use self::pending::Pending;
+use self::sent::{Fate, Sent};
+pub use self::sent::{LossSummary, Losses, bytes_per_datagram};
 use crate::cc::RateSample;
 use crate::content::Content;
 use crate::ecn::EcnValidation;
@@ -29,98 +35,9 @@ const MIN_RTT: Duration = Duration::from_micros(10);
 /// How long a seen lateness keeps the reordering window wide.
 const LEARNED_FOR: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    InFlight,
-    Acked,
-    Lost,
-    /// Not tracked: it asks for no feedback.
-    Untracked,
-}
-
-#[derive(Debug)]
-struct Sent<C> {
-    at: Instant,
-    size: u16,
-    fate: Fate,
-    app_limited: bool,
-    /// It left as ECN-capable.
-    ect: bool,
-    delivered: u64,
-    delivered_at: Instant,
-    first_sent_at: Instant,
-    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
-    probe: bool,
-    content: Option<C>,
-}
-
-impl<C> Sent<C> {
-    /// Whether the path owes an answer to it.
-    fn is_awaited(&self) -> bool {
-        self.fate == Fate::InFlight && !self.probe
-    }
-}
-
-/// What was lost together, in numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LossSummary {
-    /// Datagrams.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// When the newest of them had left.
-    pub newest: Instant,
-    /// How many of them were longer than what every path carries.
-    pub large: u32,
-    /// The length of the shortest of those, bytes.
-    pub smallest_large: u16,
-    /// Length of an MTU probe, which is in none of the other counts, bytes; 0 without one.
-    pub probe: u16,
-}
-
-/// What became of datagrams, collected in vectors that the caller uses again.
-#[derive(Debug)]
-pub struct Losses<C> {
-    /// What was lost, oldest first.
-    pub lost: Vec<C>,
-    /// What has arrived, of contents that [report it](Content::reports_arrival).
-    pub arrived: Vec<C>,
-    /// The losses in numbers.
-    pub summary: LossSummary,
-}
-
-impl<C> Default for Losses<C> {
-    fn default() -> Self {
-        Self { lost: Vec::new(), arrived: Vec::new(), summary: LossSummary::default() }
-    }
-}
-
-impl<C> Losses<C> {
-    /// Forgets everything and keeps the memory.
-    pub fn clear(&mut self) {
-        self.lost.clear();
-        self.arrived.clear();
-        self.summary = LossSummary::default();
-    }
-
-    fn add(&mut self, sent: &mut Sent<C>) {
-        sent.fate = Fate::Lost;
-        let summary = &mut self.summary;
-        if sent.probe {
-            summary.probe = sent.size;
-            return;
-        }
-        if usize::from(sent.size) > CHALLENGE_DATAGRAM_LEN {
-            let smallest = if summary.large == 0 { u16::MAX } else { summary.smallest_large };
-            summary.smallest_large = smallest.min(sent.size);
-            summary.large += 1;
-        }
-        summary.bytes += u64::from(sent.size);
-        summary.packets += 1;
-        summary.newest = summary.newest.max(sent.at);
-        self.lost.extend(sent.content.take());
-    }
-}
+/// Ranges of numbers that are remembered as arrived though their path did not say so; beyond it those
+/// of the highest numbers are forgotten, and what they name, which goes last, may be sent again.
+const ELSEWHERE: usize = 64;
 
 /// What a feedback frame brought.
 #[derive(Debug)]
@@ -147,6 +64,12 @@ pub struct Flight<C> {
     sent: VecDeque<Sent<C>>,
     /// Number of the first of `sent`.
     base: u64,
+    /// Which of `sent` are tracked and not acknowledged.
+    pending: Pending,
+    /// Nothing below is in flight.
+    in_flight_from: u64,
+    /// What has arrived as another path said.
+    elsewhere: Intervals,
     in_flight: u64,
     in_flight_packets: u32,
     largest_acked: Option<u64>,
@@ -172,17 +95,15 @@ pub struct Flight<C> {
     rate: u64,
 }
 
-/// Memory of one datagram in flight, bytes.
-pub const fn bytes_per_datagram<C>() -> usize {
-    size_of::<Sent<C>>()
-}
-
 impl<C: Content> Flight<C> {
     /// Of a lane on which nothing was sent.
     pub fn new(now: Instant) -> Self {
         Self {
             sent: VecDeque::new(),
             base: 0,
+            pending: Pending::default(),
+            in_flight_from: 0,
+            elsewhere: Intervals::default(),
             in_flight: 0,
             in_flight_packets: 0,
             largest_acked: None,
@@ -215,14 +136,14 @@ impl<C: Content> Flight<C> {
         self.base + self.sent.len() as u64
     }
 
+    /// How many datagrams are tracked.
+    pub fn tracked(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Bytes in flight.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
-    }
-
-    /// How many packets are tracked.
-    pub fn tracked(&self) -> usize {
-        self.sent.len()
     }
 
     /// Whether another packet can be tracked.
@@ -262,6 +183,7 @@ impl<C: Content> Flight<C> {
             }
         }
         let fate = if asks { Fate::InFlight } else { Fate::Untracked };
+        self.pending.push(self.next_number(), asks);
         self.sent.push_back(Sent {
             at: now,
             size,
@@ -321,17 +243,16 @@ impl<C: Content> Flight<C> {
         let mut sampled: Option<(u64, Instant, Instant, Instant, bool)> = None;
         let former_largest = self.largest_acked;
         for range in feedback.ranges.iter() {
-            let from = range.first.max(self.base);
-            for number in from..range.last.saturating_add(1) {
+            let mut from = range.first;
+            while let Some(number) = self.next_pending(&mut from, range.last, &mut losses.steps) {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
                 match sent.fate {
-                    Fate::Acked | Fate::Untracked => continue,
                     _ if sent.probe => {}
-                    Fate::Lost => spurious += 1,
                     Fate::InFlight => {
                         self.in_flight -= u64::from(sent.size);
                         self.in_flight_packets -= 1;
                     }
+                    _ => spurious += 1,
                 }
                 acked += u64::from(sent.size);
                 acked_capable += u64::from(sent.ect);
@@ -427,25 +348,55 @@ impl<C: Content> Flight<C> {
     }
 
     /// Takes in feedback that says nothing of time, since it came another way: what arrived is not to
-    /// be sent again.
-    pub fn on_arrivals(&mut self, feedback: &Feedback<'_>) -> Result<(), NeverSent> {
+    /// be sent again. It is remembered if anything `waits` to be sent again.
+    pub fn on_arrivals(
+        &mut self,
+        feedback: &Feedback<'_>,
+        waits: bool,
+        steps: &mut u64,
+    ) -> Result<(), NeverSent> {
         if feedback.largest() >= self.next_number() {
             return Err(NeverSent);
         }
         for range in feedback.ranges.iter() {
-            for number in range.first.max(self.base)..range.last.saturating_add(1) {
+            let mut from = range.first;
+            while let Some(number) = self.next_pending(&mut from, range.last, steps) {
                 let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
                 if sent.is_awaited() {
                     self.in_flight -= u64::from(sent.size);
                     self.in_flight_packets -= 1;
                 }
-                if sent.fate != Fate::Untracked {
-                    sent.fate = Fate::Acked;
-                    sent.content = None;
-                }
+                sent.fate = Fate::Acked;
+                sent.content = None;
             }
+            self.elsewhere.insert(range.first, range.last);
+            self.elsewhere.keep_lowest(ELSEWHERE);
+        }
+        if !waits {
+            self.elsewhere.clear();
         }
         Ok(())
+    }
+
+    /// The next number from `from` to `to` that was not acknowledged, which from now on counts as
+    /// acknowledged; `from` moves behind it. Counts the passes that it takes to find it.
+    fn next_pending(&mut self, from: &mut u64, to: u64, steps: &mut u64) -> Option<u64> {
+        let (number, looked) = self.pending.next((*from).max(self.base), to);
+        *steps += looked + 1;
+        let number = number?;
+        self.pending.remove(number);
+        *from = number + 1;
+        Some(number)
+    }
+
+    /// Whether another path has said that the packet `number` has arrived.
+    pub fn arrived_elsewhere(&self, number: u64) -> bool {
+        self.elsewhere.contains(number)
+    }
+
+    /// Whether another path has said that anything has arrived.
+    pub fn knows_of_elsewhere(&self) -> bool {
+        !self.elsewhere.is_empty()
     }
 
     /// How far behind its followers a packet may be before it counts as lost.
@@ -489,12 +440,18 @@ impl<C: Content> Flight<C> {
         let patience = self.typical() + self.reordering_window();
         let by_count = if self.reordered { u64::MAX } else { PACKET_THRESHOLD };
         let end = ((largest + 1).saturating_sub(self.base) as usize).min(self.sent.len());
-        for (index, sent) in self.sent.iter_mut().enumerate().take(end) {
-            if sent.fate != Fate::InFlight || sent.at > self.newest_arrived {
+        let from = self.first_in_flight().min(end);
+        for (number, sent) in (self.base + from as u64..).zip(self.sent.range_mut(from..end)) {
+            losses.steps += 1;
+            if sent.at > self.newest_arrived {
+                // So did those that follow.
+                break;
+            }
+            if sent.fate != Fate::InFlight {
                 continue;
             }
             let overdue_at = sent.at + patience;
-            if now >= overdue_at || largest - (self.base + index as u64) >= by_count {
+            if now >= overdue_at || largest - number >= by_count {
                 if !sent.probe {
                     self.in_flight -= u64::from(sent.size);
                     self.in_flight_packets -= 1;
@@ -524,7 +481,7 @@ impl<C: Content> Flight<C> {
         if self.in_flight_packets == 0 {
             return None;
         }
-        let oldest = self.sent.iter().find(|sent| sent.is_awaited())?;
+        let oldest = self.sent.range(self.first_in_flight()..).find(|sent| sent.is_awaited())?;
         Some(oldest.at.max(self.last_progress))
     }
 
@@ -536,7 +493,8 @@ impl<C: Content> Flight<C> {
 
     /// Gives up everything in flight, because the path has died.
     pub fn abandon(&mut self, losses: &mut Losses<C>) {
-        for sent in self.sent.iter_mut().filter(|sent| sent.fate == Fate::InFlight) {
+        let from = self.first_in_flight();
+        for sent in self.sent.range_mut(from..).filter(|sent| sent.fate == Fate::InFlight) {
             losses.add(sent);
         }
         self.in_flight = 0;
@@ -580,6 +538,17 @@ impl<C: Content> Flight<C> {
             self.sent.pop_front();
             self.base += 1;
         }
+        self.pending.drop_below(self.base);
+        self.in_flight_from = self.in_flight_from.max(self.base);
+        let passed = |sent: &Sent<C>| sent.fate != Fate::InFlight;
+        while self.sent.get(self.first_in_flight()).is_some_and(passed) {
+            self.in_flight_from += 1;
+        }
+    }
+
+    /// Where in `sent` those in flight begin, at the earliest.
+    fn first_in_flight(&self) -> usize {
+        (self.in_flight_from.saturating_sub(self.base) as usize).min(self.sent.len())
     }
 }
 

@@ -15,6 +15,7 @@ mod address;
 mod bucket;
 mod buffer;
 mod ecn;
+mod intervals;
 pub mod packet;
 mod prefix;
 mod sink;
@@ -28,6 +29,7 @@ pub use buffer::{
     SegmentationKind,
 };
 pub use ecn::Ecn;
+pub use intervals::Intervals;
 pub use prefix::{Prefix, PrefixError};
 pub use sink::{Checksum, DatagramSink, InnerPacket, PacketSink, Slot};
 pub use time::Instant;

@@ -9,6 +9,11 @@ use crate::{
 /// Most bytes of the text of a close frame.
 pub const CLOSE_MESSAGE_MAX: usize = 128;
 
+/// Most [work](Frame::work) that the frames of one datagram may make, in units. A heartbeat, packet or
+/// answer is one, and no path needs as many as this in a datagram: what feedback on 16 paths makes is
+/// half of it. All of it takes a receiver some 50 µs at the worst.
+pub const WORK_MAX: u32 = 128;
+
 mod kind {
     pub(super) const PADDING: u8 = 0x00;
     pub(super) const HEARTBEAT: u8 = 0x01;
@@ -181,6 +186,29 @@ impl<'a> Frame<'a> {
     #[inline]
     pub const fn is_ack_eliciting(&self) -> bool {
         !matches!(self, Self::Padding(_) | Self::Feedback(_))
+    }
+
+    /// What the frame may cost its receiver beside its bytes, in units of some 100 ns; see
+    /// [`WORK_MAX`].
+    #[inline]
+    pub const fn work(&self) -> u32 {
+        match self {
+            Self::Padding(_) => 0,
+            Self::Skip { .. } | Self::SessionClose { .. } | Self::PathStatus { .. } => 2,
+            Self::Feedback(_) => 4,
+            Self::SessionOpen { .. } | Self::Addresses { .. } => 8,
+            Self::Heartbeat
+            | Self::PathChallenge(_)
+            | Self::PathResponse(_)
+            | Self::Resequencing { .. }
+            | Self::Close { .. }
+            | Self::AddressObserved { .. }
+            | Self::SessionUnknown { .. }
+            | Self::Playout { .. }
+            | Self::Keepalive { .. }
+            | Self::Packet { .. }
+            | Self::CompactPacket { .. } => 1,
+        }
     }
 
     /// Bytes of the frame.
@@ -451,12 +479,17 @@ impl<'a> Frames<'a> {
     ///
     /// # Errors
     ///
-    /// The first error in it; [`Error::Truncated`] when it is empty.
+    /// The first error in it; [`Error::Truncated`] when it is empty; [`Error::Work`] when its frames
+    /// make more than [`WORK_MAX`].
     pub fn check(plaintext: &[u8]) -> Result<usize, Error> {
         if plaintext.is_empty() {
             return Err(Error::Truncated { field: "frame type", offset: 0, needed: 1, left: 0 });
         }
-        Frames::new(plaintext).try_fold(0, |count, frame| frame.map(|_| count + 1))
+        let mut work = 0;
+        Frames::new(plaintext).try_fold(0, |count, frame| {
+            work = add_work(work, &frame?)?;
+            Ok(count + 1)
+        })
     }
 
     /// Where the next frame begins.
@@ -482,11 +515,20 @@ impl<'a> Iterator for Frames<'a> {
 
 impl core::iter::FusedIterator for Frames<'_> {}
 
+/// The work of frames that make `work`, and one more.
+fn add_work(work: u32, frame: &Frame<'_>) -> Result<u32, Error> {
+    match work + frame.work() {
+        sum @ 0..=WORK_MAX => Ok(sum),
+        sum => Err(Error::Work { max: WORK_MAX, got: sum }),
+    }
+}
+
 /// Writes frames one after the other into a buffer.
 #[derive(Debug)]
 pub struct FrameWriter<'a> {
     buffer: &'a mut [u8],
     len: usize,
+    work: u32,
     /// Whether a packet frame was written, after which nothing may follow.
     finished: bool,
 }
@@ -495,19 +537,22 @@ impl<'a> FrameWriter<'a> {
     /// Writes to the start of `buffer`, which is also the limit.
     #[inline]
     pub const fn new(buffer: &'a mut [u8]) -> Self {
-        Self { buffer, len: 0, finished: false }
+        Self { buffer, len: 0, work: 0, finished: false }
     }
 
     /// Appends `frame`. An error leaves the frames before it as they were.
     ///
     /// # Errors
     ///
-    /// As [`Frame::emit`]; [`Error::NoRoom`] also after a packet frame, which is always the last.
+    /// As [`Frame::emit`]; [`Error::NoRoom`] also after a packet frame, which is always the last;
+    /// [`Error::Work`] when the frames would make more than [`WORK_MAX`].
     pub fn push(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
         if self.finished {
             return Err(Error::NoRoom { needed: frame.encoded_len(), available: 0 });
         }
+        let work = add_work(self.work, frame)?;
         self.len += frame.emit(&mut self.buffer[self.len..])?;
+        self.work = work;
         self.finished = matches!(frame, Frame::Packet { .. } | Frame::CompactPacket { .. });
         Ok(())
     }

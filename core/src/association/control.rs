@@ -136,8 +136,9 @@ impl Association {
         for path in &self.paths {
             let mut ranges = range_room();
             let last = path.arrivals.feedback(now, path.id, &mut ranges).map(Frame::Feedback);
-            if let Some(last) = last.filter(|last| frames.len() + last.encoded_len() <= free) {
-                frames.push(&last).expect("there is room");
+            if let Some(last) = last.filter(|last| frames.len() + last.encoded_len() <= free)
+                && frames.push(&last).is_ok()
+            {
                 answered |= path.id == own && !path.works();
             }
         }
@@ -202,6 +203,7 @@ impl Association {
             let frame = Frame::Resequencing { sequence, max_wait };
             control.resequencing = frames.push(&frame).is_ok();
         }
+        let mut told = Vec::new();
         for path in self.paths.iter().filter(|path| self.status_owed.contains(&path.id)) {
             let status = match path.state() {
                 PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
@@ -210,8 +212,11 @@ impl Association {
             };
             let sequence = path.reserve.sequence();
             let frame = Frame::PathStatus { path: path.id, sequence, status };
-            control.path_status |= frames.push(&frame).is_ok();
+            if frames.push(&frame).is_ok() {
+                told.push(path.id);
+            }
         }
+        control.path_status = !told.is_empty();
         let mut refused = 0;
         for path in &self.refused_paths {
             let status = mpip_wire::PathStatus::Abandoned;
@@ -221,8 +226,8 @@ impl Association {
             refused += 1;
         }
         let mut skipped = 0;
-        for (session, first) in &self.skips {
-            let frame = Frame::Skip { session: *session, first: *first, count: 1 };
+        for (session, first, count) in &self.skips {
+            let frame = Frame::Skip { session: *session, first: *first, count: *count };
             if frames.push(&frame).is_err() {
                 break;
             }
@@ -244,9 +249,7 @@ impl Association {
         if self.send_frames(now, index, to, &room[..len], control, out) {
             self.addresses_owed &= !control.addresses;
             self.wait_owed &= !control.resequencing;
-            if control.path_status {
-                self.status_owed.clear();
-            }
+            self.status_owed.retain(|path| !told.contains(path));
             self.refused_paths.drain(..refused);
             self.skips.drain(..skipped);
             self.unknown.drain(..unknown);

@@ -489,6 +489,7 @@ impl Association {
         forget(cx, retired);
         self.reset(now, cx);
         self.forget_translated(None, cx);
+        self.review_at_last();
         self.config.endpoints.clear();
         self.next_attempt = None;
         self.close_owed = false;

@@ -11,14 +11,16 @@
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Association, Context};
 use crate::config::Policy;
 use crate::content::Path;
 use crate::event::Event;
 use crate::translation::{Begun, Fragments, PATIENCE};
+use mpip_types::Bucket;
 use mpip_types::Instant;
+use mpip_types::Rate;
 use mpip_types::packet::Endpoint;
 use mpip_types::{LocalAddress, Prefix};
 
@@ -29,6 +31,11 @@ const SETTLING: Duration = Duration::from_millis(500);
 const STEADY: Duration = Duration::from_secs(10);
 /// First and longest such wait; it doubles.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Addresses that are a peer's as a whole, those included that it has lost and still uses.
+const ADDRESSES: usize = 64;
+/// How often is looked at what is to be captured: each time all sessions may be, and a peer can give
+/// reasons for it with every datagram.
+const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
 /// How often is looked whether sessions still use an address that the peer has lost.
 const HELD_CHECK: Duration = Duration::from_secs(1);
 
@@ -90,6 +97,7 @@ pub(super) struct HostMode {
     pub(super) traffic: Traffic,
     /// Something changed from which another capture may follow.
     stale: bool,
+    reviews: Bucket,
     check_at: Option<Instant>,
     /// When what waits for a gap to close is delivered as it is: what is missing comes as plain IP.
     pub(super) release_at: Option<Instant>,
@@ -121,6 +129,7 @@ impl Association {
     /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
     pub(crate) fn is_of_a_stranger(&mut self) {
         self.host.scope = Some(Vec::new());
+        self.share.of_unknown();
     }
 
     /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
@@ -154,6 +163,12 @@ impl Association {
             && is_capturable(ip, cx)
     }
 
+    /// What is captured is looked at once more without delay, for the last time.
+    pub(super) fn review_at_last(&mut self) {
+        self.host.reviews = Bucket::new();
+        self.review_capture();
+    }
+
     /// Whether nobody configured the peer.
     pub(super) fn is_stranger(&self) -> bool {
         self.host.is_stranger()
@@ -170,6 +185,11 @@ impl Association {
         if !self.config.host_mode || !(self.host.stale || due) {
             return;
         }
+        if !self.host.reviews.take(now, REVIEWS) {
+            self.host.check_at = Some(self.host.reviews.ready_at(REVIEWS));
+            return;
+        }
+        *cx.work += 1 + (self.incoming.len() + self.outgoing.len()) as u64;
         self.host.stale = false;
         self.host.check_at = None;
         self.claim_addresses(cx);
@@ -289,6 +309,10 @@ impl Association {
             if known || !self.may_take(ip, cx) {
                 continue;
             }
+            if self.host.addresses.len() >= ADDRESSES {
+                log::debug!("peer `{}`: {ip} is one address too many", self.config.name);
+                continue;
+            }
             if cx.prefixes.claim(Prefix::host(ip), cx.me, true) {
                 self.host.addresses.insert(ip, false);
             } else {
@@ -300,12 +324,19 @@ impl Association {
     /// Gives up addresses that the peer has no more, once it sends nothing from them.
     fn release_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut addresses = core::mem::take(&mut self.host.addresses);
-        addresses.retain(|ip, held| {
+        for (ip, held) in &mut addresses {
             *held = !self.peer_addresses.iter().any(|told| told.ip() == *ip);
+        }
+        let mut used = BTreeSet::new();
+        if addresses.values().any(|held| *held) {
+            let sources = self.incoming.iter().map(|(_, _, session)| session.key.source.address);
+            used.extend(sources.filter(|ip| addresses.contains_key(ip)));
+        }
+        addresses.retain(|ip, held| {
             if !*held {
                 return true;
             }
-            if self.incoming.iter().any(|(_, _, session)| session.key.source.address == *ip) {
+            if used.contains(ip) {
                 self.host.check_at = Some(now + HELD_CHECK);
                 return true;
             }
@@ -376,9 +407,10 @@ impl Association {
         let fail_closed = self.config.policy == Policy::Require;
         let mut prefixes = Vec::new();
         let addresses = self.host.addresses.keys().map(|ip| Prefix::host(*ip));
+        let kept = self.kept_for(cx.locals);
         for prefix in addresses.chain(self.config.allowed_prefixes.iter().copied()) {
             let ip = prefix.address();
-            let as_it_is = fail_closed || self.takes_plain_addresses(ip, cx.locals);
+            let as_it_is = fail_closed || self.takes_plain_addresses(ip, &kept);
             let in_part = cx.translations.is_on() && self.host.addresses.contains_key(&ip);
             if !as_it_is && !in_part {
                 continue;
@@ -408,19 +440,24 @@ impl Association {
     /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where the
     /// peer does not take our address for ours they do not: it may know us by another one, or others
     /// by ours. Prefixes of the configuration are nobody's ordinary address.
-    fn takes_plain_addresses(&self, ip: IpAddr, locals: &[LocalAddress]) -> bool {
+    fn takes_plain_addresses(&self, ip: IpAddr, kept: &BTreeSet<IpAddr>) -> bool {
         if !self.host.addresses.contains_key(&ip) {
             return true;
         }
         let elsewhere = |path: &Path| path.is_elsewhere() && path.local.is_ipv4() == ip.is_ipv4();
-        // Sessions that began at an address which is kept for them go on.
+        !self.paths.iter().any(elsewhere) || kept.contains(&ip)
+    }
+
+    /// Addresses of the peer with sessions that began at an address of ours which is kept for them: they
+    /// go on, whatever the peer takes ours for.
+    fn kept_for(&self, locals: &[LocalAddress]) -> BTreeSet<IpAddr> {
+        if self.host.addresses.is_empty() || !self.paths.iter().any(Path::is_elsewhere) {
+            return BTreeSet::new();
+        }
         let is_ours = |own: IpAddr| locals.iter().any(|local| local.address.ip() == own);
-        let kept = || {
-            let mut sessions = self.outgoing.iter();
-            sessions
-                .any(|(_, key, _)| key.destination.address == ip && !is_ours(key.source.address))
-        };
-        !self.paths.iter().any(elsewhere) || kept()
+        let kept = self.outgoing.iter().filter(|(_, key, _)| !is_ours(key.source.address));
+        let kept = kept.map(|(_, key, _)| key.destination.address);
+        kept.filter(|ip| self.host.addresses.contains_key(ip)).collect()
     }
 
     /// While the peer may not have validated all of our addresses from which packets to `ip` can
@@ -451,6 +488,7 @@ impl HostMode {
             translators: Vec::new(),
             traffic: Traffic::default(),
             stale: config.host_mode,
+            reviews: Bucket::new(),
             check_at: None,
             release_at: None,
             returned_at: None,

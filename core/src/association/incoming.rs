@@ -13,7 +13,10 @@ use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::resequencer::{HoldLimits, Received, Resequencer};
+use crate::resequencer::Hold;
+use crate::resequencer::HoldLimits;
+use crate::resequencer::Received;
+use crate::resequencer::Resequencer;
 use crate::session::{Counters, Incoming, Order, Shown};
 use crate::trace::What;
 use crate::window::Seen;
@@ -78,7 +81,10 @@ impl Association {
             .receive
             .open_in_place(header.path.0, number, clear, sealed)
             .map_err(|_| DropReason::Authentication)?;
-        Frames::check(plain).map_err(|_| DropReason::Malformed)?;
+        Frames::check(plain).map_err(|error| match error {
+            mpip_wire::Error::Work { .. } => DropReason::TooMuchWork,
+            _ => DropReason::Malformed,
+        })?;
         if ecn == Ecn::Ce {
             mark_full_packet(plain);
         }
@@ -168,6 +174,7 @@ impl Association {
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
+            *cx.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
                     let delivery =
@@ -202,7 +209,7 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
-                    self.on_skip(now, session, first, count, packets);
+                    self.on_skip(now, session, (first, count), cx, packets);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
                     // One from before may come by a slower path, or be a repetition.
@@ -234,7 +241,7 @@ impl Association {
                     if let Some(slot) = self.incoming.find(&session)
                         && let Some(removed) = self.incoming.remove(slot)
                     {
-                        self.forget_incoming(slot, removed.value);
+                        self.forget_incoming(slot, removed.value, cx);
                     }
                 }
                 Frame::Close { .. } => closed = true,
@@ -244,12 +251,16 @@ impl Association {
                 Frame::AddressObserved { path, address, taken } => {
                     if let Some(index) = self.path_index(path) {
                         let seen = &mut self.paths[index].seen;
+                        let known = (seen.ours, seen.is_ours);
                         (seen.ours, seen.is_ours) = (Some(address), taken);
-                        self.review_capture();
+                        if known != (seen.ours, seen.is_ours) {
+                            self.review_capture();
+                        }
                     }
                 }
             }
         }
+        self.follow_standby(now, cx);
         self.note_survival(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
@@ -269,12 +280,14 @@ impl Association {
             cx.drops.count(DropReason::Malformed);
             return;
         };
+        *cx.work += self.losses.steps;
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
             path.on_delay(now, delay);
         }
+        *cx.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
         let nobody_answered = self.no_path_answers();
         let Self { paths, losses, subflows, .. } = self;
@@ -315,14 +328,12 @@ impl Association {
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
-        if self.paths[about].flight.on_arrivals(feedback).is_err() {
+        let waits = !self.repairs.is_empty();
+        if self.paths[about].flight.on_arrivals(feedback, waits, cx.work).is_err() {
             cx.drops.count(DropReason::Malformed);
             return;
         }
-        let arrived = |number| {
-            feedback.ranges.iter().any(|range| (range.first..=range.last).contains(&number))
-        };
-        self.repairs.retain(|cargo| cargo.path != feedback.path || !arrived(cargo.number));
+        self.drop_arrived_repairs();
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.
@@ -360,7 +371,7 @@ impl Association {
         self.check_destination(header.destination, cx)?;
         let source = self.show(now, &header, packet, cx)?;
         let slot =
-            known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence));
+            known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence, cx));
         let changed;
         let inner = match source {
             Source::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
@@ -479,7 +490,10 @@ impl Association {
         self.incoming.touch(slot, now);
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
-        let Self { incoming, outgoing, hold, waiting, bytes_received, max_wait, limits, .. } = self;
+        let Self { incoming, outgoing, share, waiting, bytes_received, max_wait, limits, .. } =
+            self;
+        let Context { hold, drops, .. } = cx;
+        let hold = &mut Hold::new(hold, share);
         let Some(session) = incoming.get_mut(slot) else { return };
         let mut deliver = |packet: InnerPacket<'_>| {
             if let Some((answered, waits)) = answers
@@ -487,7 +501,7 @@ impl Association {
                 && let Some(ack) = plain_ack(&packet)
                 && !session.passes(now, ack, waits)
             {
-                cx.drops.count(DropReason::Thinned);
+                drops.count(DropReason::Thinned);
                 return;
             }
             *bytes_received += packet.len() as u64;
@@ -504,10 +518,10 @@ impl Association {
         match order {
             Order::AsTheyCome(window) => match window.accept(sequence) {
                 Seen::New => deliver(inner),
-                Seen::Duplicate | Seen::TooOld => cx.drops.count(DropReason::Duplicate),
+                Seen::Duplicate | Seen::TooOld => drops.count(DropReason::Duplicate),
             },
             Order::Sequenced(resequencer) => {
-                let before = resequencer.deadline(hold);
+                let before = resequencer.deadline(hold.pool);
                 let max_bytes = limits.resequencing / 2;
                 let hold_limits = HoldLimits { max_wait: *max_wait, max_bytes, not_before };
                 let received = match ordered {
@@ -515,9 +529,9 @@ impl Association {
                     false => resequencer.pass_by(now, sequence, inner, hold_limits, hold, deliver),
                 };
                 if received == Received::Duplicate {
-                    cx.drops.count(DropReason::Duplicate);
+                    drops.count(DropReason::Duplicate);
                 }
-                let after = resequencer.deadline(hold);
+                let after = resequencer.deadline(hold.pool);
                 if before != after {
                     before.map(|at| waiting.remove(&(at, slot)));
                     after.map(|at| waiting.insert((at, slot)));
@@ -550,6 +564,7 @@ impl Association {
         id: SessionId,
         key: SessionKey,
         sequence: u32,
+        cx: &mut Context<'_>,
     ) -> u32 {
         if self.host.own_translated.contains(&key.destination.address) {
             self.host.begun.on_answer();
@@ -564,7 +579,7 @@ impl Association {
         };
         let inserted = self.incoming.insert(now, id, session);
         if let Some(removed) = inserted.removed {
-            self.forget_incoming(removed.index, removed.value);
+            self.forget_incoming(removed.index, removed.value, cx);
         }
         inserted.index
     }
@@ -601,7 +616,7 @@ impl Association {
             Shown::As(known) => shown_as(fields, known.0).and_then(|it| SessionHeader::new(&it)),
             Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
         };
-        let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence));
+        let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
         if let Some(session) = self.incoming.get_mut(slot) {
             session.shown = shown;
             session.header = header.map(Box::new);
@@ -621,12 +636,18 @@ impl Association {
     }
 
     /// Gives back what a session held.
-    pub(super) fn forget_incoming(&mut self, slot: u32, mut session: Incoming) {
+    pub(super) fn forget_incoming(
+        &mut self,
+        slot: u32,
+        mut session: Incoming,
+        cx: &mut Context<'_>,
+    ) {
         if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-            if let Some(at) = resequencer.deadline(&self.hold) {
+            let hold = &mut Hold::new(cx.hold, &mut self.share);
+            if let Some(at) = resequencer.deadline(hold.pool) {
                 self.waiting.remove(&(at, slot));
             }
-            resequencer.discard(&mut self.hold);
+            resequencer.discard(hold);
         }
     }
 
@@ -634,34 +655,44 @@ impl Association {
         &mut self,
         now: Instant,
         session: SessionId,
-        first: u32,
-        count: u32,
+        (first, count): (u32, u32),
+        cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) {
         let Some(slot) = self.incoming.find(&session) else { return };
-        self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+        self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
             resequencer.skip(now, first, count, hold, deliver);
         });
     }
 
     /// Releases what has waited for as long as it may.
-    pub(super) fn release_overdue(&mut self, now: Instant, sink: &mut impl PacketSink) {
+    pub(super) fn release_overdue(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        sink: &mut impl PacketSink,
+    ) {
         while let Some(&(at, slot)) = self.waiting.first()
             && at <= now
         {
             self.waiting.pop_first();
             let max_wait = self.max_wait;
-            self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
                 resequencer.expire(now, max_wait, hold, deliver);
             });
         }
     }
 
     /// Delivers everything that waits for a gap to close.
-    pub(super) fn release_held(&mut self, now: Instant, sink: &mut impl PacketSink) {
+    pub(super) fn release_held(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        sink: &mut impl PacketSink,
+    ) {
         let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
         for slot in slots {
-            self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
                 resequencer.flush(now, hold, deliver);
             });
         }
@@ -670,27 +701,25 @@ impl Association {
     fn with_resequencer(
         &mut self,
         slot: u32,
+        cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
-        act: impl FnOnce(
-            &mut Resequencer,
-            &mut crate::resequencer::HoldPool,
-            &mut dyn FnMut(InnerPacket<'_>),
-        ),
+        act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
     ) {
-        let Self { incoming, hold, waiting, bytes_received, .. } = self;
+        let Self { incoming, share, waiting, bytes_received, .. } = self;
+        let hold = &mut Hold::new(cx.hold, share);
         let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
             incoming.get_mut(slot)
         else {
             return;
         };
-        if let Some(at) = resequencer.deadline(hold) {
+        if let Some(at) = resequencer.deadline(hold.pool) {
             waiting.remove(&(at, slot));
         }
         act(resequencer, hold, &mut |packet| {
             *bytes_received += packet.len() as u64;
             sink.packet(packet);
         });
-        if let Some(at) = resequencer.deadline(hold) {
+        if let Some(at) = resequencer.deadline(hold.pool) {
             waiting.insert((at, slot));
         }
     }

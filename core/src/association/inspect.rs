@@ -111,7 +111,7 @@ impl Association {
             ("sessions that receive", self.incoming.len(), limits.sessions),
             ("paths", self.paths.len(), limits.paths),
             ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
-            ("bytes that wait in order", self.hold.memory(), limits.resequencing),
+            ("bytes that wait in order", self.share.held(), limits.resequencing),
             ("sessions that wait", self.waiting.len(), self.incoming.len()),
             ("repairs", self.repairs.len(), 16_384),
             ("skips", self.skips.len(), 256),
@@ -158,6 +158,16 @@ impl Association {
     /// The index of the initiation that awaits its response.
     pub(crate) fn pending_index(&self) -> Option<u32> {
         self.pending.as_deref().map(super::pending::Pending::index)
+    }
+
+    /// Sessions of the peer that may be known at once.
+    pub(crate) fn most_sessions(&self) -> usize {
+        self.limits.sessions
+    }
+
+    /// Path and number of the packets that wait to be sent again.
+    pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
+        self.repairs.iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
     }
 
     /// Both ends of a path.

@@ -142,18 +142,16 @@ impl Association {
     }
 
     /// Forgets sessions that carried nothing for long.
-    pub(super) fn expire_sessions(&mut self, now: Instant) {
+    pub(super) fn expire_sessions(&mut self, now: Instant, cx: &mut Context<'_>) {
         let idle = self.limits.session_idle;
         while let Some(removed) = self.outgoing.expire(now, idle) {
             self.queue.discard(removed.index);
         }
         // The receiver remembers for longer, so that it never forgets a session in use.
         while let Some(removed) = self.incoming.expire(now, idle * 3 / 2) {
-            self.forget_incoming(removed.index, removed.value);
+            self.forget_incoming(removed.index, removed.value, cx);
         }
-        if self.hold.held() == 0 {
-            self.hold.trim();
-        }
+        cx.hold.settle(now);
     }
 
     /// Drops what waits for a path. What had left before, and was lost, the peer need not wait for.
@@ -170,6 +168,7 @@ impl Association {
     pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.retrieve_all_early();
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
+        repairs.retain(|cargo| !self.has_arrived(cargo));
         repairs.sort_by_key(oldest_first);
         // Some left more than once.
         repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
@@ -283,6 +282,7 @@ impl Association {
 
     /// The next packet to leave: repairs before what is new.
     fn next_load(&mut self, now: Instant) -> Option<Load> {
+        self.drop_arrived_repairs();
         while let Some(cargo) = self.repairs.front() {
             if now.since(cargo.first_sent) <= REPAIR_FOR {
                 return Some(Load {
@@ -301,6 +301,7 @@ impl Association {
             let (ordered, session, sequence) = (cargo.ordered, cargo.session, cargo.sequence);
             self.repairs.pop_front();
             self.skip(ordered, session, sequence);
+            self.drop_arrived_repairs();
         }
         loop {
             let candidate = self.queue.next(now)?;
@@ -478,10 +479,17 @@ impl Association {
         if !ordered {
             return;
         }
+        if let Some((known, first, count)) = self.skips.back_mut()
+            && *known == session
+            && sequence == first.wrapping_add(*count)
+        {
+            *count += 1;
+            return;
+        }
         if self.skips.len() >= SKIPS {
             self.skips.pop_front();
         }
-        self.skips.push_back((session, sequence));
+        self.skips.push_back((session, sequence, 1));
     }
 
     /// Losses found outside of a feedback frame: congestion control and repair.
@@ -505,6 +513,7 @@ impl Association {
             }
         }
         let mut lost = core::mem::take(&mut self.losses.lost);
+        let any = lost.iter().any(mpip_transport::Content::is_packet);
         for content in lost.drain(..) {
             match content {
                 Content::Packet(cargo) => self.repair(loss, cargo),
@@ -512,7 +521,7 @@ impl Association {
             }
         }
         self.losses.lost = lost;
-        if loss == Loss::PathDied {
+        if loss == Loss::PathDied && any {
             // What was on its way for the second time is what the receiver waits for.
             self.repairs.make_contiguous().sort_by_key(oldest_first);
         }
@@ -551,6 +560,20 @@ impl Association {
         }
         if let Some((slot, id)) = control.open {
             self.settle_open(slot, id, false);
+        }
+    }
+
+    /// Whether another path has said that a packet which was given up has arrived.
+    pub(super) fn has_arrived(&self, cargo: &Cargo) -> bool {
+        let path = self.path_index(cargo.path).map(|index| &self.paths[index]);
+        path.is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
+    }
+
+    /// Forgets what would be sent again next and has arrived. What is behind it has its turn later, so
+    /// that feedback costs no more when much is to be sent again.
+    pub(super) fn drop_arrived_repairs(&mut self) {
+        while self.repairs.front().is_some_and(|cargo| self.has_arrived(cargo)) {
+            self.repairs.pop_front();
         }
     }
 

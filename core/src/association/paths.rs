@@ -123,6 +123,7 @@ impl Association {
         }
         for local in cx.locals {
             for remote in self.remotes(local.encapsulation) {
+                *cx.work += 1 + self.paths.len() as u64;
                 let address = PathAddress { local: local.id, remote };
                 let taken =
                     |path: &Path| path.address == address && path.state() != PathState::Abandoned;
@@ -193,6 +194,11 @@ impl Association {
 
     /// Removes path `index`. Its identifier stays in use as long as the keys do.
     fn remove_path(&mut self, index: usize) {
+        if self.paths[index].flight.knows_of_elsewhere() {
+            let mut repairs = core::mem::take(&mut self.repairs);
+            repairs.retain(|cargo| !self.has_arrived(cargo));
+            self.repairs = repairs;
+        }
         let path = self.paths.remove(index);
         self.retired_paths.insert(path.id);
     }
@@ -260,10 +266,18 @@ impl Association {
         status: PathStatus,
     ) {
         let Some(index) = self.path_index(id) else { return };
-        if status == PathStatus::Abandoned {
+        let path = &mut self.paths[index];
+        if status != PathStatus::Abandoned {
+            self.standby_changed |= path.reserve.on_peer(sequence, status == PathStatus::Standby);
+        } else if path.state() != PathState::Abandoned {
             self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
             self.open_paths(now, cx);
-        } else if self.paths[index].reserve.on_peer(sequence, status == PathStatus::Standby) {
+        }
+    }
+
+    /// Follows what the status frames of one datagram said of standby, all at once.
+    pub(super) fn follow_standby(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if core::mem::take(&mut self.standby_changed) {
             self.limit_to_fastest(now, cx);
         }
     }
@@ -377,7 +391,7 @@ impl Association {
             // Each change costs a datagram.
             self.compute_wait();
         }
-        self.expire_sessions(now);
+        self.expire_sessions(now, cx);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
         if !self.paths.iter().any(works)
             && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
@@ -411,6 +425,7 @@ impl Association {
         if limit.is_none() && !self.paths.iter().any(aside) {
             return;
         }
+        *cx.work += self.paths.len() as u64;
         let heeds = !self.opener || limit.is_none();
         let mut working: Vec<(bool, i64, u16, usize)> = Vec::new();
         for (index, path) in self.paths.iter().enumerate() {

@@ -409,6 +409,7 @@ impl Engine {
             ("timeouts", self.schedule.len(), peers),
             // Three of keys, one of a handshake that waits, one that is being answered.
             ("receiver indices", self.indices.len(), 5 * peers),
+            ("bytes that wait in order, of all", self.hold.memory(), self.limits.resequencing_all),
         ];
         kept.extend(self.associations.iter().flat_map(Association::kept));
         kept

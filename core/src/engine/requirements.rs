@@ -20,3 +20,4 @@ mod sessions;
 mod shared;
 mod told;
 mod translation;
+mod work;

@@ -50,6 +50,8 @@ pub(super) struct Unknown {
     reported: BTreeMap<IpAddr, Instant>,
     /// By number of the association.
     nodes: BTreeMap<usize, Node>,
+    /// Which of them is dealt with at an address.
+    by_address: BTreeMap<IpAddr, usize>,
     /// When those without keys are given up; entries of nodes that have some are passed over.
     deadlines: BTreeSet<(Instant, usize)>,
     /// Numbers of associations that are free to be used again.
@@ -82,6 +84,7 @@ impl Unknown {
             pins,
             reported: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            by_address: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             vacant: Vec::new(),
         }
@@ -98,8 +101,7 @@ impl Unknown {
 
     /// The association with the node that is dealt with at `address`.
     fn node_at(&self, address: IpAddr) -> Option<usize> {
-        let mut nodes = self.nodes.iter();
-        nodes.find(|(_, node)| node.addresses.contains(&address)).map(|(peer, _)| *peer)
+        self.by_address.get(&address).copied()
     }
 
     /// Whether `address` has another key pinned than `found`. The event that says so comes once in
@@ -331,7 +333,8 @@ impl Engine {
             return None;
         }
         let config = unknown.peer_config(address, public_key, asked);
-        let mut association = Association::new(config, &self.limits, &mut self.rng, now);
+        let limits = self.limits.of_unknown();
+        let mut association = Association::new(config, &limits, &mut self.rng, now);
         association.is_of_a_stranger();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
@@ -348,6 +351,7 @@ impl Engine {
         let (established, path_changes, met) = (false, 0, today);
         let node = Node { addresses, public_key, asked, established, path_changes, met };
         unknown.nodes.insert(peer, node);
+        unknown.by_address.insert(address, peer);
         unknown.deadlines.insert((now + GIVE_UP, peer));
         self.by_key.insert(public_key, peer);
         self.reschedule(peer);
@@ -370,6 +374,7 @@ impl Engine {
         let Some(unknown) = &mut self.unknown else { return };
         let Some(node) = unknown.nodes.remove(&peer) else { return };
         for address in node.addresses {
+            unknown.by_address.remove(&address);
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
         }
         unknown.vacant.push(peer);
@@ -411,7 +416,7 @@ impl Engine {
                 continue;
             }
             let owner = self.by_prefix.find(address).or_else(|| unknown.node_at(address));
-            let Unknown { settings, pins, nodes, .. } = &mut **unknown;
+            let Unknown { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
             let new = told && owner.is_none();
@@ -433,6 +438,7 @@ impl Engine {
             }
             if new {
                 node.addresses.push(address);
+                by_address.insert(address, peer);
             }
             admitted.push((address, settings.is_exclusive(address)));
         }

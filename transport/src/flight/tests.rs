@@ -97,7 +97,7 @@ fn arrivals_told_another_way_end_the_wait_and_say_nothing_of_time() {
         let ranges = feedback(ranges);
         let ranges = Ranges::new(&ranges).expect("descending");
         let told = Feedback { path: PathId(0), received_at: 0, delay: 0, ranges, ecn: None };
-        flight.on_arrivals(&told)
+        flight.on_arrivals(&told, false, &mut 0)
     };
     assert!(told(&[(0, 10)], &mut lane.flight).is_err());
     told(&[(6, 7), (0, 3)], &mut lane.flight).expect("they were sent");

@@ -54,8 +54,7 @@ impl Association {
 
     /// The peer has forgotten a session, or has never learnt its header fields.
     pub(in crate::association) fn on_session_unknown(&mut self, id: SessionId) {
-        let slot = self.outgoing.iter().find(|(_, _, session)| session.id == id);
-        if let Some((slot, ..)) = slot {
+        if let Some(slot) = self.outgoing.slot_of(id) {
             self.settle_open(slot, id, false);
         }
     }
