@@ -54,7 +54,7 @@ impl Tunnel {
 }
 
 /// The host's side of the daemon. What it set up goes when this is dropped, but for what refuses packets
-/// of policy `require`, which goes after [`open`](Self::open) only.
+/// of policy `require`, which goes after an orderly end only.
 #[derive(Debug)]
 pub(crate) struct Network {
     // Dropped first: nothing is led to the device any more.
