@@ -18,6 +18,7 @@ mod incoming;
 pub(crate) mod inspect;
 mod keys;
 mod moving;
+pub(crate) mod outbox;
 mod outgoing;
 mod path_ids;
 mod paths;
@@ -34,12 +35,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
+use mpip_wire::{AckRange, PathId, Ranges, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
+use self::outbox::{Notice, Outbox};
 use self::path_ids::RetiredIds;
 use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
@@ -161,8 +163,6 @@ pub(crate) struct Association {
     next_path: u16,
     retired_paths: RetiredIds,
     proven: Proven,
-    /// Paths that the peer still uses though they were given up: it has not heard.
-    refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
     told: Told,
@@ -170,10 +170,7 @@ pub(crate) struct Association {
     generation: u64,
     /// How often a path changed its state.
     pub(crate) path_changes: u64,
-    addresses_owed: bool,
-    /// Paths whose status the peer has to be told, and those on which it has to be told how it is seen.
-    status_owed: BTreeSet<PathId>,
-    observed_owed: BTreeSet<PathId>,
+    outbox: Outbox,
     /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
     standby_changed: bool,
     delay_reference: Option<u32>,
@@ -201,15 +198,6 @@ pub(crate) struct Association {
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    /// Sequences that will not be sent again: the first, and how many.
-    skips: VecDeque<(SessionId, u32, u32)>,
-    /// Header fields that wait to be told.
-    opens: VecDeque<(u32, SessionId, SessionFields)>,
-    /// Sessions of the peer whose header fields we do not have.
-    unknown: VecDeque<SessionId>,
-    /// Which of them the peer was told of lately, and since when.
-    unknown_told: BTreeSet<SessionId>,
-    unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
@@ -219,11 +207,9 @@ pub(crate) struct Association {
     traffic_at: Instant,
     resting: bool,
     networks: Vec<Network>,
-    /// How long the peer is to wait for gaps, as last computed, how often that has changed, and
-    /// whether it must be told.
+    /// How long the peer is to wait for gaps, as last computed, and how often that has changed.
     wait_told: Duration,
     wait_sequence: u64,
-    wait_owed: bool,
 
     incoming: Table<SessionId, Incoming>,
     share: Share,
@@ -236,7 +222,6 @@ pub(crate) struct Association {
     pub(crate) trace: Trace,
     bytes_sent: u64,
     bytes_received: u64,
-    close_owed: bool,
     host: HostMode,
 }
 
@@ -265,15 +250,12 @@ impl Association {
             next_path: 0,
             retired_paths: RetiredIds::default(),
             proven: Proven::default(),
-            refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
             told: Told::default(),
             generation: 1,
             path_changes: 0,
-            addresses_owed: true,
-            status_owed: BTreeSet::new(),
-            observed_owed: BTreeSet::new(),
+            outbox: Outbox::new(now),
             standby_changed: false,
             delay_reference: None,
             uneven: false,
@@ -293,11 +275,6 @@ impl Association {
             next_session: 0,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
-            skips: VecDeque::new(),
-            opens: VecDeque::new(),
-            unknown: VecDeque::new(),
-            unknown_told: BTreeSet::new(),
-            unknown_since: now,
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
@@ -306,7 +283,6 @@ impl Association {
             networks: Vec::new(),
             wait_told: Duration::ZERO,
             wait_sequence: 0,
-            wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
             share: Share::new(limits.resequencing),
             waiting: BTreeSet::new(),
@@ -315,7 +291,6 @@ impl Association {
             trace: Trace::default(),
             bytes_sent: 0,
             bytes_received: 0,
-            close_owed: false,
             host: HostMode::of(&config),
             config,
         }
@@ -324,7 +299,7 @@ impl Association {
     /// The host's addresses changed.
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
         self.drop_homeless_handshakes(cx.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
@@ -346,7 +321,9 @@ impl Association {
 
     /// Says goodbye at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
-        self.close_owed = self.keys.current().is_some();
+        if self.keys.current().is_some() {
+            self.outbox.owe(Notice::Close);
+        }
     }
 
     /// Whether there are keys that the peer has confirmed.
@@ -425,29 +402,22 @@ impl Association {
         self.next_path = 0;
         self.retired_paths = RetiredIds::default();
         self.proven = Proven::default();
-        self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;
         self.told.reset();
-        self.addresses_owed = true;
-        self.status_owed.clear();
-        self.observed_owed.clear();
+        self.outbox.reset();
         self.delay_reference = None;
         self.guard = Guard::default();
         self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
-        self.skips.clear();
-        self.opens.clear();
-        self.unknown.clear();
         self.discard_held(cx);
         self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_heard = 0;
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
-        self.wait_owed = false;
         self.resting = false;
         self.number = 0;
         self.established = false;

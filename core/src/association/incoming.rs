@@ -8,6 +8,7 @@ use mpip_wire::{
     TransportHeader,
 };
 
+use super::outbox::Notice;
 use super::outgoing::Loss;
 use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
@@ -30,12 +31,6 @@ use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The peer may not make us wait longer than this.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
-
-/// Given up paths that the peer is reminded of at once.
-const REFUSED: usize = 16;
-/// Sessions without header fields that the peer is told of in one such time.
-const UNKNOWN: usize = 16;
-const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
@@ -138,9 +133,7 @@ impl Association {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
         if self.opener || self.retired_paths.contains(id) {
             self.open_to_mover(now, cx, from, len);
-            if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
-                self.refused_paths.push_back(id);
-            }
+            self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
         let local = cx.locals.iter().find(|local| local.id == from.local);
@@ -439,7 +432,7 @@ impl Association {
         let slot = self.incoming.find(&frame.session);
         let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
         let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
-            self.report_unknown(now, frame.session);
+            self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
         let sequence = frame.sequence.expand(*newest);
@@ -622,17 +615,6 @@ impl Association {
             session.header = header.map(Box::new);
         }
         Ok(())
-    }
-
-    /// Asks for the header fields of a session, now and then.
-    pub(super) fn report_unknown(&mut self, now: Instant, id: SessionId) {
-        if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
-            self.unknown_since = now;
-            self.unknown_told.clear();
-        }
-        if self.unknown_told.len() < UNKNOWN && self.unknown_told.insert(id) {
-            self.unknown.push_back(id);
-        }
     }
 
     /// Gives back what a session held.

@@ -114,15 +114,11 @@ impl Association {
             ("bytes that wait in order", self.share.held(), limits.resequencing),
             ("sessions that wait", self.waiting.len(), self.incoming.len()),
             ("repairs", self.repairs.len(), 16_384),
-            ("skips", self.skips.len(), 256),
-            ("opens", self.opens.len(), 64),
-            ("unknown sessions", self.unknown.len(), 16),
-            ("unknown sessions told", self.unknown_told.len(), 16),
-            ("refused paths", self.refused_paths.len(), 16),
             ("told addresses", self.peer_addresses.len(), AddressList::MAX),
             ("networks", self.networks.len(), 16),
             ("keys", self.keys.len(), 3),
         ];
+        kept.extend(self.outbox.kept());
         for path in &self.paths {
             kept.push(("packets of a path", path.flight.tracked(), 16_000));
             kept.push(("ranges of a lane", path.arrivals.ranges(), 256));

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, PathStatus};
 
+use super::outbox::Notice;
 use super::outgoing::Loss;
 use super::told::is_sensible;
 use super::{Association, Context};
@@ -200,6 +201,7 @@ impl Association {
             self.repairs = repairs;
         }
         let path = self.paths.remove(index);
+        self.outbox.forget_path(path.id);
         self.retired_paths.insert(path.id);
     }
 
@@ -251,7 +253,7 @@ impl Association {
         let path = &mut self.paths[index];
         if path.state() != PathState::Abandoned {
             path.reserve.advance();
-            self.status_owed.insert(path.id);
+            self.outbox.owe(Notice::PathStatus(path.id));
             self.change_state(now, cx, index, PathState::Abandoned, reason);
         }
     }
@@ -449,7 +451,7 @@ impl Association {
             };
             self.change_state(now, cx, index, state, reason);
             if self.paths[index].reserve.tell(beyond && !aside) {
-                self.status_owed.insert(self.paths[index].id);
+                self.outbox.owe(Notice::PathStatus(self.paths[index].id));
             }
         }
     }
@@ -523,7 +525,7 @@ impl Association {
         if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
             self.wait_told = wait;
             self.wait_sequence += 1;
-            self.wait_owed = true;
+            self.outbox.owe(Notice::Resequencing);
         }
     }
 }

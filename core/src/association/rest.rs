@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::Association;
+use super::outbox::Notice;
 use crate::content::Path;
 use mpip_transport::rest::{Lifetime, REST_AFTER, USUAL};
 use mpip_types::Encapsulation;
@@ -70,6 +71,7 @@ impl Association {
             let rest = &mut self.paths[index].rest;
             rest.allow(pause);
             rest.begin(self.opener);
+            self.tell_keepalive(index);
         }
     }
 
@@ -129,9 +131,20 @@ impl Association {
     /// All paths from the address of path `index` may be silent for `pause`.
     fn allow(&mut self, index: usize, pause: Duration) {
         let local = self.paths[index].address.local;
-        let beside = self.paths.iter_mut().filter(|path| path.address.local == local);
-        for path in beside.filter(|path| path.rest.learns()) {
-            path.rest.allow(Some(pause));
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            if path.address.local == local && path.rest.learns() {
+                path.rest.allow(Some(pause));
+                self.tell_keepalive(index);
+            }
+        }
+    }
+
+    /// The peer has to be told how long path `index` may be silent, if that has changed.
+    fn tell_keepalive(&mut self, index: usize) {
+        let path = &self.paths[index];
+        if path.rest.differs_from_told() {
+            self.outbox.owe(Notice::Keepalive(path.id));
         }
     }
 

@@ -14,6 +14,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::host::{is_capturable, is_one_host};
 use super::moving::local;
+use super::outbox::Notice;
 use super::{Association, Context};
 use crate::engine::DropReason;
 use crate::repeats::Repeats;
@@ -286,7 +287,7 @@ impl Association {
         let tell = path.seen.told || !told || !takes;
         if path.is_validated() && self.peer_generation > 0 && tell {
             path.seen.told = true;
-            self.observed_owed.insert(path.id);
+            self.outbox.owe(Notice::AddressObserved(path.id));
         }
     }
 }
