@@ -21,6 +21,7 @@ mod moving;
 pub(crate) mod outbox;
 mod outgoing;
 mod path_ids;
+mod path_set;
 mod paths;
 mod pending;
 mod playout;
@@ -35,14 +36,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionId};
+use mpip_wire::{AckRange, Ranges, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
 use self::outbox::{Notice, Outbox};
-use self::path_ids::RetiredIds;
+use self::path_set::{PathIndex, PathSet};
 use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
 use self::told::Told;
@@ -158,10 +159,7 @@ pub(crate) struct Association {
     established: bool,
     handshake_at: Option<Instant>,
 
-    paths: Vec<Path>,
-    /// Where the search for the next path's identifier begins.
-    next_path: u16,
-    retired_paths: RetiredIds,
+    paths: PathSet,
     proven: Proven,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
@@ -190,7 +188,7 @@ pub(crate) struct Association {
     benefit: Period,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
-    candidate_paths: Vec<usize>,
+    candidate_paths: Vec<PathIndex>,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
@@ -246,9 +244,7 @@ impl Association {
             number: 0,
             established: false,
             handshake_at: None,
-            paths: Vec::new(),
-            next_path: 0,
-            retired_paths: RetiredIds::default(),
+            paths: PathSet::new(limits.paths),
             proven: Proven::default(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
@@ -334,7 +330,7 @@ impl Association {
     /// Where the peer receives: the remote addresses of its validated paths, and whether it says
     /// that they are its own. Behind a translator they are not.
     pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         validated.map(|path| {
             let ip = path.address.remote.ip();
             (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
@@ -385,22 +381,20 @@ impl Association {
         let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
-        let alone = self.no_path_answers();
+        let alone = self.paths.none_answers();
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
     }
 
     /// Forgets paths and sessions: the peer has none of them any more.
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
         if self.goes_on_plain() {
             self.give_back(now, cx);
         }
-        self.paths.clear();
-        self.next_path = 0;
-        self.retired_paths = RetiredIds::default();
+        self.paths = PathSet::new(self.limits.paths);
         self.proven = Proven::default();
         self.peer_addresses.clear();
         self.peer_generation = 0;
@@ -438,18 +432,14 @@ impl Association {
         }
     }
 
-    fn path_index(&self, id: PathId) -> Option<usize> {
-        self.paths.iter().position(|path| path.id == id)
-    }
-
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
     /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
-    fn gather_subflows(&mut self, own: usize) -> usize {
+    fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
         let couples_all = self.config.congestion_control.couples_all();
         let bottleneck = self.paths[own].bottleneck;
         let mut position = 0;
-        for (index, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.enumerate() {
             if index == own {
                 position = self.subflows.len();
             } else if path.state() != PathState::Active
@@ -464,7 +454,7 @@ impl Association {
 
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
-        let fastest = self.paths.iter().filter(|path| path.is_validated());
+        let fastest = self.paths.validated();
         let fastest = fastest.filter_map(|path| path.delay.average()).min();
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
         let counters = self.queue.counters();

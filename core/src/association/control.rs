@@ -5,6 +5,7 @@ use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames,
 
 use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
 use super::outbox::{Carrier, Notice, Skip};
+use super::path_set::PathIndex;
 use super::{Association, Context, range_room};
 use crate::content::Content;
 use mpip_transport::{PathState, Standing};
@@ -27,7 +28,7 @@ impl Association {
         cx: &mut Context<'_>,
         out: &mut impl DatagramSink,
     ) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.send_challenge(now, cx, index, out);
             self.send_response(now, index, out);
         }
@@ -43,7 +44,7 @@ impl Association {
     ) {
         self.join_keepalives(now);
         self.send_notices(now, cx, out);
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.send_mtu_probe(now, index, out);
             self.lend_credit(now, index, out);
             self.send_probes(now, index, cx.locals, out);
@@ -51,7 +52,7 @@ impl Association {
     }
 
     /// Asks whether a larger datagram arrives; nothing is missed when it does not.
-    fn send_mtu_probe(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_mtu_probe(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         if path.blocked {
             return;
@@ -73,7 +74,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         out: &mut impl DatagramSink,
     ) {
         let due = self.paths[index]
@@ -108,7 +109,7 @@ impl Association {
     pub(super) fn write_challenge(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         out: &mut impl DatagramSink,
     ) -> bool {
         let path = &mut self.paths[index];
@@ -157,7 +158,7 @@ impl Association {
         true
     }
 
-    fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_response(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         let Some((data, to)) = path.validation.response_owed.take() else { return };
         let mut room = [0; 16];
@@ -173,7 +174,9 @@ impl Association {
     /// What concerns the association goes on its best path.
     fn send_notices(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
         while !self.outbox.is_empty() {
-            let best = (0..self.paths.len())
+            let best = self
+                .paths
+                .indices()
                 .filter(|&index| self.paths[index].state() == PathState::Active)
                 .min_by_key(|&index| {
                     let path = &self.paths[index];
@@ -222,7 +225,7 @@ impl Association {
         locals: &[LocalAddress],
         frames: &mut FrameWriter<'_>,
     ) -> Result<bool, mpip_wire::Error> {
-        let path = |id| self.path_index(id).map(|index| &self.paths[index]);
+        let path = |id| self.paths.get(id);
         let addresses;
         let frame = match notice {
             Notice::Addresses => {
@@ -271,7 +274,7 @@ impl Association {
         for notice in notices {
             self.outbox.settle(*notice);
             if let Notice::Keepalive(id) = notice
-                && let Some(index) = self.path_index(*id)
+                && let Some(index) = self.paths.find(*id)
             {
                 self.paths[index].rest.on_told();
             }
@@ -282,7 +285,7 @@ impl Association {
     fn send_probes(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         locals: &[LocalAddress],
         out: &mut impl DatagramSink,
     ) {
@@ -332,7 +335,7 @@ impl Association {
     }
 
     /// Says what has arrived on a path that does not work yet, unless packets that wait may say it.
-    fn send_early_feedback(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_early_feedback(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let waiting = self.has_waiting();
         let path = &mut self.paths[index];
         if path.early_feedback_at(waiting).is_none_or(|at| now < at) {
@@ -357,7 +360,7 @@ impl Association {
     fn send_frames(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         frames: &[u8],
         notices: &[Notice],
         out: &mut impl DatagramSink,
@@ -370,7 +373,7 @@ impl Association {
     fn send_frames_to(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         to: PathAddress,
         frames: &[u8],
         notices: &[Notice],

@@ -284,7 +284,7 @@ impl Association {
         let mut retired = Vec::new();
         self.keys.adopt(epoch, &mut retired);
         forget(cx, retired);
-        self.retired_paths.on_renewal();
+        self.paths.on_renewal();
         self.on_established(now, aead, cx);
         if self.opener {
             self.open_validated_path(now, from, cx);
@@ -404,7 +404,7 @@ impl Association {
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         forget(cx, retired);
-        self.retired_paths.on_renewal();
+        self.paths.on_renewal();
         if self.pending.is_none() {
             self.next_attempt = None;
         }

@@ -10,6 +10,7 @@ use mpip_wire::{
 
 use super::outbox::Notice;
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
@@ -64,7 +65,7 @@ impl Association {
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
         // The paths of another run are not those that we know.
         let anew = self.begins_anew(header.receiver.0);
-        let known = if anew { None } else { self.path_index(header.path) };
+        let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
         let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
@@ -116,7 +117,7 @@ impl Association {
 
     /// Whether path `index` is one of ours on its first challenge: then only the address that was
     /// asked counts.
-    fn opens_it(&self, index: usize) -> bool {
+    fn opens_it(&self, index: PathIndex) -> bool {
         self.opener && self.paths[index].state() == PathState::Validating
     }
 
@@ -129,9 +130,9 @@ impl Association {
         id: mpip_wire::PathId,
         from: PathAddress,
         len: usize,
-    ) -> Result<usize, DropReason> {
+    ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
-        if self.opener || self.retired_paths.contains(id) {
+        if self.opener || self.paths.is_retired(id) {
             self.open_to_mover(now, cx, from, len);
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
@@ -155,7 +156,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         plain: &[u8],
         (number, ecn): (u64, Ecn),
@@ -242,7 +243,7 @@ impl Association {
                     self.paths[index].rest.on_asked(number, interval);
                 }
                 Frame::AddressObserved { path, address, taken } => {
-                    if let Some(index) = self.path_index(path) {
+                    if let Some(index) = self.paths.find(path) {
                         let seen = &mut self.paths[index].seen;
                         let known = (seen.ours, seen.is_ours);
                         (seen.ours, seen.is_ours) = (Some(address), taken);
@@ -266,7 +267,7 @@ impl Association {
     }
 
     fn on_feedback(&mut self, now: Instant, cx: &mut Context<'_>, feedback: &Feedback<'_>) {
-        let Some(index) = self.path_index(feedback.path) else { return };
+        let Some(index) = self.paths.find(feedback.path) else { return };
         self.losses.clear();
         let path = &mut self.paths[index];
         let Ok(progress) = path.flight.on_feedback(now, feedback, &mut self.losses) else {
@@ -282,7 +283,7 @@ impl Association {
         }
         *cx.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
-        let nobody_answered = self.no_path_answers();
+        let nobody_answered = self.paths.none_answers();
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, &losses.summary, subflows, own);
@@ -315,8 +316,13 @@ impl Association {
 
     /// Feedback that did not come by the path that it is about, but on path `index`, or from where the
     /// peer has moved to: what arrived on a path that does not work any more.
-    fn on_last_feedback(&mut self, feedback: &Feedback<'_>, index: usize, cx: &mut Context<'_>) {
-        let Some(about) = self.path_index(feedback.path) else { return };
+    fn on_last_feedback(
+        &mut self,
+        feedback: &Feedback<'_>,
+        index: PathIndex,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(about) = self.paths.find(feedback.path) else { return };
         // A path that works has feedback of its own.
         if about != index && self.paths[about].state() == PathState::Active {
             return;
@@ -330,7 +336,13 @@ impl Association {
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.
-    fn trace_feedback(&mut self, now: Instant, index: usize, before: &'static str, spurious: u64) {
+    fn trace_feedback(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        before: &'static str,
+        spurious: u64,
+    ) {
         let (path, trace) = (&self.paths[index], &mut self.trace);
         let (id, state) = (path.id.0, path.cc.state());
         trace.record(now, id, || What::Metrics(path.metrics()));

@@ -12,6 +12,7 @@ use self::form::Form;
 use super::control::CONTROL_ROOM;
 use super::departure::{Manifest, datagram_overhead};
 use super::outbox::{Notice, Skip};
+use super::path_set::PathIndex;
 use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, playout, range_room, refuse};
 use crate::config::Priority;
@@ -336,7 +337,7 @@ impl Association {
         {
             self.candidates.clear();
             self.candidate_paths.clear();
-            for (index, path) in self.paths.iter().enumerate() {
+            for (index, path) in self.paths.enumerate() {
                 let usable = match answering {
                     true => path.is_usable(),
                     false => path.state() == PathState::Active,
@@ -395,7 +396,7 @@ impl Association {
     fn send_load(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         load: &Load,
         len: usize,
         out: &mut impl DatagramSink,
@@ -482,7 +483,7 @@ impl Association {
     }
 
     /// Losses found outside of a feedback frame: congestion control and repair.
-    pub(super) fn apply_losses(&mut self, now: Instant, index: usize) {
+    pub(super) fn apply_losses(&mut self, now: Instant, index: PathIndex) {
         let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
             let path = self.paths[index].id.0;
@@ -547,7 +548,7 @@ impl Association {
 
     /// Whether another path has said that a packet which was given up has arrived.
     pub(super) fn has_arrived(&self, cargo: &Cargo) -> bool {
-        let path = self.path_index(cargo.path).map(|index| &self.paths[index]);
+        let path = self.paths.get(cargo.path);
         path.is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
     }
 
@@ -561,8 +562,8 @@ impl Association {
 
     /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
     /// whose loss nothing later would show. It goes out again on a path that answers.
-    pub(super) fn probe_tail(&mut self, now: Instant, index: usize) {
-        let others = self.paths.iter().enumerate();
+    pub(super) fn probe_tail(&mut self, now: Instant, index: PathIndex) {
+        let others = self.paths.enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
         if others.next().is_some()
             && let Some(Content::Packet(cargo)) = self.paths[index].flight.newest()
