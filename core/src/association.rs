@@ -12,7 +12,9 @@ mod departure;
 mod early;
 mod encapsulation;
 pub(crate) mod handshake;
+mod handshakes;
 pub(crate) mod host;
+mod identity;
 mod incoming;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
@@ -23,7 +25,6 @@ mod outgoing;
 mod path_ids;
 mod path_set;
 mod paths;
-mod pending;
 mod playout;
 mod rest;
 mod told;
@@ -35,16 +36,17 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
+use mpip_crypto::{NodeId, PrivateKey, Rng, TimestampSource};
 use mpip_wire::{AckRange, Ranges, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
+use self::handshakes::Handshakes;
 use self::host::{Capture, HostMode};
+use self::identity::Identity;
 use self::keys::KeyRing;
 use self::outbox::{Notice, Outbox};
 use self::path_set::{PathIndex, PathSet};
-use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
 use self::told::Told;
 use self::too_big::Allowance;
@@ -73,7 +75,7 @@ use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
 use mpip_types::table::Table;
-use mpip_types::{DatagramSink, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, LocalId, PacketSink};
 use mpip_types::{LocalAddress, Prefix};
 
 /// What an association may use of its engine.
@@ -137,27 +139,8 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     limits: Limits,
     keys: KeyRing,
-    pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
-    /// The answer to the handshake that offered the newest keys, until it is sent.
-    response: Option<Box<Response>>,
-    answers: Bucket,
-    attempts: u32,
-    /// The only address of ours from which the first handshake leaves; `None` for every one.
-    pub(crate) first_from: Option<IpAddr>,
-    next_attempt: Option<Instant>,
-    cookies: CookieMemory,
-    replay_guard: ReplayGuard,
-    /// The peer's run; another one has none of our paths and sessions.
-    peer_instance: Option<u64>,
-    /// Where the initiation came from that the offered keys answer.
-    handshake_from: Option<PathAddress>,
-    /// Whether this node opens the paths.
-    opener: bool,
-    /// Which association this is; 0 before the first keys.
-    number: u16,
-    established: bool,
-    handshake_at: Option<Instant>,
+    handshakes: Handshakes,
+    identity: Identity,
 
     paths: PathSet,
     proven: Proven,
@@ -229,21 +212,8 @@ impl Association {
             node: config.public_key.node_id(),
             limits: limits.clone(),
             keys: KeyRing::default(),
-            pending: None,
-            answering: None,
-            response: None,
-            answers: Bucket::new(),
-            attempts: 0,
-            first_from: None,
-            next_attempt: (!config.endpoints.is_empty()).then_some(now),
-            cookies: CookieMemory::new(&config.public_key),
-            replay_guard: ReplayGuard::new(),
-            peer_instance: None,
-            handshake_from: None,
-            opener: false,
-            number: 0,
-            established: false,
-            handshake_at: None,
+            handshakes: Handshakes::new(&config, now),
+            identity: Identity::default(),
             paths: PathSet::new(limits.paths),
             proven: Proven::default(),
             peer_addresses: Vec::new(),
@@ -300,8 +270,8 @@ impl Association {
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
-        } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {
-            self.next_attempt = Some(now);
+        } else if !self.config.endpoints.is_empty() && !self.handshakes.is_planned() {
+            self.handshakes.plan(Some(now));
         }
         self.period_at = now;
     }
@@ -322,9 +292,14 @@ impl Association {
         }
     }
 
+    /// The first handshake leaves from this address of ours only; from every one if it is `None`.
+    pub(crate) fn begin_from(&mut self, address: Option<IpAddr>) {
+        self.handshakes.first_from = address;
+    }
+
     /// Whether there are keys that the peer has confirmed.
     pub(crate) fn is_established(&self) -> bool {
-        self.established
+        self.identity.is_established()
     }
 
     /// Where the peer receives: the remote addresses of its validated paths, and whether it says
@@ -378,7 +353,8 @@ impl Association {
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.has_waiting();
-        let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
+        let keys =
+            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
         let alone = self.paths.none_answers();
@@ -413,8 +389,7 @@ impl Association {
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
         self.resting = false;
-        self.number = 0;
-        self.established = false;
+        self.identity.end();
         self.review_capture();
     }
 
@@ -466,9 +441,9 @@ impl Association {
         PeerStatus {
             name: self.config.name.clone(),
             node: self.node,
-            established: self.established,
-            opener: self.opener,
-            handshake_age: self.handshake_at.map(|at| now.since(at)),
+            established: self.identity.is_established(),
+            opener: self.identity.opens(),
+            handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
             aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),

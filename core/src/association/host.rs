@@ -195,7 +195,7 @@ impl Association {
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
-        let works = self.established && self.paths.any_works();
+        let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.next_traffic(now, works);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Nothing has changed until there is something to capture.
@@ -215,7 +215,7 @@ impl Association {
             self.give_back(now, cx);
             self.host.release_at = Some(now);
         }
-        let reason = match (traffic, self.established) {
+        let reason = match (traffic, self.identity.is_established()) {
             (Traffic::Multipath, _) => "paths work",
             (_, true) => "no path answers",
             (_, false) => "there is no association",

@@ -118,7 +118,7 @@ impl Association {
     /// Whether path `index` is one of ours on its first challenge: then only the address that was
     /// asked counts.
     fn opens_it(&self, index: PathIndex) -> bool {
-        self.opener && self.paths[index].state() == PathState::Validating
+        self.identity.opens() && self.paths[index].state() == PathState::Validating
     }
 
     /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other
@@ -132,7 +132,7 @@ impl Association {
         len: usize,
     ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
-        if self.opener || self.paths.is_retired(id) {
+        if self.identity.opens() || self.paths.is_retired(id) {
             self.open_to_mover(now, cx, from, len);
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
@@ -141,7 +141,7 @@ impl Association {
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
-        if self.handshake_from.take_if(|address| *address == from).is_some() {
+        if self.handshakes.take_answered_to(from) {
             // Only who received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {

@@ -133,7 +133,7 @@ impl Association {
 
     /// Whether this end opens paths.
     pub(crate) fn is_opener(&self) -> bool {
-        self.opener
+        self.identity.opens()
     }
 
     /// The receiver indices of the keys in use: its own, and the peer's.
@@ -153,7 +153,7 @@ impl Association {
 
     /// The index of the initiation that awaits its response.
     pub(crate) fn pending_index(&self) -> Option<u32> {
-        self.pending.as_deref().map(super::pending::Pending::index)
+        self.handshakes.pending().map(|pending| pending.index)
     }
 
     /// Sessions of the peer that may be known at once.

@@ -209,7 +209,7 @@ impl Association {
         self.review_capture();
         for index in self.paths.indices() {
             let remote = self.paths[index].address.remote;
-            if self.paths[index].state() != PathState::Validating || !self.opener {
+            if self.paths[index].state() != PathState::Validating || !self.identity.opens() {
                 continue;
             }
             if self.remotes(self.paths[index].encapsulation).contains(&remote) {

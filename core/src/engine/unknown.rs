@@ -279,7 +279,7 @@ impl Engine {
             let used = self.locals.iter().find(|local| local.address.ip() == source);
             let asked = self.locals.iter().find(|local| local.id == from.local);
             let first = used.or(asked).map(|local| local.address.ip());
-            self.associations[peer].first_from = first;
+            self.associations[peer].begin_from(first);
         }
         Ok(())
     }
