@@ -6,18 +6,20 @@ cd "$(dirname "$0")/.."
 
 allowed() {
     case $1 in
+    types) echo "siphasher" ;;
     wire) echo "" ;;
     crypto) echo "aws-lc-rs base64 blake2 chacha20 rand_core snow zeroize" ;;
+    transport) echo "mpip-crypto mpip-types mpip-wire" ;;
     link) echo "rand_chacha rand_core serde toml" ;;
-    core) echo "log mpip-crypto mpip-wire rand_chacha rand_core siphasher" ;;
-    segments) echo "mpip-core siphasher" ;;
+    segments) echo "mpip-types siphasher" ;;
+    core) echo "log mpip-crypto mpip-transport mpip-types mpip-wire rand_chacha rand_core" ;;
     sim) echo "mpip-core mpip-crypto mpip-link mpip-segments mpip-wire rand_chacha smoltcp" ;;
     esac
 }
 forbidden='^(async-std|getrandom|libc|mio|nix|polling|rand|rustix|socket2|tokio)$'
 
 status=0
-for crate in wire crypto link core segments sim; do
+for crate in types wire crypto transport link segments core sim; do
     tree() { cargo tree --locked -q -p "mpip-$crate" -e normal --prefix none "$@" | awk '{print $1}'; }
     found=$(tree --depth 1 | tail -n +2 | sort -u | tr '\n' ' ' | sed 's/ $//')
     if [ "$found" != "$(allowed "$crate")" ]; then

@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::message::{MAX_RESPONSE, Request, Response, ResponseError};
 use crate::status::{DestinationStatus, Status};
 
-/// How long a daemon that works may take to answer.
+/// Longest time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a request got no answer.
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Asks for events; the stream goes on until it is dropped or the daemon ends.
+    /// Subscribes to events; the stream ends when the daemon does.
     pub fn events(mut self) -> Result<EventStream, ClientError> {
         self.request(&Request::Events)?;
         let unlimited = self.reader.get_ref().set_read_timeout(None);

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Something that happened in the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the event, in milliseconds since the Unix epoch.
     pub unix_time_ms: f64,
-    /// The event in words, as in the daemon's log.
+    /// The event as a sentence, as in the daemon's log.
     pub message: String,
     /// What happened.
     #[serde(flatten)]
@@ -27,17 +27,17 @@ pub enum EventKind {
         /// The AEAD chosen.
         aead: String,
     },
-    /// The peer was not heard for so long that its association was given up.
+    /// Nothing came from the peer for so long that the association was closed.
     Lost {
         /// The peer's name.
         peer: String,
     },
-    /// The peer started anew.
+    /// The peer restarted.
     PeerRestarted {
         /// The peer's name.
         peer: String,
     },
-    /// A path came, changed its state or went.
+    /// A path was added, changed its state or was removed.
     Path {
         /// The peer's name.
         peer: String,
@@ -56,7 +56,8 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
-    /// A path carries no bulk any more because the others carry more without it, or carries it again.
+    /// A path is no longer used for bulk traffic because the others carry more without it, or is
+    /// used for it again.
     LeftOut {
         /// The peer's name.
         peer: String,
@@ -66,9 +67,9 @@ pub enum EventKind {
         interface: String,
         /// Whether it is left out from now on.
         left_out: bool,
-        /// What the association carried with the path; 0 where that was not measured.
+        /// Throughput of the association with the path; 0 where it was not measured.
         with_bps: u64,
-        /// The same without it.
+        /// Throughput without it.
         without_bps: u64,
         /// Why.
         reason: String,
@@ -84,7 +85,8 @@ pub enum EventKind {
         /// The address from now on.
         to: SocketAddr,
     },
-    /// Packets of a peer in host mode travel in another way, or more or less of them are captured.
+    /// In host mode: packets to a peer now travel in another way, or other destinations are
+    /// captured.
     Traffic {
         /// The peer's name.
         peer: String,
@@ -94,9 +96,10 @@ pub enum EventKind {
         to: String,
         /// Destinations whose packets are captured.
         captured: Vec<String>,
-        /// Translators in front of the peer; answers to it there are captured.
+        /// Public addresses of NATs in front of the peer. Packets that answer its connections go
+        /// there and are captured.
         #[serde(default)]
-        translators: Vec<String>,
+        nats: Vec<String>,
         /// Why.
         reason: String,
     },
@@ -153,7 +156,7 @@ pub enum EventKind {
         /// The address, with the port of our socket.
         address: SocketAddr,
     },
-    /// An event of a newer daemon; its words are in [`Event::message`].
+    /// An event of a newer daemon; [`Event::message`] describes it.
     #[serde(other)]
     Unknown,
 }

@@ -32,8 +32,8 @@ pub use message::{
     MAX_REQUEST, MAX_RESPONSE, Request, RequestError, Response, ResponseError, VERSION,
 };
 pub use status::{
-    Counter, DestinationStatus, InterfaceStatus, LocalAddressStatus, PathStatus, PeerStatus,
-    SessionStatus, Status,
+    Counter, DestinationStatus, FaultStatus, InterfaceStatus, LocalAddressStatus, PathStatus,
+    PeerStatus, SessionStatus, Status,
 };
 pub use time::rfc3339;
 

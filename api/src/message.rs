@@ -27,7 +27,7 @@ pub enum Request {
         #[serde(default)]
         sessions: bool,
     },
-    /// Say goodbye to every peer, remove device and routes, and end; answered by
+    /// Close all associations, remove device and routes, and exit; answered by
     /// [`Response::Done`] once that has happened.
     Down,
     /// Every event from now on; answered by [`Response::Done`] and then a [`Response::Event`]
@@ -50,9 +50,9 @@ pub enum Response {
         /// The statistics.
         status: Box<Status>,
     },
-    /// Destinations that the host talks to and that no peer has.
+    /// Destinations that the host talks to and that belong to no peer.
     Availability {
-        /// Those with a node first.
+        /// The destinations, those with a node first.
         destinations: Vec<DestinationStatus>,
     },
     /// What was asked for has happened.
@@ -74,11 +74,11 @@ pub enum Response {
 pub enum RequestError {
     /// The line is not one JSON object.
     NotAnObject(String),
-    /// `version` is missing or another one than ours.
+    /// `version` is missing or differs from [`VERSION`].
     Version(Option<String>),
-    /// `request` is missing or none that we know.
+    /// `request` is missing or unknown.
     Unknown(Option<String>),
-    /// The request's fields are not as they should be.
+    /// A field of the request is wrong.
     Fields {
         /// The request.
         request: String,

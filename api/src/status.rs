@@ -21,7 +21,7 @@ pub struct Status {
     pub public_key: String,
     /// UDP port of every path's socket.
     pub listen_port: u16,
-    /// TCP port of paths that look like TCP; 0 if there are none.
+    /// TCP port of paths with encapsulation `tcp`; 0 if there are none.
     #[serde(default)]
     pub tcp_port: u16,
     /// The TUN device.
@@ -30,18 +30,37 @@ pub struct Status {
     pub local_addresses: Vec<LocalAddressStatus>,
     /// One entry per configured peer, in the configuration's order.
     pub peers: Vec<PeerStatus>,
-    /// Datagrams and packets that were refused, by cause.
+    /// Datagrams and packets dropped, by cause.
     pub drops: Vec<Counter>,
     /// Events since the start, by kind.
     pub events: Vec<Counter>,
+    /// What is not as it should be on the host, which the daemon tries again; a hundred at most.
+    #[serde(default)]
+    pub faults: Vec<FaultStatus>,
+    /// How many there are.
+    #[serde(default)]
+    pub fault_count: u64,
 }
 
-/// How often something happened.
+/// Something on the host that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FaultStatus {
+    /// What: what could not be done, and the kernel's reason.
+    pub what: String,
+    /// What follows from it.
+    pub why: String,
+    /// For how long.
+    pub since_ms: f64,
+    /// How often it was tried in vain; 0 for what the daemon cannot mend.
+    pub attempts: u32,
+}
+
+/// A named count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
-    /// What.
+    /// What was counted.
     pub name: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
@@ -89,7 +108,7 @@ pub struct PeerStatus {
     /// Whether the inner addresses are the peer's ordinary ones.
     #[serde(default)]
     pub host_mode: bool,
-    /// What becomes of packets when no path works: `require`, `prefer` or `off`.
+    /// What happens to packets when no path works: `require`, `prefer` or `off`.
     #[serde(default)]
     pub policy: String,
     /// How packets travel at present: `plain`, `multipath` or `blocked`; `None` outside of host
@@ -99,10 +118,11 @@ pub struct PeerStatus {
     /// Destinations whose packets are captured in host mode.
     #[serde(default)]
     pub captured: Vec<String>,
-    /// Translators behind which the peer is: answers to it there are led onto the paths.
+    /// Public addresses of NATs in front of the peer. Packets that answer its connections go there
+    /// and are captured.
     #[serde(default)]
-    pub translators: Vec<String>,
-    /// Connections through translators that go on the paths.
+    pub nats: Vec<String>,
+    /// Connections of a peer behind a NAT that use the paths.
     #[serde(default)]
     pub translated: u64,
     /// Largest inner packet that every path carries.
@@ -111,13 +131,13 @@ pub struct PeerStatus {
     pub sent_bytes: u64,
     /// Inner data delivered to this host.
     pub received_bytes: u64,
-    /// Data that waits for a path.
+    /// Data in the send queue.
     pub queued_bytes: u64,
     /// Inner packets dropped by the send queue.
     pub queue_drops: u64,
     /// Inner packets marked with congestion experienced by the send queue.
     pub queue_marks: u64,
-    /// Data that waits for what is missing.
+    /// Data held for reordering.
     pub resequencing_bytes: u64,
     /// Every path.
     pub paths: Vec<PathStatus>,
@@ -138,17 +158,17 @@ pub struct PathStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
-    /// This host's end as the peer sees it, once it has told: another address behind a translator.
+    /// Our end as the peer sees it, once it has reported it. It differs from `local` behind a NAT.
     pub observed: Option<SocketAddr>,
-    /// What it looks like from outside: `udp` or `tcp`. Empty from a daemon that does not tell.
+    /// Encapsulation: `udp` or `tcp`. Empty from an older daemon.
     #[serde(default)]
     pub encapsulation: String,
     /// `validating`, `active`, `standby`, `failed` or `abandoned`.
     pub state: String,
-    /// Whether it is only kept open, because nothing is sent.
+    /// Whether it is at rest: nothing is sent but keepalives.
     #[serde(default)]
     pub resting: bool,
-    /// Pause between the datagrams that keep it open then, as was found out.
+    /// Interval of the keepalives at rest, as measured for this path.
     #[serde(default)]
     pub keepalive_ms: f64,
     /// Smoothed round-trip time.
@@ -157,26 +177,25 @@ pub struct PathStatus {
     pub min_rtt_ms: Option<f64>,
     /// One-way delay toward the peer relative to the association's fastest path.
     pub relative_delay_ms: Option<f64>,
-    /// One-way delay above its windowed minimum: what waits in queues.
+    /// One-way delay above its windowed minimum: the delay in queues.
     pub queuing_delay_ms: f64,
     /// Mean deviation of the one-way delay.
     pub jitter_ms: f64,
     /// Share of packets lost in the last few seconds, 0 to 1.
     pub loss: f64,
-    /// Delivery rate that the feedback shows.
+    /// Delivery rate, from feedback.
     pub delivery_rate_bps: u64,
     /// Rate at which packets may leave; `None` without pacing.
     pub pacing_rate_bps: Option<u64>,
-    /// Data that may be in flight.
+    /// Congestion window: the most data that may be in flight.
     pub window_bytes: u64,
     /// Data in flight.
     pub in_flight_bytes: u64,
-    /// State of the congestion control, in its own words.
+    /// State of the congestion control; the names depend on the algorithm.
     pub congestion_state: String,
-    /// The lowest number of the paths that share its bottleneck; its own if none is known to.
+    /// Lowest number among the paths that share its bottleneck; its own number if none does.
     pub bottleneck: u16,
-    /// Whether it passes ECN marks: `testing`, `unknown` (no test was answered), `capable` or
-    /// `failed`.
+    /// ECN validation: `testing`, `unknown` (no test was answered), `capable` or `failed`.
     pub ecn: String,
     /// Weight of the `weighted` scheduler, 1 to 1000.
     pub weight: u16,
@@ -194,14 +213,14 @@ pub struct PathStatus {
     pub lost_packets: u64,
     /// Datagrams declared lost that arrived after all.
     pub spurious_losses: u64,
-    /// How far behind its followers a datagram may be before it counts as lost.
+    /// Reordering window: a datagram counts as lost this long after later ones were acknowledged.
     pub reordering_window_ms: f64,
-    /// The most datagrams by which one was overtaken, of the last seconds.
+    /// Reordering extent: most datagrams that overtook one, over the last seconds.
     pub reordering_extent_packets: u64,
     /// Largest IP packet sent on the path.
     pub mtu_bytes: u16,
-    /// Whether it carries bulk: `used`, `left-out` (the others carry more without it), or `trial`
-    /// while that is being measured.
+    /// Whether it carries bulk traffic: `used`, `left-out` (the others carry more without it), or
+    /// `trial` while that is measured.
     pub guard: String,
     /// How often it was left out.
     pub times_left_out: u64,
@@ -226,16 +245,17 @@ pub struct SessionStatus {
     pub inner_bytes: u64,
     /// Packets sent a second time on another path.
     pub repaired_packets: u64,
-    /// Longest that a packet has waited for what was missing.
+    /// Longest time that a packet was held for reordering.
     pub longest_wait_ms: f64,
-    /// How many packets waited for what was missing, and for how long: entry 0 below 1 µs, entry n
-    /// from 2^(n - 1) to 2^n µs, the last one without an end. Packets in order do not wait.
+    /// Histogram of the times that packets were held for reordering: bin 0 counts those below 1 µs,
+    /// bin n those from 2^(n - 1) to 2^n µs, the last bin all longer ones. Packets that arrive in
+    /// order are not counted.
     pub waits: Vec<u32>,
     /// Time since the last packet.
     pub idle_ms: f64,
 }
 
-/// A destination that the host talks to and that no peer has.
+/// A destination that the host talks to and that belongs to no peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DestinationStatus {
     /// The destination.
@@ -244,7 +264,7 @@ pub struct DestinationStatus {
     pub state: String,
     /// Queries sent so far.
     pub queries: u32,
-    /// The key that the node there named, in base64.
+    /// The public key that the node there named, in base64.
     pub public_key: Option<String>,
     /// Time until it may be asked again.
     pub expires_in_ms: f64,

@@ -1,28 +1,27 @@
 //! `mpip availability`: which destinations of the host speak mpip.
 
-use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
 use mpip_api::DestinationStatus;
 
-use crate::show::duration;
+use crate::failure::Failure;
+use crate::output::{colours, print};
 use crate::table::{Align, Cell, Colour, Table};
-use crate::{Failure, print};
+use crate::units::duration;
 
-/// Prints what the daemon that listens on `socket` knows of destinations.
+/// Prints the destinations that the daemon on `socket` has asked.
 pub(crate) fn show(socket: &Path, json: bool) -> Result<(), Failure> {
     let destinations = mpip_api::availability(socket)?;
     if json {
         return print(&format!("{}\n", serde_json::to_string_pretty(&destinations)?));
     }
-    let colours = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    print(&render(&destinations, colours))
+    print(&render(&destinations, colours()))
 }
 
 fn render(destinations: &[DestinationStatus], colours: bool) -> String {
     if destinations.is_empty() {
-        return "no destination was asked: the host talks to none within the prefixes of \
-                [opportunistic], or there are none\n"
+        return "no destinations: the configuration has no [opportunistic], or the host talks to \
+                nobody within its prefixes\n"
             .to_owned();
     }
     let mut table = Table::new(&[
@@ -74,6 +73,6 @@ mod tests {
         assert_eq!(lines.len(), 3, "{shown}");
         assert!(lines[1].starts_with("198.18.0.2") && lines[1].ends_with("key="), "{shown}");
         assert!(lines[2].contains("not-enabled"), "{shown}");
-        assert!(render(&[], false).starts_with("no destination"));
+        assert!(render(&[], false).starts_with("no destinations: "));
     }
 }

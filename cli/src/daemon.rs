@@ -1,23 +1,25 @@
-//! Starting and ending `mpipd`.
+//! The commands that run `mpipd`: `up`, `down`, `check` and `doctor`.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mpip_api::{Client, Request};
+use mpip_api::{Client, ClientError, Request};
 
-use crate::{Failure, print};
+use crate::failure::Failure;
+use crate::output::print;
 
-/// How long a daemon may take until its control socket answers, and to end.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Longest time until a daemon that starts answers, and until one that ends is gone.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often it is asked.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// Interval at which both are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The daemon's program: beside this one, else wherever `PATH` leads.
+/// `mpipd` in the directory of this program, else as `PATH` finds it.
 fn program() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name("mpipd"));
     beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("mpipd"))
@@ -37,25 +39,25 @@ fn not_started(error: &std::io::Error) -> Failure {
 pub(crate) fn socket_of(file: &Path) -> Result<PathBuf, Failure> {
     let output = mpipd(file).arg("--print-socket").output().map_err(|error| not_started(&error))?;
     if !output.status.success() {
-        return Err(Failure(words_of(&output.stderr)));
+        return Err(Failure(message_of(&output.stderr)));
     }
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end()))
 }
 
-/// What mpipd said, without its own name in front.
-fn words_of(stderr: &[u8]) -> String {
+/// What mpipd wrote to standard error, without its name in front.
+fn message_of(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = text.trim_end();
     text.strip_prefix("mpipd: ").unwrap_or(text).to_owned()
 }
 
-/// Runs the daemon's check of `file`, which prints what is wrong.
+/// Runs `mpipd --check`, which prints what is wrong with `file`.
 pub(crate) fn check(file: &Path) -> Result<ExitCode, Failure> {
     let status = mpipd(file).arg("--check").status().map_err(|error| not_started(&error))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the daemon's examination of the host, which prints what it finds.
+/// Runs `mpipd --doctor`, which prints what it finds on the host.
 pub(crate) fn doctor(
     file: Option<&Path>,
     socket: Option<&Path>,
@@ -87,12 +89,13 @@ pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
     let log = socket.with_extension("log");
     let mut child = spawn(file, log_level, &log)?;
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         if let Some(status) = child.try_wait()? {
-            let words = fs::read(&log).unwrap_or_default();
-            let words = words_of(&words);
-            let words = if words.is_empty() { format!("mpipd ended: {status}") } else { words };
-            return Err(Failure(format!("the daemon did not start\n{words}")));
+            let mut message = message_of(&fs::read(&log).unwrap_or_default());
+            if message.is_empty() {
+                message = format!("mpipd ended: {status}");
+            }
+            return Err(Failure(format!("the daemon did not start\n{message}")));
         }
         if let Ok(status) = mpip_api::status(&socket, false) {
             return print(&format!(
@@ -102,14 +105,14 @@ pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
                 log.display()
             ));
         }
-        thread::sleep(INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
     let _ = child.kill();
     let _ = child.wait();
     Err(Failure(format!(
         "the daemon did not answer on `{}` within {} s; its log is {}",
         socket.display(),
-        PATIENCE.as_secs(),
+        TIMEOUT.as_secs(),
         log.display()
     )))
 }
@@ -127,33 +130,60 @@ fn spawn(file: &Path, log_level: Option<&str>, log: &Path) -> Result<Child, Fail
     if let Some(level) = log_level {
         command.args(["--log-level", level]);
     }
-    // A process group of its own, so that Ctrl-C in this terminal is not for the daemon.
+    // In a process group of its own, Ctrl-C in this terminal does not reach the daemon.
     command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
     command.spawn().map_err(|error| not_started(&error))
 }
 
-/// Ends the daemon that listens on `socket` and waits until its process is gone.
+/// Stops the daemon with the configuration in `file`. If none runs, removes what one left that was
+/// killed or ended by an error.
+pub(crate) fn down_of(file: &Path) -> Result<(), Failure> {
+    let socket = socket_of(file)?;
+    let Err(error) = Client::connect(&socket) else { return down(&socket) };
+    if !error.is_not_running() {
+        return Err(error.into());
+    }
+    let output = mpipd(file).arg("--clean-up").output().map_err(|error| not_started(&error))?;
+    if !output.status.success() {
+        let message = message_of(&output.stderr);
+        return Err(Failure(format!("{error}\nwhat it may have left is not removed: {message}")));
+    }
+    // It says what it removed.
+    if output.stdout.is_empty() {
+        return Err(error.into());
+    }
+    print(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Stops the daemon that listens on `socket` and waits until its process is gone.
 pub(crate) fn down(socket: &Path) -> Result<(), Failure> {
-    let mut client = Client::connect(socket)?;
+    let mut client = Client::connect(socket).map_err(|error| match error {
+        ClientError::Socket { error: ref reason, .. }
+            if reason.kind() == ErrorKind::ConnectionRefused =>
+        {
+            Failure(format!("{error}; `mpip down FILE` removes what it left"))
+        }
+        error => error.into(),
+    })?;
     let status = mpip_api::status(socket, false);
     client.request(&Request::Down)?;
     let Ok(status) = status else { return Ok(()) };
     let process = PathBuf::from(format!("/proc/{}", status.pid));
     let start = Instant::now();
     while process.exists() && !is_zombie(&process) {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return Err(Failure(format!(
-                "the daemon said goodbye, but its process {} still runs after {} s",
+                "the daemon accepted the request, but its process {} still runs after {} s",
                 status.pid,
-                PATIENCE.as_secs()
+                TIMEOUT.as_secs()
             )));
         }
-        thread::sleep(INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
     print(&format!("{} is down\n", status.interface.name))
 }
 
-/// Whether the process has ended and only waits for its parent to take note (proc_pid_stat(5)).
+/// Whether the process has ended but its parent has not waited for it (proc_pid_stat(5)).
 fn is_zombie(process: &Path) -> bool {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))

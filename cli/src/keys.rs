@@ -1,30 +1,35 @@
-//! Keys, as text.
+//! `mpip genkey`, `genpsk` and `pubkey`: keys as text.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use mpip_crypto::{PresharedKey, PrivateKey, Rng};
+use zeroize::{Zeroize, Zeroizing};
 
-use crate::{Failure, print};
+use crate::failure::Failure;
+use crate::output::print;
 
-/// Longest key file that is read: a key is 44 characters.
-const INPUT_MAX: u64 = 4096;
+/// Longest input read as a key, in bytes; a key has 44 characters.
+const INPUT_MAX: usize = 4_096;
 
-/// A generator seeded by the kernel; waits until the kernel has gathered enough after boot.
+/// A generator seeded by the kernel. After boot it blocks until the kernel has enough entropy.
 fn rng() -> Result<Rng, Failure> {
     let mut seed = [0; 32];
     File::open("/dev/random")
         .and_then(|mut file| file.read_exact(&mut seed))
         .map_err(|error| Failure(format!("cannot read /dev/random: {error}")))?;
-    Ok(Rng::new(seed))
+    let rng = Rng::new(seed);
+    seed.zeroize();
+    Ok(rng)
 }
 
+/// Makes a private key: prints it, or writes it to `out` and prints its public key.
 pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
     let key = PrivateKey::generate(&mut rng()?);
     match out {
-        None => print(&format!("{}\n", *key.secret_base64())),
+        None => print(&Zeroizing::new(format!("{}\n", *key.secret_base64()))),
         Some(file) => {
             write_new(file, &key.secret_base64())?;
             print(&format!("{}\n", key.public_key()))
@@ -32,18 +37,21 @@ pub(crate) fn generate_private(out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Makes a preshared key: prints it, or writes it to `out`.
 pub(crate) fn generate_preshared(out: Option<&Path>) -> Result<(), Failure> {
     let key = PresharedKey::generate(&mut rng()?);
     match out {
-        None => print(&format!("{}\n", *key.secret_base64())),
+        None => print(&Zeroizing::new(format!("{}\n", *key.secret_base64()))),
         Some(file) => write_new(file, &key.secret_base64()),
     }
 }
 
+/// Reads a private key from standard input and prints its public key.
 pub(crate) fn public() -> Result<(), Failure> {
-    let mut text = String::new();
+    // With room for all, so that no copy is left where it was.
+    let mut text = Zeroizing::new(String::with_capacity(2 * INPUT_MAX));
     io::stdin()
-        .take(INPUT_MAX)
+        .take(INPUT_MAX as u64)
         .read_to_string(&mut text)
         .map_err(|error| Failure(format!("standard input: expected a private key: {error}")))?;
     let key: PrivateKey =
@@ -51,15 +59,17 @@ pub(crate) fn public() -> Result<(), Failure> {
     print(&format!("{}\n", key.public_key()))
 }
 
-/// Writes `key` to a new file that only its owner can use.
+/// Writes `key` to a new file that only its owner can read and write. If that fails halfway, no file
+/// is left.
 fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)
-        .and_then(|mut open| writeln!(open, "{key}"))
-        .map_err(|error| {
-            Failure(format!("cannot write the new file `{}`: {error}", file.display()))
-        })
+    let failed =
+        |error| Failure(format!("cannot write the new file `{}`: {error}", file.display()));
+    let mut open =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(failed)?;
+    let line = Zeroizing::new(format!("{key}\n"));
+    let written = open.write_all(line.as_bytes()).and_then(|()| open.sync_all());
+    written.map_err(|error| {
+        let _ = fs::remove_file(file);
+        failed(error)
+    })
 }

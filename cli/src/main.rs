@@ -1,19 +1,31 @@
-//! `mpip`: keys, starting and stopping a daemon, and what it reports.
+//! `mpip`, the unprivileged front end: makes keys, starts and stops a daemon, shows its state.
+//!
+//! This file parses the command line and calls the module of the command:
+//!
+//! - [`keys`]: `genkey`, `pubkey`, `genpsk`
+//! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
+//! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
+//!
+//! They use [`socket`] (which daemon is meant), [`output`], [`table`] and [`units`] (text for
+//! people), and [`failure`] (the error that ends the program). None of these use a command.
 
 mod availability;
 mod daemon;
 mod events;
+mod failure;
 mod keys;
-mod show;
+mod output;
 mod socket;
+mod status;
 mod table;
+mod units;
 
-use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use failure::Failure;
 
 /// All paths between two hosts, used at the same time.
 ///
@@ -27,7 +39,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "mpip", version, verbatim_doc_comment)]
 struct Arguments {
-    /// The control socket of the daemon; without it the only one in /run/mpip
+    /// The control socket of the daemon (default: the only one in /run/mpip)
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(subcommand)]
@@ -57,58 +69,61 @@ enum Command {
     },
     /// Start a daemon in the background and wait until it works (needs CAP_NET_ADMIN)
     ///
-    /// What the daemon logs goes to a file beside its control socket, by default
-    /// /run/mpip/INTERFACE.log.
+    /// The daemon logs to a file beside its control socket, by default /run/mpip/INTERFACE.log.
     Up {
         /// The configuration, described in docs/configuration.md
         file: PathBuf,
-        /// How much the daemon logs: off, error, warn, info, debug or trace
+        /// Log level of the daemon: off, error, warn, info, debug or trace
         #[arg(long, value_name = "LEVEL")]
         log_level: Option<String>,
     },
-    /// End a daemon and wait until its device and routes are gone
+    /// Stop a daemon and wait until its device and routes are gone
+    ///
+    /// If none runs with the configuration FILE, remove what one left that was killed or ended by an
+    /// error: also the routes that refuse packets of policy `require` (as root).
     Down {
-        /// The configuration it was started with; without it the daemon of --socket
+        /// The configuration it was started with (default: the daemon of --socket)
         #[arg(conflicts_with = "socket")]
         file: Option<PathBuf>,
     },
     /// Show peers and paths
     ///
-    /// Per path: its state; round-trip time and the lowest of the last 10 s; one-way delay
-    /// compared with the fastest path; delay in queues; loss of the last seconds; delivery rate;
+    /// Per path: state; round-trip time, and its minimum over the last 10 s; one-way delay beyond
+    /// that of the fastest path; queuing delay; loss rate over the last seconds; delivery rate;
     /// weight (scheduler `weighted`); share of the data sent.
     Status {
-        /// As one JSON object, with everything there is
+        /// Print one JSON object with all fields
         #[arg(long)]
         json: bool,
-        /// Sessions too, the most recently used first
+        /// Show sessions too, the most recently used first
         #[arg(long)]
         sessions: bool,
     },
     /// Show which destinations of the host speak mpip
     ///
-    /// Those that the host talks to, within the prefixes of `[opportunistic]`: whether they were asked
-    /// (queried), a node answered (enabled), nothing came of it (not-enabled), or a node named
-    /// another key than the one pinned to its address (key-changed).
+    /// Lists the destinations within the prefixes of `[opportunistic]` that the host talks to, and
+    /// the state of each: queried (no answer yet), enabled (a node answered), not-enabled (no node
+    /// answered), or key-changed (the node has another key than the one pinned to its address).
     Availability {
-        /// As a JSON list
+        /// Print a JSON list
         #[arg(long)]
         json: bool,
     },
     /// Print events as they happen, until interrupted
     Events {
-        /// One JSON object per line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Say what on this host keeps mpip from working, and how to mend it
+    /// Find what on this host keeps mpip from working, and how to mend it
     ///
-    /// A line for each thing that is `wrong`, each `note`, and what could not be checked. Ends with 0
-    /// when nothing is wrong, else with 1. Changes nothing; as root it sees most.
+    /// Prints a line for each fault (`wrong`), each `note`, and each check that could not be made.
+    /// Exits with 0 when nothing is wrong, else with 1. Changes nothing. Run it as root: without
+    /// privileges it cannot check everything.
     Doctor {
-        /// The configuration, whether or not its daemon runs; without it that of the running one
+        /// The configuration, whether or not its daemon runs (default: that of the running daemon)
         file: Option<PathBuf>,
-        /// As one JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
@@ -117,22 +132,6 @@ enum Command {
         /// The configuration
         file: PathBuf,
     },
-}
-
-/// What ends the program with an error: words for the user.
-#[derive(Debug)]
-struct Failure(String);
-
-impl<E: std::error::Error> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 fn main() -> ExitCode {
@@ -153,9 +152,9 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Pubkey => keys::public()?,
         Command::Genpsk { out } => keys::generate_preshared(out.as_deref())?,
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
-        Command::Down { file: Some(file) } => daemon::down(&daemon::socket_of(file)?)?,
+        Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
-        Command::Status { json, sessions } => show::status(&socket()?, *json, *sessions)?,
+        Command::Status { json, sessions } => status::show(&socket()?, *json, *sessions)?,
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
         Command::Doctor { file, json } => {
@@ -168,15 +167,6 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Check { file } => return daemon::check(file),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes `text` to standard output. A reader that has seen enough is no error.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => Ok(other?),
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Which daemon is meant.
+//! Which daemon is meant: its control socket.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mpip_api::SOCKET_DIRECTORY;
 
-use crate::Failure;
+use crate::failure::Failure;
 
-/// The socket that was given, or the only one there is.
+/// The socket `given`, else the only one in [`SOCKET_DIRECTORY`].
 pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(path) => Ok(path.to_owned()),
@@ -15,7 +15,7 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// As [`find`], but that there is none is no error.
+/// As [`find`], but `None` where there is no socket.
 pub(crate) fn find_any(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let directory = Path::new(SOCKET_DIRECTORY);
     match given {

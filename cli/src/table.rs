@@ -7,7 +7,7 @@ pub(crate) struct Cell {
     colour: Option<Colour>,
 }
 
-/// Colours that mean something.
+/// Colours, by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
     /// It works.
@@ -31,7 +31,7 @@ impl Colour {
         }
     }
 
-    /// `text` in this colour if there are to be `colours`.
+    /// `text` in this colour, or as it is without `colours`.
     pub(crate) fn paint(self, text: &str, colours: bool) -> String {
         if colours { format!("{}{text}\x1b[0m", self.begin()) } else { text.to_owned() }
     }
@@ -55,7 +55,7 @@ impl Cell {
     }
 }
 
-/// Where a column's text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

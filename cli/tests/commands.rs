@@ -78,20 +78,47 @@ fn genkey_makes_another_key_each_time_that_pubkey_reads() {
 }
 
 #[test]
-fn genkey_writes_a_file_for_its_owner_only_and_never_over_another() {
+fn keys_are_written_to_files_for_their_owner_only_and_never_over_others() {
     let directory = Directory::new("genkey");
-    let file = directory.path("node.key");
-    let output = mpip(&["genkey", "--out", &file], "");
-    assert!(output.status.success(), "{output:?}");
-    let mode = fs::metadata(&file).expect("written").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    let key = fs::read_to_string(&file).expect("ours");
-    assert_eq!(stdout(&output), stdout(&mpip(&["pubkey"], &key)), "it prints the public key");
+    for command in ["genkey", "genpsk"] {
+        let file = directory.path(command);
+        // Whatever the umask.
+        let make = format!("umask 0; exec \"$0\" {command} --out '{file}'");
+        let output = Command::new("sh").args(["-c", &make, env!("CARGO_BIN_EXE_mpip")]).output();
+        let output = output.expect("sh is there");
+        assert!(output.status.success(), "{output:?}");
+        let mode = fs::metadata(&file).expect("written").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let key = fs::read_to_string(&file).expect("ours");
+        let public = stdout(&mpip(&["pubkey"], &key));
+        let printed = if command == "genkey" { public.as_str() } else { "" };
+        assert_eq!(stdout(&output), printed, "it prints the public key");
 
-    let again = mpip(&["genkey", "--out", &file], "");
-    assert!(!again.status.success());
-    assert!(stderr(&again).contains(&format!("cannot write the new file `{file}`")), "{again:?}");
-    assert_eq!(fs::read_to_string(&file).expect("ours"), key);
+        // A symbolic link that somebody put there is not followed.
+        let link = directory.path(&format!("{command}-link"));
+        std::os::unix::fs::symlink(directory.path("elsewhere"), &link).expect("writable");
+        for taken in [&file, &link] {
+            let again = mpip(&[command, "--out", taken], "");
+            assert!(!again.status.success());
+            let words = format!("cannot write the new file `{taken}`");
+            assert!(stderr(&again).contains(&words), "{again:?}");
+        }
+        assert_eq!(fs::read_to_string(&file).expect("ours"), key);
+        assert!(!Path::new(&directory.path("elsewhere")).exists());
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_written_leaves_no_file() {
+    let directory = Directory::new("full");
+    let file = directory.path("node.key");
+    // No byte may be written to a file, and the signal for that is ignored.
+    let make = format!("trap '' XFSZ; ulimit -f 0; exec \"$0\" genkey --out '{file}'");
+    let output = Command::new("sh").args(["-c", &make, env!("CARGO_BIN_EXE_mpip")]).output();
+    let output = output.expect("sh is there");
+    assert!(!output.status.success(), "{output:?}");
+    assert!(stderr(&output).contains("cannot write the new file"), "{output:?}");
+    assert!(!Path::new(&file).exists());
 }
 
 #[test]

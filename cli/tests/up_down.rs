@@ -11,22 +11,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use mpip_testing::can_run;
+
 /// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
 const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
 const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
-
-/// Whether this process may make namespaces (CAP_NET_ADMIN, CAP_SYS_ADMIN); says so if not.
-fn privileged() -> bool {
-    let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
-    let capabilities = u64::from_str_radix(effective.expect("a line"), 16).expect("a number");
-    let needed = 1 << 12 | 1 << 21;
-    let privileged = capabilities & needed == needed;
-    if !privileged {
-        eprintln!("skipped: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN");
-    }
-    privileged
-}
 
 /// `mpipd` stands beside `mpip`; where only this crate is tested it may not have been built yet.
 fn build_mpipd() {
@@ -107,7 +96,7 @@ impl Drop for World {
 
 #[test]
 fn a_daemon_goes_up_is_asked_and_goes_down() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     build_mpipd();
@@ -154,8 +143,44 @@ fn a_daemon_goes_up_is_asked_and_goes_down() {
 }
 
 #[test]
+fn down_removes_what_a_killed_daemon_left() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-left");
+    let (file, socket) = (world.path("mpip0.toml"), world.path("mpip0.sock"));
+    let refused = || {
+        let arguments = ["-n", world.namespace.as_str(), "route", "get", "10.77.0.2"];
+        String::from_utf8_lossy(&run("ip", &arguments).stdout).contains("dev mpip-refuse0")
+    };
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(!down && words.starts_with("mpip: no daemon runs: "), "{words}");
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up, "{words}");
+    let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
+    assert!(run("kill", &["-s", "KILL", &status.pid.to_string()]).status.success());
+    let start = std::time::Instant::now();
+    while !refused() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "its device is still there");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let (down, words) = world.mpip(&["--socket", &socket, "down"]);
+    assert!(!down && words.contains("`mpip down FILE` removes what it left"), "{words}");
+    assert!(refused());
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(
+        down && words == "mpip0: packets to 10.77.0.2/32 are not refused any more\n",
+        "{words}"
+    );
+    assert!(!refused());
+    let (down, words) = world.mpip(&["down", &file]);
+    assert!(!down && words.starts_with("mpip: no daemon runs: "), "nothing is left: {words}");
+}
+
+#[test]
 fn a_start_that_fails_says_why() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     build_mpipd();

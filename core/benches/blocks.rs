@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use mpip_core::omission::{HEAD_MAX, SessionHeader, fields};
 use mpip_core::packet::{Header, Segments};
 use mpip_core::queue::SendQueue;
-use mpip_core::resequencer::{HoldLimits, HoldPool, Resequencer};
+use mpip_core::resequencer::{Hold, HoldLimits, HoldPool, Resequencer, Share};
 use mpip_core::window::DuplicateWindow;
 use mpip_core::{
     Checksum, InnerPacket, Instant, Offload, PacketBuf, PacketPool, PartialChecksum, Priority,
@@ -66,13 +66,14 @@ fn resequencer(criterion: &mut Criterion) {
     let now = Instant::from_millis(1);
     let mut group = criterion.benchmark_group("resequencer");
     group.throughput(Throughput::Elements(1));
-    let mut pool = HoldPool::new(1 << 24);
+    let (mut pool, mut share) = (HoldPool::new(1 << 25), Share::new(1 << 24));
+    let mut hold = Hold::new(&mut pool, &mut share);
     let mut session = Resequencer::new();
     let mut sequence = 0;
     let mut delivered = 0usize;
     group.bench_function("in_order", |bencher| {
         bencher.iter(|| {
-            session.receive(now, black_box(sequence), packet, limits, &mut pool, |packet| {
+            session.receive(now, black_box(sequence), packet, limits, &mut hold, |packet| {
                 delivered += packet.len();
             });
             sequence = sequence.wrapping_add(1);
@@ -85,7 +86,7 @@ fn resequencer(criterion: &mut Criterion) {
         bencher.iter(|| {
             for ahead in [1, 2, 3, 4, 5, 6, 7, 0] {
                 let sequence = at.wrapping_add(ahead);
-                session.receive(now, black_box(sequence), packet, limits, &mut pool, |packet| {
+                session.receive(now, black_box(sequence), packet, limits, &mut hold, |packet| {
                     delivered += packet.len();
                 });
             }

@@ -12,15 +12,20 @@ mod departure;
 mod early;
 mod encapsulation;
 pub(crate) mod handshake;
+mod handshakes;
 pub(crate) mod host;
+mod identity;
 mod incoming;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
+mod kept;
 mod keys;
 mod moving;
+pub(crate) mod outbox;
 mod outgoing;
+mod path_ids;
+mod path_set;
 mod paths;
-mod pending;
 mod playout;
 mod rest;
 mod told;
@@ -32,39 +37,47 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
+use mpip_crypto::{NodeId, PrivateKey, Rng, TimestampSource};
+use mpip_wire::{AckRange, Ranges, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
+use self::handshakes::Handshakes;
 use self::host::{Capture, HostMode};
+use self::identity::Identity;
 use self::keys::KeyRing;
-use self::pending::{Answering, Pending, Response};
+use self::outbox::{Notice, Outbox};
+use self::path_set::{PathIndex, PathSet};
 use self::rest::Network;
 use self::told::Told;
 use self::too_big::Allowance;
-use crate::bucket::Bucket;
-use crate::cc::Subflow;
-use crate::config::{Limits, LocalAddress, PeerConfig, Prefix};
+use crate::config::{Limits, PeerConfig};
+use crate::content::Path;
+use crate::content::{Cargo, Content};
 use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
-use crate::packet::{Segments, SessionKey};
-use crate::path::flight::{Cargo, Losses};
-use crate::path::ids::RetiredIds;
-use crate::path::{Path, PathState};
+use crate::path_status;
 use crate::queue::SendQueue;
-use crate::resequencer::{HoldPool, WAIT_BUCKETS};
+use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
-use crate::session::{Incoming, Order, Outgoing};
-use crate::sink::{DatagramSink, LocalId, PacketSink, PathAddress};
-use crate::status::{Kept, PeerStatus, SessionStatus};
-use crate::table::Table;
-use crate::time::Instant;
+use crate::sending::Sending;
+use crate::session::Incoming;
+use crate::session::Order;
+use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
 use crate::translation::Translations;
+use mpip_transport::Losses;
+use mpip_transport::PathState;
+use mpip_transport::cc::Subflow;
+use mpip_types::Bucket;
+use mpip_types::Instant;
+use mpip_types::packet::Segments;
+use mpip_types::table::Table;
+use mpip_types::{DatagramSink, LocalId, PacketSink};
+use mpip_types::{LocalAddress, Prefix};
 
 /// What an association may use of its engine.
 pub(crate) struct Context<'a> {
@@ -95,12 +108,16 @@ pub(crate) struct Context<'a> {
     pub(crate) drops: &'a mut Drops,
     /// Challenges to addresses that peers told, of all associations.
     pub(crate) challenges: &'a mut Bucket,
+    /// Memory of what waits for earlier packets, of all associations.
+    pub(crate) hold: &'a mut HoldPool,
     /// Public-key work that waits to be done.
     pub(crate) jobs: &'a mut Jobs,
     /// Packets of our own for the host.
     pub(crate) returns: &'a mut Returns,
     /// Packets that the host is to send itself.
     pub(crate) plain: &'a mut Plain,
+    /// Passes of loops whose number peers decide, see [`Engine::most_work`](crate::Engine::most_work).
+    pub(crate) work: &'a mut u64,
 }
 
 impl Context<'_> {
@@ -123,35 +140,11 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     limits: Limits,
     keys: KeyRing,
-    pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
-    /// The answer to the handshake that offered the newest keys, until it is sent.
-    response: Option<Box<Response>>,
-    answers: Bucket,
-    attempts: u32,
-    /// The only address of ours from which the first handshake leaves; `None` for every one.
-    pub(crate) first_from: Option<IpAddr>,
-    next_attempt: Option<Instant>,
-    cookies: CookieMemory,
-    replay_guard: ReplayGuard,
-    /// The peer's run; another one has none of our paths and sessions.
-    peer_instance: Option<u64>,
-    /// Where the initiation came from that the offered keys answer.
-    handshake_from: Option<PathAddress>,
-    /// Whether this node opens the paths.
-    opener: bool,
-    /// Which association this is; 0 before the first keys.
-    number: u16,
-    established: bool,
-    handshake_at: Option<Instant>,
+    handshakes: Handshakes,
+    identity: Identity,
 
-    paths: Vec<Path>,
-    /// Where the search for the next path's identifier begins.
-    next_path: u16,
-    retired_paths: RetiredIds,
+    paths: PathSet,
     proven: Proven,
-    /// Paths that the peer still uses though they were given up: it has not heard.
-    refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
     told: Told,
@@ -159,7 +152,9 @@ pub(crate) struct Association {
     generation: u64,
     /// How often a path changed its state.
     pub(crate) path_changes: u64,
-    addresses_owed: bool,
+    outbox: Outbox,
+    /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
+    standby_changed: bool,
     delay_reference: Option<u32>,
     /// A path jitters: what only acknowledges does not wait for its turn.
     uneven: bool,
@@ -177,22 +172,14 @@ pub(crate) struct Association {
     benefit: Period,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
-    candidate_paths: Vec<usize>,
+    candidate_paths: Vec<PathIndex>,
     subflows: Vec<Subflow>,
-    losses: Losses,
+    losses: Losses<Content>,
 
-    outgoing: Table<SessionKey, Outgoing>,
+    outgoing: Sending,
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    skips: VecDeque<(SessionId, u32)>,
-    /// Header fields that wait to be told.
-    opens: VecDeque<(u32, SessionId, SessionFields)>,
-    /// Sessions of the peer whose header fields we do not have.
-    unknown: VecDeque<SessionId>,
-    /// Which of them the peer was told of lately, and since when.
-    unknown_told: BTreeSet<SessionId>,
-    unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
@@ -202,14 +189,12 @@ pub(crate) struct Association {
     traffic_at: Instant,
     resting: bool,
     networks: Vec<Network>,
-    /// How long the peer is to wait for gaps, as last computed, how often that has changed, and
-    /// whether it must be told.
+    /// How long the peer is to wait for gaps, as last computed, and how often that has changed.
     wait_told: Duration,
     wait_sequence: u64,
-    wait_owed: bool,
 
     incoming: Table<SessionId, Incoming>,
-    hold: HoldPool,
+    share: Share,
     /// Deadlines of the sessions that wait for a gap to close.
     waiting: BTreeSet<(Instant, u32)>,
     /// How long to wait for gaps, and the peer's change that said so.
@@ -219,7 +204,6 @@ pub(crate) struct Association {
     pub(crate) trace: Trace,
     bytes_sent: u64,
     bytes_received: u64,
-    close_owed: bool,
     host: HostMode,
 }
 
@@ -229,32 +213,17 @@ impl Association {
             node: config.public_key.node_id(),
             limits: limits.clone(),
             keys: KeyRing::default(),
-            pending: None,
-            answering: None,
-            response: None,
-            answers: Bucket::new(),
-            attempts: 0,
-            first_from: None,
-            next_attempt: (!config.endpoints.is_empty()).then_some(now),
-            cookies: CookieMemory::new(&config.public_key),
-            replay_guard: ReplayGuard::new(),
-            peer_instance: None,
-            handshake_from: None,
-            opener: false,
-            number: 0,
-            established: false,
-            handshake_at: None,
-            paths: Vec::new(),
-            next_path: 0,
-            retired_paths: RetiredIds::default(),
+            handshakes: Handshakes::new(&config, now),
+            identity: Identity::default(),
+            paths: PathSet::new(limits.paths),
             proven: Proven::default(),
-            refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
             told: Told::default(),
             generation: 1,
             path_changes: 0,
-            addresses_owed: true,
+            outbox: Outbox::new(now),
+            standby_changed: false,
             delay_reference: None,
             uneven: false,
             thins: false,
@@ -269,15 +238,10 @@ impl Association {
             candidate_paths: Vec::new(),
             subflows: Vec::new(),
             losses: Losses::default(),
-            outgoing: Table::new(limits.sessions, rng.bytes()),
+            outgoing: Sending::new(limits.sessions, rng.bytes()),
             next_session: 0,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
-            skips: VecDeque::new(),
-            opens: VecDeque::new(),
-            unknown: VecDeque::new(),
-            unknown_told: BTreeSet::new(),
-            unknown_since: now,
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
@@ -286,16 +250,14 @@ impl Association {
             networks: Vec::new(),
             wait_told: Duration::ZERO,
             wait_sequence: 0,
-            wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
-            hold: HoldPool::new(limits.resequencing),
+            share: Share::new(limits.resequencing),
             waiting: BTreeSet::new(),
             max_wait: incoming::INITIAL_MAX_WAIT,
             wait_heard: 0,
             trace: Trace::default(),
             bytes_sent: 0,
             bytes_received: 0,
-            close_owed: false,
             host: HostMode::of(&config),
             config,
         }
@@ -304,13 +266,13 @@ impl Association {
     /// The host's addresses changed.
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
         self.drop_homeless_handshakes(cx.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
-        } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {
-            self.next_attempt = Some(now);
+        } else if !self.config.endpoints.is_empty() && !self.handshakes.is_planned() {
+            self.handshakes.plan(Some(now));
         }
         self.period_at = now;
     }
@@ -326,18 +288,25 @@ impl Association {
 
     /// Says goodbye at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
-        self.close_owed = self.keys.current().is_some();
+        if self.keys.current().is_some() {
+            self.outbox.owe(Notice::Close);
+        }
+    }
+
+    /// The first handshake leaves from this address of ours only; from every one if it is `None`.
+    pub(crate) fn begin_from(&mut self, address: Option<IpAddr>) {
+        self.handshakes.first_from = address;
     }
 
     /// Whether there are keys that the peer has confirmed.
     pub(crate) fn is_established(&self) -> bool {
-        self.established
+        self.identity.is_established()
     }
 
     /// Where the peer receives: the remote addresses of its validated paths, and whether it says
     /// that they are its own. Behind a translator they are not.
     pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         validated.map(|path| {
             let ip = path.address.remote.ip();
             (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
@@ -376,75 +345,77 @@ impl Association {
             self.run_period(now, cx);
         }
         if self.host.release_at.take().is_some() {
-            self.release_held(now, packets);
+            self.release_held(now, cx, packets);
         }
-        self.release_overdue(now, packets);
+        self.release_overdue(now, cx, packets);
         self.transmit(now, cx, out);
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.has_waiting();
-        let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
+        let keys =
+            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
-        let alone = self.no_path_answers();
+        let alone = self.paths.none_answers();
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
     }
 
     /// Forgets paths and sessions: the peer has none of them any more.
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
         if self.goes_on_plain() {
             self.give_back(now, cx);
         }
-        self.paths.clear();
-        self.next_path = 0;
-        self.retired_paths = RetiredIds::default();
+        self.paths = PathSet::new(self.limits.paths);
         self.proven = Proven::default();
-        self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;
         self.told.reset();
-        self.addresses_owed = true;
+        self.outbox.reset();
         self.delay_reference = None;
         self.guard = Guard::default();
-        self.outgoing = Table::new(self.limits.sessions, cx.rng.bytes());
+        self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
-        self.skips.clear();
-        self.opens.clear();
-        self.unknown.clear();
+        self.discard_held(cx);
         self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.hold = HoldPool::new(self.limits.resequencing);
-        self.waiting.clear();
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_heard = 0;
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
-        self.wait_owed = false;
         self.resting = false;
-        self.number = 0;
-        self.established = false;
+        self.identity.end();
         self.review_capture();
     }
 
-    fn path_index(&self, id: PathId) -> Option<usize> {
-        self.paths.iter().position(|path| path.id == id)
+    /// Gives back what the sessions hold.
+    fn discard_held(&mut self, cx: &mut Context<'_>) {
+        let hold = &mut Hold::new(cx.hold, &mut self.share);
+        for (_, _, session) in self.incoming.iter_mut() {
+            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
+                resequencer.discard(hold);
+            }
+        }
+        self.waiting.clear();
+        if cx.hold.held() == 0 {
+            cx.hold.trim();
+        }
     }
 
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
     /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
-    fn gather_subflows(&mut self, own: usize) -> usize {
+    fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
         let couples_all = self.config.congestion_control.couples_all();
         let bottleneck = self.paths[own].bottleneck;
         let mut position = 0;
-        for (index, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.enumerate() {
             if index == own {
                 position = self.subflows.len();
             } else if path.state() != PathState::Active
@@ -459,21 +430,21 @@ impl Association {
 
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
-        let fastest = self.paths.iter().filter(|path| path.is_validated());
+        let fastest = self.paths.validated();
         let fastest = fastest.filter_map(|path| path.delay.average()).min();
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
         let counters = self.queue.counters();
         let path = |path: &Path| {
             let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
             let part = self.guard.part(path.id.0);
-            path.status(fastest, carried, weight, part)
+            path_status::of(path, fastest, carried, weight, part)
         };
         PeerStatus {
             name: self.config.name.clone(),
             node: self.node,
-            established: self.established,
-            opener: self.opener,
-            handshake_age: self.handshake_at.map(|at| now.since(at)),
+            established: self.identity.is_established(),
+            opener: self.identity.opens(),
+            handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
             aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
@@ -489,26 +460,14 @@ impl Association {
             queued: self.queue.bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.hold.held(),
-            kept: self.kept(),
+            resequencing: self.share.waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }
     }
 
-    fn kept(&self) -> Kept {
-        Kept {
-            sending: self.outgoing.len(),
-            receiving: self.incoming.len(),
-            tracked: self.paths.iter().map(|path| path.flight.tracked()).max().unwrap_or(0),
-            repairs: self.repairs.len(),
-            skips: self.skips.len(),
-            owed: self.opens.len() + self.unknown.len() + self.refused_paths.len(),
-        }
-    }
-
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
-        let address = |end: crate::packet::Endpoint| (end.address, end.port).into();
+        let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
         let outgoing = self.outgoing.iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,

@@ -23,9 +23,9 @@ use std::collections::BTreeSet;
 
 use mpip_crypto::PublicKey;
 
-use crate::bucket::{Bucket, Rate};
-use crate::table::Table;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::table::Table;
+use mpip_types::{Bucket, Rate};
 
 /// Queries to one destination before it counts as not enabled.
 pub(crate) const QUERIES: u8 = 5;

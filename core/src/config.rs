@@ -1,14 +1,14 @@
 //! Resolved settings of an engine. Every value here was checked by whoever read it.
 
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
-use core::str::FromStr;
 use core::time::Duration;
 
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
-use crate::sink::LocalId;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::named;
+use mpip_types::{Encapsulation, Prefix};
 
 /// The default UDP port.
 pub const DEFAULT_PORT: u16 = 6182;
@@ -30,6 +30,18 @@ pub struct Config {
     pub opportunistic: Option<Opportunistic>,
 }
 
+/// A key that is pinned to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The address.
+    pub address: IpAddr,
+    /// The key of the node there.
+    pub public_key: PublicKey,
+    /// The day on which the node was last met, in days since 1970-01-01 UTC. `None`: the operator has
+    /// pinned the key, and it does not expire.
+    pub met: Option<u32>,
+}
+
 /// Settings for nodes that the configuration does not name.
 #[derive(Clone, Debug, Default)]
 pub struct Opportunistic {
@@ -41,8 +53,10 @@ pub struct Opportunistic {
     pub exclusive: Vec<Prefix>,
     /// The UDP port at which they are asked.
     pub port: u16,
-    /// Keys of addresses that were seen before. Another key at one of them is refused.
-    pub pins: Vec<(IpAddr, PublicKey)>,
+    /// Keys of addresses that were seen before, one for an address. Another key at one of them is refused.
+    pub pins: Vec<Pin>,
+    /// Days without a meeting after which a pin expires; `None`: none does.
+    pub pin_expiry: Option<u32>,
     /// How a path is chosen for each packet.
     pub scheduler: SchedulerKind,
     /// How much may be in flight on a path.
@@ -115,7 +129,8 @@ impl PeerConfig {
 /// Bounds of the engine's tables. What happens at a bound is said at each.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Sessions per association and direction; beyond it the oldest idle one is forgotten.
+    /// Sessions per association and direction; beyond it the oldest idle one is forgotten. A node that
+    /// the configuration does not name has a sixteenth.
     pub sessions: usize,
     /// Paths per association; further ones are not opened.
     pub paths: usize,
@@ -123,6 +138,9 @@ pub struct Limits {
     pub send_queue: usize,
     /// Bytes that wait for what is missing, per association; beyond it the oldest gap is given up.
     pub resequencing: usize,
+    /// The same of all associations together. One may hold at most as much as is left, so that none
+    /// takes it all; those with nodes that the configuration does not name share a quarter of it.
+    pub resequencing_all: usize,
     /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
     pub session_idle: Duration,
     /// Associations with nodes that the configuration does not name; beyond it further ones are
@@ -138,6 +156,17 @@ pub struct Limits {
     pub keepalive: Option<Duration>,
 }
 
+/// A node that the configuration does not name may have one in so many sessions and translated
+/// connections: there may be many such nodes.
+pub(crate) const UNKNOWN_PART: usize = 16;
+
+impl Limits {
+    /// Those of an association with a node that the configuration does not name.
+    pub(crate) fn of_unknown(&self) -> Self {
+        Self { sessions: (self.sessions / UNKNOWN_PART).max(1), ..self.clone() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -145,134 +174,12 @@ impl Default for Limits {
             paths: 64,
             send_queue: 16 << 20,
             resequencing: 32 << 20,
+            resequencing_all: 128 << 20,
             session_idle: Duration::from_secs(120),
             unknown_nodes: 256,
             pins: 65_536,
             translated: 65_536,
             keepalive: None,
-        }
-    }
-}
-
-/// An address of this host that paths may start from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalAddress {
-    /// How the engine names it in a [`PathAddress`](crate::PathAddress); unique, not used again
-    /// for another address while the engine lives.
-    pub id: LocalId,
-    /// The interface that holds the address.
-    pub interface: String,
-    /// The address, with the port of our socket on it.
-    pub address: SocketAddr,
-    /// Largest IP packet that the interface sends, in bytes.
-    pub mtu: u16,
-    /// What paths from here look like.
-    pub encapsulation: Encapsulation,
-}
-
-/// An address prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    address: IpAddr,
-    len: u8,
-}
-
-impl Prefix {
-    /// The prefix of `len` bits of `address`; bits beyond are cleared. `None` if `len` exceeds the
-    /// address.
-    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
-        let address = match address {
-            IpAddr::V4(v4) if len <= 32 => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-                IpAddr::V4((u32::from(v4) & mask).into())
-            }
-            IpAddr::V6(v6) if len <= 128 => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-                IpAddr::V6((u128::from(v6) & mask).into())
-            }
-            _ => return None,
-        };
-        Some(Self { address, len })
-    }
-
-    /// The prefix of this address alone.
-    pub fn host(address: IpAddr) -> Self {
-        Self { address, len: if address.is_ipv4() { 32 } else { 128 } }
-    }
-
-    /// The first address.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// How many leading bits count.
-    pub fn prefix_len(&self) -> u8 {
-        self.len
-    }
-
-    /// Whether `address` is inside.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        Self::new(address, self.len).is_some_and(|other| other == *self)
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.len)
-    }
-}
-
-/// Why a text is not an address prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrefixError(String);
-
-impl fmt::Display for PrefixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, found `{}`",
-            self.0
-        )
-    }
-}
-
-impl core::error::Error for PrefixError {}
-
-impl FromStr for Prefix {
-    type Err = PrefixError;
-
-    /// `address/length`, or a single address.
-    fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let error = || PrefixError(text.to_owned());
-        let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
-        let address: IpAddr = address.parse().map_err(|_| error())?;
-        let len = match len {
-            Some(len) => len.parse().map_err(|_| error())?,
-            None if address.is_ipv4() => 32,
-            None => 128,
-        };
-        Self::new(address, len).ok_or_else(error)
-    }
-}
-
-/// What a path looks like to whoever forwards its packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Encapsulation {
-    /// Datagrams.
-    #[default]
-    Udp,
-    /// Segments of a connection, each with a datagram.
-    Tcp,
-}
-
-impl Encapsulation {
-    /// Bytes before a datagram in a packet to `remote`: the IP header, and those of UDP, or of TCP
-    /// with timestamps and the datagram's length.
-    pub fn headers(self, remote: SocketAddr) -> usize {
-        let ip = if remote.is_ipv4() { 20 } else { 40 };
-        ip + match self {
-            Self::Udp => 8,
-            Self::Tcp => 20 + 12 + 2,
         }
     }
 }
@@ -326,75 +233,12 @@ pub enum SchedulerKind {
     RoundRobin,
 }
 
-/// What limits a path's packets in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CongestionControlKind {
-    /// Delivery rate and minimum RTT.
-    #[default]
-    Bbr,
-    /// RFC 9438.
-    Cubic,
-    /// RFC 5681, RFC 9002.
-    Reno,
-    /// Linked increases, coupled over the association's paths (RFC 6356).
-    Lia,
-    /// Opportunistic linked increases.
-    Olia,
-    /// Balanced linked adaptation (seed 003).
-    Balia,
-    /// No limit, as in the seeds' MPIP.
-    None,
-}
-
-impl CongestionControlKind {
-    /// Whether all paths of an association count as one flow, wherever they lead.
-    pub(crate) fn couples_all(self) -> bool {
-        matches!(self, Self::Lia | Self::Olia | Self::Balia)
-    }
-}
-
-macro_rules! named {
-    ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
-        impl $kind {
-            /// Every value, with its name in the configuration.
-            pub const NAMES: &'static [(&'static str, Self)] =
-                &[$(($name, Self::$variant)),+];
-
-            /// The name in the configuration.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-
-            /// The value with this name.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
-            }
-        }
-
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
 named!(SchedulerKind {
     Earliest = "earliest",
     Weighted = "weighted",
     FastestFirst = "fastest-first",
     RoundRobin = "round-robin",
 });
-named!(CongestionControlKind {
-    Bbr = "bbr",
-    Cubic = "cubic",
-    Reno = "reno",
-    Lia = "lia",
-    Olia = "olia",
-    Balia = "balia",
-    None = "none",
-});
-named!(Encapsulation { Udp = "udp", Tcp = "tcp" });
 named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
 named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });
 named!(Priority { Throughput = "throughput", Response = "response" });
@@ -425,29 +269,4 @@ pub struct Rule {
     /// Whether what is lost of their sessions is sent again, as that of TCP is, though the receiver
     /// delivers it as it comes.
     pub repair: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_contains_its_addresses_only() {
-        let prefix: Prefix = "198.18.4.77/22".parse().expect("valid");
-        assert_eq!(prefix.to_string(), "198.18.4.0/22");
-        assert!(prefix.contains("198.18.7.255".parse().expect("valid")));
-        assert!(!prefix.contains("198.18.8.0".parse().expect("valid")));
-        assert!(!prefix.contains("2001:db8::1".parse().expect("valid")));
-        let all: Prefix = "::/0".parse().expect("valid");
-        assert!(all.contains("2001:db8::1".parse().expect("valid")));
-        assert!(!all.contains("198.18.0.1".parse().expect("valid")));
-    }
-
-    #[test]
-    fn a_text_that_is_no_prefix_is_named_in_the_error() {
-        for text in ["198.18.0.0/33", "::/129", "198.18.0/8", "", "198.18.0.0/", "x/8"] {
-            let error = text.parse::<Prefix>().expect_err("invalid");
-            assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
-        }
-    }
 }

@@ -12,20 +12,27 @@ use rand_core::SeedableRng;
 
 use crate::association::host::Capture;
 use crate::association::{Association, Context};
-use crate::bucket::Bucket;
-use crate::config::{Config, Limits, LocalAddress, Policy, Prefix};
+use crate::config::Config;
+use crate::config::Limits;
+use crate::config::Policy;
 use crate::event::Event;
 use crate::handshake::Jobs;
+use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
-use crate::sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
 use crate::status::Status;
-use crate::time::Instant;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
+use mpip_types::Bucket;
+use mpip_types::Instant;
+use mpip_types::Rate;
+use mpip_types::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
+use mpip_types::{LocalAddress, Prefix};
 
 mod calls;
 mod drops;
 mod from_host;
+mod kept;
+mod pins;
 mod plain;
 mod prefixes;
 mod replies;
@@ -34,6 +41,7 @@ mod unknown;
 use self::calls::Calls;
 pub use self::drops::DropReason;
 pub(crate) use self::drops::Drops;
+pub use self::pins::PinChange;
 pub(crate) use self::plain::Plain;
 pub(crate) use self::prefixes::PrefixTable;
 use self::replies::Replies;
@@ -42,6 +50,8 @@ use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
+/// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all paths.
+const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
 /// Packets of our own for the host that wait for the next time-out; beyond it the newest go.
 const RETURNS: usize = 64;
 
@@ -135,6 +145,12 @@ pub struct Engine {
     replies: Replies,
     /// Challenges to addresses that peers told.
     challenges: Bucket,
+    refusals: Bucket,
+    /// Memory of what waits for earlier packets.
+    hold: HoldPool,
+    /// What the datagram at hand has cost, and the most that one has.
+    work: u64,
+    most_work: u64,
     /// Public-key work that waits to be done.
     jobs: Jobs,
     calls: Calls,
@@ -170,7 +186,8 @@ impl Engine {
             associations.push(Association::new(peer, &config.limits, &mut rng, now));
         }
         let unknown = config.opportunistic;
-        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, rng.bytes())));
+        let pins = config.limits.pins;
+        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, pins, rng.bytes())));
         let mut engine = Self {
             mac1_key: Mac1Key::of(&public_key),
             aes_in_hardware: config.aes_in_hardware,
@@ -195,6 +212,10 @@ impl Engine {
             events: VecDeque::new(),
             replies: Replies::default(),
             challenges: Bucket::new(),
+            refusals: Bucket::new(),
+            hold: HoldPool::new(config.limits.resequencing_all),
+            work: 0,
+            most_work: 0,
             jobs: Jobs::default(),
             returns: Returns::default(),
             plain: Plain::default(),
@@ -320,8 +341,12 @@ impl Engine {
     }
 
     /// An ICMP message says that nobody listens at `remote`. Anybody can forge one, so a path there
-    /// is only asked for a sign of life, and fails sooner than by silence when there is none.
+    /// is only asked for a sign of life, and fails sooner than by silence when there is none. Beyond 100
+    /// in a second nothing happens.
     pub fn handle_refused(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
+        if !self.refusals.take(now, REFUSALS) {
+            return;
+        }
         for peer in 0..self.associations.len() {
             if self.associations[peer].on_refused(now, PathAddress { local, remote }) {
                 self.touched.insert(peer);
@@ -399,6 +424,13 @@ impl Engine {
             || self.associations.iter().any(|association| association.uses_address(address))
     }
 
+    /// The most that one datagram has cost, in passes of loops whose number peers decide: beside a small
+    /// number for each unit of [work](mpip_wire::WORK_MAX) these are packets in flight that it
+    /// acknowledged or showed to be lost, and packets that waited and were delivered, each once.
+    pub fn most_work(&self) -> u64 {
+        self.most_work
+    }
+
     /// Statistics. `sessions` adds the list of sessions.
     pub fn status(&self, now: Instant, sessions: bool) -> Status {
         let unknown = self.unknown.as_ref();
@@ -411,10 +443,13 @@ impl Engine {
             status
         };
         let peers = (0..self.associations.len()).filter(exists);
+        // Packets that should have waited and found no memory.
+        let refused = self.hold.refused();
+        let not_held = (refused > 0).then_some(("not_held", refused));
         Status {
             node: self.private_key.public_key().node_id(),
             peers: peers.map(status).collect(),
-            drops: self.drops.0.iter().map(|(reason, count)| (reason.name(), *count)).collect(),
+            drops: self.drops.named().chain(not_held).collect(),
         }
     }
 
@@ -456,9 +491,11 @@ impl Engine {
             events: &mut self.events,
             drops: &mut self.drops,
             challenges: &mut self.challenges,
+            hold: &mut self.hold,
             jobs: &mut self.jobs,
             returns: &mut self.returns,
             plain: &mut self.plain,
+            work: &mut self.work,
         };
         (&mut self.associations[peer], cx)
     }
@@ -498,8 +535,11 @@ impl Engine {
         let clear = (view.header(), view.header_len());
         let index = clear.0.receiver.0;
         let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        self.work = 0;
         let (association, mut cx) = self.association(peer);
         let handled = association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets);
+        let work = *cx.work + cx.hold.take_steps() + cx.translations.take_steps();
+        self.most_work = self.most_work.max(work);
         // What authenticated may have to be answered, also on a path that was given up.
         if matches!(handled, Ok(()) | Err(DropReason::UnknownPath)) {
             self.touched.insert(peer);
@@ -508,7 +548,9 @@ impl Engine {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
+pub mod check;
+#[cfg(any(test, fuzzing))]
 mod harness;
 #[cfg(test)]
 mod requirements;

@@ -7,8 +7,8 @@ use core::time::Duration;
 use mpip_crypto::PublicKey;
 
 use crate::association::host::Traffic;
-use crate::config::Prefix;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_types::Prefix;
 
 /// A change that somebody may want to know of.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,14 +109,15 @@ pub enum Event {
         /// Time to the next one.
         retry_in: Duration,
     },
-    /// The node at an address that nobody configured proved to hold a key for the first time: it
-    /// is to be remembered, and given in [`Opportunistic::pins`](crate::Opportunistic::pins) at
-    /// the next start.
+    /// The node at an address that nobody configured proved to hold a key for the first time. What is to
+    /// be remembered says [`Engine::poll_pin`](crate::Engine::poll_pin).
     Pinned {
         /// The node's address.
         address: IpAddr,
         /// Its key.
         public_key: PublicKey,
+        /// The key that was pinned there and has expired.
+        former: Option<PublicKey>,
     },
     /// The node at an address names another key than the one pinned to it: it is refused.
     KeyChanged {
@@ -175,8 +176,11 @@ impl fmt::Display for Event {
                 f,
                 "peer `{peer}`: no answer to handshake attempt {attempts}, next in {retry_in:?}"
             ),
-            Self::Pinned { address, public_key } => {
-                write!(f, "{address}: the key {public_key} is pinned to this address from now on")
+            Self::Pinned { address, public_key, former } => {
+                write!(f, "{address}: the key {public_key} is pinned to this address from now on")?;
+                former.iter().try_for_each(|former| {
+                    write!(f, ", in the place of {former}, which was not met for long")
+                })
             }
             Self::KeyChanged { address, pinned, found } => write!(
                 f,

@@ -16,7 +16,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use crate::scheduler::PERIOD;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Periods ([`PERIOD`]) of load at its begin that say nothing: the inner
 /// TCP still grows.

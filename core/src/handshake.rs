@@ -22,7 +22,7 @@ use mpip_crypto::{
     PrivateKey, PublicKey, RESPONSE_LEN, RESPONSE_PAYLOAD_LEN, Responder, Rng, Secrets,
 };
 
-use crate::sink::PathAddress;
+use mpip_types::PathAddress;
 
 /// Initiations of one class of callers that wait to be read or are being read. A thread reads so many
 /// in 10 ms.
@@ -220,7 +220,7 @@ mod tests {
     use core::net::SocketAddr;
 
     use super::*;
-    use crate::sink::LocalId;
+    use mpip_types::LocalId;
 
     fn call(source: u32, class: Class) -> Call {
         let ip = IpAddr::from(source.to_be_bytes());

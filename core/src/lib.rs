@@ -31,48 +31,44 @@
 
 mod association;
 mod availability;
-mod bottleneck;
-mod bucket;
-mod buffer;
-pub mod cc;
 mod config;
+mod content;
 mod engine;
 mod event;
 mod guard;
 mod handshake;
 pub mod omission;
-pub mod packet;
-mod path;
+mod path_status;
 pub mod queue;
+mod repeats;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
+mod sending;
 mod session;
-mod sink;
 mod status;
-pub mod table;
 mod thinning;
-mod time;
 pub mod trace;
 mod translation;
 pub mod window;
 
 pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
-pub use buffer::{
-    MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
-    SegmentationKind,
-};
 pub use config::{
-    Config, CongestionControlKind, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Limits,
-    LocalAddress, Opportunistic, PeerConfig, Policy, Prefix, PrefixError, Priority, Rule,
-    SchedulerKind,
+    Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
+    Priority, Rule, SchedulerKind,
 };
-pub use engine::{Command, DropReason, Engine, Sender};
+#[cfg(any(test, fuzzing))]
+pub use engine::check;
+pub use engine::{Command, DropReason, Engine, PinChange, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
-pub use path::PathState;
-pub use sink::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress, Slot};
-pub use status::{Kept, PathStatus, PeerStatus, SessionStatus, Status};
-pub use time::Instant;
+pub use mpip_transport::PathState;
+pub use mpip_transport::cc::CongestionControlKind;
+pub use mpip_types::{
+    Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress, LocalId,
+    MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
+    PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
+};
+pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

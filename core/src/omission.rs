@@ -20,8 +20,8 @@ use core::fmt;
 
 use mpip_wire::SessionFields;
 
-use crate::packet::{fold, protocol, sum};
-use crate::sink::Checksum;
+use mpip_types::Checksum;
+use mpip_types::packet::{fold, protocol, sum};
 
 #[doc(hidden)]
 pub mod check;
@@ -482,7 +482,8 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
 #[inline]
 fn header_sum(fixed: &[u8; IPV4_HEADER]) -> u64 {
     let (words, _) = fixed.as_chunks::<4>();
-    words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()
+    // Five words of 32 bits fit.
+    words.iter().fold(0, |sum, word| sum.wrapping_add(u32::from_ne_bytes(*word).into()))
 }
 
 #[inline]

@@ -15,9 +15,9 @@
 use core::time::Duration;
 
 use crate::config::Priority;
-use crate::packet::Segments;
-use crate::sink::Ecn;
-use crate::time::Instant;
+use mpip_types::Ecn;
+use mpip_types::Instant;
+use mpip_types::packet::Segments;
 
 mod codel;
 
@@ -94,6 +94,8 @@ pub struct QueueCounters {
     pub dropped_overflow: u64,
     /// Dropped because their session was forgotten.
     pub discarded: u64,
+    /// Left it by [`SendQueue::drain`].
+    pub drained: u64,
 }
 
 /// The segment that is to go next.
@@ -364,8 +366,9 @@ impl<T: Burst> SendQueue<T> {
         } else {
             [THROUGHPUT, RESPONSE]
         };
-        self.selected =
-            order.into_iter().find_map(|band| self.select(band, now).map(|flow| (band, flow)));
+        self.selected = order
+            .into_iter()
+            .find_map(|band| self.select(band, Some(now)).map(|flow| (band, flow)));
         let (band, flow) = self.selected?;
         let entry = &self.bands[band].flows[flow as usize];
         let node = &self.nodes[entry.head as usize];
@@ -414,8 +417,30 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
-    /// The session of `band` whose head segment goes next; that segment has a verdict then.
-    fn select(&mut self, band: usize, now: Instant) -> Option<u32> {
+    /// Empties the queue: hands all segments that wait, with their session's slot, to `leaves`, those
+    /// of [`Priority::Response`] first, the sessions of a band in turns as they would be sent. CoDel
+    /// has no say, so none is dropped for having waited.
+    pub fn drain(&mut self, mut leaves: impl FnMut(u32, &T, usize)) {
+        self.selected = None;
+        for band in [RESPONSE, THROUGHPUT] {
+            while let Some(flow) = self.select(band, None) {
+                let entry = &self.bands[band].flows[flow as usize];
+                if let Some(node) = self.nodes.get(entry.head as usize)
+                    && let Some(item) = &node.item
+                {
+                    leaves(flow, item, node.segment);
+                }
+                let len = self.advance(band, flow);
+                self.bands[band].flows[flow as usize].deficit -= len as isize;
+                self.counters.drained += 1;
+            }
+        }
+        self.ahead = 0;
+    }
+
+    /// The session of `band` whose head segment goes next; that segment has a verdict then, except
+    /// where CoDel is not asked (`now` is `None`).
+    fn select(&mut self, band: usize, now: Option<Instant>) -> Option<u32> {
         loop {
             let lists = &mut self.bands[band];
             let (listed, flow) = if lists.new.head != NONE {
@@ -430,7 +455,10 @@ impl<T: Burst> SendQueue<T> {
                 entry.deficit += QUANTUM as isize;
                 lists.pop(listed);
                 lists.append(Listed::Old, flow);
-            } else if self.judge(band, flow, now) {
+            } else if match now {
+                Some(now) => self.judge(band, flow, now),
+                None => entry.head != NONE,
+            } {
                 return Some(flow);
             } else {
                 let lists = &mut self.bands[band];

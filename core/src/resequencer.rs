@@ -1,7 +1,7 @@
 //! Putting the packets of one session back in order, bounded in time and in bytes.
 //!
 //! A packet that arrives in sequence passes through without a copy. One that arrives ahead waits in
-//! the association's [`HoldPool`] until everything before it was delivered, was declared lost by
+//! the engine's [`HoldPool`] until everything before it was delivered, was declared lost by
 //! the peer ([`Resequencer::skip`]), or was given up because the packet has waited for as long as
 //! its session allows. A packet that arrives after it was given up is delivered at once, since a
 //! TCP receiver can use it. Nothing is ever delivered twice.
@@ -9,18 +9,25 @@
 //! A packet may carry a time before which it is not to be delivered, whatever is missing
 //! ([`HoldLimits::not_before`]): so a path of uneven delay becomes one of even delay. A packet that
 //! needs no order ([`Resequencer::pass_by`]) waits for nothing, and only its number counts.
+//!
+//! The peer chooses the numbers, so memory and work follow what has arrived and not how far apart that
+//! is: numbers ahead are kept as runs (`disorder`), all memory beyond a fixed size comes from the pool,
+//! and each call takes logarithmic time beside what it delivers or gives up for good.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use crate::sink::InnerPacket;
-use crate::time::Instant;
 use crate::window::{DuplicateWindow, Seen, WINDOW};
+use mpip_types::InnerPacket;
+use mpip_types::Instant;
 
+mod disorder;
 mod pool;
+mod stats;
 
-pub use pool::HoldPool;
+use disorder::{Disorder, ENTRIES, Next};
 use pool::NONE;
+pub use pool::{Hold, HoldPool, Share};
+pub use stats::{ResequencerStats, WAIT_BUCKETS};
 
 /// How far ahead of the next expected sequence number a packet can wait. The peer assigns numbers
 /// in sequence, so this many packets are on their way at most; at 1,400 bytes each that is 45 MB.
@@ -29,18 +36,6 @@ pub const SPAN: u32 = 32_768;
 /// The first packet of a session with this sequence number or a higher one shows that its beginning
 /// was missed (by a restart of this node), rather than that packets were overtaken.
 pub const FRESH: u32 = 4_096;
-
-/// Buckets of [`ResequencerStats::waits`]: the last one begins at 2^18 microseconds.
-pub const WAIT_BUCKETS: usize = 20;
-
-/// A session keeps the memory of so many places when it has nothing waiting.
-const PLACES_KEPT: usize = 1_024;
-
-/// Marks a place whose packet the peer declared lost.
-const SKIPPED: u32 = u32::MAX - 1;
-
-/// Marks a place whose packet was delivered without regard to order.
-const PASSED: u32 = u32::MAX - 2;
 
 /// How long and how much a session may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,69 +61,26 @@ pub enum Received {
     Duplicate,
 }
 
-/// What a resequencer has seen and done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResequencerStats {
-    /// Packets delivered, late ones included.
-    pub delivered: u64,
-    /// Packets that waited.
-    pub held: u64,
-    /// Packets refused because they had arrived before.
-    pub duplicates: u64,
-    /// Packets delivered after they had been given up.
-    pub late: u64,
-    /// Gaps given up, by time or for want of memory.
-    pub gaps_given_up: u64,
-    /// Sequence numbers in these gaps.
-    pub packets_given_up: u64,
-    /// Sequence numbers that the peer declared lost.
-    pub skipped: u64,
-    /// The longest wait of a packet.
-    pub longest_wait: Duration,
-    /// Waits of the packets that waited: bucket 0 below 1 microsecond, bucket n from 2^(n - 1) to
-    /// 2^n, the last one without an end.
-    pub waits: [u32; WAIT_BUCKETS],
-    /// The farthest that a packet arrived behind the highest sequence number before it.
-    pub reordering_extent: u32,
-}
-
-impl ResequencerStats {
-    fn waited(&mut self, wait: Duration) {
-        self.longest_wait = self.longest_wait.max(wait);
-        let micros = wait.as_micros().min(u128::from(u32::MAX)) as u32;
-        let bucket = (u32::BITS - micros.leading_zeros()) as usize;
-        self.waits[bucket.min(WAIT_BUCKETS - 1)] += 1;
-    }
-}
-
 /// The receiving side of an ordered session.
 ///
-/// Before it is dropped, [`Resequencer::flush`] or [`Resequencer::discard`] has to give its
-/// buffers back to the pool.
+/// Every call gets the [`Hold`] of the same association. Before it is dropped,
+/// [`Resequencer::discard`] has to give its memory back.
 #[derive(Debug)]
 pub struct Resequencer {
-    /// The next sequence number to be delivered.
-    expected: u32,
+    /// The next number to be delivered; sequence numbers are the lower 32 bits of such numbers.
+    next: u64,
     /// The highest sequence number that arrived, once one did.
     highest: Option<u32>,
-    /// The places from `expected` on: a slot of the pool, [`NONE`], [`SKIPPED`] or [`PASSED`].
-    /// Whenever the caller can look, the first is [`NONE`] or the slot of a packet whose time has
-    /// not come, and the last is not [`NONE`].
-    places: VecDeque<u32>,
-    /// Since when numbers are missing before a place that is [`PASSED`].
-    passed_since: Option<Instant>,
+    /// What is known of numbers from `next` on, while anything is. Whenever the caller can look, nothing
+    /// is known of `next` itself, or its packet waits for its time.
+    disorder: Option<Box<Disorder>>,
     /// What was given up and may still come late, while there is such a thing.
     late: Option<Box<LateWindow>>,
-    /// The packets that wait, in the order of arrival.
-    first: u32,
-    last: u32,
-    /// Bytes of memory of the packets that wait.
-    bytes: usize,
     max_wait: Duration,
     stats: ResequencerStats,
 }
 
-/// The numbers before `expected`: which of them were delivered.
+/// The numbers before `next`: which of them were delivered.
 #[derive(Debug)]
 struct LateWindow {
     delivered: DuplicateWindow,
@@ -146,14 +98,10 @@ impl Resequencer {
     /// The resequencer of a session of which nothing has arrived.
     pub fn new() -> Self {
         Self {
-            expected: 0,
+            next: 0,
             highest: None,
-            places: VecDeque::new(),
-            passed_since: None,
+            disorder: None,
             late: None,
-            first: NONE,
-            last: NONE,
-            bytes: 0,
             max_wait: Duration::ZERO,
             stats: ResequencerStats::default(),
         }
@@ -165,7 +113,7 @@ impl Resequencer {
         let given_up = sequence.wrapping_sub(1);
         delivered.advance(given_up);
         Self {
-            expected: sequence,
+            next: u64::from(sequence),
             highest: Some(given_up),
             late: Some(Box::new(LateWindow { delivered, given_up })),
             ..Self::new()
@@ -179,37 +127,33 @@ impl Resequencer {
         sequence: u32,
         packet: InnerPacket<'_>,
         limits: HoldLimits,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) -> Received {
-        self.note(sequence, limits);
+        self.note(sequence, limits, hold);
         let early = limits.not_before > now && !limits.max_wait.is_zero();
-        if sequence == self.expected && self.places.is_empty() && !early {
+        if sequence == self.expected() && self.disorder.is_none() && !early {
             self.pass();
             deliver(packet);
             return Received::Delivered;
         }
-        let ahead = match self.place_ahead(sequence, packet, &mut deliver) {
+        let ahead = match self.place_ahead(sequence, packet, hold, &mut deliver) {
             Ok(ahead) => ahead,
             Err(received) => return received,
         };
-        if ahead == 0 && early && self.fits(packet.len(), limits, pool) {
-            self.hold(now, sequence, &packet, limits, pool);
+        let number = self.next + u64::from(ahead);
+        let waits = match ahead {
+            0 => early && self.fits(packet.len(), limits, hold),
+            _ => self.make_room(now, number, packet.len(), limits, hold, &mut deliver),
+        };
+        if waits && self.keep(now, sequence, &packet, limits, hold) {
             return Received::Held;
         }
-        // A packet that the peer had declared lost is as welcome as any other.
-        if let Some(place) = self.places.get_mut(ahead as usize) {
-            *place = NONE;
-        }
-        if ahead > 0 && self.make_room(now, sequence, packet.len(), limits, pool, &mut deliver) {
-            self.hold(now, sequence, &packet, limits, pool);
-            return Received::Held;
-        }
-        // In sequence, or nowhere to wait: whatever is still missing before it was given up.
-        self.places.pop_front();
+        // In sequence, or nowhere to wait: whatever is still missing before it is given up.
+        self.advance(now, number, hold, &mut deliver);
         self.pass();
         deliver(packet);
-        self.release_ready(now, pool, &mut deliver);
+        self.release_ready(now, hold, &mut deliver);
         Received::Delivered
     }
 
@@ -221,67 +165,82 @@ impl Resequencer {
         sequence: u32,
         packet: InnerPacket<'_>,
         limits: HoldLimits,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) -> Received {
-        self.note(sequence, limits);
-        let ahead = match self.place_ahead(sequence, packet, &mut deliver) {
+        self.note(sequence, limits, hold);
+        if sequence == self.expected() && self.disorder.is_none() {
+            self.pass();
+            deliver(packet);
+            return Received::Delivered;
+        }
+        let ahead = match self.place_ahead(sequence, packet, hold, &mut deliver) {
             Ok(ahead) => ahead,
             Err(received) => return received,
         };
         deliver(packet);
+        let number = self.next + u64::from(ahead);
         if ahead >= SPAN {
-            self.advance(now, sequence.wrapping_sub(SPAN - 1), pool, &mut deliver);
+            self.advance(now, number - u64::from(SPAN - 1), hold, &mut deliver);
         }
-        let place = sequence.wrapping_sub(self.expected) as usize;
-        if self.places.len() <= place {
-            self.places.resize(place + 1, NONE);
+        if self.has_room(true, hold)
+            && let Some(disorder) = &mut self.disorder
+        {
+            disorder.insert(self.next, sequence, NONE, hold.pool);
+            disorder.passed_since.get_or_insert(now);
+        } else {
+            // It cannot be remembered, so nothing before it is waited for.
+            self.advance(now, number, hold, &mut deliver);
+            self.pass();
         }
-        self.places[place] = PASSED;
-        self.passed_since.get_or_insert(now);
-        self.release_ready(now, pool, &mut deliver);
+        self.release_ready(now, hold, &mut deliver);
         Received::Delivered
     }
 
     /// The peer says that the `count` packets from `first` on will not come again. What lies
-    /// [`SPAN`] or more ahead is not taken note of.
+    /// [`SPAN`] or more ahead is not taken note of, nor is anything for which there is no memory. The
+    /// rest is forgotten when it was of no use for 2 s.
     pub fn skip(
         &mut self,
         now: Instant,
         first: u32,
         count: u32,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) {
-        let ahead = first.wrapping_sub(self.expected);
+        hold.step(1);
+        let ahead = first.wrapping_sub(self.expected());
         let (from, count) = if ahead > i32::MAX as u32 {
-            (0, count.saturating_sub(self.expected.wrapping_sub(first)))
+            (0, count.saturating_sub(self.expected().wrapping_sub(first)))
         } else {
             (ahead, count)
         };
         let to = from.saturating_add(count).min(SPAN);
-        for place in from..to {
-            let place = place as usize;
-            if self.places.len() <= place {
-                self.places.resize(place + 1, NONE);
-            }
-            if self.places[place] == NONE {
-                self.places[place] = SKIPPED;
-            }
+        let noted =
+            from < to && (from > 0 || self.disorder.is_some()) && self.has_room(false, hold);
+        if let Some(disorder) = &mut self.disorder
+            && noted
+        {
+            let last = self.next + u64::from(to) - 1;
+            disorder.skip(now, self.next, (self.next + u64::from(from), last));
+        } else if from == 0 {
+            let first = self.disorder.as_ref().and_then(|disorder| disorder.first_run(self.next));
+            self.skip_next(u64::from(first.map_or(to, |first| first.min(to))));
         }
-        self.release_ready(now, pool, &mut deliver);
+        self.release_ready(now, hold, &mut deliver);
     }
 
     /// When [`Resequencer::expire`] has something to do; `None` while nothing waits.
     pub fn deadline(&self, pool: &HoldPool) -> Option<Instant> {
-        if let Some(front) = self.places.front().and_then(|place| pool.get(*place)) {
+        let disorder = self.disorder.as_ref()?;
+        if let Some(front) = disorder.front(self.next).and_then(|slot| pool.get(slot)) {
             return Some(front.not_before);
         }
-        let since = match pool.get(self.first) {
+        let since = match pool.get(disorder.oldest) {
             Some(held) => Some(held.arrived),
-            None => self.passed_since,
+            None => disorder.passed_since,
         };
-        since.map(|since| since + self.max_wait)
+        since.map(|since| since + self.max_wait).or_else(|| disorder.forgets_at(self.next))
     }
 
     /// Gives up the gaps before every packet that has waited for `max_wait`.
@@ -289,19 +248,24 @@ impl Resequencer {
         &mut self,
         now: Instant,
         max_wait: Duration,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) {
         self.max_wait = max_wait;
-        self.release_ready(now, pool, &mut deliver);
-        while self.deadline(pool).is_some_and(|deadline| now >= deadline) {
-            if self.is_waiting() {
-                self.release_first(now, pool, &mut deliver);
-            } else {
-                let end = self.expected.wrapping_add(self.places.len() as u32);
-                self.advance(now, end, pool, &mut deliver);
-                self.passed_since = None;
-            }
+        if let Some(disorder) = &mut self.disorder
+            && disorder.forgets_at(self.next).is_some_and(|at| now >= at)
+        {
+            disorder.forget_skips();
+        }
+        self.release_ready(now, hold, &mut deliver);
+        while self.deadline(hold.pool).is_some_and(|deadline| now >= deadline) {
+            // The packet that has waited for longest, or else all that was delivered out of order.
+            let to = match self.oldest(hold) {
+                Some(number) => number,
+                None => self.end(),
+            };
+            self.advance(now, to, hold, &mut deliver);
+            self.release_ready(now, hold, &mut deliver);
         }
     }
 
@@ -309,40 +273,41 @@ impl Resequencer {
     pub fn flush(
         &mut self,
         now: Instant,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) {
-        while self.is_waiting() {
-            self.release_first(now, pool, &mut deliver);
+        while let Some(number) = self.oldest(hold) {
+            // Whether or not its time has come.
+            self.advance(now, number + 1, hold, &mut deliver);
         }
+        self.release_ready(now, hold, &mut deliver);
     }
 
     /// Drops everything that waits.
-    pub fn discard(&mut self, pool: &mut HoldPool) {
-        while let Some(held) = pool.get(self.first) {
-            let (index, next) = (self.first, held.later);
-            pool.release(index);
-            self.first = next;
+    pub fn discard(&mut self, hold: &mut Hold<'_>) {
+        let Some(disorder) = self.disorder.take() else { return };
+        let mut at = disorder.oldest;
+        while let Some(held) = hold.pool.get(at) {
+            let later = held.later;
+            hold.release(at);
+            at = later;
         }
-        self.last = NONE;
-        self.bytes = 0;
-        self.places = VecDeque::new();
-        self.passed_since = None;
+        hold.end(disorder);
     }
 
     /// Whether packets wait.
     pub fn is_waiting(&self) -> bool {
-        self.first != NONE
+        self.disorder.as_ref().is_some_and(|disorder| disorder.oldest != NONE)
     }
 
     /// Bytes of memory of the packets that wait.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.disorder.as_ref().map_or(0, |disorder| disorder.bytes)
     }
 
     /// The next sequence number that is to be delivered.
     pub fn expected(&self) -> u32 {
-        self.expected
+        self.next as u32
     }
 
     /// What was seen and done so far.
@@ -352,13 +317,13 @@ impl Resequencer {
 
     /// Takes note of the arrival of `sequence`, and of the limits from now on; the first one may move
     /// the start.
-    fn note(&mut self, sequence: u32, limits: HoldLimits) {
+    fn note(&mut self, sequence: u32, limits: HoldLimits, hold: &mut Hold<'_>) {
         self.max_wait = limits.max_wait;
         let Some(highest) = self.highest else {
             self.highest = Some(sequence);
-            if self.expected == 0 && sequence >= FRESH {
-                self.expected = sequence;
-                self.places.clear();
+            if self.next == 0 && sequence >= FRESH {
+                self.next = u64::from(sequence);
+                self.discard(hold);
                 let before = sequence.wrapping_sub(1);
                 let delivered = DuplicateWindow::at(before, false);
                 self.late = Some(Box::new(LateWindow { delivered, given_up: before }));
@@ -373,13 +338,33 @@ impl Resequencer {
         }
     }
 
-    fn is_held(&self, ahead: u32) -> bool {
-        self.places.get(ahead as usize).is_some_and(|place| *place != NONE && *place != SKIPPED)
+    /// Whether a packet of `len` bytes may wait without anything being given up. Then there is room for
+    /// its number, too.
+    fn fits(&mut self, len: usize, limits: HoldLimits, hold: &mut Hold<'_>) -> bool {
+        let bytes = self.bytes();
+        bytes + HoldPool::cost(len) <= limits.max_bytes
+            && self.has_room(true, hold)
+            && hold.admits(bytes, len)
     }
 
-    /// Whether a packet of `len` bytes may wait without anything being given up.
-    fn fits(&self, len: usize, limits: HoldLimits, pool: &HoldPool) -> bool {
-        self.bytes + HoldPool::cost(len) <= limits.max_bytes && pool.admits(self.bytes, len)
+    /// Makes room for one more run of numbers, or skipped interval. `false` if there is none.
+    fn has_room(&mut self, runs: bool, hold: &mut Hold<'_>) -> bool {
+        if self.disorder.is_none() {
+            self.disorder = hold.begin();
+        }
+        let Some(disorder) = &mut self.disorder else { return false };
+        disorder.extent(runs).0 < ENTRIES && hold.grow(disorder, runs)
+    }
+
+    /// The number of the packet that has waited for longest.
+    fn oldest(&self, hold: &Hold<'_>) -> Option<u64> {
+        let held = hold.pool.get(self.disorder.as_ref()?.oldest)?;
+        Some(self.next + u64::from(held.sequence.wrapping_sub(self.expected())))
+    }
+
+    /// The number behind all of which something is known.
+    fn end(&self) -> u64 {
+        self.disorder.as_ref().map_or(self.next, |disorder| disorder.end(self.next))
     }
 
     /// How many places after the expected packet `sequence` belongs. A packet whose place is left
@@ -388,13 +373,15 @@ impl Resequencer {
         &mut self,
         sequence: u32,
         packet: InnerPacket<'_>,
+        hold: &mut Hold<'_>,
         deliver: impl FnMut(InnerPacket<'_>),
     ) -> Result<u32, Received> {
-        let ahead = sequence.wrapping_sub(self.expected);
+        hold.step(1);
+        let ahead = sequence.wrapping_sub(self.expected());
         if ahead > i32::MAX as u32 {
             return Err(self.receive_late(sequence, packet, deliver));
         }
-        if self.is_held(ahead) {
+        if self.disorder.as_ref().is_some_and(|disorder| disorder.has(self.next, ahead)) {
             self.stats.duplicates += 1;
             return Err(Received::Duplicate);
         }
@@ -419,155 +406,150 @@ impl Resequencer {
         }
     }
 
-    /// Gives up gaps from the oldest on until the packet `sequence` of `len` bytes may wait.
+    /// Gives up gaps from the oldest on until the packet `number` of `len` bytes may wait.
     /// `false` when it may not, and is in sequence now since everything before it is gone.
     fn make_room(
         &mut self,
         now: Instant,
-        sequence: u32,
+        number: u64,
         len: usize,
         limits: HoldLimits,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         deliver: &mut impl FnMut(InnerPacket<'_>),
     ) -> bool {
         if limits.max_wait.is_zero() {
-            self.advance(now, sequence, pool, deliver);
             return false;
         }
-        loop {
-            let ahead = sequence.wrapping_sub(self.expected);
-            let fits = self.fits(len, limits, pool);
-            if ahead == 0 {
-                return false;
-            }
-            if fits && ahead < SPAN {
+        while self.next < number {
+            let ahead = number - self.next;
+            let fits = self.fits(len, limits, hold);
+            if fits && ahead < u64::from(SPAN) {
                 return true;
             }
             if !fits {
-                pool.refuse();
+                hold.refuse();
             }
             // The oldest gap ends at the first packet that waits, or at this one. One that waits for
             // its time alone goes first.
-            let gap = self.places.iter().position(|place| *place != NONE && *place != SKIPPED);
-            let gap = gap.map_or(ahead, |gap| ahead.min((gap as u32).max(1)));
-            self.advance(now, self.expected.wrapping_add(gap), pool, deliver);
+            let first = self.disorder.as_ref().and_then(|disorder| disorder.first_run(self.next));
+            let gap = first.map_or(ahead, |gap| ahead.min(u64::from(gap.max(1))));
+            self.advance(now, self.next + gap, hold, deliver);
             if gap < ahead {
-                self.release_ready(now, pool, deliver);
+                // Not beyond: a packet that the peer declared lost is as welcome as any other.
+                self.release_up_to(now, number, hold, deliver);
             }
         }
+        false
     }
 
-    fn hold(
+    /// Lets a packet wait that [fits](Self::fits). `false` if there is no memory after all.
+    fn keep(
         &mut self,
         now: Instant,
         sequence: u32,
         packet: &InnerPacket<'_>,
         limits: HoldLimits,
-        pool: &mut HoldPool,
-    ) {
+        hold: &mut Hold<'_>,
+    ) -> bool {
+        let Some(disorder) = &mut self.disorder else { return false };
         let not_before = limits.not_before.min(now + limits.max_wait);
-        let index = pool.store(packet, sequence, now, not_before);
-        let index = index.expect("the pool has admitted the packet");
-        let ahead = sequence.wrapping_sub(self.expected) as usize;
-        if self.places.len() <= ahead {
-            self.places.resize(ahead + 1, NONE);
+        let Some(index) = hold.store(packet, sequence, now, not_before) else { return false };
+        disorder.insert(self.next, sequence, index, hold.pool);
+        match hold.pool.get_mut(disorder.newest) {
+            Some(newest) => newest.later = index,
+            None => disorder.oldest = index,
         }
-        self.places[ahead] = index;
-        match pool.get_mut(self.last) {
-            Some(last) => last.later = index,
-            None => self.first = index,
+        if let Some(held) = hold.pool.get_mut(index) {
+            held.earlier = disorder.newest;
+            disorder.bytes += held.memory();
         }
-        if let Some(held) = pool.get_mut(index) {
-            held.earlier = self.last;
-            self.bytes += held.memory();
-        }
-        self.last = index;
+        disorder.newest = index;
         self.stats.held += 1;
+        true
     }
 
-    /// Moves `expected` up to `sequence`: delivers what waits before it, gives up what is missing.
+    /// What comes next, of the numbers before `to`.
+    fn upcoming(&mut self, to: u64) -> Next {
+        match &mut self.disorder {
+            Some(disorder) => disorder.upcoming(self.next, to),
+            None => Next::Missing(to - self.next),
+        }
+    }
+
+    /// Moves on up to `to`: delivers what waits before it, gives up what is missing.
     fn advance(
         &mut self,
         now: Instant,
-        sequence: u32,
-        pool: &mut HoldPool,
+        to: u64,
+        hold: &mut Hold<'_>,
         deliver: &mut impl FnMut(InnerPacket<'_>),
     ) {
         let mut gap = 0;
-        while self.expected != sequence {
-            let missing = match self.places.pop_front() {
-                None => sequence.wrapping_sub(self.expected),
-                Some(NONE) => 1,
-                Some(SKIPPED) => {
-                    self.close_gap(&mut gap);
-                    self.miss(1);
-                    self.stats.skipped += 1;
-                    continue;
-                }
-                Some(PASSED) => {
-                    self.close_gap(&mut gap);
-                    self.pass();
-                    continue;
-                }
-                Some(index) => {
-                    self.close_gap(&mut gap);
-                    self.release(now, index, pool, deliver);
-                    continue;
-                }
-            };
-            self.miss(missing);
-            gap += missing;
+        while self.next < to {
+            hold.step(1);
+            let next = self.upcoming(to);
+            if let Next::Missing(count) = next {
+                self.miss(count);
+                gap += count;
+                continue;
+            }
+            self.close_gap(&mut gap);
+            match next {
+                Next::Held(index) => self.release(now, index, hold, deliver),
+                Next::Passed => self.pop_passed(hold),
+                Next::Skipped(count) => self.skip_next(count),
+                Next::Missing(_) => {}
+            }
         }
         self.close_gap(&mut gap);
     }
 
-    fn close_gap(&mut self, gap: &mut u32) {
+    fn close_gap(&mut self, gap: &mut u64) {
         if *gap > 0 {
             self.stats.gaps_given_up += 1;
-            self.stats.packets_given_up += u64::from(*gap);
+            self.stats.packets_given_up += *gap;
             *gap = 0;
         }
-    }
-
-    /// Gives up what is missing before the packet that has waited for longest, and delivers it.
-    fn release_first(
-        &mut self,
-        now: Instant,
-        pool: &mut HoldPool,
-        deliver: &mut impl FnMut(InnerPacket<'_>),
-    ) {
-        let Some(held) = pool.get(self.first) else { return };
-        let sequence = held.sequence;
-        self.advance(now, sequence, pool, deliver);
-        self.release_ready(now, pool, deliver);
     }
 
     /// Delivers what is in sequence, as far as it goes.
     fn release_ready(
         &mut self,
         now: Instant,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         deliver: &mut impl FnMut(InnerPacket<'_>),
     ) {
-        while let Some(&place) = self.places.front() {
-            if place == NONE || pool.get(place).is_some_and(|held| held.not_before > now) {
-                break;
-            }
-            self.places.pop_front();
-            match place {
-                SKIPPED => {
-                    self.miss(1);
-                    self.stats.skipped += 1;
+        self.release_up_to(now, u64::MAX, hold, deliver);
+    }
+
+    /// Delivers what is in sequence before `to`.
+    fn release_up_to(
+        &mut self,
+        now: Instant,
+        to: u64,
+        hold: &mut Hold<'_>,
+        deliver: &mut impl FnMut(InnerPacket<'_>),
+    ) {
+        while self.disorder.is_some() && self.next < to {
+            match self.upcoming(to) {
+                Next::Held(index) => {
+                    if hold.pool.get(index).is_none_or(|held| held.not_before > now) {
+                        break;
+                    }
+                    self.release(now, index, hold, deliver);
                 }
-                PASSED => self.pass(),
-                _ => self.release(now, place, pool, deliver),
+                Next::Passed => self.pop_passed(hold),
+                Next::Skipped(count) => self.skip_next(count),
+                Next::Missing(_) => break,
             }
+            hold.step(1);
         }
-        if self.places.is_empty() {
-            self.passed_since = None;
-        }
-        if self.places.is_empty() && self.places.capacity() > PLACES_KEPT {
-            self.places.shrink_to(PLACES_KEPT);
+        if let Some(disorder) = self.disorder.take_if(|disorder| disorder.is_empty()) {
+            hold.end(disorder);
+        } else if let Some(disorder) = &mut self.disorder
+            && disorder.is_wasteful()
+        {
+            hold.shrink(disorder);
         }
     }
 
@@ -576,43 +558,63 @@ impl Resequencer {
         &mut self,
         now: Instant,
         index: u32,
-        pool: &mut HoldPool,
+        hold: &mut Hold<'_>,
         deliver: &mut impl FnMut(InnerPacket<'_>),
     ) {
-        let Some(held) = pool.get(index) else { return };
-        let (earlier, later) = (held.earlier, held.later);
-        self.stats.waited(now.since(held.arrived));
-        self.bytes -= held.memory();
-        deliver(held.packet());
-        match pool.get_mut(earlier) {
-            Some(held) => held.later = later,
-            None => self.first = later,
+        if let (Some(disorder), Some(held)) = (&mut self.disorder, hold.pool.get(index)) {
+            let (earlier, later) = (held.earlier, held.later);
+            self.stats.waited(now.since(held.arrived));
+            disorder.bytes -= held.memory();
+            deliver(held.packet());
+            disorder.pop(hold.pool);
+            match hold.pool.get_mut(earlier) {
+                Some(held) => held.later = later,
+                None => disorder.oldest = later,
+            }
+            match hold.pool.get_mut(later) {
+                Some(held) => held.earlier = earlier,
+                None => disorder.newest = earlier,
+            }
+            hold.release(index);
         }
-        match pool.get_mut(later) {
-            Some(held) => held.earlier = earlier,
-            None => self.last = earlier,
+        self.pass();
+    }
+
+    /// The next packet in sequence was delivered without regard to order.
+    fn pop_passed(&mut self, hold: &Hold<'_>) {
+        if let Some(disorder) = &mut self.disorder {
+            disorder.pop(hold.pool);
         }
-        pool.release(index);
         self.pass();
     }
 
     /// The next packet in sequence was delivered.
     fn pass(&mut self) {
         self.stats.delivered += 1;
+        let sequence = self.expected();
         if let Some(late) = &mut self.late {
-            late.delivered.accept(self.expected);
-            if self.expected.wrapping_sub(late.given_up) > WINDOW {
+            late.delivered.accept(sequence);
+            if sequence.wrapping_sub(late.given_up) > WINDOW {
                 self.late = None;
             }
         }
-        self.expected = self.expected.wrapping_add(1);
+        self.next += 1;
+    }
+
+    /// The peer has declared the next `count` packets in sequence lost.
+    fn skip_next(&mut self, count: u64) {
+        self.miss(count);
+        self.stats.skipped += count;
     }
 
     /// The next `count` packets in sequence are not waited for any longer.
-    fn miss(&mut self, count: u32) {
-        let before = self.expected.wrapping_sub(1);
-        self.expected = self.expected.wrapping_add(count);
-        let given_up = self.expected.wrapping_sub(1);
+    fn miss(&mut self, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let before = self.expected().wrapping_sub(1);
+        self.next += count;
+        let given_up = self.expected().wrapping_sub(1);
         let late = self.late.get_or_insert_with(|| {
             Box::new(LateWindow { delivered: DuplicateWindow::at(before, true), given_up })
         });

@@ -1,7 +1,7 @@
 //! The rule table (seed 000, table 6): what path selection owes a packet.
 
 use crate::config::{Priority, Rule};
-use crate::packet::Header;
+use mpip_types::packet::Header;
 
 /// Rules in the order of the configuration.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,8 @@ fn matches(rule: &Rule, header: &Header, length: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Version, protocol};
-    use crate::sink::Ecn;
+    use mpip_types::Ecn;
+    use mpip_types::packet::{Version, protocol};
 
     fn header(protocol: u8, destination: &str, ports: Option<(u16, u16)>) -> Header {
         Header {

@@ -8,11 +8,11 @@ use core::time::Duration;
 use mpip_wire::{SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
-use crate::packet::{Endpoint, SessionKey, protocol};
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::thinning::Thinning;
-use crate::time::Instant;
 use crate::window::DuplicateWindow;
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, SessionKey, protocol};
 
 /// No window of TCP is larger (RFC 7323, section 2.3): bytes by which a segment can be ahead of the
 /// others, or behind.
@@ -213,7 +213,7 @@ mod tests {
     use core::net::Ipv4Addr;
 
     use super::*;
-    use crate::packet::Endpoint;
+    use mpip_types::packet::Endpoint;
 
     #[test]
     fn what_leaves_again_does_not_count() {

@@ -6,9 +6,10 @@ use core::time::Duration;
 use mpip_crypto::NodeId;
 
 use crate::association::host::Traffic;
-use crate::config::{Encapsulation, Policy, Prefix};
-use crate::path::PathState;
+use crate::config::Policy;
 use crate::resequencer::WAIT_BUCKETS;
+use mpip_transport::PathState;
+use mpip_types::{Encapsulation, Prefix};
 
 /// What an engine knows of itself.
 #[derive(Clone, Debug)]
@@ -66,29 +67,10 @@ pub struct PeerStatus {
     pub translated: usize,
     /// Bytes that wait for what is missing.
     pub resequencing: usize,
-    /// How full its tables are.
-    pub kept: Kept,
     /// Every path.
     pub paths: Vec<PathStatus>,
     /// Sessions in both directions.
     pub sessions: Vec<SessionStatus>,
-}
-
-/// How many entries an association's tables have. Their bounds are in `docs/architecture.md`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Sessions in which this host sends.
-    pub sending: usize,
-    /// Sessions in which the peer sends.
-    pub receiving: usize,
-    /// Packets of the path that tracks most: on their way, or their fate is not known.
-    pub tracked: usize,
-    /// Packets that wait to be sent again.
-    pub repairs: usize,
-    /// Packets of which the peer is to be told that they will not come.
-    pub skips: usize,
-    /// What else is to be told of sessions and paths.
-    pub owed: usize,
 }
 
 /// A path as its statistics show it.

@@ -17,7 +17,7 @@
 use core::time::Duration;
 
 use crate::session::WINDOW;
-use crate::time::Instant;
+use mpip_types::Instant;
 
 mod growth;
 

@@ -39,9 +39,9 @@ use self::aging::Aging;
 pub(crate) use self::begun::{Begun, Doors, PATIENCE, Way};
 pub(crate) use self::fragments::Fragments;
 use self::rewrite::{End, State, Subject, rewrite};
-use crate::buffer::{PacketBuf, PacketPool};
-use crate::packet::{Endpoint, Header, SessionKey, protocol};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
+use mpip_types::{PacketBuf, PacketPool};
 
 /// Ports of public ends: translators rarely give them out, because hosts begin connections from
 /// higher ones (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services have
@@ -228,6 +228,8 @@ pub(crate) struct Translations {
     captured: BTreeMap<IpAddr, BTreeSet<usize>>,
     fragments: Fragments<(usize, Endpoint)>,
     pool: PacketPool,
+    /// Ports that were looked at, until that was asked for.
+    steps: u64,
 }
 
 impl Translations {
@@ -241,7 +243,13 @@ impl Translations {
             captured: BTreeMap::new(),
             fragments: Fragments::new(),
             pool: PacketPool::new(LARGE_BUFFERS, SMALL_BUFFERS),
+            steps: 0,
         }
+    }
+
+    /// Passes of loops since this was last asked.
+    pub(crate) fn take_steps(&mut self) -> u64 {
+        core::mem::take(&mut self.steps)
     }
 
     /// Whether peers behind translators are served, and the like is asked of peers.
@@ -318,6 +326,7 @@ impl Translations {
         let first = u32::from(*TRANSLATED_PORTS.start());
         let ports = TRANSLATED_PORTS.len() as u32;
         let drawn = (0..TRIES).map(|_| (first + draws.next_u32() % ports) as u16);
+        let drawn = drawn.inspect(|_| self.steps += 1);
         let mut ends = drawn.map(|port| Endpoint { address, port });
         let public = ends.find(|public| !self.flows.contains(&answer(key, *public)))?;
         let life = Life::Begins;
@@ -342,11 +351,11 @@ impl Translations {
 
     /// Forgets all of `peer`.
     pub(crate) fn forget_peer(&mut self, peer: usize) {
-        if !self.has(peer) {
-            return;
-        }
-        let all = self.flows.iter().filter(|(_, flow)| flow.peer == peer);
-        let all: Vec<_> = all.map(|(key, _)| *key).collect();
+        let none = Endpoint { address: IpAddr::from([0, 0, 0, 0]), port: 0 };
+        let first = SessionKey { protocol: 0, source: none, destination: none };
+        let own = self.public.range((peer, first)..);
+        let own = own.take_while(|((owner, _), _)| *owner == peer);
+        let all: Vec<_> = own.map(|((_, key), public)| answer(key, *public)).collect();
         for key in all {
             if let Some(flow) = self.flows.remove(&key) {
                 self.forget(&key, &flow);

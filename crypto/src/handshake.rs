@@ -1,33 +1,39 @@
-//! The handshake of two nodes that know each other's static public key, or of which at least the
-//! initiator knows the responder's.
+//! The handshake of two nodes. The initiator must know the static public key of the responder.
 //!
 //! `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` (Noise revision 34, sections 7.5 and 9) with the
 //! prologue "mpip v1", one round trip:
 //!
-//! ```text
-//! initiation  1 | 0 0 0 | sender index u32 BE                          | e 32 | s 48 | payload 24+16 | mac1 16 | mac2 16 = 160
-//! response    2 | 0 0 0 | sender index u32 BE | receiver index u32 BE  | e 32 |        payload 12+16 | mac1 16 | mac2 16 = 104
-//! ```
+//! | initiation | bytes | | response | bytes |
+//! |---|---|---|---|---|
+//! | type 1, three zeros | 4 | | type 2, three zeros | 4 |
+//! | sender index, big-endian | 4 | | sender index, big-endian | 4 |
+//! | | | | receiver index, big-endian | 4 |
+//! | Noise `e` | 32 | | Noise `e` | 32 |
+//! | Noise `s`, encrypted | 48 | | | |
+//! | payload, encrypted | 24 + 16 | | payload, encrypted | 12 + 16 |
+//! | mac1 | 16 | | mac1 | 16 |
+//! | mac2 | 16 | | mac2 | 16 |
+//! | together | 160 | | together | 104 |
 //!
-//! The preshared key enters only the response, so the responder reads who the initiator is before
-//! it needs to know which preshared key belongs to it. Payloads are opaque here. The first two
-//! messages prove the initiator to the responder except for replay, hence the timestamp in the
-//! payload and [`ReplayGuard`](crate::ReplayGuard); that the initiator is live is proved by its
-//! first packet, before which the responder must send no data (Noise section 7.7).
+//! The preshared key enters only the response. So the responder learns who the initiator is before
+//! it needs the preshared key. Payloads are opaque here. An initiation authenticates the initiator,
+//! but may be a replay: hence the timestamp in the payload, and
+//! [`ReplayGuard`](crate::ReplayGuard). The initiator's first packet proves that it is alive;
+//! before it, the responder must send no data (Noise section 7.7).
 //!
-//! Private keys and the resulting [`Secrets`] are erased when dropped. `snow` does not erase its
-//! chaining key and its copy of the preshared key.
+//! Private keys, the resulting [`Secrets`] and what `snow` had for them are erased when dropped
+//! (`state.rs`), and with them the copies on the stack of who computed with them (`erase.rs`).
 
 use core::fmt;
 
-use snow::{Builder, HandshakeState};
-use zeroize::Zeroizing;
-
-use crate::aead::{Aead, KEY_LEN, Keys, OpenKey, SealKey};
+use self::state::{Secret, State};
+use crate::aead::{Aead, Keys, OpenKey, SealKey};
+use crate::erase::on_clean_stack;
 use crate::mac::{MAC_LEN, Mac1Key};
 use crate::{PresharedKey, PrivateKey, PublicKey, Rng};
 
 mod resolver;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -58,12 +64,11 @@ const RESPONSE_HEADER: [u8; 4] = [2, 0, 0, 0];
 const INITIATION_NOISE: core::ops::Range<usize> = 8..INITIATION_LEN - 2 * MAC_LEN;
 const RESPONSE_NOISE: core::ops::Range<usize> = 12..RESPONSE_LEN - 2 * MAC_LEN;
 
-/// Place of the preshared key in the pattern: after the second message's other tokens.
-const PSK_POSITION: u8 = 2;
-
 /// A handshake that this node began and whose response it awaits.
 pub struct Initiator {
-    state: HandshakeState,
+    /// Until the response came.
+    state: Option<State>,
+    psk: PresharedKey,
     mac1_key: Mac1Key,
     sender_index: u32,
 }
@@ -84,22 +89,18 @@ impl Initiator {
         payload: &[u8; INITIATION_PAYLOAD_LEN],
         sender_index: u32,
     ) -> Result<(Self, [u8; INITIATION_LEN]), HandshakeError> {
-        let mut state = builder(rng, local)
-            .remote_public_key(remote.as_bytes())
-            .and_then(|builder| builder.psk(PSK_POSITION, psk.secret_bytes()))
-            .and_then(Builder::build_initiator)
-            .expect("the initiator of IKpsk2 has all that the pattern needs");
-
         let mut datagram = [0; INITIATION_LEN];
         datagram[..4].copy_from_slice(&INITIATION_HEADER);
         datagram[4..8].copy_from_slice(&sender_index.to_be_bytes());
-        state
-            .write_message(payload, &mut datagram[INITIATION_NOISE])
-            .map_err(|_| HandshakeError::Key)?;
+        let state = on_clean_stack(|| {
+            let mut state = State::initiator(rng, local, remote);
+            state.write_initiation(payload, &mut datagram).map(|()| state)
+        });
+        let state = Some(state.map_err(|_| HandshakeError::Key)?);
         Mac1Key::of(remote).stamp(&mut datagram);
 
-        let mac1_key = Mac1Key::of(local.public_key());
-        Ok((Self { state, mac1_key, sender_index }, datagram))
+        let (psk, mac1_key) = (psk.clone(), Mac1Key::of(local.public_key()));
+        Ok((Self { state, psk, mac1_key, sender_index }, datagram))
     }
 
     /// What the response must name as receiver.
@@ -113,9 +114,7 @@ impl Initiator {
     /// [`HandshakeError`]; the handshake then still awaits its response, so that a forged one
     /// does not end it. [`HandshakeError::Finished`] after it has succeeded.
     pub fn finish(&mut self, datagram: &[u8]) -> Result<Completed, HandshakeError> {
-        if self.state.is_handshake_finished() {
-            return Err(HandshakeError::Finished);
-        }
+        let state = self.state.as_mut().ok_or(HandshakeError::Finished)?;
         let datagram = checked::<RESPONSE_LEN>(datagram, RESPONSE_HEADER, &self.mac1_key)?;
         let receiver_index = index_at(datagram, 8);
         if receiver_index != self.sender_index {
@@ -125,10 +124,11 @@ impl Initiator {
             });
         }
         let mut payload = [0; RESPONSE_PAYLOAD_LEN];
-        self.state
-            .read_message(&datagram[RESPONSE_NOISE], &mut payload)
+        let psk = &self.psk;
+        let (send, receive) = on_clean_stack(|| state.read_response(psk, datagram, &mut payload))
             .map_err(|_| HandshakeError::Authentication)?;
-        let secrets = Secrets::split(&mut self.state);
+        self.state = None;
+        let secrets = Secrets { send, receive };
         Ok(Completed { secrets, payload, responder_index: index_at(datagram, 4) })
     }
 }
@@ -156,7 +156,7 @@ pub struct Completed {
 ///
 /// Dropping it answers nothing and costs nothing further.
 pub struct Responder {
-    state: HandshakeState,
+    state: State,
     remote: PublicKey,
     payload: [u8; INITIATION_PAYLOAD_LEN],
     sender_index: u32,
@@ -178,16 +178,12 @@ impl Responder {
     ) -> Result<Self, HandshakeError> {
         let mac1_key = Mac1Key::of(local.public_key());
         let datagram = checked::<INITIATION_LEN>(datagram, INITIATION_HEADER, &mac1_key)?;
-        let mut state = builder(rng, local)
-            .build_responder()
-            .expect("the responder of IKpsk2 has all that the first message needs");
         let mut payload = [0; INITIATION_PAYLOAD_LEN];
-        state
-            .read_message(&datagram[INITIATION_NOISE], &mut payload)
-            .map_err(|_| HandshakeError::Authentication)?;
-        let remote = state.get_remote_static().and_then(|key| key.try_into().ok());
-        let remote = remote.expect("the first message of IK carries a static key of 32 bytes");
-        let remote = PublicKey::from_bytes(remote);
+        let read = on_clean_stack(|| {
+            let mut state = State::responder(rng, local);
+            state.read_initiation(datagram, &mut payload).map(|remote| (state, remote))
+        });
+        let (state, remote) = read.map_err(|_| HandshakeError::Authentication)?;
         Ok(Self { state, remote, payload, sender_index: index_at(datagram, 4) })
     }
 
@@ -218,18 +214,15 @@ impl Responder {
         payload: &[u8; RESPONSE_PAYLOAD_LEN],
         sender_index: u32,
     ) -> Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError> {
-        self.state
-            .set_psk(usize::from(PSK_POSITION), psk.secret_bytes())
-            .expect("the preshared key has 32 bytes");
         let mut datagram = [0; RESPONSE_LEN];
         datagram[..4].copy_from_slice(&RESPONSE_HEADER);
         datagram[4..8].copy_from_slice(&sender_index.to_be_bytes());
         datagram[8..12].copy_from_slice(&self.sender_index.to_be_bytes());
-        self.state
-            .write_message(payload, &mut datagram[RESPONSE_NOISE])
+        let state = &mut self.state;
+        let (send, receive) = on_clean_stack(|| state.write_response(psk, payload, &mut datagram))
             .map_err(|_| HandshakeError::Key)?;
         Mac1Key::of(&self.remote).stamp(&mut datagram);
-        Ok((Secrets::split(&mut self.state), datagram))
+        Ok((Secrets { send, receive }, datagram))
     }
 }
 
@@ -245,27 +238,18 @@ impl fmt::Debug for Responder {
 /// The two directional secrets of a finished handshake (Noise section 5.2, `Split`), before the
 /// AEAD is known. Erased when dropped.
 pub struct Secrets {
-    send: Zeroizing<[u8; KEY_LEN]>,
-    receive: Zeroizing<[u8; KEY_LEN]>,
+    send: Secret,
+    receive: Secret,
 }
 
 impl Secrets {
-    fn split(state: &mut HandshakeState) -> Self {
-        // The first key is the initiator's to send with.
-        let (from_initiator, from_responder) = state.dangerously_get_raw_split();
-        let (from_initiator, from_responder) =
-            (Zeroizing::new(from_initiator), Zeroizing::new(from_responder));
-        if state.is_initiator() {
-            Self { send: from_initiator, receive: from_responder }
-        } else {
-            Self { send: from_responder, receive: from_initiator }
-        }
-    }
-
     /// The keys for the AEAD that the responder chose. Only one AEAD may be used with one
     /// handshake's secrets.
     pub fn into_keys(self, aead: Aead) -> Keys {
-        Keys { send: SealKey::new(aead, &self.send), receive: OpenKey::new(aead, &self.receive) }
+        on_clean_stack(|| Keys {
+            send: SealKey::new(aead, &self.send),
+            receive: OpenKey::new(aead, &self.receive),
+        })
     }
 }
 
@@ -333,14 +317,6 @@ impl fmt::Display for HandshakeError {
 }
 
 impl core::error::Error for HandshakeError {}
-
-fn builder<'a>(rng: &mut Rng, local: &'a PrivateKey) -> Builder<'a> {
-    let params = NOISE_PROTOCOL.parse().expect("the protocol name is valid");
-    Builder::with_resolver(params, Box::new(resolver::Resolver::new(rng)))
-        .local_private_key(local.secret_bytes())
-        .and_then(|builder| builder.prologue(PROLOGUE))
-        .expect("each parameter is set once")
-}
 
 /// The datagram with its length, header and mac1 checked.
 fn checked<'a, const LEN: usize>(

@@ -3,13 +3,15 @@
 use core::fmt;
 use core::net::Ipv6Addr;
 use core::str::FromStr;
+use std::sync::Arc;
 
 use base64::engine::general_purpose::STANDARD;
-use base64::{DecodeError, Engine};
+use base64::{DecodeError, DecodeSliceError, Engine, decoded_len_estimate};
 use blake2::{Blake2s256, Digest};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::Rng;
+use crate::erase::on_clean_stack;
 use crate::handshake::x25519_public;
 
 #[cfg(test)]
@@ -32,27 +34,68 @@ const ORCHID_PREFIX: u32 = 0x2001_0020;
 /// that no such address reads as a Host Identity Tag.
 const ORCHID_OGA: u32 = 15;
 
+/// 32 secret bytes in one place, whoever shares or moves them; erased when the last one drops them.
+#[derive(Clone, Default)]
+struct Secret(Arc<Zeroizing<[u8; KEY_LEN]>>);
+
+impl Secret {
+    /// Has `fill` write the secret to where it stays.
+    fn filled(fill: impl FnOnce(&mut [u8; KEY_LEN])) -> Self {
+        let mut secret = Self::default();
+        fill(secret.place());
+        secret
+    }
+
+    /// Where the secret is, as long as nobody shares it.
+    fn place(&mut self) -> &mut [u8; KEY_LEN] {
+        let zeroizing: &mut Zeroizing<_> = Arc::make_mut(&mut self.0);
+        zeroizing
+    }
+
+    /// The secret with these bytes, of which the caller's copy is the caller's to erase.
+    fn from_bytes(mut bytes: [u8; KEY_LEN]) -> Self {
+        let secret = Self::filled(|secret| secret.copy_from_slice(&bytes));
+        bytes.zeroize();
+        secret
+    }
+
+    fn from_base64(text: &str) -> Result<Self, KeyParseError> {
+        let mut secret = Self::default();
+        on_clean_stack(|| parse_key(text, secret.place()))?;
+        Ok(secret)
+    }
+
+    fn base64(&self) -> Zeroizing<String> {
+        Zeroizing::new(STANDARD.encode(self.0.as_slice()))
+    }
+}
+
 /// A node's static X25519 private key. Erased when dropped, never shown by `Debug`.
 #[derive(Clone)]
 pub struct PrivateKey {
-    secret: Zeroizing<[u8; KEY_LEN]>,
+    secret: Secret,
     public: PublicKey,
 }
 
 impl PrivateKey {
-    /// The key with these bytes. Any value is valid: X25519 clamps it (RFC 7748 section 5).
+    /// The key with these bytes. Any value is valid: X25519 clamps it (RFC 7748 section 5). The
+    /// caller's copy of the bytes is not erased.
     pub fn from_bytes(secret: [u8; KEY_LEN]) -> Self {
-        let secret = Zeroizing::new(secret);
-        let public = PublicKey(x25519_public(&secret));
-        Self { secret, public }
+        Self::of(Secret::from_bytes(secret))
     }
 
     /// A new key, already clamped (RFC 7748 section 5), so that other tools read the same text.
     pub fn generate(rng: &mut Rng) -> Self {
-        let mut secret = Zeroizing::new(rng.bytes::<KEY_LEN>());
-        secret[0] &= 248;
-        secret[31] = (secret[31] & 127) | 64;
-        Self::from_bytes(*secret)
+        Self::of(Secret::filled(|secret| {
+            rng.fill(secret);
+            secret[0] &= 248;
+            secret[31] = (secret[31] & 127) | 64;
+        }))
+    }
+
+    fn of(secret: Secret) -> Self {
+        let public = PublicKey(on_clean_stack(|| x25519_public(&secret.0)));
+        Self { secret, public }
     }
 
     /// The public key that belongs to this key.
@@ -62,12 +105,12 @@ impl PrivateKey {
 
     /// The secret bytes, for the handshake and for the file that keeps them.
     pub fn secret_bytes(&self) -> &[u8; KEY_LEN] {
-        &self.secret
+        &self.secret.0
     }
 
     /// The secret as 44 characters of base64, as in a key file; erased when dropped.
     pub fn secret_base64(&self) -> Zeroizing<String> {
-        Zeroizing::new(STANDARD.encode(*self.secret))
+        self.secret.base64()
     }
 }
 
@@ -82,7 +125,7 @@ impl FromStr for PrivateKey {
 
     /// Reads base64, with white space around it ignored.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_key(text).map(|secret| Self::from_bytes(*secret))
+        Secret::from_base64(text).map(Self::of)
     }
 }
 
@@ -124,34 +167,36 @@ impl FromStr for PublicKey {
 
     /// Reads base64, with white space around it ignored.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_key(text).map(|bytes| Self(*bytes))
+        let mut key = Self([0; KEY_LEN]);
+        parse_key(text, &mut key.0)?;
+        Ok(key)
     }
 }
 
 /// A secret that two nodes share beforehand, mixed into the handshake's second message (psk2,
 /// Noise revision 34 section 9). All zeros when none is configured.
 #[derive(Clone, Default)]
-pub struct PresharedKey(Zeroizing<[u8; KEY_LEN]>);
+pub struct PresharedKey(Secret);
 
 impl PresharedKey {
-    /// The key with these bytes.
+    /// The key with these bytes. The caller's copy of them is not erased.
     pub fn from_bytes(bytes: [u8; KEY_LEN]) -> Self {
-        Self(Zeroizing::new(bytes))
+        Self(Secret::from_bytes(bytes))
     }
 
     /// A new random key.
     pub fn generate(rng: &mut Rng) -> Self {
-        Self(Zeroizing::new(rng.bytes()))
+        Self(Secret::filled(|secret| rng.fill(secret)))
     }
 
     /// The secret bytes.
     pub fn secret_bytes(&self) -> &[u8; KEY_LEN] {
-        &self.0
+        &self.0.0
     }
 
     /// The secret as 44 characters of base64, as in a configuration; erased when dropped.
     pub fn secret_base64(&self) -> Zeroizing<String> {
-        Zeroizing::new(STANDARD.encode(*self.0))
+        self.0.base64()
     }
 }
 
@@ -166,7 +211,7 @@ impl FromStr for PresharedKey {
 
     /// Reads base64, with white space around it ignored.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_key(text).map(Self)
+        Secret::from_base64(text).map(Self)
     }
 }
 
@@ -245,20 +290,17 @@ impl fmt::Display for KeyParseError {
 
 impl core::error::Error for KeyParseError {}
 
-fn parse_key(text: &str) -> Result<Zeroizing<[u8; KEY_LEN]>, KeyParseError> {
+/// Reads the base64 of a key into `key`. What was decoded elsewhere is erased.
+fn parse_key(text: &str, key: &mut [u8; KEY_LEN]) -> Result<(), KeyParseError> {
     let text = text.trim();
-    let bytes = STANDARD.decode(text).map(Zeroizing::new).map_err(|error| match error {
-        DecodeError::InvalidByte(position, _) | DecodeError::InvalidLastSymbol(position, _) => {
-            KeyParseError::Character { position }
-        }
-        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => {
-            KeyParseError::Padding { characters: text.len() }
-        }
+    let mut bytes = Zeroizing::new(vec![0; decoded_len_estimate(text.len())]);
+    let len = STANDARD.decode_slice(text, &mut bytes).map_err(|error| match error {
+        DecodeSliceError::DecodeError(
+            DecodeError::InvalidByte(position, _) | DecodeError::InvalidLastSymbol(position, _),
+        ) => KeyParseError::Character { position },
+        _ => KeyParseError::Padding { characters: text.len() },
     })?;
-    let mut key = Zeroizing::new([0; KEY_LEN]);
-    if bytes.len() != KEY_LEN {
-        return Err(KeyParseError::Length { received: bytes.len() });
-    }
-    key.copy_from_slice(&bytes);
-    Ok(key)
+    let decoded = bytes.get(..len).and_then(|bytes| <&[u8; KEY_LEN]>::try_from(bytes).ok());
+    key.copy_from_slice(decoded.ok_or(KeyParseError::Length { received: len })?);
+    Ok(())
 }

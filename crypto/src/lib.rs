@@ -48,6 +48,7 @@
 
 mod aead;
 mod cookie;
+mod erase;
 mod handshake;
 mod identity;
 mod mac;

@@ -3,7 +3,9 @@
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use rand_core::{CryptoRng, RngCore, SeedableRng};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::erase::on_clean_stack;
 
 /// Cryptographic random generator that depends only on its 32-byte seed.
 ///
@@ -15,22 +17,31 @@ use zeroize::Zeroizing;
 /// request costs at least one ChaCha20 block, so choices made per packet, which need not be secret,
 /// are better drawn from a plain generator seeded by this one.
 pub struct Rng {
-    key: Zeroizing<[u8; 32]>,
+    /// In one place, whoever moves the generator: from a key that was left somewhere follows all later
+    /// output.
+    key: Box<Zeroizing<[u8; 32]>>,
 }
 
 impl Rng {
-    /// A generator whose whole output follows from `seed`.
-    pub fn new(seed: [u8; 32]) -> Self {
-        Self { key: Zeroizing::new(seed) }
+    /// A generator whose whole output follows from `seed`, of which the caller's copy is the caller's to
+    /// erase.
+    pub fn new(mut seed: [u8; 32]) -> Self {
+        let mut key = Box::<Zeroizing<[u8; 32]>>::default();
+        key.copy_from_slice(&seed);
+        seed.zeroize();
+        Self { key }
     }
 
     /// Fills `out`, up to 256 GiB less one block, with random bytes and replaces the key.
     pub fn fill(&mut self, out: &mut [u8]) {
-        let mut stream = ChaCha20::new((&*self.key).into(), &[0; 12].into());
-        self.key.fill(0);
-        stream.apply_keystream(&mut *self.key);
-        out.fill(0);
-        stream.apply_keystream(out);
+        on_clean_stack(|| {
+            let key: &mut [u8; 32] = &mut self.key;
+            let mut stream = ChaCha20::new((&*key).into(), &[0; 12].into());
+            key.fill(0);
+            stream.apply_keystream(key);
+            out.fill(0);
+            stream.apply_keystream(out);
+        });
     }
 
     /// `N` random bytes.
@@ -42,7 +53,9 @@ impl Rng {
 
     /// A generator that is independent of the later output of this one.
     pub fn fork(&mut self) -> Self {
-        Self::new(self.bytes())
+        let mut fork = Self { key: Box::default() };
+        self.fill(&mut **fork.key);
+        fork
     }
 }
 
@@ -93,7 +106,7 @@ mod tests {
     fn output_is_the_key_stream_after_the_next_key() {
         let mut rng = Rng::new([0; 32]);
         assert_eq!(rng.bytes::<32>(), ZERO_KEY_STREAM[32..]);
-        assert_eq!(*rng.key, ZERO_KEY_STREAM[..32]);
+        assert_eq!(**rng.key, ZERO_KEY_STREAM[..32]);
     }
 
     #[test]
@@ -105,7 +118,7 @@ mod tests {
             a.fill(&mut x);
             b.fill_bytes(&mut y);
             assert_eq!(x, y);
-            assert!(keys.insert(*a.key), "the key did not change after {len} bytes");
+            assert!(keys.insert(**a.key), "the key did not change after {len} bytes");
         }
         assert_eq!(a.next_u64(), b.next_u64());
         assert_ne!(a.next_u32(), a.next_u32());

@@ -3,362 +3,240 @@
 //!
 //! Routes to these addresses live in a table of their own, which a rule asks before every other
 //! table but `local`: for what this host sends itself and does not carry our mark. The routes lead
-//! to the TUN device and die with it. Where the policy says `require`, a second one of a worse
-//! metric refuses packets, and stays when the daemon is killed.
+//! to the TUN device. Behind translators two further tables, of the next two numbers, have rules that
+//! look at the protocol and the port, too. They exist while there is a route for them.
 //!
-//! Behind translators two further tables, of the next two numbers, have rules that look at the
-//! protocol and the port, too. They exist while there is a route for them.
+//! Connections without an address of their own begin from where they would without us: each route has
+//! the source address that the host's own routes would give. It is asked for when the address is
+//! captured, and again when routes, rules or addresses of others change from which another may follow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use mpip_core::packet::protocol;
-use mpip_core::{Capture, Prefix, TRANSLATED_PORTS};
-use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError, Route, RoutingRule};
+use mpip_core::{Capture, Instant, Prefix};
 
-use crate::config::{HostMode, Settings};
-use crate::host::{MAIN_TABLE, METRIC, route_mtu, routed};
-use crate::reverse_path::ReversePath;
-
-/// Metric of the routes that refuse packets once those to the device are gone.
-const REFUSING_METRIC: u32 = 4096;
+use crate::config::HostMode;
+use crate::host::{route_mtu, routed};
+use crate::kernel::Kernel;
+use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, TRANSLATED, TRANSLATORS, Way};
 
 /// The first address that is no single receiver's (RFC 5771).
 const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
 
-/// The tables behind the one of the configuration: routes to peers that see this host elsewhere than
-/// it is, and to the translators behind which peers are.
-const TRANSLATED: u32 = 1;
-const TRANSLATORS: u32 = 2;
+/// Source addresses that are asked for again at a time, and how often: an answer takes some 10 µs, in
+/// which packets wait, and others' routes may change all the time.
+const ASKED_AT_ONCE: usize = 64;
+const ASKING_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What host mode changes on the host, for as long as this lives.
+/// What the host has to capture.
 #[derive(Debug)]
 pub(crate) struct Captures {
-    netlink: Netlink,
-    link: Link,
     settings: HostMode,
     /// What each peer's packets are, by its name.
     wanted: BTreeMap<String, Capture>,
     /// The inner MTU toward each peer, as far as it is known.
     inner_mtu: BTreeMap<String, u16>,
-    /// Prefixes of peers outside of host mode, whose routes are no concern of this.
-    others: Vec<Prefix>,
-    /// Refused by what a killed daemon left, until this one ends.
-    inherited: Vec<Prefix>,
-    /// Addresses that their interfaces lost and sessions use, kept on the TUN device.
-    pinned: Vec<IpAddr>,
-    reverse_path: ReversePath,
-    active: bool,
-    /// The rules that the host has.
-    rules: Vec<RoutingRule>,
+    /// Where packets to captured addresses would begin without us.
+    sources: BTreeMap<IpAddr, Source>,
+    /// Those that are to be asked for again, and when some last were.
+    stale: BTreeSet<IpAddr>,
+    asked: Instant,
+    /// The addresses that paths start from.
+    own: Vec<IpAddr>,
+}
+
+/// Where packets to an address would begin.
+#[derive(Debug, Default)]
+struct Source {
+    /// The answer; `None` when there is no way there.
+    found: Option<IpAddr>,
+    /// The peers that are captured at the address.
+    peers: BTreeSet<String>,
 }
 
 impl Captures {
-    /// Removes or takes over what a killed daemon left, and adds the rules if there is a peer for
-    /// them. `link` is the TUN device.
-    pub(crate) fn set_up(settings: &Settings, link: Link) -> Result<Self, NetlinkError> {
-        let policies = || settings.peers.iter().filter(|peer| peer.host_mode);
-        let active = settings.opportunistic.is_some()
-            || policies().any(|peer| peer.policy != mpip_core::Policy::Off);
-        let fail_closed = policies().any(|peer| peer.policy == mpip_core::Policy::Require);
-        let others = settings.peers.iter().filter(|peer| !peer.host_mode);
-        let mut captures = Self {
-            netlink: Netlink::new()?,
-            link,
-            settings: settings.host_mode.clone(),
+    /// Nothing is captured yet.
+    pub(crate) fn new(settings: HostMode) -> Self {
+        Self {
+            settings,
             wanted: BTreeMap::new(),
             inner_mtu: BTreeMap::new(),
-            others: others
-                .flat_map(|peer| &peer.allowed_prefixes)
-                .copied()
-                .flat_map(routed)
-                .collect(),
-            inherited: Vec::new(),
-            pinned: Vec::new(),
-            reverse_path: ReversePath::new(settings),
-            active,
-            rules: Vec::new(),
-        };
-        captures.reverse_path.restore();
-        captures.adopt_rules()?;
-        let left = captures.routes()?;
-        if fail_closed {
-            // Somebody may still rely on them; they are opened when this daemon ends in order.
-            captures.inherited =
-                left.iter().filter(|route| route.link == 0).map(|route| route.prefix).collect();
+            sources: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            asked: Instant::ZERO,
+            own: Vec::new(),
         }
-        captures.sync(&[])?;
-        Ok(captures)
     }
 
     /// Follows what the engine says.
-    pub(crate) fn apply(&mut self, capture: Capture, own: &[IpAddr]) -> Result<(), NetlinkError> {
-        let Capture { prefixes, translated, translators, .. } = &capture;
-        if prefixes.is_empty() && translated.is_empty() && translators.is_empty() {
-            self.wanted.remove(&capture.peer);
-        } else {
-            self.wanted.insert(capture.peer.clone(), capture);
+    pub(crate) fn apply<K: Kernel>(
+        &mut self,
+        now: Instant,
+        capture: Capture,
+        routes: &mut Routes<K>,
+    ) {
+        let peer = capture.peer.clone();
+        let addresses: BTreeSet<IpAddr> = addresses(&capture).collect();
+        self.sources.retain(|ip, source| {
+            if !addresses.contains(ip) {
+                source.peers.remove(&peer);
+            }
+            !source.peers.is_empty()
+        });
+        for ip in addresses {
+            let known = self.sources.contains_key(&ip);
+            self.sources.entry(ip).or_default().peers.insert(peer.clone());
+            if !known {
+                self.ask(ip, routes);
+            }
         }
-        self.sync(own)
+        if is_nothing(&capture) {
+            self.wanted.remove(&peer);
+        } else {
+            self.wanted.insert(peer.clone(), capture);
+        }
+        self.claim(&peer, routes);
+        routes.apply(now);
     }
 
     /// Packets to `peer` have `mtu` bytes at most.
-    pub(crate) fn set_inner_mtu(
+    pub(crate) fn set_inner_mtu<K: Kernel>(
         &mut self,
         peer: &str,
         mtu: u16,
-        own: &[IpAddr],
-    ) -> Result<(), NetlinkError> {
+        routes: &mut Routes<K>,
+    ) {
         self.inner_mtu.insert(peer.to_owned(), mtu);
-        if self.wanted.contains_key(peer) { self.sync(own) } else { Ok(()) }
-    }
-
-    /// Follows a change of the host's links, addresses or routes; `own` are the addresses that
-    /// paths start from.
-    pub(crate) fn follow(&mut self, links: &[Link], own: &[IpAddr]) -> Result<(), NetlinkError> {
-        if !self.active {
-            return Ok(());
+        if self.wanted.contains_key(peer) {
+            self.claim(peer, routes);
         }
-        self.reverse_path.loosen(links, self.link.index);
-        self.sync(own)
     }
 
-    /// Whether changes of the host's routes matter.
-    pub(crate) fn is_active(&self) -> bool {
-        self.active
+    /// The addresses that paths start from.
+    pub(crate) fn set_own<K: Kernel>(&mut self, own: Vec<IpAddr>, routes: &mut Routes<K>) {
+        if own != self.own {
+            self.own = own;
+            self.claim_all(routes);
+        }
     }
 
-    /// Makes the host's routes those that are wanted; no more is changed than has to be.
-    fn sync(&mut self, own: &[IpAddr]) -> Result<(), NetlinkError> {
-        let mut wanted = Vec::new();
-        let captures: Vec<Capture> = self.wanted.values().cloned().collect();
-        for capture in &captures {
-            for prefix in &capture.prefixes {
-                let mtu = self.inner_mtu.get(&capture.peer).map(|mtu| route_mtu(*prefix, *mtu));
-                self.routes_to((*prefix, mtu), capture.fail_closed, own, &mut wanted)?;
+    /// Somebody's route to `prefix` appeared, changed or vanished.
+    pub(crate) fn route_changed(&mut self, prefix: Prefix) {
+        // Addresses in a prefix follow each other.
+        let from = self.sources.range(prefix.address()..);
+        let inside = from.map(|(ip, _)| *ip).take_while(|ip| prefix.contains(*ip));
+        self.stale.extend(inside);
+    }
+
+    /// Anything may have changed from which source addresses follow.
+    pub(crate) fn anything_changed(&mut self) {
+        self.stale = self.sources.keys().copied().collect();
+    }
+
+    /// When [`ask_again`](Self::ask_again) is to be called.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        (!self.stale.is_empty()).then_some(self.asked + ASKING_INTERVAL)
+    }
+
+    /// Asks again for some of the source addresses that may have changed.
+    pub(crate) fn ask_again<K: Kernel>(&mut self, now: Instant, routes: &mut Routes<K>) {
+        if self.next_timeout().is_none_or(|due| now < due) {
+            return;
+        }
+        self.asked = now;
+        let mut changed = BTreeSet::new();
+        for _ in 0..ASKED_AT_ONCE {
+            let Some(ip) = self.stale.pop_first() else { break };
+            if self.ask(ip, routes)
+                && let Some(source) = self.sources.get(&ip)
+            {
+                changed.extend(source.peers.iter().cloned());
             }
-            let others = [(&capture.translated, TRANSLATED), (&capture.translators, TRANSLATORS)];
-            for (addresses, offset) in others {
-                for ip in addresses {
-                    let mtu = self.inner_mtu.get(&capture.peer);
-                    let mtu = mtu.map(|mtu| route_mtu(Prefix::host(*ip), *mtu));
-                    let table = self.settings.table + offset;
-                    let route = self.route_to(*ip, mtu, table, own)?;
-                    merge(&mut wanted, route);
-                }
+        }
+        for peer in changed {
+            self.claim(&peer, routes);
+        }
+    }
+
+    /// Asks for the source address of packets to `ip`; whether it is another one.
+    fn ask<K: Kernel>(&mut self, ip: IpAddr, routes: &mut Routes<K>) -> bool {
+        let Some(source) = self.sources.get_mut(&ip) else { return false };
+        match routes.kernel().source_toward(ip, self.settings.mark) {
+            Ok(found) => std::mem::replace(&mut source.found, found) != found,
+            Err(error) => {
+                log::warn!("{error}");
+                false
             }
         }
-        for prefix in self.inherited.clone() {
-            if !wanted.iter().any(|route| route.prefix == prefix) {
-                self.routes_to((prefix, None), true, own, &mut wanted)?;
-            }
-        }
-        // The routes first: a rule without them does nothing.
-        let present = self.routes()?;
-        let mut ipv6 = false;
-        for route in wanted.iter().filter(|route| !present.contains(route)) {
-            self.netlink.replace_route(route)?;
-            ipv6 |= route.prefix.address().is_ipv6();
-        }
-        let same =
-            |a: &Route, b: &Route| (a.prefix, a.table, a.metric) == (b.prefix, b.table, b.metric);
-        for route in present.iter().filter(|route| !wanted.iter().any(|other| same(other, route))) {
-            self.netlink.delete_route(route)?;
-        }
-        self.sync_rules(&wanted)?;
-        if ipv6 { self.ask_again() } else { Ok(()) }
     }
 
-    /// Lets running connections by IPv6 find new routes. Linux keeps a connection's route while nothing
-    /// changes in the table that it is from, or among the rules. So a rule comes and goes that says no
-    /// more than ours.
-    fn ask_again(&mut self) -> Result<(), NetlinkError> {
-        let HostMode { table, mark, priority, .. } = self.settings;
-        let protocol = Some(protocol::TCP);
-        let rule =
-            RoutingRule { ipv6: true, priority, without_mark: mark, protocol, ports: None, table };
-        self.netlink.add_rule(&rule)?;
-        self.netlink.delete_rule(&rule)
+    fn claim_all<K: Kernel>(&self, routes: &mut Routes<K>) {
+        for peer in self.wanted.keys() {
+            self.claim(peer, routes);
+        }
     }
 
-    /// Makes the rules those that `routes` need.
-    fn sync_rules(&mut self, routes: &[Route]) -> Result<(), NetlinkError> {
-        let wanted = self.wanted_rules(routes);
-        for rule in wanted.iter().filter(|rule| !self.rules.contains(rule)) {
-            self.netlink.add_rule(rule)?;
-        }
-        for rule in self.rules.iter().filter(|rule| !wanted.contains(rule)) {
-            self.netlink.delete_rule(rule)?;
-        }
-        self.rules = wanted;
-        Ok(())
+    /// Wants the routes that lead packets to `peer` to the device.
+    fn claim<K: Kernel>(&self, peer: &str, routes: &mut Routes<K>) {
+        let claims = self.wanted.get(peer).map(|capture| self.routes_of(capture));
+        routes.claim(&Claimant::Host(peer.to_owned()), claims.unwrap_or_default());
     }
 
-    fn routes_to(
-        &mut self,
-        (prefix, mtu): (Prefix, Option<u32>),
-        fail_closed: bool,
-        own: &[IpAddr],
-        routes: &mut Vec<Route>,
-    ) -> Result<(), NetlinkError> {
-        let ip = prefix.address();
-        if prefix != Prefix::host(ip) {
-            // A network, not an address of the peer: the host's more specific routes go first.
-            routes.extend(one_receiver(prefix).into_iter().map(|prefix| Route {
-                prefix,
-                link: self.link.index,
-                source: None,
-                mtu,
-                table: MAIN_TABLE,
-                metric: METRIC,
-            }));
-            return Ok(());
-        }
+    fn routes_of(&self, capture: &Capture) -> BTreeMap<Key, Way> {
+        let inner_mtu = self.inner_mtu.get(&capture.peer);
         let table = self.settings.table;
-        routes.push(self.route_to(ip, mtu, table, own)?);
-        if fail_closed {
-            let metric = REFUSING_METRIC;
-            routes.push(Route { prefix, link: 0, source: None, mtu: None, table, metric });
+        let mut routes = BTreeMap::new();
+        let mut add = |table, prefix, source, fail_closed| {
+            let mtu = inner_mtu.map(|mtu| route_mtu(prefix, *mtu));
+            routes.insert(Key { table, prefix, refuses: false }, Way { source, mtu });
+            if fail_closed {
+                routes.insert(Key { table, prefix, refuses: true }, Way::default());
+            }
+        };
+        for prefix in &capture.prefixes {
+            let ip = prefix.address();
+            if *prefix == Prefix::host(ip) {
+                add(table, *prefix, self.source(ip), capture.fail_closed);
+                continue;
+            }
+            // A network, not an address of the peer: the host's more specific routes go first.
+            for part in one_receiver(*prefix) {
+                add(MAIN_TABLE, part, None, capture.fail_closed);
+            }
         }
-        Ok(())
+        let others = [(&capture.translated, TRANSLATED), (&capture.translators, TRANSLATORS)];
+        for (addresses, offset) in others {
+            for ip in addresses {
+                add(table + offset, Prefix::host(*ip), self.source(*ip), false);
+            }
+        }
+        routes
     }
 
-    /// The route that leads packets to `ip` to the device.
-    fn route_to(
-        &mut self,
-        ip: IpAddr,
-        mtu: Option<u32>,
-        table: u32,
-        own: &[IpAddr],
-    ) -> Result<Route, NetlinkError> {
-        // Connections without an address of their own begin from where they would without us.
+    /// Where connections to `ip` begin that have no address of their own.
+    fn source(&self, ip: IpAddr) -> Option<IpAddr> {
         let same_family = |other: &&IpAddr| other.is_ipv4() == ip.is_ipv4();
-        let source = self.netlink.source_toward(ip, self.settings.mark)?;
-        let source = source.or_else(|| own.iter().find(same_family).copied());
-        let prefix = Prefix::host(ip);
-        Ok(Route { prefix, link: self.link.index, source, mtu, table, metric: METRIC })
+        let found = self.sources.get(&ip).and_then(|source| source.found);
+        found.or_else(|| self.own.iter().find(same_family).copied())
     }
 
-    /// Our routes as the host has them.
-    fn routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
-        let mut routes = self.netlink.own_routes()?;
-        let (tables, link) = (self.tables(), self.link.index);
-        routes.retain(|route| {
-            tables.contains(&route.table)
-                || (route.table == MAIN_TABLE
-                    && route.link == link
-                    && !self.others.contains(&route.prefix))
-        });
-        Ok(routes)
+    /// Whether packets to `peer` are never to leave as plain IP.
+    pub(crate) fn fails_closed(&self, peer: &str) -> bool {
+        self.wanted.get(peer).is_some_and(|capture| capture.fail_closed)
     }
+}
 
-    /// Our tables: the one of the configuration and the two behind it.
-    fn tables(&self) -> RangeInclusive<u32> {
-        self.settings.table..=self.settings.table + TRANSLATORS
-    }
+fn is_nothing(capture: &Capture) -> bool {
+    let Capture { prefixes, translated, translators, .. } = capture;
+    prefixes.is_empty() && translated.is_empty() && translators.is_empty()
+}
 
-    /// The rules for `routes`.
-    fn wanted_rules(&self, routes: &[Route]) -> Vec<RoutingRule> {
-        let HostMode { table, mark, priority, .. } = self.settings;
-        let mut rules = Vec::new();
-        for ipv6 in [false, true] {
-            let icmp = if ipv6 { protocol::ICMPV6 } else { protocol::ICMP };
-            let rule = RoutingRule {
-                ipv6,
-                priority,
-                without_mark: mark,
-                protocol: None,
-                ports: None,
-                table,
-            };
-            rules.extend(self.active.then_some(rule));
-            let used = |table: u32| {
-                let family = |route: &Route| route.prefix.address().is_ipv6() == ipv6;
-                routes.iter().any(|route| route.table == table && family(route))
-            };
-            let of = |protocol, ports, offset| RoutingRule {
-                protocol: Some(protocol),
-                ports,
-                table: table + offset,
-                ..rule
-            };
-            if used(table + TRANSLATED) {
-                rules.extend([protocol::TCP, icmp].map(|number| of(number, None, TRANSLATED)));
-            }
-            if used(table + TRANSLATORS) {
-                let ports = Some((*TRANSLATED_PORTS.start(), *TRANSLATED_PORTS.end()));
-                rules.extend([
-                    of(protocol::TCP, ports, TRANSLATORS),
-                    of(protocol::UDP, ports, TRANSLATORS),
-                    of(icmp, None, TRANSLATORS),
-                ]);
-            }
-        }
-        rules
-    }
-
-    /// Takes over the rules that a killed daemon left: those that are not wanted go.
-    fn adopt_rules(&mut self) -> Result<(), NetlinkError> {
-        let tables = self.tables();
-        self.rules = self.netlink.own_rules()?;
-        self.rules.retain(|rule| tables.contains(&rule.table));
-        Ok(())
-    }
-
-    /// Removes our rules.
-    fn remove_rules(&mut self) -> Result<(), NetlinkError> {
-        self.adopt_rules()?;
-        for rule in &self.rules {
-            self.netlink.delete_rule(rule)?;
-        }
-        self.rules.clear();
-        Ok(())
-    }
-
-    /// Keeps `address`, which no interface has any more, so that sockets that use it live on.
-    pub(crate) fn pin(&mut self, address: IpAddr) {
-        let prefix_len = Prefix::host(address).prefix_len();
-        match self.netlink.add_address(&self.link, address, prefix_len) {
-            Ok(()) => {
-                log::info!("{address} is kept on {} while sessions use it", self.link.name);
-                self.pinned.push(address);
-            }
-            Err(error) => log::warn!("{error}"),
-        }
-    }
-
-    /// Gives up the kept addresses that an interface has again, or that are not `used` any more.
-    pub(crate) fn unpin(&mut self, addresses: &[HostAddress], used: impl Fn(IpAddr) -> bool) {
-        let Self { netlink, link, pinned, .. } = self;
-        pinned.retain(|address| {
-            let returned =
-                addresses.iter().any(|other| other.address == *address && other.link != link.index);
-            if !returned && used(*address) {
-                return true;
-            }
-            let prefix_len = Prefix::host(*address).prefix_len();
-            match netlink.remove_address(link, *address, prefix_len) {
-                Ok(()) => log::info!("{address} is not kept on {} any more", link.name),
-                Err(error) => log::warn!("{error}"),
-            }
-            false
-        });
-    }
-
-    /// The addresses that are kept.
-    pub(crate) fn pinned(&self) -> &[IpAddr] {
-        &self.pinned
-    }
-
-    /// Captures nothing any more: packets leave as plain IP.
-    pub(crate) fn release(&mut self) {
-        self.wanted.clear();
-        self.inherited.clear();
-        if let Err(error) = self.sync(&[]) {
-            log::warn!("{error}");
-        }
-    }
+/// The addresses to which packets are captured, each of which has a route of its own.
+fn addresses(capture: &Capture) -> impl Iterator<Item = IpAddr> {
+    let hosts = capture.prefixes.iter().filter(|prefix| **prefix == Prefix::host(prefix.address()));
+    let hosts = hosts.map(Prefix::address);
+    hosts.chain(capture.translated.iter().copied()).chain(capture.translators.iter().copied())
 }
 
 /// The parts of `prefix` with addresses of one receiver each: neither multicast nor what is above it
@@ -384,43 +262,5 @@ fn one_receiver(prefix: Prefix) -> Vec<Prefix> {
     parts
 }
 
-impl Drop for Captures {
-    fn drop(&mut self) {
-        self.release();
-        self.unpin(&[], |_| false);
-        if let Err(error) = self.remove_rules() {
-            log::warn!("{error}");
-        }
-        self.reverse_path.restore();
-    }
-}
-
-/// Adds `route`, or makes one to the same prefix carry no more than it does: several peers may be
-/// behind one translator.
-fn merge(routes: &mut Vec<Route>, route: Route) {
-    let same = |other: &&mut Route| (other.prefix, other.table) == (route.prefix, route.table);
-    match routes.iter_mut().find(same) {
-        Some(other) => other.mtu = other.mtu.into_iter().chain(route.mtu).min(),
-        None => routes.push(route),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn multicast_stays_where_it_is() {
-        let shown = |text: &str| {
-            let parts = one_receiver(text.parse().expect("valid"));
-            parts.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(shown("198.18.0.0/15"), ["198.18.0.0/15"]);
-        let below = ["128.0.0.0/2", "192.0.0.0/3"];
-        assert_eq!(shown("128.0.0.0/1"), below);
-        assert_eq!(shown("0.0.0.0/0"), [&below[..], &["0.0.0.0/1"]].concat());
-        assert_eq!(shown("224.0.0.0/4"), Vec::<String>::new());
-        assert_eq!(shown("240.0.0.0/5"), Vec::<String>::new());
-        assert_eq!(shown("::/0"), ["8000::/1", "::/1"]);
-    }
-}
+mod tests;

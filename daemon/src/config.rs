@@ -1,16 +1,26 @@
 //! The configuration file: text → raw structures → [`Settings`].
 //!
-//! The raw structures say which keys exist and of what type they are; the settings are what the
-//! daemon works with, every value checked. An error names file, line, what was expected and what
-//! came; all that is wrong with values is reported together.
+//! The raw structures (`raw`) define which keys exist and their types; the settings (`settings`)
+//! are what the daemon works with, every value checked. An error (`error`) names file and line,
+//! what was expected and what was found. All wrong values are reported together.
+//!
+//! `resolve` makes settings of raw structures. It calls a module for each kind of section: `node`,
+//! `interface`, `host_mode`, `peer`, `rule`, `opportunistic`. These use `values` (checks of single
+//! values), `keys` (key files) and `problems` (the list of what is wrong), and never each other.
 
 mod error;
+mod host_mode;
+mod interface;
 mod keys;
+mod node;
 mod opportunistic;
+mod peer;
+mod problems;
 mod raw;
 mod resolve;
 mod rule;
 mod settings;
+mod values;
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +39,7 @@ fn read(file: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// The control socket of the configuration in `file`, whatever else is wrong with it and whether or
-/// not its key files can be read.
+/// The control socket of the configuration in `file`, which may have errors elsewhere.
 pub fn control_socket(file: &Path) -> Result<PathBuf, ConfigError> {
     let text = read(file)?;
     let table: toml::Table = text
@@ -41,13 +50,13 @@ pub fn control_socket(file: &Path) -> Result<PathBuf, ConfigError> {
     Ok(value("node", "control_socket").map_or_else(
         || {
             let interface = value("interface", "name");
-            resolve::default_socket(interface.as_deref().unwrap_or(resolve::DEFAULT_INTERFACE))
+            node::default_socket(interface.as_deref().unwrap_or(interface::DEFAULT_NAME))
         },
         PathBuf::from,
     ))
 }
 
-/// Checks the configuration `text`; `file` is named in errors, and relative paths start from its
+/// Checks the configuration `text`. Errors name `file`, and relative paths start from its
 /// directory.
 pub fn parse(file: &Path, text: &str) -> Result<Settings, ConfigError> {
     let raw: raw::Config = toml::from_str(text)

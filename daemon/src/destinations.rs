@@ -1,8 +1,9 @@
-//! To whom the host talks: a thread that looks at its connected sockets now and then.
+//! Finds the destinations that the host talks to: a thread that lists its connected sockets from
+//! time to time.
 //!
-//! Nothing on the host changes for it, no packet is touched, and connections to addresses beyond
-//! the configured prefixes do not leave the kernel's list. It takes at most a hundredth of one
-//! core, however many sockets there are: `docs/architecture.md` has figures.
+//! It changes nothing on the host and touches no packets. The kernel leaves out connections to
+//! addresses outside of the configured prefixes. It takes at most 1 % of a core, however many
+//! sockets there are (figures in `docs/architecture.md`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -14,18 +15,19 @@ use mpip_net::netlink::{ConnectedSockets, NetlinkError};
 
 use crate::control::{Ask, Asker};
 
-/// Pause between two looks, at least.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The pause is so many times what the look took, at least.
-const SHARE: u32 = 99;
-/// A destination is told again after this.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// Destinations that are told at a time, and remembered as told.
+/// Shortest pause between two lists.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// Shortest pause, as a multiple of the time that the last list took.
+const PAUSE_FACTOR: u32 = 99;
+/// Time after which a destination is reported again.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+/// Most destinations reported at a time.
 const AT_ONCE: usize = 256;
+/// Most destinations remembered as reported.
 const REMEMBERED: usize = 65_536;
 
-/// Looks at the sockets connected to `prefixes` from now on, and tells `asker`, until nobody
-/// listens.
+/// Starts the thread: it reports destinations within `prefixes` to `asker` until the engine's
+/// thread ends.
 pub(crate) fn watch(prefixes: &[Prefix], asker: Asker) -> Result<(), NetlinkError> {
     let sockets = ConnectedSockets::to(prefixes)?;
     let run = move || follow(sockets, &asker);
@@ -37,42 +39,42 @@ pub(crate) fn watch(prefixes: &[Prefix], asker: Asker) -> Result<(), NetlinkErro
 }
 
 fn follow(mut sockets: ConnectedSockets, asker: &Asker) {
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     loop {
         let start = Instant::now();
         let mut found = BTreeMap::new();
         let listed = sockets.list(|source, destination| {
-            if found.len() < AT_ONCE && told.is_due(start, destination) {
+            if found.len() < AT_ONCE && reported.is_due(start, destination) {
                 found.insert(destination, source);
             }
         });
         if let Err(error) = listed {
             log::warn!("{error}");
         }
-        told.remember(start, found.keys().copied());
+        reported.remember(start, found.keys().copied());
         let list: Vec<(IpAddr, IpAddr)> =
             found.into_iter().map(|(destination, source)| (source, destination)).collect();
         if !list.is_empty() && !asker.ask(Ask::Destinations { list }) {
             return;
         }
-        thread::sleep(PAUSE.max(start.elapsed() * SHARE));
+        thread::sleep(MIN_PAUSE.max(start.elapsed() * PAUSE_FACTOR));
     }
 }
 
-/// What was told lately.
+/// Destinations reported lately, and when.
 #[derive(Debug, Default)]
-struct Told(HashMap<IpAddr, Instant>);
+struct Reported(HashMap<IpAddr, Instant>);
 
-impl Told {
+impl Reported {
     fn is_due(&self, now: Instant, destination: IpAddr) -> bool {
-        let told = self.0.get(&destination);
-        told.is_none_or(|at| now.duration_since(*at) >= TELL_AGAIN)
+        let reported = self.0.get(&destination);
+        reported.is_none_or(|at| now.duration_since(*at) >= REPORT_INTERVAL)
     }
 
     fn remember(&mut self, now: Instant, destinations: impl Iterator<Item = IpAddr>) {
         self.0.extend(destinations.map(|destination| (destination, now)));
         if self.0.len() > REMEMBERED {
-            self.0.retain(|_, at| now.duration_since(*at) < TELL_AGAIN);
+            self.0.retain(|_, at| now.duration_since(*at) < REPORT_INTERVAL);
         }
     }
 }
@@ -83,18 +85,18 @@ mod tests {
 
     #[test]
     fn a_destination_is_told_once_a_minute_and_the_memory_is_bounded() {
-        let mut told = Told::default();
+        let mut reported = Reported::default();
         let start = Instant::now();
         let address = |n: u32| IpAddr::from((0xc612_0000 + n).to_be_bytes());
-        assert!(told.is_due(start, address(1)));
-        told.remember(start, [address(1)].into_iter());
-        assert!(!told.is_due(start + TELL_AGAIN / 2, address(1)));
-        assert!(told.is_due(start + TELL_AGAIN, address(1)));
+        assert!(reported.is_due(start, address(1)));
+        reported.remember(start, [address(1)].into_iter());
+        assert!(!reported.is_due(start + REPORT_INTERVAL / 2, address(1)));
+        assert!(reported.is_due(start + REPORT_INTERVAL, address(1)));
         for second in 0..2_000 {
             let now = start + Duration::from_secs(second);
             let first = second as u32 * AT_ONCE as u32;
-            told.remember(now, (first..first + AT_ONCE as u32).map(address));
-            assert!(told.0.len() <= REMEMBERED + AT_ONCE, "{}", told.0.len());
+            reported.remember(now, (first..first + AT_ONCE as u32).map(address));
+            assert!(reported.0.len() <= REMEMBERED + AT_ONCE, "{}", reported.0.len());
         }
     }
 }

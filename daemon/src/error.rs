@@ -24,29 +24,31 @@ pub enum Error {
         place: Place,
         /// The name.
         name: String,
-        /// By what.
+        /// The reason.
         source: OpenError,
     },
     /// There is no TUN device.
     Tun(OpenError),
     /// The kernel refused an address, a route or a list.
     Netlink(NetlinkError),
+    /// A route or rule cannot be set.
+    Routes(String),
     /// Another program has the port.
     PortInUse {
         /// Where the configuration names it.
         place: Place,
         /// The port.
         port: u16,
-        /// At which address.
+        /// The socket that could not be opened.
         source: Box<BindError>,
     },
     /// There is no socket for a path.
     Bind(BindError),
     /// The TUN device was deleted, or failed.
     TunLost(io::Error),
-    /// Something that hardly ever fails did.
+    /// A system call failed that should not.
     System {
-        /// What was to be done.
+        /// The operation.
         operation: &'static str,
         /// The reason.
         source: io::Error,
@@ -70,6 +72,7 @@ impl fmt::Display for Error {
             }
             Self::Tun(error) => error.fmt(f),
             Self::Netlink(error) => error.fmt(f),
+            Self::Routes(error) => f.write_str(error),
             Self::PortInUse { place, port, source } => {
                 let (key, protocol) =
                     if source.is_tcp() { ("tcp_port", "TCP") } else { ("listen_port", "UDP") };
@@ -85,7 +88,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NotPermitted => None,
+            Self::NotPermitted | Self::Routes(_) => None,
             Self::Control(error) => Some(error),
             Self::InterfaceInUse { source, .. } | Self::Tun(source) => Some(source),
             Self::Netlink(error) => Some(error),
@@ -103,7 +106,7 @@ impl From<ControlError> for Error {
 }
 
 impl Error {
-    /// Why `settings` got no TUN device.
+    /// The error when the TUN device of `settings` cannot be opened.
     pub(crate) fn tun(settings: &Settings, source: OpenError) -> Self {
         match source {
             OpenError::Busy { .. } | OpenError::OtherInterface { .. } => Self::InterfaceInUse {
@@ -115,7 +118,7 @@ impl Error {
         }
     }
 
-    /// Why there is no socket at `port`, which `place` asks for.
+    /// The error when no socket can be opened at `port`, which is set at `place`.
     pub(crate) fn bind(place: &Place, port: u16, source: BindError) -> Self {
         match source.io().kind() {
             io::ErrorKind::AddrInUse => {
@@ -132,7 +135,7 @@ impl From<NetlinkError> for Error {
     }
 }
 
-/// Names the operation that fails.
+/// Converts an error of `operation`.
 pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::System { operation, source }
 }

@@ -1,4 +1,4 @@
-//! Events on their way to the log, the counters and the subscribers.
+//! Events: writes them to the log, counts them, and hands them to subscribers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,38 +10,71 @@ use mpip_core::LocalAddress;
 
 use crate::snapshot::ms;
 
-/// Refused handshakes are reported at most once in this time, because strangers cause them; the
-/// rest are counted only.
+/// Shortest interval between reports of refused handshakes, because strangers can cause them.
+/// Others are only counted.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Counts events and hands them to those who asked for them.
+/// Lines of the log for one kind of events: as many at once as a host with many peers has to say when a
+/// network comes or goes, and one in half a second in the long run. Peers cause most events, and may cause
+/// any number of them: who moves, or tells addresses that are nobody's, changes paths.
+const LINES: u32 = 200;
+const LINE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What is left of the lines of one kind of events.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    left: u32,
+    /// Since when that is all, since the Unix epoch.
+    since: Duration,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Whether a line may be written, and how many were not since the last one.
+    fn permit(&mut self, unix_time: Duration) -> Option<u64> {
+        // A wall clock that was set back must not silence them.
+        let more = unix_time.abs_diff(self.since).as_millis() / LINE_INTERVAL.as_millis();
+        if more > 0 {
+            let more = u32::try_from(more).unwrap_or(LINES);
+            (self.left, self.since) = (self.left.saturating_add(more).min(LINES), unix_time);
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            self.left_out += 1;
+            return None;
+        };
+        self.left = left;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// Counts events and hands them to subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     counts: BTreeMap<&'static str, u64>,
-    /// When a refused handshake was last reported, since the Unix epoch.
+    lines: BTreeMap<&'static str, Lines>,
+    /// Time of the last report of a refused handshake, since the Unix epoch.
     refused: Option<Duration>,
     subscribers: Vec<SyncSender<Arc<Event>>>,
 }
 
 impl Events {
-    /// Whoever listens on the other end of `subscriber` gets every event from now on; one who does
-    /// not keep up is cut off.
+    /// Sends every event from now on to `subscriber`. A subscription ends when its channel is full.
     pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<Event>>) {
         self.subscribers.push(subscriber);
     }
 
-    /// How many there were of each kind.
+    /// The number of events of each kind.
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let counts = self.counts.iter();
         counts.map(|(name, count)| Counter { name: (*name).to_owned(), count: *count }).collect()
     }
 
-    /// Something happened in the engine.
+    /// An event of the engine.
     pub(crate) fn engine(&mut self, unix_time: Duration, event: &mpip_core::Event) {
         self.publish(unix_time, event.to_string(), kind(event));
     }
 
-    /// `address` can be used by paths from now on.
+    /// `address` became usable for paths.
     pub(crate) fn address_added(&mut self, unix_time: Duration, address: &LocalAddress) {
         let LocalAddress { interface, address, .. } = address;
         self.publish(
@@ -51,7 +84,7 @@ impl Events {
         );
     }
 
-    /// `address` cannot be used any more.
+    /// `address` is no longer usable.
     pub(crate) fn address_removed(&mut self, unix_time: Duration, address: &LocalAddress) {
         let LocalAddress { interface, address, .. } = address;
         self.publish(
@@ -61,20 +94,33 @@ impl Events {
         );
     }
 
+    /// Writes a line to the log, unless there were too many of the kind.
+    fn log(&mut self, unix_time: Duration, message: &str, kind: &EventKind) {
+        let name = name(kind);
+        let full = Lines { left: LINES, since: unix_time, left_out: 0 };
+        let Some(left_out) = self.lines.entry(name).or_insert(full).permit(unix_time) else {
+            return;
+        };
+        if left_out > 0 {
+            log::warn!("{left_out} lines on `{name}` events were left out");
+        }
+        match kind {
+            EventKind::KeyChanged { .. } => log::error!("{message}"),
+            _ => log::info!("{message}"),
+        }
+    }
+
     fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
         *self.counts.entry(name(&kind)).or_default() += 1;
         if matches!(kind, EventKind::HandshakeRefused { .. }) {
-            // A wall clock that was set back must not silence it.
+            // The wall clock may be set back, so the difference counts in both directions.
             let since = self.refused.map(|last| unix_time.abs_diff(last));
             if since.is_some_and(|since| since < REFUSED_INTERVAL) {
                 return;
             }
             self.refused = Some(unix_time);
         }
-        match kind {
-            EventKind::KeyChanged { .. } => log::error!("{message}"),
-            _ => log::info!("{message}"),
-        }
+        self.log(unix_time, &message, &kind);
         if self.subscribers.is_empty() {
             return;
         }
@@ -138,14 +184,14 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             from: from.name().to_owned(),
             to: to.name().to_owned(),
             captured: captured.iter().map(ToString::to_string).collect(),
-            translators: translators.iter().map(ToString::to_string).collect(),
+            nats: translators.iter().map(ToString::to_string).collect(),
             reason: reason.to_owned(),
         },
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },
         Core::HandshakeTimeout { peer, attempts, retry_in } => {
             EventKind::HandshakeTimeout { peer, attempts, retry_in_ms: ms(retry_in) }
         }
-        Core::Pinned { address, public_key } => {
+        Core::Pinned { address, public_key, .. } => {
             EventKind::Pinned { address, public_key: public_key.to_string() }
         }
         Core::KeyChanged { address, pinned, found } => {
@@ -197,6 +243,25 @@ mod tests {
         drop(events);
         let times: Vec<_> = received.iter().map(|event| event.unix_time_ms).collect();
         assert_eq!(times, [5_000.0, 6_000.0, 2_000.0]);
+    }
+
+    #[test]
+    fn a_flood_of_events_becomes_few_lines_whatever_the_clock_does() {
+        let start = Duration::from_secs(1_000_000);
+        let mut lines = Lines { left: LINES, since: start, left_out: 0 };
+        let millis = Duration::from_millis;
+        let flood = (0..60_000).map(|ms| lines.permit(start + millis(ms)));
+        let flood: Vec<u64> = flood.flatten().collect();
+        // As many as may be at once, and two in each second of a minute.
+        assert_eq!(flood.len(), 200 + 119);
+        assert_eq!(flood[..200], [0; 200]);
+        assert_eq!(flood[201..], [499; 118]);
+        let told: u64 = flood.iter().sum::<u64>() + lines.left_out;
+        assert_eq!(told, 60_000 - 319);
+        let an_hour_ago = start - Duration::from_secs(3_600);
+        assert_eq!(lines.permit(an_hour_ago), Some(499), "the clock was set back");
+        assert_eq!((1..LINES).filter(|_| lines.permit(an_hour_ago) == Some(0)).count(), 199);
+        assert_eq!(lines.permit(an_hour_ago), None);
     }
 
     #[test]

@@ -1,19 +1,15 @@
-//! What the daemon changes on the host: the TUN device, its addresses, MTU and routes.
+//! The TUN device on the host: its addresses and MTU.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use mpip_core::Prefix;
-use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError, Route};
+use mpip_api::FaultStatus;
+use mpip_core::{Instant, Prefix};
+use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError};
 
 use crate::config::{InterfaceAddress, Settings};
-
-/// The main routing table (rtnetlink(7)).
-pub(crate) const MAIN_TABLE: u32 = 254;
-
-/// Metric of our routes: not 0, so that a route which the host already has to the same prefix is
-/// left alone instead of replaced, and less than any that DHCP clients and network managers give.
-pub(crate) const METRIC: u32 = 1;
+use crate::faults::Faults;
+use crate::snapshot::ms;
 
 /// The MTU until the engine knows better: what the smallest interface carries, less the headers
 /// over IPv6 (40 IP, 8 UDP, 32 of ours).
@@ -25,52 +21,42 @@ const MIN_MTU: u32 = 1280;
 /// What an Ethernet carries, assumed when there is no interface yet.
 const ETHERNET_MTU: u32 = 1500;
 
-/// A route to one of a peer's prefixes.
-#[derive(Debug)]
-struct PeerRoute {
-    peer: String,
-    route: Route,
-}
-
 /// The TUN device's side of the host, set up for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Host {
     netlink: Netlink,
     link: Link,
-    routes: Vec<PeerRoute>,
     addresses: Vec<InterfaceAddress>,
+    /// Addresses that their interfaces lost and sessions use, kept on the device.
+    pinned: Vec<IpAddr>,
     /// The device's MTU.
     mtu: u32,
     /// The inner MTU toward each peer, as far as it is known.
     inner_mtu: BTreeMap<String, u16>,
-    up: bool,
+    /// Since when it is down, because somebody has set it so.
+    down: Option<Instant>,
+    /// Why the device has not all of its addresses.
+    faults: Faults<()>,
 }
 
 impl Host {
-    /// Gives the TUN device `settings.interface`, which exists, its MTU, addresses and routes.
-    /// What a daemon that was killed left on it is removed first.
-    pub(crate) fn set_up(mut netlink: Netlink, settings: &Settings) -> Result<Self, NetlinkError> {
-        let link = netlink.link(&settings.interface)?;
-        remove_leftovers(&mut netlink, link.index)?;
+    /// Gives the TUN device, which exists, its MTU and addresses, and sets it up.
+    pub(crate) fn set_up(
+        mut netlink: Netlink,
+        link: Link,
+        settings: &Settings,
+    ) -> Result<Self, NetlinkError> {
         let mtu = initial_mtu(&mut netlink, link.index)?;
-        let addresses = settings.addresses.clone();
-        let route = |prefix| Route {
-            prefix,
-            link: link.index,
-            source: None,
-            mtu: None,
-            table: MAIN_TABLE,
-            metric: METRIC,
+        let mut host = Self {
+            netlink,
+            link,
+            addresses: settings.addresses.clone(),
+            pinned: Vec::new(),
+            mtu: 0,
+            inner_mtu: BTreeMap::new(),
+            down: None,
+            faults: Faults::default(),
         };
-        let mut routes = Vec::new();
-        // Those of peers in host mode come and go, see `Captures`.
-        for peer in settings.peers.iter().filter(|peer| !peer.host_mode) {
-            let prefixes = peer.allowed_prefixes.iter().flat_map(|prefix| routed(*prefix));
-            let of_peer = |prefix| PeerRoute { peer: peer.name.clone(), route: route(prefix) };
-            routes.extend(prefixes.map(of_peer));
-        }
-        let inner_mtu = BTreeMap::new();
-        let mut host = Self { netlink, link, routes, addresses, mtu: 0, inner_mtu, up: true };
         host.set_mtu(mtu)?;
         if let Err(error) = host.netlink.without_link_local(&host.link) {
             // Where IPv6 is off there is nothing to switch off.
@@ -78,66 +64,122 @@ impl Host {
         }
         host.netlink.set_up(&host.link)?;
         host.warn_of_conflicts(settings)?;
-        host.add_addresses_and_routes()?;
+        host.add_addresses()?;
         Ok(host)
     }
 
-    fn add_addresses_and_routes(&mut self) -> Result<(), NetlinkError> {
+    fn add_addresses(&mut self) -> Result<(), NetlinkError> {
         for InterfaceAddress { address, prefix_len } in &self.addresses {
             self.netlink.add_address(&self.link, *address, *prefix_len)?;
         }
-        for PeerRoute { route, .. } in &self.routes {
-            self.netlink.replace_route(route)?;
-        }
         Ok(())
     }
 
-    /// Packets to `peer` have `mtu` bytes at most: its routes say so. The device, which all peers
-    /// share, carries the largest of them.
-    pub(crate) fn set_inner_mtu(&mut self, peer: &str, mtu: u16) -> Result<(), NetlinkError> {
+    /// Packets to `peer` have `mtu` bytes at most, and `routes` makes its routes say so. The device, which
+    /// all peers share, carries the largest of them.
+    pub(crate) fn set_inner_mtu(
+        &mut self,
+        peer: &str,
+        mtu: u16,
+        routes: impl FnOnce(),
+    ) -> Result<(), NetlinkError> {
         self.inner_mtu.insert(peer.to_owned(), mtu);
         let largest = self.inner_mtu.values().max().copied().unwrap_or(0);
         let device = u32::from(largest).max(MIN_MTU);
-        if device > self.mtu {
-            self.set_mtu(device)?;
-        }
-        for PeerRoute { route, .. } in self.routes.iter_mut().filter(|route| route.peer == peer) {
-            route.mtu = Some(route_mtu(route.prefix, mtu));
-        }
-        if self.up {
-            for PeerRoute { route, .. } in self.routes.iter().filter(|route| route.peer == peer) {
-                self.netlink.replace_route(route)?;
-            }
-        }
-        self.set_mtu(device)
+        // No route says more than the device carries.
+        let grown = if device > self.mtu { self.set_mtu(device) } else { Ok(()) };
+        routes();
+        grown.and_then(|()| self.set_mtu(device))
     }
 
-    /// Follows what others do to the device: while it is down the kernel forgets its routes and
-    /// IPv6 addresses, so they are added again when it is set up.
-    pub(crate) fn follow(&mut self, links: &[Link]) -> Result<(), NetlinkError> {
-        let Some(link) = links.iter().find(|link| link.index == self.link.index) else {
-            return Ok(());
-        };
-        let was_up = std::mem::replace(&mut self.up, link.up);
-        match (was_up, link.up) {
-            (true, false) => log::warn!("{} was set down: nothing passes it", link.name),
-            (false, true) => {
+    /// Follows what others do to the device: while it is down the kernel forgets its IPv6 addresses, so
+    /// they are added again when it is set up.
+    pub(crate) fn follow(&mut self, now: Instant, links: &[Link]) {
+        let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return };
+        match (self.down, link.up) {
+            (None, false) => self.went_down(now),
+            (Some(_), true) => {
                 log::info!("{} was set up again", link.name);
-                self.add_addresses_and_routes()?;
+                self.down = None;
+                self.retry(now);
             }
             _ => {}
         }
-        Ok(())
+    }
+
+    /// Somebody has set the device down, if only for a moment.
+    pub(crate) fn went_down(&mut self, now: Instant) {
+        if self.down.is_none() {
+            log::warn!("{} was set down: nothing passes it", self.link.name);
+            self.down = Some(now);
+        }
+    }
+
+    /// Gives the device the addresses that it lacks.
+    pub(crate) fn retry(&mut self, now: Instant) {
+        match self.add_addresses() {
+            Ok(()) => drop(self.faults.mended(&())),
+            Err(error) => self.faults.failed(now, (), error.to_string()),
+        }
+    }
+
+    /// When [`retry`](Self::retry) is to be called.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.faults.next_timeout()
+    }
+
+    /// What is not as it is wanted.
+    pub(crate) fn faults(&self, now: Instant) -> Vec<FaultStatus> {
+        let mut faults = self.faults.status(now, |()| "packets have no address there".to_owned());
+        if let Some(since) = self.down {
+            faults.push(FaultStatus {
+                what: format!("{} is down", self.link.name),
+                why: "nothing passes it".to_owned(),
+                since_ms: ms(now.since(since)),
+                attempts: 0,
+            });
+        }
+        faults
+    }
+
+    /// Keeps `address`, which no interface has any more, so that sockets that use it live on.
+    pub(crate) fn pin(&mut self, address: IpAddr) {
+        let prefix_len = Prefix::host(address).prefix_len();
+        match self.netlink.add_address(&self.link, address, prefix_len) {
+            Ok(()) => {
+                log::info!("{address} is kept on {} while sessions use it", self.link.name);
+                self.pinned.push(address);
+            }
+            Err(error) => log::warn!("{error}"),
+        }
+    }
+
+    /// Gives up the kept addresses that an interface has again, or that are not `used` any more.
+    pub(crate) fn unpin(&mut self, addresses: &[HostAddress], used: impl Fn(IpAddr) -> bool) {
+        let Self { netlink, link, pinned, .. } = self;
+        pinned.retain(|address| {
+            let returned =
+                addresses.iter().any(|other| other.address == *address && other.link != link.index);
+            if !returned && used(*address) {
+                return true;
+            }
+            let prefix_len = Prefix::host(*address).prefix_len();
+            match netlink.remove_address(link, *address, prefix_len) {
+                Ok(()) => log::info!("{address} is not kept on {} any more", link.name),
+                Err(error) => log::warn!("{error}"),
+            }
+            false
+        });
+    }
+
+    /// The addresses that are kept.
+    pub(crate) fn pinned(&self) -> &[IpAddr] {
+        &self.pinned
     }
 
     /// The device's MTU, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu
-    }
-
-    /// The device.
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
     }
 
     /// The kernel's number of the device.
@@ -192,33 +234,14 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        self.unpin(&[], |_| false);
         // They would vanish with the device, but an operator may have made it persistent.
-        for PeerRoute { route, .. } in &self.routes {
-            if let Err(error) = self.netlink.delete_route(route) {
-                log::debug!("{error}");
-            }
-        }
         for InterfaceAddress { address, prefix_len } in &self.addresses {
             if let Err(error) = self.netlink.remove_address(&self.link, *address, *prefix_len) {
                 log::debug!("{error}");
             }
         }
     }
-}
-
-/// Removes our routes that lead to the device `index` or to one that is gone. Those of other
-/// daemons that live stay.
-fn remove_leftovers(netlink: &mut Netlink, index: u32) -> Result<(), NetlinkError> {
-    let links = netlink.links()?;
-    for route in netlink.own_routes()? {
-        // What refuses packets for policy `require` is the concern of `Captures`.
-        let gone = route.link != 0 && !links.iter().any(|link| link.index == route.link);
-        if route.link == index || gone {
-            log::info!("removing what a former daemon left: the route to {route}");
-            netlink.delete_route(&route)?;
-        }
-    }
-    Ok(())
 }
 
 /// The MTU of a route to a peer. IPv6 does not work with less than every link of its carries.

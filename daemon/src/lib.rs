@@ -4,11 +4,11 @@
 //! routes, sockets), hands packets, datagrams and time to the engine of `mpip-core`, and answers
 //! the [`control`] socket.
 //!
-//! [`doctor`] looks for what on the host keeps all this from working.
+//! [`doctor`] finds what on the host keeps it from working.
 //!
-//! One thread owns the engine and everything of the host ([`run()`]). Another one does the public-key
-//! work of handshakes. The control socket has threads of its own, which ask the first one through a
-//! channel and wait for its answer.
+//! One thread owns the engine and everything that it uses of the host ([`run()`]). Another one does
+//! the public-key work of handshakes. The control socket has threads of its own, which send
+//! requests to the first one through a channel and wait for its answer.
 
 mod capture;
 pub mod config;
@@ -17,16 +17,21 @@ mod destinations;
 pub mod doctor;
 mod error;
 mod events;
+mod faults;
 mod host;
+mod kernel;
 mod local;
+mod network;
 mod node;
 mod pins;
 mod qlog;
 mod reverse_path;
+mod routes;
 mod run;
 mod snapshot;
 mod sockets;
 mod worker;
 
 pub use error::Error;
-pub use run::run;
+pub use network::listed;
+pub use run::{clean_up, run};

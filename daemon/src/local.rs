@@ -1,4 +1,4 @@
-//! The addresses that paths start from, and their sockets: which the host has, and what changed.
+//! The local addresses of paths and their sockets, and how they change with the host.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,16 +12,16 @@ use mpip_net::{TcpSocket, UdpSocket};
 use crate::config::Settings;
 use crate::sockets::Socket;
 
-/// Bytes that a socket may hold in each direction: 100 ms at 500 Mbit/s.
+/// Kernel buffer of a socket in each direction, in bytes: 100 ms at 500 Mbit/s.
 pub(crate) const SOCKET_BUFFER: usize = 6 << 20;
 
-/// Kinds of interfaces that are tunnels themselves: used only where a `[[path]]` names them.
+/// Kinds of interfaces that are tunnels themselves. They are used only if a `[[path]]` names them.
 const TUNNELS: [&str; 2] = ["tun", "wireguard"];
 
-/// An address of the host that can be used.
+/// An address of the host that paths can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Usable {
-    /// The kernel's number of the interface: another one of the same name is another interface.
+    /// Index of the interface. A new interface of the same name has another index.
     pub(crate) link: u32,
     pub(crate) interface: String,
     pub(crate) ip: IpAddr,
@@ -35,30 +35,30 @@ struct Open {
     address: LocalAddress,
 }
 
-/// What sockets are opened at each address.
+/// A socket to open at each address.
 #[derive(Clone, Copy, Debug)]
 struct Port {
     encapsulation: Encapsulation,
     number: u16,
-    /// Whether there is no doing without.
+    /// Whether it is an error if the port is taken.
     required: bool,
 }
 
-/// What became different.
+/// What changed.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// New addresses with their sockets.
     pub(crate) added: Vec<(LocalAddress, Socket)>,
-    /// Addresses that are gone.
+    /// Addresses that are no longer usable.
     pub(crate) removed: Vec<LocalAddress>,
-    /// Addresses that cannot be used, with the reason; to be tried again.
+    /// Sockets that could not be opened. Try again later.
     pub(crate) failed: Vec<BindError>,
     /// Whether an interface's MTU changed.
     pub(crate) mtu: bool,
 }
 
 impl Changes {
-    /// Whether the engine has to be told.
+    /// Whether the engine needs the new list.
     pub(crate) fn any(&self) -> bool {
         self.mtu || !self.added.is_empty() || !self.removed.is_empty()
     }
@@ -75,12 +75,12 @@ pub(crate) struct LocalAddresses {
     own: Vec<IpAddr>,
     open: Vec<Open>,
     next_id: u16,
-    /// Ports that others have, of which the log says so already.
+    /// Ports of other programs that were logged already.
     taken: Vec<SocketAddr>,
 }
 
 impl LocalAddresses {
-    /// None yet; `settings` says which may be used.
+    /// No addresses yet. `settings` says which may be used.
     pub(crate) fn new(settings: &Settings) -> Self {
         let prefixes = settings.peers.iter().flat_map(|peer| peer.allowed_prefixes.clone());
         Self {
@@ -101,8 +101,8 @@ impl LocalAddresses {
         self.open.iter().map(|open| open.address.clone()).collect()
     }
 
-    /// Opens and forgets sockets so that they are those of the host's `links` and `addresses`;
-    /// `tun` is the number of our own device.
+    /// Opens and closes sockets so that they match the host's `links` and `addresses`. `tun` is the
+    /// index of our own device.
     pub(crate) fn refresh(
         &mut self,
         links: &[Link],
@@ -142,16 +142,16 @@ impl LocalAddresses {
         changes
     }
 
-    /// What is opened at the addresses of `interface`.
+    /// The sockets to open at the addresses of `interface`.
     fn ports_on(&self, interface: &str) -> Vec<Port> {
         let policy = self.encapsulations.get(interface).copied().unwrap_or_default();
         let ports = self.ports.iter().filter(|port| policy.permits(port.encapsulation));
-        // Nothing else takes the place of what is asked for by name.
+        // A policy that names an encapsulation permits no other.
         let by_name = policy != EncapsulationPolicy::Auto;
         ports.map(|port| Port { required: port.required || by_name, ..*port }).collect()
     }
 
-    /// Opens a socket; `None` when there are no more numbers for it.
+    /// Opens a socket; `None` if there are no more ids.
     fn bind(
         &mut self,
         usable: &Usable,
@@ -191,7 +191,7 @@ impl LocalAddresses {
         Ok(Some((address, socket)))
     }
 
-    /// Says once that there are no paths by TCP from an address.
+    /// Logs, once for each address, that it has no paths by TCP.
     fn go_without(&mut self, address: SocketAddr, error: &BindError) {
         if !self.taken.contains(&address) {
             log::warn!("{error}; paths from there go by UDP alone");
@@ -199,7 +199,7 @@ impl LocalAddresses {
         }
     }
 
-    /// The addresses that may be used; `tun` is the number of our own device.
+    /// The addresses that paths may use. `tun` is the index of our own device.
     pub(crate) fn usable(
         &self,
         links: &[Link],
@@ -232,10 +232,10 @@ impl LocalAddresses {
         wanted && link.is_running() && !link.loopback
     }
 
-    /// Neither a deprecated address, nor one of our own device, nor one whose network is a peer's:
-    /// packets between such an address and the peer would belong into the tunnel that they carry. A
-    /// peer's wider prefix (a default route) is no obstacle, because the network on the link is more
-    /// specific.
+    /// Whether paths may start from the address: not if it is deprecated, on our own device, or in
+    /// a network that is a peer's. Packets between such a network and the peer would be routed into
+    /// the tunnel that they carry. A wider prefix of a peer (a default route) is no obstacle,
+    /// because the on-link prefix is more specific.
     fn permits(&self, host: &HostAddress) -> bool {
         let theirs = |prefix: &Prefix| {
             prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len
@@ -247,7 +247,7 @@ impl LocalAddresses {
 /// The sockets that the peers' settings ask for.
 fn ports(settings: &Settings) -> Vec<Port> {
     let mut ports = Vec::new();
-    // UDP always, so that a peer can be told an address and nobody else takes the port.
+    // UDP is always opened: peers get its address, and nobody else can take the port.
     for (encapsulation, number) in
         [(Encapsulation::Udp, settings.listen_port), (Encapsulation::Tcp, settings.tcp_port)]
     {

@@ -7,41 +7,46 @@ use std::process::ExitCode;
 use clap::Parser;
 use log::LevelFilter;
 use mpip_api::rfc3339;
-use mpip_daemon::{config, doctor};
+use mpip_daemon::{config, doctor, listed};
 
 /// One mpip node: all paths between this host and its peers, used at the same time.
 ///
 /// Runs in the foreground and logs to standard error; `mpip up FILE` starts it in the background.
 /// It needs the capability CAP_NET_ADMIN and drops all others. SIGTERM and SIGINT end it and
-/// remove the device, its routes and the control socket.
+/// remove the device, its routes and the control socket. When it ends otherwise, packets of policy
+/// `require` are refused until it starts again.
 #[derive(Debug, Parser)]
 #[command(name = "mpipd", version)]
 struct Arguments {
     /// The configuration, described in docs/configuration.md
     #[arg(long, value_name = "FILE", required_unless_present = "doctor")]
     config: Option<PathBuf>,
-    /// Check the configuration and its key files, say what is wrong, and end
+    /// Check the configuration and its key files, print what is wrong, and exit
     #[arg(long)]
     check: bool,
-    /// Print the path of the control socket that the configuration names, and end
+    /// Print the path of the control socket, and exit
     #[arg(long, conflicts_with = "check")]
     print_socket: bool,
-    /// Say what on this host keeps mpipd from working and how to mend it, and end: with 0 when nothing
-    /// is wrong, else with 1
+    /// Remove what an mpipd with this configuration left on the host that was killed or ended by an
+    /// error, say what, and end: also what refuses packets of policy `require`. None may run
+    #[arg(long, conflicts_with_all = ["check", "print_socket", "doctor"])]
+    clean_up: bool,
+    /// Print what on this host keeps mpipd from working and how to mend it, and exit: with 0 if
+    /// nothing is wrong, else with 1
     #[arg(long, conflicts_with_all = ["check", "print_socket"])]
     doctor: bool,
-    /// With --doctor: the control socket of the daemon that runs
+    /// With --doctor: the control socket of the running daemon
     #[arg(long, value_name = "PATH", requires = "doctor")]
     socket: Option<PathBuf>,
-    /// With --doctor: as one JSON object
+    /// With --doctor: print one JSON object
     #[arg(long, requires = "doctor")]
     json: bool,
-    /// How much to log: off, error, warn, info, debug or trace (every packet); without it the
-    /// environment variable RUST_LOG decides, else info
+    /// Log level: off, error, warn, info, debug or trace (every packet); by default that of the
+    /// environment variable RUST_LOG, else info
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LevelFilter>,
-    /// Write what happens on every path to a file for each configured peer in this directory, as
-    /// qlog, up to 256 MB each; for finding faults, it costs time
+    /// Trace every path into this directory, as qlog: a file of up to 256 MB for each configured
+    /// peer. For debugging; it costs performance
     #[arg(long, value_name = "DIRECTORY")]
     qlog: Option<PathBuf>,
 }
@@ -75,6 +80,17 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
             config.display(),
             settings.interface
         );
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.clean_up {
+        let interface = &settings.interface;
+        match mpip_daemon::clean_up(&settings)?.as_deref() {
+            None => {}
+            Some([]) => println!("{interface}: what a former mpipd left is removed"),
+            Some(refused) => {
+                println!("{interface}: packets to {} are not refused any more", listed(refused));
+            }
+        }
         return Ok(ExitCode::SUCCESS);
     }
     mpip_daemon::run(settings, arguments.qlog.as_deref())?;

@@ -12,18 +12,19 @@ use mpip_core::{
     AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
     LocalAddress, LocalId, PacketPool, PathAddress, Sender,
 };
-use mpip_net::netlink::{self, HostAddress, Netlink};
+use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
 use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
+use zeroize::Zeroize;
 
-use crate::capture::Captures;
 use crate::config::Settings;
 use crate::error::{Error, system};
 use crate::events::Events;
-use crate::host::Host;
 use crate::local::{Changes, LocalAddresses};
-use crate::pins::Pins;
+use crate::network::Network;
+use crate::network::listed;
+use crate::pins;
 use crate::qlog::TraceFile;
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
@@ -103,9 +104,8 @@ impl From<u64> for Token {
 
 /// Everything that one node consists of.
 pub(crate) struct Node {
-    // Dropped first: they remove routes and addresses from the device.
-    captures: Captures,
-    host: Host,
+    // Dropped first: it removes routes and addresses from the device.
+    network: Network,
     settings: Description,
     engine: Engine,
     worker: Worker,
@@ -129,8 +129,8 @@ pub(crate) struct Node {
     refresh: Refresh,
     broken_frames: u64,
     events: Events,
-    /// Where keys of nodes that nobody configured are pinned.
-    pins: Option<Pins>,
+    /// Writes keys of nodes that nobody configured, with their addresses.
+    pins: Option<pins::Writer>,
     started: Instant,
 }
 
@@ -139,6 +139,8 @@ pub(crate) struct Node {
 struct Refresh {
     last: Instant,
     due: Option<Instant>,
+    /// Notices were lost since.
+    lost: bool,
     /// When the engine is told that routes changed, which is as seldom.
     routes: Option<Instant>,
     routes_told: Instant,
@@ -175,17 +177,19 @@ impl Description {
 }
 
 impl Node {
-    /// Sets up the host and the engine; sources are added to `poller`.
-    /// `plain` takes the packets that leave as plain IP although they were captured.
+    /// Sets up the host and the engine; sources are added to `poller`. What `monitor` tells of that is
+    /// read. `plain` takes the packets that leave as plain IP although they were captured.
     pub(crate) fn start(
         settings: Settings,
         plain: PlainSender,
         poller: &Poller,
+        monitor: &mut Monitor,
     ) -> Result<Self, Error> {
         let tun =
             Arc::new(Tun::open(&settings.interface).map_err(|error| Error::tun(&settings, error))?);
-        let host = Host::set_up(Netlink::new()?, &settings)?;
-        let captures = Captures::set_up(&settings, host.link().clone())?;
+        let network = Network::set_up(&settings)?;
+        // Before the first listing, so that no change is missed.
+        monitor.read(drop)?;
         poller
             .add(&*tun, Token::Tun.into(), Interest::Readable)
             .map_err(system("add the TUN device to the epoll"))?;
@@ -196,13 +200,14 @@ impl Node {
         let worker =
             worker::start(&worker_done).map_err(system("start the thread of handshakes"))?;
         let now = clock::now();
-        let seed = clock::random_seed().map_err(system("read randomness"))?;
+        let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
         let port_place = settings.listen_port_place.clone();
         let tcp_port_place = settings.tcp_port_place.clone();
         let pins = settings.opportunistic.as_ref();
-        let pins = pins.map(|settings| Pins::new(settings.pins_file.clone()));
+        let pins = pins.map(|settings| pins::Writer::start(settings.pins_file.clone()));
+        let pins = pins.transpose().map_err(system("start the thread of pinned keys"))?;
         // Behind translators packets are captured that are to leave as plain IP.
         let translated = if plain.is_open() { Limits::default().translated } else { 0 };
         let config = Config {
@@ -214,8 +219,7 @@ impl Node {
             opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
         };
         let mut node = Self {
-            captures,
-            host,
+            network,
             settings: description,
             engine: Engine::new(config, seed, now, clock::unix_time()),
             worker,
@@ -232,12 +236,13 @@ impl Node {
             local,
             host_addresses: Vec::new(),
             leaving: BTreeSet::new(),
-            refresh: Refresh { last: now, due: None, routes: None, routes_told: now },
+            refresh: Refresh { last: now, due: None, lost: false, routes: None, routes_told: now },
             broken_frames: 0,
             events: Events::default(),
             pins,
             started: now,
         };
+        seed.zeroize();
         log::info!(
             "{}: node with public key {}",
             node.settings.interface,
@@ -259,7 +264,10 @@ impl Node {
         let engine = self.engine.poll_timeout();
         let sockets = self.sender.next_timeout();
         let Refresh { due, routes, .. } = self.refresh;
-        [engine, self.tun_paused, due, routes, sockets].into_iter().flatten().min()
+        let pins = self.pins.as_ref().and_then(pins::Writer::next_timeout);
+        let network = self.network.next_timeout();
+        let timeouts = [engine, self.tun_paused, due, routes, sockets, pins, network];
+        timeouts.into_iter().flatten().min()
     }
 
     /// Takes packets from the host.
@@ -324,10 +332,15 @@ impl Node {
         }
     }
 
-    /// The host's links or addresses changed.
+    /// The kernel tells of a change, which [`network_changed`](Self::network_changed) sums up.
+    pub(crate) fn notice(&mut self, now: Instant, notice: Notice) {
+        self.network.notice(now, notice);
+    }
+
+    /// The host's links, addresses or routes changed.
     pub(crate) fn network_changed(&mut self, now: Instant, changes: netlink::Changes) {
-        let concerns = changes.links || changes.addresses || self.captures.is_active();
-        if changes.any() && concerns {
+        self.refresh.lost |= changes.lost;
+        if changes.links || changes.addresses {
             let due = (self.refresh.last + REFRESH_INTERVAL).max(now);
             self.refresh.due = Some(self.refresh.due.map_or(due, |earlier| earlier.min(due)));
         }
@@ -343,6 +356,7 @@ impl Node {
                 log::warn!("{error}; trying again");
             }
         }
+        self.network.work(now);
         if self.refresh.routes.take_if(|due| *due <= now).is_some() {
             self.refresh.routes_told = now;
             self.engine.handle_command(now, Command::RoutesChanged);
@@ -358,25 +372,26 @@ impl Node {
         worker.feed(|| engine.poll_job()).map_err(system("hand over a handshake"))?;
         self.sender.flush(now);
         // Before the packets whose answers are captured.
-        self.follow_captures();
+        self.follow_captures(now);
         self.writer.flush();
         while let Some(error) = self.sender.poll_error() {
             if error.is_unreachable() {
                 self.engine.handle_unreachable(now, error.local, error.remote);
             }
         }
-        self.drain_events();
+        self.drain_events(now);
+        if let Some(pins) = &mut self.pins {
+            pins.flush(now);
+        }
         self.wait_for_tun(now, poller)?;
         self.wait_for_writable(poller)
     }
 
     /// Lists the host's addresses and follows what changed.
     fn refresh(&mut self, now: Instant, poller: &Poller) -> Result<Changes, Error> {
-        let (links, addresses) = self.host.inventory()?;
-        if let Err(error) = self.host.follow(&links) {
-            log::warn!("{error}");
-        }
-        let changes = self.local.refresh(&links, &addresses, self.host.link_index());
+        let (links, addresses) = self.network.host_mut().inventory()?;
+        let device = self.network.host().link_index();
+        let changes = self.local.refresh(&links, &addresses, device);
         self.refresh.last = now;
         self.refresh.due = (!changes.failed.is_empty()).then_some(now + RETRY_INTERVAL);
         let unix_time = clock::unix_time();
@@ -399,7 +414,7 @@ impl Node {
         self.keep_addresses(&changes.removed, &addresses);
         // What is this host's own has to be known when paths are opened. What is kept is, though the
         // list does not have it yet.
-        let kept = self.captures.pinned().iter().copied();
+        let kept = self.network.host().pinned().iter().copied();
         let own: Vec<IpAddr> = addresses.iter().map(|host| host.address).chain(kept).collect();
         if own != self.host_addresses {
             self.engine.handle_command(now, Command::OwnAddresses(own.clone()));
@@ -412,13 +427,12 @@ impl Node {
             }
             self.engine.handle_command(now, Command::LocalAddresses(list));
         }
-        if !self.captures.pinned().is_empty() {
+        if !self.network.host().pinned().is_empty() {
             let due = now + PIN_INTERVAL;
             self.refresh.due = Some(self.refresh.due.map_or(due, |other| other.min(due)));
         }
-        if let Err(error) = self.captures.follow(&links, &self.own_addresses()) {
-            log::warn!("{error}");
-        }
+        let lost = std::mem::take(&mut self.refresh.lost);
+        self.network.follow(now, &links, self.own_addresses(), lost);
         Ok(changes)
     }
 
@@ -426,16 +440,16 @@ impl Node {
     /// use; `present` are those that the host has.
     fn keep_addresses(&mut self, removed: &[LocalAddress], present: &[HostAddress]) {
         let own = self.own_addresses();
-        let Self { engine, captures, leaving, .. } = self;
+        let Self { engine, network, leaving, .. } = self;
         leaving.extend(removed.iter().map(|removed| removed.address.ip()));
         leaving.retain(|ip| {
             let there = present.iter().any(|present| present.address == *ip);
             if !there && engine.uses_address(*ip) {
-                captures.pin(*ip);
+                network.pin(*ip);
             }
             there && !own.contains(ip)
         });
-        captures.unpin(present, |ip| engine.uses_address(ip));
+        network.unpin(present, |ip| engine.uses_address(ip));
     }
 
     /// The addresses that paths start from.
@@ -443,31 +457,24 @@ impl Node {
         self.local.list().iter().map(|local| local.address.ip()).collect()
     }
 
-    fn follow_captures(&mut self) {
+    fn follow_captures(&mut self, now: Instant) {
         while let Some(capture) = self.engine.poll_capture() {
-            let own = self.own_addresses();
-            if let Err(error) = self.captures.apply(capture, &own) {
-                log::warn!("{error}");
-            }
+            self.network.apply(now, capture);
         }
     }
 
-    fn drain_events(&mut self) {
-        self.follow_captures();
+    fn drain_events(&mut self, now: Instant) {
+        self.follow_captures(now);
         self.engine.take_plain(&mut self.plain);
+        if let Some(pins) = &mut self.pins {
+            while let Some(change) = self.engine.poll_pin() {
+                pins.note(change);
+            }
+        }
         while let Some(event) = self.engine.poll_event() {
             self.events.engine(clock::unix_time(), &event);
-            if let (Event::Pinned { address, public_key }, Some(pins)) = (&event, &self.pins)
-                && let Err(error) = pins.add(*address, public_key)
-            {
-                log::error!("{error}");
-            }
             if let Event::InnerMtu { peer, mtu } = event {
-                let own = self.own_addresses();
-                let result = self.host.set_inner_mtu(&peer, mtu);
-                if let Err(error) = result.and(self.captures.set_inner_mtu(&peer, mtu, &own)) {
-                    log::warn!("{error}");
-                }
+                self.network.set_inner_mtu(now, &peer, mtu);
             }
         }
     }
@@ -536,6 +543,7 @@ impl Node {
             address: local.address.ip(),
             mtu_bytes: local.mtu,
         });
+        let (faults, fault_count) = self.network.faults(now);
         let host = api::Status {
             daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -548,12 +556,14 @@ impl Node {
             interface: api::InterfaceStatus {
                 name: self.settings.interface.clone(),
                 addresses: self.settings.addresses.clone(),
-                mtu_bytes: self.host.mtu(),
+                mtu_bytes: self.network.host().mtu(),
             },
             local_addresses: local.collect(),
             peers: Vec::new(),
             drops: self.drops(),
             events: self.events.counters(),
+            faults,
+            fault_count,
         };
         Snapshot {
             engine: self.engine.status(now, sessions),
@@ -580,15 +590,35 @@ impl Node {
         drops
     }
 
-    /// Says goodbye to every peer. What it set up on the host goes when it is dropped.
-    pub(crate) fn end(mut self) {
-        // From here on packets of peers in host mode leave as plain IP; what is on its way on the
-        // paths still arrives.
-        self.captures.release();
+    /// The daemon works from here on: however it ends, what refuses packets of policy `require` stays.
+    pub(crate) fn started(&mut self) {
+        self.network.started(clock::now());
+    }
+
+    /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written. What
+    /// refuses packets goes only if this is an `orderly` end.
+    pub(crate) fn end(mut self, orderly: bool) {
+        // From here on packets of peers in host mode leave as plain IP, if they may; what is on its way
+        // on the paths still arrives.
+        self.network.release(clock::now(), orderly);
         self.linger(DRAIN, true);
         self.engine.handle_command(clock::now(), Command::Shutdown);
-        self.linger(if self.captures.is_active() { FAREWELL } else { Duration::ZERO }, false);
+        self.linger(if self.network.is_active() { FAREWELL } else { Duration::ZERO }, false);
         self.sender.close(clock::now());
+        let refusing = if orderly { Vec::new() } else { self.network.refusing() };
+        let pins = self.pins.take();
+        // The host does not wait for a disk.
+        drop(self);
+        if let Some(pins) = pins {
+            pins.finish(pins::FAREWELL);
+        }
+        if !refusing.is_empty() {
+            log::error!(
+                "packets to {} are refused until mpipd starts again, because the policy is `require`; \
+                 `mpip down FILE` opens the way",
+                listed(&refusing)
+            );
+        }
     }
 
     /// Goes on for `limit`, or until nothing is on its way.
@@ -608,7 +638,7 @@ impl Node {
             self.engine.handle_timeout(now, &mut self.sender, &mut self.writer);
             self.sender.flush(now);
             self.writer.flush();
-            self.drain_events();
+            self.drain_events(now);
             if now >= end || (until_idle && self.engine.is_quiet()) {
                 return;
             }

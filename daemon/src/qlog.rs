@@ -13,11 +13,11 @@ use mpip_net::clock;
 use crate::config::Settings;
 use crate::error::{Error, system};
 
-/// Bytes of a trace; at 100 Mbit/s about a minute.
+/// Longest trace, in bytes: about a minute at 100 Mbit/s.
 const LIMIT: u64 = 256_000_000;
 const BUFFER: usize = 1 << 18;
 
-/// A file as the engine writes to it.
+/// The file of a trace.
 #[derive(Debug)]
 pub(crate) struct TraceFile(BufWriter<File>);
 
@@ -30,8 +30,8 @@ impl fmt::Write for TraceFile {
     }
 }
 
-/// A new file for each configured peer in `directory`, readable by its owner alone: it tells who
-/// talks with whom, and when.
+/// Makes a file for each configured peer in `directory`. Only the owner can read it, because it
+/// shows who talks with whom, and when.
 pub(crate) fn open(
     directory: &Path,
     settings: &Settings,
@@ -40,7 +40,7 @@ pub(crate) fn open(
     let started = clock::unix_time().as_millis();
     let mut traces = Vec::new();
     for (number, peer) in settings.peers.iter().enumerate() {
-        // A peer's name may hold what no file name may.
+        // A peer's name may have characters that a file name may not.
         let name = format!("{}-{started}-{number}.sqlog", settings.interface);
         let path = directory.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);

@@ -1,10 +1,10 @@
 //! The reverse path filter of the interfaces that paths use.
 //!
-//! A strict one (`rp_filter` 1) asks by which interface the host would answer a packet. For a peer
-//! in host mode that is the TUN device, so everything that arrives from it elsewhere is refused:
-//! plain packets while only one side has changed over, and even its ARP requests, with which the
-//! link between them ends. So strict filters are made loose (2) while host mode runs, and what they
-//! were is written down, so that it is put back also after the daemon was killed.
+//! A strict filter (`rp_filter` 1) refuses a packet that arrives by another interface than the one
+//! by which the host would answer it. For a peer in host mode that is the TUN device. So the filter
+//! refuses plain packets of the peer while only one side has captured the traffic, and even its ARP
+//! requests, which breaks the link. So strict filters are made loose (2) while host mode runs.
+//! Their values are recorded in a file, to restore them even after the daemon was killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,13 +21,13 @@ const LOOSE: &str = "2";
 /// Makes filters loose and puts them back.
 #[derive(Debug)]
 pub(crate) struct ReversePath {
-    /// Where the former values are written down.
+    /// The file with the former values.
     record: PathBuf,
     enabled: bool,
     interfaces: Option<Vec<String>>,
     /// The former values, by interface.
     former: BTreeMap<String, String>,
-    /// Interfaces whose filter cannot be changed, which was said.
+    /// Interfaces whose filter cannot be changed, as was logged.
     refused: Vec<String>,
 }
 
@@ -43,8 +43,8 @@ impl ReversePath {
         }
     }
 
-    /// Makes the filters of `links` loose that are strict; `tun` is our own device, whose filter
-    /// vanishes with it.
+    /// Makes the strict filters of `links` loose, except that of our own device `tun`, which
+    /// vanishes with the device.
     pub(crate) fn loosen(&mut self, links: &[Link], tun: u32) {
         for link in links.iter().filter(|link| !link.loopback) {
             let ours = link.index == tun;
@@ -77,12 +77,13 @@ impl ReversePath {
         fs::write(&file, LOOSE)
     }
 
-    /// Puts back what was changed, also by a daemon that was killed.
-    pub(crate) fn restore(&mut self) {
-        let Ok(recorded) = fs::read_to_string(&self.record) else { return };
+    /// Restores the former values, also those recorded by a daemon that was killed. Returns whether
+    /// there were any.
+    pub(crate) fn restore(&mut self) -> bool {
+        let Ok(recorded) = fs::read_to_string(&self.record) else { return false };
         for (name, value) in recorded.lines().filter_map(|line| line.split_once(' ')) {
             let file = file(name);
-            // Somebody else may have changed it since.
+            // Another program may have changed it since.
             if fs::read_to_string(&file).is_ok_and(|present| present.trim() == LOOSE)
                 && let Err(error) = fs::write(&file, value)
             {
@@ -93,10 +94,17 @@ impl ReversePath {
         if let Err(error) = fs::remove_file(&self.record) {
             log::warn!("cannot remove {}: {error}", self.record.display());
         }
+        true
     }
 }
 
-/// Where the daemon with this control socket writes the former values down.
+impl Drop for ReversePath {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+/// The file in which the daemon with this control socket records the former values.
 pub(crate) fn record_beside(control_socket: &Path) -> PathBuf {
     let mut record = control_socket.to_owned().into_os_string();
     record.push(".rp_filter");
@@ -107,7 +115,7 @@ fn file(interface: &str) -> PathBuf {
     PathBuf::from(SETTINGS).join(interface).join("rp_filter")
 }
 
-/// The filter in effect: the larger of the interface's and that of all.
+/// The filter in effect: the larger value of the interface's and that of `all`.
 pub(crate) fn effective(interface: &str) -> u8 {
     let value = |name: &str| {
         let text = fs::read_to_string(file(name)).unwrap_or_default();

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::time::Duration;
 
-use mpip_core::Encapsulation;
+use mpip_core::{Encapsulation, Prefix};
 use mpip_net::netlink::Monitor;
 use mpip_net::privileges::Needs;
 use mpip_net::{
-    Interest, PlainSender, Poller, Readiness, Signal, Signals, Waker, clock, privileges,
+    Interest, PlainSender, Poller, Readiness, Signal, Signals, Tun, Waker, clock, privileges,
 };
 
 use crate::config::Settings;
-use crate::control::{Ask, Asker, Socket};
+use crate::control::{self, Ask, Asker, Socket};
 use crate::error::{Error, system};
 use crate::node::{Node, Token};
 
@@ -33,7 +33,8 @@ struct Sources {
 type Waiting = (SyncSender<()>, Receiver<()>);
 
 /// Runs a node until a signal or a client ends it. Everything that it set up on the host is gone
-/// when it returns. `qlog`: the directory for traces, if they are wanted.
+/// when it returns, but after an error what refuses packets of policy `require`: that stays until another
+/// run ends in order, or [`clean_up`]. `qlog`: the directory for traces, if they are wanted.
 pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     if !privileges::has_net_admin().map_err(system("read the process's capabilities"))? {
         return Err(Error::NotPermitted);
@@ -53,7 +54,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     let poller = Poller::new().map_err(system("make an epoll"))?;
     let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
     // It listens before the first listing, so that no change is missed.
-    let monitor = Monitor::new()?;
+    let mut monitor = Monitor::new()?;
     let (asking, asks) = channel();
     let add = system("add a source to the epoll");
     poller.add(&signals, Token::Signals.into(), Interest::Readable).map_err(&add)?;
@@ -62,7 +63,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
 
     let opportunistic = settings.opportunistic.as_ref();
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
-    let mut node = Node::start(settings, plain.unwrap_or_default(), &poller)?;
+    let mut node = Node::start(settings, plain.unwrap_or_default(), &poller, &mut monitor)?;
     for (peer, file) in traces.into_iter().flatten() {
         node.trace(&peer, file);
     }
@@ -71,12 +72,12 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     if let Some(prefixes) = noticed {
         crate::destinations::watch(&prefixes, asker.clone())?;
     }
-    crate::control::serve(&control, asker)
-        .map_err(system("start the thread of the control socket"))?;
+    control::serve(&control, asker).map_err(system("start the thread of the control socket"))?;
+    node.started();
     let mut sources = Sources { poller, signals, monitor, waker, asks };
     let ended = serve(&mut node, &mut sources);
     log::info!("ending");
-    node.end();
+    node.end(ended.is_ok());
     // The socket's file goes before anybody is told that all is gone.
     drop(control);
     let waiting = ended?;
@@ -87,6 +88,20 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         let _ = answered.recv_timeout(FAREWELL);
     }
     Ok(())
+}
+
+/// Removes what a node with these settings left on the host that was killed or ended by an error, if it
+/// left anything; returns to where packets were refused. None may run.
+pub fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
+    if !privileges::has_net_admin().map_err(system("read the process's capabilities"))? {
+        return Err(Error::NotPermitted);
+    }
+    let stale = control::remove_stale(&settings.control_socket)?;
+    // Nobody else can have the device meanwhile.
+    let device = Tun::open(&settings.interface).map_err(|error| Error::tun(settings, error))?;
+    let refusing = crate::network::clean_up(settings)?;
+    drop(device);
+    Ok(refusing.or_else(|| stale.then(Vec::new)))
 }
 
 /// What sends packets that go back to plain IP. Without it they are lost, which their senders find
@@ -113,7 +128,10 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
             match Token::from(readiness.token) {
                 Token::Tun => node.read_tun(now)?,
                 Token::Socket(local) => node.socket_ready(now, local, *readiness),
-                Token::Network => node.network_changed(now, sources.monitor.read()?),
+                Token::Network => {
+                    let changes = sources.monitor.read(|notice| node.notice(now, notice))?;
+                    node.network_changed(now, changes);
+                }
                 Token::Signals => {
                     if let Some(signal) = next_signal(&sources.signals)? {
                         ending = signal;

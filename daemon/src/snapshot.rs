@@ -1,4 +1,4 @@
-//! The daemon's state at one moment, on its way to the control socket.
+//! The daemon's state at one moment, for the control socket.
 
 use std::time::Duration;
 
@@ -7,19 +7,20 @@ use mpip_core::{
     AvailabilityState, AvailabilityStatus, PathStatus, PeerStatus, SessionStatus, Status,
 };
 
-/// Sessions that one answer lists per peer, the most recently used first.
+/// Most sessions listed per peer. The most recently used come first.
 const SESSIONS_LISTED: usize = 10_000;
 
-/// What the thread that owns the engine gathers; the rest of the work is the asker's.
+/// The state, as the thread that owns the engine gathers it. The thread of the connection converts
+/// it.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The engine's statistics.
     pub(crate) engine: Status,
     /// Prefixes of each peer, in the order of the engine's peers.
     pub(crate) allowed_prefixes: Vec<Vec<String>>,
-    /// Whether sessions were asked for.
+    /// Whether sessions were requested.
     pub(crate) sessions: bool,
-    /// Everything that the engine does not know; its peers and drops are empty.
+    /// The state that the engine does not know. Its peers and drops are empty.
     pub(crate) host: api::Status,
 }
 
@@ -93,7 +94,7 @@ fn peer_status(
         policy: peer.policy.name().to_owned(),
         traffic: peer.traffic.map(|traffic| traffic.name().to_owned()),
         captured: peer.captured.iter().map(ToString::to_string).collect(),
-        translators: peer.translators.iter().map(ToString::to_string).collect(),
+        nats: peer.translators.iter().map(ToString::to_string).collect(),
         translated: peer.translated as u64,
         inner_mtu_bytes: peer.inner_mtu,
         sent_bytes: peer.bytes_sent,

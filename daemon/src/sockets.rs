@@ -1,4 +1,4 @@
-//! The sockets of every local address, whatever their datagrams look like on the way.
+//! The sockets of all local addresses, for both encapsulations.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use mpip_core::{DatagramSink, Ecn, Instant, LocalAddress, LocalId, PathAddress, 
 use mpip_net::udp::{ReceiveBuffers, SendError};
 use mpip_net::{TcpSender, TcpSocket, UdpSender, UdpSocket, clock};
 
-/// A socket of either kind.
+/// A socket.
 #[derive(Clone, Debug)]
 pub(crate) enum Socket {
     Udp(Arc<UdpSocket>),
@@ -26,7 +26,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Where the engine puts datagrams, and where they come from.
+/// Sends the datagrams of the engine, and receives those for it.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     udp: UdpSender,
@@ -65,7 +65,8 @@ impl Sockets {
         udp().or_else(tcp)
     }
 
-    /// Receives a batch at `local`; `take` gets each datagram, and says whether it authenticated.
+    /// Receives a batch at `local`. `take` gets each datagram, and returns whether it authenticated
+    /// its sender.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -87,36 +88,37 @@ impl Sockets {
         }
     }
 
-    /// A datagram from there that was taken earlier has turned out to be authentic.
+    /// A datagram from `from` that was taken earlier proved to be authentic.
     pub(crate) fn confirm(&mut self, now: Instant, from: PathAddress) {
         self.tcp.confirm(now, from);
     }
 
-    /// Reads what ICMP says of datagrams from `local`; `take` gets the destinations where nobody is.
+    /// Reads ICMP errors about datagrams from `local`. `take` gets the destinations where nobody
+    /// is.
     pub(crate) fn errors(&self, local: LocalId, take: impl FnMut(SocketAddr)) {
         if let Some(socket) = self.udp.socket(local) {
             socket.recv_errors(take);
         }
     }
 
-    /// The socket of `local` can send more. Returns whether it took what waited.
+    /// The socket of `local` is writable. Returns whether it took the whole backlog.
     pub(crate) fn writable(&mut self, now: Instant, local: LocalId) -> bool {
         self.udp.writable(local) || self.tcp.writable(now, local)
     }
 
-    /// When [`flush`](Self::flush) has something to do though nothing happens.
+    /// Time at which to call [`flush`](Self::flush) at the latest.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.tcp.next_timeout()
     }
 
-    /// Sends everything.
+    /// Sends all datagrams, as far as the kernel takes them.
     pub(crate) fn flush(&mut self, now: Instant) {
         self.udp.flush();
         self.tcp.handle_timeout(now);
         self.tcp.flush(now);
     }
 
-    /// Ends every connection.
+    /// Closes all connections.
     pub(crate) fn close(&mut self, now: Instant) {
         self.flush(now);
         self.tcp.close(now);
@@ -127,7 +129,7 @@ impl Sockets {
         self.udp.poll_error().or_else(|| self.tcp.poll_error())
     }
 
-    /// What was refused, by cause.
+    /// Datagrams dropped, by cause.
     pub(crate) fn drops(&self) -> Vec<api::Counter> {
         let (udp, tcp) = (self.udp.counters(), self.tcp.counters());
         let (connections, _) = self.tcp.connections();

@@ -1,4 +1,4 @@
-//! The thread that does the public-key work of handshakes, for which packets need not wait.
+//! The thread that does the public-key work of handshakes, so that packets need not wait for it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::thread;
 
 use mpip_core::{HandshakeDone, HandshakeJob};
 
-/// Jobs that the thread has at a time: one that it does, and some with which it goes on at once. Those
-/// that wait longer wait in the engine, which knows whose are the next.
+/// Jobs handed to the thread at a time: one that it does, and some to go on with. Other jobs wait
+/// in the engine, which decides which are next.
 const AT_ONCE: usize = 4;
 
-/// The thread as its owner sees it.
+/// The handle of the thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     jobs: Sender<HandshakeJob>,
     results: Receiver<HandshakeDone>,
-    /// Jobs whose results were not taken.
+    /// Number of jobs whose results were not taken yet.
     busy: usize,
 }
 
 impl Worker {
-    /// Starts the thread, which ends with the worker. It calls `wake` after each job.
+    /// Starts the thread. It calls `wake` after each job, and ends when the worker is dropped.
     pub(crate) fn start(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let (jobs, todo) = channel::<HandshakeJob>();
         let (done, results) = channel();
@@ -39,7 +39,7 @@ impl Worker {
         Ok(Self { jobs, results, busy: 0 })
     }
 
-    /// Hands the jobs of `poll` to the thread, as many as it takes now.
+    /// Hands jobs from `poll` to the thread, up to [`AT_ONCE`].
     pub(crate) fn feed(
         &mut self,
         mut poll: impl FnMut() -> Option<HandshakeJob>,
@@ -62,7 +62,7 @@ impl Worker {
     }
 }
 
-/// Starts a worker that makes `waker`'s poller return.
+/// Starts a worker that wakes the poller of `waker`.
 pub(crate) fn start(waker: &Arc<mpip_net::Waker>) -> io::Result<Worker> {
     let waker = Arc::clone(waker);
     Worker::start(move || waker.wake())

@@ -1,5 +1,6 @@
 //! Host mode: connections between the ordinary addresses of two hosts move onto all paths while
-//! they run, and back.
+//! they run, and back. How soon is asserted in virtual time
+//! (`core/src/engine/requirements/pauses.rs`).
 //!
 //! ```text
 //!   host a                                  host b
@@ -9,10 +10,9 @@
 
 mod common;
 
-use std::time::Instant;
-
-use common::host_mode::{HostConfiguration, PlainCounter, ip};
-use common::{Daemon, Directory, Family, HANG, Host, Transfer, privileged, two_hosts, wait_for};
+use common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
+use common::{Daemon, Directory, Family, HANG, Host, Transfer, two_hosts, wait_for};
+use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -30,7 +30,7 @@ const RATE: u64 = 12_500_000;
 
 #[test]
 fn a_running_connection_moves_onto_the_paths_and_back() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("move", 2, &[Family::V4]);
@@ -45,9 +45,9 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
     daemon_b.wait_for_capture(2);
     let plain = PlainCounter::new(&a);
     transfer.wait_for(transfer.progress() + (10 << 20));
-    plain.take();
-    transfer.wait_for(transfer.progress() + (10 << 20));
-    assert_eq!(plain.take(), 0, "everything takes the paths");
+    assert_nothing_is_plain([&daemon_a, &daemon_b], &plain, || {
+        transfer.wait_for(transfer.progress() + (5 << 20));
+    });
     daemon_a.wait_for_shares(0.05);
 
     daemon_a.signal("TERM");
@@ -83,7 +83,7 @@ fn both(a: &Host, b: &Host, directory: &Directory) -> (Daemon, Daemon) {
 
 #[test]
 fn a_killed_daemon_stops_nothing_on_either_side() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for (name, sender) in [("killa", true), ("killb", false)] {
@@ -108,7 +108,7 @@ fn a_killed_daemon_stops_nothing_on_either_side() {
 
 #[test]
 fn a_daemon_that_is_stopped_and_started_stops_nothing() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     transfer_while("restart", |a, b, directory, transfer| {
@@ -143,7 +143,7 @@ fn lift(host: &Host) {
 
 #[test]
 fn prefer_falls_back_to_plain_ip_and_returns() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("prefer", 2, &[Family::V4]);
@@ -152,27 +152,23 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
     let (daemon_a, daemon_b) = both(&a, &b, &directory);
     transfer.wait_for(8 << 20);
     block(&b);
-    let start = Instant::now();
     wait_for("plain", HANG, || daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain");
-    let fell = start.elapsed();
     transfer.wait_for(transfer.progress() + (8 << 20));
     lift(&b);
-    let start = Instant::now();
     wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
-    let returned = start.elapsed();
-    eprintln!("fell back in {fell:?}, returned in {returned:?}");
     transfer.finish();
     let status = daemon_a.status();
     let refused = status.drops.iter().find(|drop| drop.name == "plain_refused");
     assert_eq!(refused.map(|drop| drop.count), Some(0), "what was on its way went on");
     let events = status.events;
     let count = events.iter().find(|event| event.name == "traffic").map(|event| event.count);
-    assert_eq!(count, Some(3), "one event per change: {events:?}");
+    // Onto the paths, off and on again. A machine that stands still for half a second makes two more.
+    assert!(count.is_some_and(|count| count >= 3 && count % 2 == 1), "{events:?}");
 }
 
 #[test]
 fn require_lets_no_plain_packet_out() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let (a, b) = two_hosts("require", 2, &[Family::V4]);
@@ -187,7 +183,7 @@ fn require_lets_no_plain_packet_out() {
     wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
     plain.take();
     // Nobody answers yet.
-    assert!(!a.ping("198.18.0.2", 1) && !a.ping("198.18.1.2", 1));
+    assert!(!a.ping_once("198.18.0.2") && !a.ping_once("198.18.1.2"));
     assert_eq!(plain.take(), 0);
     let daemon_b = require(B).start(&b, &directory);
     daemon_b.wait_for_capture(2);
@@ -196,7 +192,7 @@ fn require_lets_no_plain_packet_out() {
 
     block(&b);
     wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
-    assert!(!a.ping("198.18.0.2", 1));
+    assert!(!a.ping_once("198.18.0.2"));
     lift(&b);
     wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 1));
@@ -206,7 +202,7 @@ fn require_lets_no_plain_packet_out() {
     assert!(!daemon_a.wait());
     let refused = a.ip(&["route", "show", "table", "6182"]);
     assert_eq!(refused.matches("unreachable 198.18.").count(), 2, "{refused}");
-    assert!(!a.ping("198.18.0.2", 1));
+    assert!(!a.ping_once("198.18.0.2"));
     assert_eq!(plain.take(), 0, "also while the daemon is dead");
 
     let mut daemon_a = require(A).start(&a, &directory);
@@ -222,7 +218,7 @@ fn require_lets_no_plain_packet_out() {
 
 #[test]
 fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
-    if !privileged() {
+    if !can_run(&["sysctl"]) {
         return;
     }
     let (a, b) = two_hosts("rp", 2, &[Family::V4]);
@@ -238,7 +234,7 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
         host.ip(&["neigh", "flush", "all"]);
     }
     transfer.wait_for(20 << 20);
-    assert_eq!(daemon_a.active_paths().len(), 2);
+    daemon_a.wait_for_paths(2);
     daemon_a.signal("KILL");
     assert!(!daemon_a.wait());
     assert_eq!(a.rp_filter("eth0"), "2");

@@ -12,10 +12,17 @@ use std::fs;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, Host, key, privileged, two_hosts, wait_for,
-};
+use common::Configuration;
+use common::Daemon;
+use common::Directory;
+use common::Family;
+use common::Host;
+use common::key;
+use common::run;
+use common::two_hosts;
+use common::wait_for;
 use mpip_api::{DestinationStatus, PeerStatus};
+use mpip_testing::can_run;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -60,9 +67,21 @@ fn count(daemon: &Daemon, event: &str) -> u64 {
     events.iter().find(|counter| counter.name == event).map_or(0, |counter| counter.count)
 }
 
+/// Whether a line of `text` pins the key `number` to host b's address, with a day of this year or the last
+/// one.
+fn has_pin(text: &str, number: u8) -> bool {
+    let start = format!("198.18.0.2 {} ", key(number).public_key());
+    let year = run("date", &["-u", "+%Y"]);
+    let year: u32 = year.trim().parse().expect("a year");
+    text.lines().filter_map(|line| line.strip_prefix(&start)).any(|day| {
+        day.len() == "2026-11-24".len()
+            && [year - 1, year].iter().any(|year| day.starts_with(&year.to_string()))
+    })
+}
+
 #[test]
 fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("find", 2, &[Family::V4]);
@@ -81,16 +100,15 @@ fn a_destination_that_the_host_talks_to_is_found_and_its_key_pinned() {
     let known = destination(&daemon_a, "198.18.0.2").expect("it was asked");
     assert_eq!((known.state.as_str(), known.queries), ("enabled", 5), "{known:?}");
     assert_eq!(known.public_key, Some(key(2).public_key().to_string()));
-    let line = format!("198.18.0.2 {}\n", key(2).public_key());
     let file = directory.0.join("deeper/known");
-    wait_for("the pin", LIMIT, || fs::read_to_string(&file).is_ok_and(|text| text.contains(&line)));
+    wait_for("the pin", LIMIT, || fs::read_to_string(&file).is_ok_and(|text| has_pin(&text, 2)));
     assert!(!directory.0.join("other").exists(), "who was asked pins nothing");
     drop(open);
 }
 
 #[test]
 fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("changed", 1, &[Family::V4]);
@@ -114,8 +132,36 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
 }
 
 #[test]
+fn a_pin_that_has_expired_gives_way_and_an_orderly_end_loses_none() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (host_a, host_b) = two_hosts("expired", 1, &[Family::V4]);
+    let directory = Directory::new("expired");
+    let known = directory.0.join("known");
+    let others = format!("# mine\n198.18.0.77 {0} # a friend\n", key(7).public_key());
+    fs::write(&known, format!("{others}198.18.0.2 {} 2001-01-01\n", key(7).public_key()))
+        .expect("writable");
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/15']\npins = 'known'";
+    let mut daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
+    let lines = "[opportunistic]\nprefixes = ['198.18.0.0/16']\npins = 'other'";
+    let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), lines));
+    let open = one_sided(&host_a, "198.18.0.2");
+    wait_for("the pin", LIMIT, || count(&daemon_a, "pinned") > 0);
+    daemon_a.signal("TERM");
+    assert!(daemon_a.wait(), "{}", daemon_a.log());
+    let text = fs::read_to_string(&known).expect("readable");
+    assert!(text.starts_with(&others) && has_pin(&text, 2), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(count(&daemon_b, "pinned"), 0);
+    let words = format!("in the place of {}, which was not met for long", key(7).public_key());
+    assert!(daemon_a.log().contains(&words), "{}", daemon_a.log());
+    drop(open);
+}
+
+#[test]
 fn a_host_without_mpip_is_asked_five_times_and_nothing_else_happens() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (host_a, host_b) = two_hosts("silent", 1, &[Family::V4]);

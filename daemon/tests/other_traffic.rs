@@ -18,9 +18,10 @@ use std::time::Duration;
 use common::host_mode::{HostConfiguration, PlainCounter, ip};
 use common::world::World;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged, set_hops,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, set_hops, two_hosts,
+    wait_for,
 };
+use mpip_testing::can_run;
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, socket, sockopt};
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "[2001:db8:0::2]:6182"];
@@ -28,9 +29,10 @@ const BOTH: &[Family] = &[Family::V4, Family::V6];
 /// Two addresses of each family.
 const CAPTURED: usize = 4;
 
-/// Everything takes both paths, also where one would do.
+/// Everything takes both paths, also where one would do, and nothing else on a machine that stands still.
 fn world(test: &str) -> World {
-    let world = World::in_host_mode(test, BOTH, ENDPOINTS, "scheduler = 'round-robin'");
+    let peer = "scheduler = 'round-robin'\npolicy = 'require'";
+    let world = World::in_host_mode(test, BOTH, ENDPOINTS, peer);
     world.daemon_a.wait_for_capture(CAPTURED);
     world.daemon_b.wait_for_capture(CAPTURED);
     world
@@ -75,7 +77,7 @@ fn passes(world: &World, protocol: Protocol, address: IpAddr, bytes: &[u8]) -> b
 
 #[test]
 fn every_protocol_passes_and_so_do_fragments() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-protocols");
@@ -132,8 +134,8 @@ fn udp_header(port: u16, len: usize, checksum: u16) -> Vec<u8> {
     [port, port, 8 + len as u16, checksum].into_iter().flat_map(u16::to_be_bytes).collect()
 }
 
-/// An IPv6 packet of UDP behind options for each hop, options for the destination, and if `fragment`
-/// a fragment header, as of an only fragment (RFC 6946).
+/// An IPv6 packet of UDP with hop-by-hop options and destination options. With `fragment` it also
+/// has the fragment header of an atomic fragment (RFC 6946).
 fn v6_with_extensions(
     from: Ipv6Addr,
     to: Ipv6Addr,
@@ -170,7 +172,7 @@ fn v6_with_extensions(
 
 #[test]
 fn options_and_extension_headers_pass() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-options");
@@ -235,7 +237,7 @@ fn is_refused(host: &Host, address: &str, hops: u8) -> bool {
 
 #[test]
 fn the_paths_are_one_hop_and_a_gateway_is_another() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-hops");
@@ -287,13 +289,12 @@ fn the_paths_are_one_hop_and_a_gateway_is_another() {
 
 /// Packets that have entered the TUN device of `host`.
 fn captured(host: &Host) -> u64 {
-    let file = "/sys/class/net/mpip0/statistics/tx_packets";
-    host.exec("cat", &[file]).trim().parse().expect("a number")
+    host.transmitted("mpip0", "tx_packets")
 }
 
 #[test]
 fn multicast_broadcast_and_own_addresses_are_left_alone() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = world("other-group");
@@ -352,13 +353,13 @@ fn multicast_broadcast_and_own_addresses_are_left_alone() {
     }
     assert_eq!(captured(&world.a), before, "nothing of this enters the device");
     assert!(world.a.ping("198.18.0.2", 1));
-    assert_eq!(captured(&world.a), before + 1);
+    assert!(captured(&world.a) > before);
 }
 
 /// Host b says that it has an address of host a, one of a third host, and some that are nobody's.
 #[test]
 fn absurd_addresses_of_a_peer_capture_nothing() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("other-absurd", 2, BOTH);
@@ -405,7 +406,7 @@ fn absurd_addresses_of_a_peer_capture_nothing() {
 /// (seed 000, section 3.8.4).
 #[test]
 fn every_subflow_of_multipath_tcp_uses_all_paths() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = world("other-mptcp");
@@ -432,10 +433,11 @@ fn every_subflow_of_multipath_tcp_uses_all_paths() {
     world.b.ip(&["link", "set", "eth1", "down"]);
     wait_for("two paths", HANG, || world.daemon_a.active_paths().len() == 2);
     let before = subflows();
-    transfer.wait_for(transfer.progress() + (20 << 20));
-    let after = subflows();
-    // Whatever begins anew counts from zero.
-    let busy = before.iter().filter(|(key, bytes)| after.get(key).is_some_and(|now| now != *bytes));
-    assert!(busy.count() >= 2, "{before:?} {after:?}");
+    wait_for("two busy subflows", Duration::from_secs(20), || {
+        let after = subflows();
+        // Whatever begins anew counts from zero.
+        let goes_on = |(key, bytes): &(_, _)| after.get(*key).is_some_and(|now| now != *bytes);
+        before.iter().filter(goes_on).count() >= 2
+    });
     transfer.finish();
 }

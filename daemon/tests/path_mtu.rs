@@ -16,9 +16,9 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
 };
+use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.10.2:6182", "198.18.11.2:6182"];
 const INNER: &str = "10.77.0.2";
@@ -135,10 +135,10 @@ impl World {
         Transfer::start(&self.a, &self.b, address, bytes, u64::MAX).finish();
     }
 
-    /// What the daemon says of the share of the path between first addresses.
+    /// Bytes that host a has sent from its address on this link.
     fn sent(&self, link: u8) -> u64 {
         let ends = format!("198.18.{link}.1");
-        let paths = self.daemon_a.active_paths();
+        let paths = self.daemon_a.peer().paths;
         let of_link = paths.iter().filter(|path| path.local.ip().to_string() == ends);
         of_link.map(|path| path.sent_bytes).sum()
     }
@@ -146,7 +146,7 @@ impl World {
 
 #[test]
 fn a_path_with_a_hole_at_1300_bytes_carries_its_share() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("hole", 1_300);
@@ -156,16 +156,16 @@ fn a_path_with_a_hole_at_1300_bytes_carries_its_share() {
     wait_for("the routes' MTU", HANG, || {
         world.a.ip(&["route", "show", "10.77.0.2"]).contains("mtu 1238")
     });
-    assert_eq!(world.daemon_a.peer().inner_mtu_bytes, 1_238);
+    wait_for("the inner MTU", HANG, || world.daemon_a.peer().inner_mtu_bytes == 1_238);
     let before = world.sent(0);
     world.transfer(64 << 20);
-    assert!(world.sent(0) - before > 2 << 20, "{:#?}", world.daemon_a.active_paths());
+    assert!(world.sent(0) - before > 2 << 20, "{:#?}", world.daemon_a.peer().paths);
     world.assert_no_fragments();
 }
 
 #[test]
 fn a_hole_that_appears_in_mid_transfer_stops_nothing() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("appears", 1_500);
@@ -184,7 +184,7 @@ fn a_hole_that_appears_in_mid_transfer_stops_nothing() {
 
 #[test]
 fn a_hole_on_the_only_path_is_survived() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("only", 1_500);
@@ -202,7 +202,7 @@ fn a_hole_on_the_only_path_is_survived() {
 
 #[test]
 fn jumbo_frames_are_used_where_all_links_have_them() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("jumbo", 0, &[]);
@@ -234,7 +234,7 @@ fn jumbo_frames_are_used_where_all_links_have_them() {
 /// also those in super-packets.
 #[test]
 fn a_host_behind_the_gateway_is_told_what_fits() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("behind", 1_300);
@@ -251,10 +251,10 @@ fn a_host_behind_the_gateway_is_told_what_fits() {
         }",
     );
     behind.ip(&["route", "add", "default", "via", "198.18.20.1"]);
-    assert!(!behind.ping_with(INNER, 1, 1_372), "a packet that is too big");
-    assert!(behind.snmp("Icmp", "InDestUnreachs") > 0, "it was told");
+    assert!(!behind.ping_once_with(INNER, 1_372), "a packet that is too big");
+    wait_for("it is told", HANG, || behind.snmp("Icmp", "InDestUnreachs") > 0);
     assert!(behind.ip(&["route", "get", INNER]).contains("mtu 1238"));
-    wait_for("an answer in fragments inside", HANG, || behind.ping_with(INNER, 1, 1_372));
+    assert!(behind.ping_with(INNER, 1, 1_372), "in fragments inside");
     let address = INNER.parse().expect("valid");
     Transfer::start(&behind, &world.b, address, 8 << 20, u64::MAX).finish();
     world.assert_no_outer_fragments();
@@ -263,7 +263,7 @@ fn a_host_behind_the_gateway_is_told_what_fits() {
 /// The engine's own messages, where no route says what fits.
 #[test]
 fn who_does_not_know_what_fits_is_told() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let world = World::new("told", 1_300);
@@ -274,8 +274,8 @@ fn who_does_not_know_what_fits_is_told() {
     world.a.ip(&[&["route", "replace"], &route[..]].concat());
     assert!(!world.a.ip(&["route", "get", INNER]).contains("mtu"));
     // What the device carries, but not every path: the socket gets an error and the next try is cut.
-    world.a.ping_with(INNER, 1, 1_280 - 28);
-    assert!(world.a.snmp("Icmp", "InDestUnreachs") > 0, "it was told");
+    world.a.ping_once_with(INNER, 1_280 - 28);
+    wait_for("it is told", HANG, || world.a.snmp("Icmp", "InDestUnreachs") > 0);
     assert!(world.a.ip(&["route", "get", INNER]).contains("mtu 1238"));
     assert!(world.a.ping_with(INNER, 3, 1_280 - 28));
     world.assert_no_outer_fragments();

@@ -12,18 +12,18 @@
 
 mod common;
 
-use std::thread;
 use std::time::Duration;
 
 use common::world::World;
-use common::{Configuration, Daemon, Directory, Family, privileged};
+use common::{Configuration, Daemon, Directory, Family, HANG, wait_for};
+use mpip_testing::can_run;
 
 const V4: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
 const V6: &[&str] = &["[2001:db8:0::2]:6182", "[2001:db8:1::2]:6182"];
 
 #[test]
 fn ping_and_tcp_pass_over_ipv4_paths() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("v4", &[Family::V4], V4, "");
@@ -46,7 +46,7 @@ fn ping_and_tcp_pass_over_ipv4_paths() {
 
 #[test]
 fn ping_and_tcp_pass_over_ipv6_paths() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("v6", &[Family::V6], V6, "");
@@ -60,7 +60,7 @@ fn ping_and_tcp_pass_over_ipv6_paths() {
 
 #[test]
 fn every_scheduler_uses_both_links_or_the_faster_one() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     for (scheduler, both) in
@@ -70,20 +70,22 @@ fn every_scheduler_uses_both_links_or_the_faster_one() {
         let world = World::new(test, &[Family::V4], V4, &format!("scheduler = '{scheduler}'"));
         world.daemon_a.wait_for_paths(2);
         world.transfer("10.77.0.2", 2 << 20);
-        let used = world.daemon_a.active_paths().iter().filter(|path| path.share > 0.1).count();
-        assert!(used >= if both { 2 } else { 1 }, "{scheduler}: {used}");
+        let paths = world.daemon_a.peer().paths;
+        let used = paths.iter().filter(|path| path.share > 0.1).count();
+        assert!(used >= if both { 2 } else { 1 }, "{scheduler}: {paths:#?}");
     }
 }
 
 #[test]
 fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let world = World::new("mtu", &[Family::V4], V4, "");
     world.daemon_a.wait_for_paths(2);
-    let mtu = world.daemon_a.status().interface.mtu_bytes;
-    assert!((1_400..1_500).contains(&mtu), "it follows the paths: {mtu}");
+    let mtu = || world.daemon_a.status().interface.mtu_bytes;
+    wait_for("it follows the paths", HANG, || (1_400..1_500).contains(&mtu()));
+    let mtu = mtu();
     // IP and ICMP headers have 28 bytes.
     let largest = mtu as usize - 28;
     assert!(world.a.ping_with("10.77.0.2", 3, largest));
@@ -95,7 +97,7 @@ fn the_largest_packet_passes_and_a_larger_one_in_fragments() {
 
 #[test]
 fn either_side_may_start_anew() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let mut world = World::new("anew", &[Family::V4], V4, "");
@@ -106,16 +108,14 @@ fn either_side_may_start_anew() {
     world.daemon_b.signal("KILL");
     assert!(!world.daemon_b.wait());
     world.daemon_b = Daemon::start(&world.b, &directory, &two);
-    common::wait_for("answers after a restart of b", Duration::from_secs(20), || {
-        thread::sleep(Duration::from_millis(100));
-        world.a.ping("10.77.0.2", 1)
+    wait_for("answers after a restart of b", Duration::from_secs(20), || {
+        world.a.ping_once("10.77.0.2")
     });
     let one = Configuration { number: 1, keys: (1, 2), endpoints: V4, peer: "" };
     world.daemon_a.signal("KILL");
     assert!(!world.daemon_a.wait());
     world.daemon_a = Daemon::start(&world.a, &directory, &one);
-    common::wait_for("answers after a restart of a", Duration::from_secs(20), || {
-        thread::sleep(Duration::from_millis(100));
-        world.a.ping("10.77.0.2", 1)
+    wait_for("answers after a restart of a", Duration::from_secs(20), || {
+        world.a.ping_once("10.77.0.2")
     });
 }

@@ -1,17 +1,17 @@
-//! A peer has keys, and is not trusted: neither with what this host forwards nor with connections of
-//! others at its address.
+//! A peer has keys but is not trusted: not with packets that this host forwards, and not with
+//! connections of others at its address.
 
 mod common;
 
 use std::io::Read as _;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-use common::host_mode::{HostConfiguration, PlainCounter, ip};
+use common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
 use common::nat::Site;
 use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, privileged,
-    two_hosts, wait_for,
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
 };
+use mpip_testing::can_run;
 
 /// 50 Mbit/s.
 const RATE: u64 = 50_000_000 / 8;
@@ -40,10 +40,10 @@ const LEADS_TO_C: HostConfiguration<'static> = HostConfiguration {
 
 const C: &str = "198.18.2.2";
 
-/// Sends pings to c, and says whether they get there.
+/// Sends pings to c, and says whether one got there.
 fn reaches_c(a: &Host, c: &Host) -> bool {
     let before = c.snmp("Icmp", "InEchos");
-    let answered = a.ping(C, 2);
+    let answered = a.ping_once(C) || a.ping_once(C);
     let arrived = c.snmp("Icmp", "InEchos") > before;
     assert_eq!(answered, arrived);
     arrived
@@ -51,7 +51,7 @@ fn reaches_c(a: &Host, c: &Host) -> bool {
 
 #[test]
 fn a_peers_packets_are_forwarded_to_nobody_whom_it_may_not_reach() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("reach", 1, &[Family::V4]);
@@ -74,7 +74,7 @@ fn a_peers_packets_are_forwarded_to_nobody_whom_it_may_not_reach() {
 
 #[test]
 fn a_strangers_packets_are_forwarded_to_nobody() {
-    if !privileged() {
+    if !can_run(&[]) {
         return;
     }
     let (a, b) = two_hosts("lan", 1, &[Family::V4]);
@@ -120,11 +120,11 @@ fn who_answers(from: &Host) -> u8 {
     from.spawn(connect).join().expect("no panic")
 }
 
-/// The peer is on the router, whose public address has a port that leads to another host. It says so
-/// truly that it is there, and has a service of its own at the same port.
+/// The peer runs on the router, whose public address forwards a port to another host. The peer
+/// rightly says that it has this address, and has a service of its own at the same port.
 #[test]
 fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
-    if !privileged() {
+    if !can_run(&["nft"]) {
         return;
     }
     let server = Host::new("share", "s");
@@ -155,6 +155,7 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     let plain = [PlainCounter::new(&site.router), PlainCounter::new(&server)];
     running.finish();
     assert!(plain.iter().all(|counter| counter.take() > 0), "what ran before goes on as it did");
+    let before = changes([&daemon_p, &daemon_s]);
     for fetch in [false, true] {
         let transfer = match fetch {
             false => Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE, RATE),
@@ -164,7 +165,8 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
         assert_eq!(from.ip(), ip("198.18.0.1"));
         assert!((16_384..32_768).contains(&from.port()), "{from}");
     }
-    assert_eq!(plain.map(|counter| counter.take()), [0, 0]);
+    let plain = plain.map(|counter| counter.take());
+    assert!(plain == [0, 0] || changes([&daemon_p, &daemon_s]) != before, "{plain:?}");
     assert_eq!(daemon_s.peer().translated, 2);
     assert_eq!(who_answers(&server), b'n');
     // A neighbour's connections to the server have ports of all kinds.

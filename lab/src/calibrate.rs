@@ -1,15 +1,12 @@
-//! Measures how accurate the emulator is on this machine: four links at once, their traffic and
-//! its measurement on the same processors.
+//! Measures the accuracy of the emulator on this machine: four links at once, with traffic and its
+//! measurement on the same processors.
 
-use std::fmt;
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
+use crate::calibration::Calibration;
 use crate::command::{self, Running};
-use crate::emulator::{Record, Setup};
+use crate::links::{Record, Setup};
 use crate::probe::Reception;
 use crate::scenarios;
 use crate::testbed::Testbed;
@@ -21,124 +18,12 @@ const LOSS: f64 = 0.01;
 const JITTER_DELAY_MS: f64 = 50.0;
 const JITTER_MS: f64 = 10.0;
 const DELAY_MS: f64 = 20.0;
-/// IPv4, UDP.
+/// Length of the headers of IPv4 and UDP, in bytes.
 const HEADERS: usize = 28;
 const PAYLOAD: usize = 1472;
 const PORT: u16 = 5000;
 const RECEIVER_PRIORITY: u32 = 40;
 const SENDER_PRIORITY: u32 = 30;
-
-/// How accurate the emulator was; the worst of the links each.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Calibration {
-    /// The rate of each link, bit/s.
-    pub(crate) rate: f64,
-    /// Rate on each link against the one set, as a share: 0.01 is 1 % too fast.
-    pub(crate) rate_errors: Vec<f64>,
-    /// 99th percentile of the delay in addition to the one set, ms, each link, under a load of
-    /// as many packets as fill the rate of every link.
-    pub(crate) added_delay_p99_ms: Vec<f64>,
-    /// Median of the same.
-    pub(crate) added_delay_median_ms: Vec<f64>,
-    /// Loss on each link, and the bound of its deviation (99.9 % confidence).
-    pub(crate) losses: Vec<f64>,
-    pub(crate) loss_set: f64,
-    pub(crate) loss_bound: f64,
-    /// Mean delay and its deviation against those set, as a share.
-    pub(crate) jitter_mean_errors: Vec<f64>,
-    pub(crate) jitter_deviation_errors: Vec<f64>,
-    /// Share of frames that left the emulator more than 1 ms late, over all measurements.
-    pub(crate) late_share: f64,
-    /// Lateness inside the emulator, microseconds: median, 99th percentile, largest.
-    pub(crate) lateness_us: [u64; 3],
-    /// Frames that the hosts' devices dropped because the emulator was too slow.
-    pub(crate) overrun: u64,
-}
-
-fn worst(values: &[f64]) -> f64 {
-    values.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0)
-}
-
-/// The name of the file in a directory with results.
-pub(crate) const FILE: &str = "calibration.json";
-
-/// The calibration that a directory with results has.
-pub(crate) fn stored(directory: &Path) -> Option<Calibration> {
-    let text = std::fs::read_to_string(directory.join(FILE)).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
-impl Calibration {
-    /// The bounds the lab aims at: rate 1 %, delay 0.3 ms, loss within its interval, jitter 3 %.
-    pub(crate) fn failures(&self, slack: f64) -> Vec<String> {
-        let mut failures = Vec::new();
-        let mut check = |name: &str, value: f64, bound: f64| {
-            if value.abs().is_nan() || value.abs() > bound * slack {
-                failures.push(format!("{name}: {value:.5}, bound {:.5}", bound * slack));
-            }
-        };
-        check("rate error", worst(&self.rate_errors), 0.01);
-        check("added delay, 99th percentile, ms", worst(&self.added_delay_p99_ms), 0.3);
-        for loss in &self.losses {
-            check("loss against the one set", loss - self.loss_set, self.loss_bound);
-        }
-        check("mean of jitter", worst(&self.jitter_mean_errors), 0.03);
-        check("deviation of jitter", worst(&self.jitter_deviation_errors), 0.03);
-        failures
-    }
-}
-
-impl fmt::Display for Calibration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |values: &[f64], scale: f64, digits: usize| -> String {
-            let texts: Vec<_> =
-                values.iter().map(|value| format!("{:.digits$}", value * scale)).collect();
-            texts.join("  ")
-        };
-        writeln!(f, "{LINKS} links of {} Mbit/s at once:", self.rate / 1e6)?;
-        writeln!(
-            f,
-            "  rate error, %                {}   (bound 1)",
-            list(&self.rate_errors, 1e2, 3)
-        )?;
-        writeln!(
-            f,
-            "  added delay, median, ms      {}",
-            list(&self.added_delay_median_ms, 1.0, 3)
-        )?;
-        writeln!(
-            f,
-            "  added delay, 99th pct., ms   {}   (bound 0.3)",
-            list(&self.added_delay_p99_ms, 1.0, 3)
-        )?;
-        writeln!(
-            f,
-            "  loss of {} %, %               {}   (bound {:.3} either way)",
-            self.loss_set * 1e2,
-            list(&self.losses, 1e2, 3),
-            self.loss_bound * 1e2
-        )?;
-        writeln!(
-            f,
-            "  jitter, error of mean, %     {}   (bound 3)",
-            list(&self.jitter_mean_errors, 1e2, 2)
-        )?;
-        writeln!(
-            f,
-            "  jitter, error of deviation, % {}   (bound 3)",
-            list(&self.jitter_deviation_errors, 1e2, 2)
-        )?;
-        writeln!(
-            f,
-            "  late frames (> 1 ms)         {:.4} %; lateness median {} us, 99th pct. {} us, largest {} us",
-            self.late_share * 1e2,
-            self.lateness_us[0],
-            self.lateness_us[1],
-            self.lateness_us[2]
-        )?;
-        write!(f, "  frames dropped before the emulator: {}", self.overrun)
-    }
-}
 
 /// The topology of a measurement: `LINKS` disjoint links with these settings.
 fn scenario(settings: &str) -> String {
@@ -163,8 +48,8 @@ fn scenario(settings: &str) -> String {
     text
 }
 
-/// The generators get real-time priorities where that is permitted, below the emulator's: what is
-/// measured is the emulator, not how busy the machine is with other work.
+/// The command line of a generator. It gets a real-time priority if that is permitted, below that
+/// of the emulator, so that other work on the machine does not disturb the measurement.
 fn generator(program: &str, priority: u32, line: &str) -> [String; 3] {
     let script = format!(
         "if chrt -f {priority} true 2>/dev/null; \

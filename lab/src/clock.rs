@@ -11,7 +11,7 @@ pub(crate) fn now() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
 }
 
-/// Sleeps until `at`; returns at once where that has passed.
+/// Sleeps until `at`. Returns at once if it has passed.
 pub(crate) fn sleep_until(at: Duration) {
     let Some(left) = at.checked_sub(now()) else { return };
     let request =
@@ -20,7 +20,7 @@ pub(crate) fn sleep_until(at: Duration) {
         rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &request);
 }
 
-/// Asks for timers without slack in this process (the kernel's default is 50 us).
+/// Sets the timer slack of this process to a minimum (the kernel's default is 50 µs).
 pub(crate) fn sharpen_timers() {
     let _ = std::fs::write("/proc/self/timerslack_ns", "1");
 }

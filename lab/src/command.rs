@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal};
 pub(crate) struct Output {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// `None` when the time limit ended it.
+    /// `None` if the time limit ended it.
     pub(crate) status: Option<ExitStatus>,
 }
 
@@ -40,18 +40,18 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// This program, to be started again: the file that runs, even where a newer one has taken its
-/// name since.
+/// Path of this program, to start it again: the very file that runs, even if it has been replaced.
 pub(crate) fn own_program() -> String {
     format!("/proc/{}/exe", std::process::id())
 }
 
-/// The nice value of what is measured.
+/// Nice value during measurements.
 const NICE: i32 = -10;
 
-/// Gives this process, and what it starts from now on, precedence over ordinary work, where that is
-/// permitted. Beside two processes that never sleep mpip reached 0.94 of the limit of `two-100` with
-/// it, and 0.85 without.
+/// Gives this process and its later children precedence over other processes, if that is permitted.
+/// With two other processes that never sleep, mpip reached 0.94 of the limit of `two-100` with it
+/// and
+/// 0.85 without.
 pub(crate) fn take_precedence() {
     let _ = rustix::process::setpriority_process(None, NICE);
 }
@@ -63,7 +63,7 @@ pub(crate) fn line_of(arguments: &[impl AsRef<OsStr>]) -> String {
 }
 
 impl Running {
-    /// Starts `arguments[0]`; its output is collected, its standard input is empty.
+    /// Starts `arguments[0]`. Its output is collected; its standard input is empty.
     pub(crate) fn start(arguments: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let line = line_of(arguments);
         let mut child = Command::new(&arguments[0])
@@ -90,8 +90,7 @@ impl Running {
         }
     }
 
-    /// Waits until it ends, at most until `deadline`, and ends it then: with SIGINT, and with
-    /// SIGKILL two seconds later.
+    /// Waits for its end until `deadline`. Then sends SIGINT, and SIGKILL two seconds later.
     pub(crate) fn finish(mut self, deadline: Instant) -> Output {
         let mut status = self.wait_until(deadline);
         let in_time = status.is_some();
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_ended_with_its_children() {
+    fn a_child_that_does_not_end_is_killed_with_its_children() {
         let start = Instant::now();
         let output = Running::start(&["sh", "-c", "trap '' INT; sleep 100 & wait; sleep 100"])
             .expect("sh")

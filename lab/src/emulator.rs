@@ -1,14 +1,10 @@
-//! The link emulator: a process that owns the far end of every host interface (TAP devices,
-//! moved into the hosts' namespaces) and passes frames between them through [`mpip_link`] links.
+//! The link emulator, a links process (see [`links`](crate::links)). It owns the far end of every
+//! host interface (TAP devices, moved into the hosts' namespaces), and passes frames between them
+//! through [`mpip_link`] links.
 //!
-//! Lateness does not add up, because links compute in the time at which packets were due. It is
-//! recorded: a packet that leaves more than [`LATE`] after it was due counts as late, and a run
+//! Lateness does not add up, because each link computes with the time at which a packet was due. It
+//! is recorded: a packet that leaves more than [`LATE`] after it was due counts as late, and a run
 //! with many late packets does not count.
-//!
-//! The process takes one JSON line on standard input ([`Setup`]), answers with a line once the
-//! devices exist, and then takes commands, one per line: `start` (the schedule's zero), `event NUMBER`
-//! (an event that follows the hosts' interfaces), `stop`. After `stop` it prints its [`Record`] and
-//! ends. It ends also when its input does.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,100 +15,24 @@ use std::time::Duration;
 use mpip_link::scenario::{Hop, Scenario};
 use mpip_link::{Counters, Link, flip_bit};
 use rustix::event::epoll;
-use serde::{Deserialize, Serialize};
 use tappers::{Interface, Tap};
 
 use crate::clock;
+use crate::links::{
+    DirectionRecord, LATE, Record, SAMPLE, Setup, device_name, hardware_address, sample_ms,
+};
 use crate::pcap::PcapWriter;
 use crate::scenarios;
 
-/// A packet that leaves so much after it was due is late.
-pub(crate) const LATE: Duration = Duration::from_millis(1);
-/// Departures that are due within this time of each other leave together: fewer wake-ups, at a
-/// delay error of at most this.
+/// Departures that are due within this time of each other leave together. That saves wake-ups, and
+/// delays packets by at most this much.
 const COALESCE: Duration = Duration::from_micros(40);
-/// Interval of the samples.
-const SAMPLE: Duration = Duration::from_millis(100);
-/// Ethernet header: destination, source, type.
+/// Length of an Ethernet header, in bytes.
 const ETHERNET: usize = 14;
-/// Frames read from one device before others get their turn.
+/// Most frames read from one device before the others get their turn.
 const READ_BATCH: usize = 64;
-/// Frames of the largest MTU that links have, and a VLAN tag.
+/// Longest frame, in bytes: the largest MTU of a link, and a VLAN tag.
 const FRAME_BYTES: usize = 9216 + ETHERNET + 4;
-
-/// What the emulator process is to do.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Setup {
-    /// The scenario file's name, for its traces.
-    pub(crate) file: String,
-    /// The scenario itself.
-    pub(crate) text: String,
-    /// Selects the seed.
-    pub(crate) repetition: u32,
-    /// Directory for packet traces of every link; none are written without it.
-    pub(crate) pcap: Option<String>,
-    /// The kernel's links instead of the emulator's.
-    pub(crate) netem: bool,
-}
-
-/// One direction of a link over time.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct DirectionRecord {
-    /// The link's name.
-    pub(crate) link: String,
-    /// From the first end to the second.
-    pub(crate) forward: bool,
-    /// All it did since `start`.
-    pub(crate) counters: Counters,
-    /// The length in bytes that most of the IP packets delivered since `start` had; 0 for none.
-    #[serde(default)]
-    pub(crate) common_length: usize,
-    /// Bytes of IP packets delivered in each interval of 100 ms since `start`.
-    pub(crate) delivered: Vec<u64>,
-    /// Bytes that waited at the end of each interval.
-    pub(crate) queued: Vec<u64>,
-    /// Drops of any cause in each interval.
-    pub(crate) dropped: Vec<u64>,
-}
-
-/// What the emulator did between `start` and `stop`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Record {
-    /// Every direction of every link.
-    pub(crate) directions: Vec<DirectionRecord>,
-    /// Milliseconds between samples.
-    #[serde(default = "hundred")]
-    pub(crate) sample_ms: f64,
-    /// Frames that left the emulator.
-    pub(crate) frames: u64,
-    /// Of these, how many left later than 1 ms after they were due.
-    pub(crate) late: u64,
-    /// Upper bounds of the lateness, microseconds: median, 99th percentile, largest.
-    pub(crate) lateness_us: [u64; 3],
-    /// Frames that the kernel refused at an interface (it was down).
-    pub(crate) refused: u64,
-}
-
-fn hundred() -> f64 {
-    SAMPLE.as_secs_f64() * 1e3
-}
-
-impl Record {
-    /// The share of frames that left late.
-    pub(crate) fn late_share(&self) -> f64 {
-        if self.frames == 0 { 0.0 } else { self.late as f64 / self.frames as f64 }
-    }
-}
-
-/// The hardware address of the interface with index `port` (locally administered).
-pub(crate) fn hardware_address(port: usize) -> [u8; 6] {
-    [0x02, 0x6d, 0x70, 0x69, 0x70, port as u8]
-}
-
-/// The name of the device of the interface with index `port` before it is moved into its host.
-pub(crate) fn device_name(port: usize) -> String {
-    format!("port{port}")
-}
 
 #[derive(Clone)]
 struct Frame {
@@ -133,12 +53,12 @@ struct Direction {
     at_start: Counters,
     last: Counters,
     record: DirectionRecord,
-    /// Packets delivered by length.
+    /// Number of packets delivered, by length.
     lengths: Vec<u32>,
     pcap: Option<PcapWriter>,
 }
 
-/// Powers of two of microseconds.
+/// Counts of durations in bins that end at powers of two of a microsecond.
 #[derive(Default)]
 struct Histogram {
     buckets: [u64; 32],
@@ -216,7 +136,7 @@ impl Emulator {
         let mut route_of = HashMap::new();
         for from in 0..taps.len() {
             for to in (0..taps.len()).filter(|to| *to != from) {
-                // Routers are hosts: frames end there.
+                // A frame ends at a router, which is a host.
                 let path = scenario.path(from, to).filter(|path| path.next == to);
                 if let Some(path) = path {
                     route_of.insert((from, to), routes.len());
@@ -243,7 +163,7 @@ impl Emulator {
     fn start(&mut self, now: Duration) {
         self.started = Some(now);
         self.next_sample = now + SAMPLE;
-        self.record = Record { sample_ms: hundred(), ..Record::default() };
+        self.record = Record { sample_ms: sample_ms(), ..Record::default() };
         self.lateness = Histogram::default();
         for direction in &mut self.directions {
             direction.at_start = *direction.link.counters();
@@ -252,7 +172,7 @@ impl Emulator {
         }
     }
 
-    /// Applies what the schedule asks for and takes samples.
+    /// Applies the events that are due, and takes the samples that are due.
     fn on_time(&mut self, now: Duration) {
         let Some(started) = self.started else { return };
         while let Some(event) = self.scenario.events.get(self.next_event) {
@@ -288,7 +208,7 @@ impl Emulator {
         }
     }
 
-    /// Reads what hosts sent. Returns whether there may be more.
+    /// Reads frames that a host sent. Returns whether there may be more.
     fn receive(&mut self, port: usize) -> io::Result<bool> {
         for _ in 0..READ_BATCH {
             let mut buffer = self.spare.pop().unwrap_or_default();
@@ -312,7 +232,7 @@ impl Emulator {
         Ok(true)
     }
 
-    /// Starts a frame on its way: to the port with its destination address, or to all.
+    /// Sends a frame to the port that has its destination address, or to all ports.
     fn switch(&mut self, port: usize, bytes: Vec<u8>, now: Duration) {
         if bytes.len() < ETHERNET {
             return;
@@ -341,7 +261,7 @@ impl Emulator {
             return;
         };
         let length = frame.bytes.len() - ETHERNET;
-        // A refusal is counted by the link.
+        // The link counts a packet that it drops.
         let _ = self.directions[direction].link.enqueue(at, length, frame);
     }
 
@@ -360,7 +280,7 @@ impl Emulator {
         }
     }
 
-    /// Moves on everything that is due.
+    /// Moves all packets that are due to their next link or port.
     fn depart(&mut self) {
         let mut moved = true;
         while moved {
@@ -450,7 +370,7 @@ fn difference(now: &Counters, before: &Counters) -> Counters {
 /// The emulator process.
 ///
 /// # Errors
-/// A setup that is none, or devices that cannot be made.
+/// The setup cannot be parsed, or the devices cannot be made.
 pub(crate) fn main() -> io::Result<()> {
     clock::sharpen_timers();
     let mut input = io::stdin().lock();
@@ -468,7 +388,7 @@ pub(crate) fn main() -> io::Result<()> {
         epoll::add(&poll, tap.as_fd(), data, epoll::EventFlags::IN)?;
     }
     let control = emulator.taps.len() as u64;
-    // Not through the buffer of the standard library, which would hide lines from epoll.
+    // Unbuffered: the buffer of `io::stdin` would hide lines from epoll.
     let mut stdin = File::open("/dev/stdin")?;
     epoll::add(&poll, &stdin, epoll::EventData::new_u64(control), epoll::EventFlags::IN)?;
 

@@ -1,11 +1,11 @@
 //! The factorial of loss-aware MPTCP (seed 003) in the simulator.
 //!
-//! The design: one link is Wi-Fi (10 ms, jitter range 0 to 5 ms), the other LTE (75 ms, 0 to
-//! 35 ms). One of the two loses packets, the other is clean. Every bandwidth of the one with every
-//! bandwidth of the other (5 x 5), every loss (6), on either link (2): 300 cells, and the 25 pairs
-//! of bandwidths without loss. Each is repeated, with a jitter drawn from the range for each
-//! repetition and link, a quarter of which is the deviation, in order. All random choices follow
-//! from the cell's number.
+//! One link is Wi-Fi (10 ms, jitter range 0 to 5 ms), the other LTE (75 ms, 0 to 35 ms). One of the
+//! two loses packets. Each bandwidth of one link is combined with each of the other (5 x 5), with
+//! each loss (6) on each link (2): 300 cells, and the 25 pairs of bandwidths without loss. Each
+//! cell is repeated with random jitter of each link: a quarter of a value from its range is the
+//! standard deviation, and packets stay in order. All random choices follow from the number of the
+//! cell.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ use mpip_sim::spec::TcpControl;
 use serde::{Deserialize, Serialize};
 
 const FACTORS: &str = include_str!("../data/loss_aware.csv");
-/// Seconds of virtual time that count in each run, unless asked otherwise.
+/// Default duration of each run, in seconds of virtual time.
 pub(crate) const SECONDS: u64 = 10;
 const SECOND: u64 = 1_000_000_000;
 /// Runs of TCP on each path alone.
@@ -68,13 +68,13 @@ pub(crate) struct Cell {
     pub(crate) bandwidths_mbps: [f64; 2],
 }
 
-/// What a repetition of a cell gave.
+/// The result of one repetition of a cell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CellResult {
-    /// Which one, counted over cells and repetitions.
+    /// Its number, counted over cells and repetitions.
     pub(crate) number: usize,
     pub(crate) cell: Cell,
-    /// Seconds of virtual time that count.
+    /// Duration in seconds of virtual time.
     pub(crate) seconds: f64,
     pub(crate) goodput_bps: f64,
     pub(crate) limit_bps: f64,
@@ -83,25 +83,25 @@ pub(crate) struct CellResult {
     /// The most that TCP reached on each path alone, in the same time.
     pub(crate) tcp_bps: [f64; 2],
     pub(crate) longest_pause_ms: f64,
-    /// What was wrong with the run; empty if it counts.
+    /// Violated invariants; empty if the run counts.
     pub(crate) violations: Vec<String>,
 }
 
 impl CellResult {
-    /// The aggregation benefit as the seed defines it (section III): what TCP reaches on a path counts as
-    /// its capacity. 1 also for more, which counts in no mean for more than one cell's part.
+    /// The aggregation benefit as seed 003 defines it (section III): the capacity of a path is what
+    /// TCP reaches on it. At most 1, so that no cell counts more than others in a mean.
     pub(crate) fn benefit(&self) -> f64 {
         benefit(self.goodput_bps, &self.tcp_bps).min(1.0)
     }
 
-    /// The same by what each path could carry.
+    /// The aggregation benefit with what each path could carry as its capacity.
     pub(crate) fn strict_benefit(&self) -> f64 {
         benefit(self.goodput_bps, &self.alone_bps)
     }
 }
 
-/// Aggregation benefit (seed 003) of a goodput over paths that alone carry `alone`: 1 for all that
-/// they carry together, 0 for as much as the best, below 0 for less.
+/// Aggregation benefit (seed 003) of a goodput over paths that carry `alone` each: 1 for the sum of
+/// all, 0 for as much as the best of them, below 0 for less.
 pub(crate) fn benefit(goodput: f64, alone: &[f64]) -> f64 {
     let best = alone.iter().copied().fold(0.0, f64::max);
     let sum: f64 = alone.iter().sum();
@@ -198,7 +198,7 @@ pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
     Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
 }
 
-/// Runs every cell so many times, as far as there is no result yet, on all processors.
+/// Runs the repetitions of all cells that have no result yet, on all processors.
 pub(crate) fn run(directory: &Path, repetitions: usize, seconds: u64) -> io::Result<()> {
     let all: Vec<usize> = (0..cells().len() * repetitions).collect();
     run_numbers(directory, &all, seconds)
@@ -211,21 +211,21 @@ pub(crate) fn sample(count: usize) -> Vec<usize> {
     (0..count).map(|index| index * cells / count.max(1)).collect()
 }
 
-/// Processor time of a run; for estimates.
+/// Estimated processor time of a run.
 const COST: Duration = Duration::from_millis(2_400);
 
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How long the runs with these numbers take that have no result yet.
+/// Estimated time for the runs with these numbers that have no result yet.
 pub(crate) fn expected(directory: &Path, numbers: &[usize]) -> io::Result<Duration> {
     let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
     let left = numbers.iter().filter(|number| !done.contains(number)).count();
     Ok(COST * left as u32 / workers() as u32)
 }
 
-/// Runs the repetitions of cells with these numbers, as far as there is no result yet.
+/// Runs the repetitions of cells with these numbers that have no result yet.
 pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let done: BTreeSet<usize> = read(directory)?.iter().map(|result| result.number).collect();
@@ -326,7 +326,7 @@ mod tests {
         let cell =
             Cell { lossy: "wifi".to_owned(), loss_percent: 0.1, bandwidths_mbps: [10.0, 10.0] };
         let first = run_cell(&cell, 7, 2);
-        // What was held back for order when the count began may come within it.
+        // Packets held for reordering at the start of the count may be delivered within it.
         assert!(first.goodput_bps > 0.0 && first.goodput_bps <= first.limit_bps * 1.1, "{first:?}");
         assert!(first.tcp_bps.iter().all(|tcp| *tcp > 0.0), "{first:?}");
         assert!(first.benefit() >= first.strict_benefit().min(1.0), "{first:?}");

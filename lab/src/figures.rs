@@ -1,31 +1,28 @@
-//! The figures that the engine is to reach, each beside what was measured: one table for a reader
-//! who wants to know what is not reached yet.
+//! `mpip-lab figures`: the targets of the engine beside what was measured, in one table.
+//!
+//! This file has the cases, runs their scenarios and writes the table. `measured` has the results,
+//! `checks` makes a `row` of each case from them, and `table` formats the rows.
 
 use std::io;
 
-use crate::factorial::{self, CellResult};
-use crate::report::{Published, jain, published};
-use crate::results::{RunResult, Summary, median, summarise};
+use crate::factorial;
+use crate::published::published;
 use crate::run::{self, Options};
 use crate::scenarios::{self, Loaded};
+use crate::summary::summarise;
 
 mod checks;
+mod measured;
+mod row;
 mod table;
 
-/// A line of the table.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Row {
-    pub(crate) case: String,
-    pub(crate) asked: String,
-    pub(crate) reached: String,
-    /// `None` where nothing was measured.
-    pub(crate) yes: Option<bool>,
-}
+use measured::Measured;
+use row::Row;
 
 /// Cases that are run and shown together.
 struct Group {
     name: &'static str,
-    /// Scenarios with the systems that are needed of them.
+    /// The scenarios, each with the systems to measure in it.
     scenarios: &'static [(&'static str, &'static [&'static str])],
     rows: fn(&Measured) -> Vec<Row>,
 }
@@ -115,49 +112,16 @@ const GROUPS: &[Group] = &[
     Group { name: "udp", scenarios: &[("udp-150", OURS)], rows: checks::udp },
 ];
 
-/// What the rows are made of.
-struct Measured {
-    runs: Vec<RunResult>,
-    summaries: Vec<Summary>,
-    cells: Vec<CellResult>,
-    published: Vec<Published>,
-}
-
-impl Measured {
-    fn summary(&self, scenario: &str, system: &str) -> Option<&Summary> {
-        self.summaries.iter().find(|s| s.scenario == scenario && s.system == system)
-    }
-
-    /// The runs that the summary rests on.
-    fn runs<'a>(&'a self, scenario: &'a str, system: &'a str) -> Vec<&'a RunResult> {
-        let all: Vec<&RunResult> =
-            self.runs.iter().filter(|r| r.scenario == scenario && r.system == system).collect();
-        let counting: Vec<&RunResult> = all.iter().filter(|r| r.counts()).copied().collect();
-        if counting.is_empty() { all } else { counting }
-    }
-
-    /// The median over the runs of what `figure` finds in each.
-    fn median(
-        &self,
-        scenario: &str,
-        system: &str,
-        figure: impl Fn(&RunResult) -> Option<f64>,
-    ) -> Option<f64> {
-        let found: Vec<f64> = self.runs(scenario, system).into_iter().filter_map(figure).collect();
-        (!found.is_empty()).then(|| median(&found))
-    }
-}
-
-/// Which cases, and whether to measure them.
+/// What to measure and how to show it.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// Beginnings of names of groups or scenarios; all cases where there is none.
+    /// Names of groups, or beginnings of names of scenarios; empty for all.
     pub(crate) cases: Vec<String>,
-    /// Only shows what was measured before.
+    /// Whether to measure nothing and show stored results.
     pub(crate) show: bool,
-    /// Cells of the factorial that are run, of 325.
+    /// Number of cells of the factorial to run, of 325.
     pub(crate) cells: usize,
-    /// Markdown instead of aligned columns.
+    /// Whether to print Markdown instead of aligned columns.
     pub(crate) markdown: bool,
 }
 
@@ -168,7 +132,7 @@ impl Wanted {
     }
 }
 
-/// The scenarios that are needed, with only the systems that are.
+/// The wanted scenarios, with only the systems to measure.
 fn load(wanted: &Wanted) -> io::Result<Vec<Loaded>> {
     let mut chosen = Vec::new();
     for group in GROUPS {
@@ -182,7 +146,8 @@ fn load(wanted: &Wanted) -> io::Result<Vec<Loaded>> {
     Ok(chosen)
 }
 
-/// Measures what is missing, prints the table and writes it to `figures.md` among the results.
+/// Measures the runs without results, prints the table and writes it to `figures.md` beside the
+/// results.
 pub(crate) fn run(wanted: &Wanted, options: &Options) -> io::Result<()> {
     let groups: Vec<&Group> = GROUPS
         .iter()

@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use crate::clock;
-use crate::probe::Statistics;
-use crate::traffic::FlowResult;
+use crate::flow::FlowResult;
+use crate::statistics::{Statistics, mean_difference};
 
-/// Sends every datagram back to where it came from. Runs until it is ended.
+/// Sends every datagram back to its source. Runs until it is killed.
 pub(crate) fn echo(at: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind(at)?;
     let mut buffer = vec![0u8; 65536];
@@ -20,7 +20,7 @@ pub(crate) fn echo(at: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Sends a datagram each `interval` and measures when it comes back.
+/// Sends a datagram each `interval` and measures its round-trip time.
 pub(crate) fn voip(
     from: SocketAddr,
     to: SocketAddr,
@@ -34,7 +34,7 @@ pub(crate) fn voip(
     let receiver = socket.try_clone()?;
     receiver.set_read_timeout(Some(Duration::from_millis(100)))?;
     let start = clock::now();
-    // Whatever needs more than 3 s is lost to a conversation.
+    // A round trip of more than 3 s counts as lost: it is useless for a conversation.
     let last_answer = start + duration + Duration::from_secs(3);
     let count = (duration.as_nanos() / interval.as_nanos().max(1)) as u32;
     let reader = std::thread::spawn(move || collect_round_trips(&receiver, count, last_answer));
@@ -75,13 +75,6 @@ fn collect_round_trips(socket: &UdpSocket, count: u32, until: Duration) -> Vec<f
         }
     }
     round_trips
-}
-
-/// The mean difference of neighbouring values.
-pub(crate) fn mean_difference(values: &[f64]) -> f64 {
-    let pairs = values.windows(2);
-    let count = pairs.len().max(1) as f64;
-    pairs.map(|pair| (pair[1] - pair[0]).abs()).sum::<f64>() / count
 }
 
 /// A TCP server for [`request`] and [`file()`]. The client says how many bytes follow and how many
@@ -276,9 +269,14 @@ mod tests {
 
     #[test]
     fn requests_are_answered_one_after_the_other() {
-        let result = request(server(), 10, 1000, Duration::from_millis(100)).expect("answered");
-        assert!(result.error.is_none());
-        assert!(result.rtt_ms.is_some_and(|rtt| rtt.count > 10 && rtt.median > 0.0));
+        // Time enough for more than ten, on a machine that is busy.
+        let enough = (0..5).any(|round| {
+            let time = Duration::from_millis(100 << round);
+            let result = request(server(), 10, 1000, time).expect("answered");
+            assert!(result.error.is_none());
+            result.rtt_ms.is_some_and(|rtt| rtt.count > 10 && rtt.median > 0.0)
+        });
+        assert!(enough);
     }
 
     #[test]
@@ -298,7 +296,6 @@ mod tests {
         let from = "127.0.0.1:0".parse().expect("an address");
         let (interval, duration) = (Duration::from_millis(2), Duration::from_millis(100));
         let result = voip(from, at, 160, interval, duration).expect("measured");
-        assert_eq!(result.loss, Some(0.5));
-        assert_eq!(result.rtt_ms.map(|rtt| rtt.count), Some(25));
+        assert_eq!((result.loss, result.rtt_ms.map(|rtt| rtt.count)), (Some(0.5), Some(25)));
     }
 }

@@ -1,9 +1,9 @@
-//! `mpip-lab kill-matrix`: every proper subset of two to four paths is killed, in every way, in
-//! the middle of a transfer.
+//! `mpip-lab kill-matrix`: kills every proper subset of two to four paths, in every way, during a
+//! transfer.
 //!
-//! Worlds are those of [`world`]; one serves for all cells with the same number of paths through
-//! the same. A cell is one TCP connection that carries all it can in both directions: it begins,
-//! the paths are killed, they are healed, it ends, and every byte must have arrived as it was sent.
+//! A cell of the matrix is one TCP connection with bulk data in both directions: it starts, the
+//! paths are killed, they are healed, it ends, and every byte must have arrived unaltered. Cells
+//! with the same number of paths and the same kind of path share a [`world`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,10 +17,10 @@ use clap::Args;
 use self::cell::{Cell, Kill, Outcome, Via};
 use self::world::World;
 use crate::clock;
+use crate::environment::Environment;
 use crate::netns;
 use crate::progress::Progress;
-use crate::results::Environment;
-use crate::run::WorkDirectory;
+use crate::work_directory::WorkDirectory;
 
 mod cell;
 mod table;
@@ -29,43 +29,43 @@ mod world;
 
 /// The file of the outcomes.
 const FILE: &str = "kill-matrix.jsonl";
-/// The transfer runs alone, with the kill, and after it.
+/// Durations of the transfer before the kill, during it, and after it.
 const BEFORE: Duration = Duration::from_millis(400);
 const KILLED: Duration = Duration::from_millis(900);
-/// How much longer at most, until it has met a packet.
+/// Most time by which a kill is extended until it has dropped a packet.
 const MEETS: Duration = Duration::from_secs(5);
 const AFTER: Duration = Duration::from_millis(300);
-/// Time for all paths to work again.
+/// Time within which all paths must work again.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What a cell and a world take; for estimates.
+/// Estimated times of a cell and of a world.
 const CELL: Duration = Duration::from_millis(2_600);
 const WORLD: Duration = Duration::from_secs(4);
 
 /// Which part of the matrix to run, and how.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// One of two paths, each kill once or twice: under a minute instead of 40.
+    /// Kills one of two paths only, each way once or twice: under a minute instead of 40
     #[arg(long)]
     quick: bool,
-    /// Only worlds with so many paths: 2, 3, 4, separated by commas.
+    /// Only worlds with this number of paths: 2, 3, 4, separated by commas
     #[arg(long, value_delimiter = ',')]
     paths: Option<Vec<u8>>,
-    /// Only worlds whose paths go through this.
+    /// Only worlds with this kind of path
     #[arg(long, value_delimiter = ',')]
     via: Option<Vec<Via>>,
-    /// Only these ways to kill.
+    /// Only these ways to kill
     #[arg(long, value_delimiter = ',')]
     kill: Option<Vec<Kill>>,
     /// Only these subsets, as numbers: 1 is the first path, 2 the second, 3 both …
     #[arg(long, value_delimiter = ',')]
     killed: Option<Vec<u8>>,
-    /// Directory of the results; cells that have one there are not repeated.
+    /// Directory of the results; cells with a result there are not repeated
     #[arg(long, default_value = "results")]
     out: PathBuf,
-    /// Runs cells that have a result.
+    /// Repeats cells that have a result
     #[arg(long, conflicts_with = "show")]
     again: bool,
-    /// Runs nothing, only prints.
+    /// Prints the table and runs nothing
     #[arg(long)]
     show: bool,
 }
@@ -82,7 +82,7 @@ impl Options {
     }
 }
 
-/// Runs what has no result yet and prints the table; fails when a cell is not as it should be.
+/// Runs the cells without a result and prints the table. Fails if a cell has a fault.
 ///
 /// # Errors
 /// A world cannot be made, or the results not be written.
@@ -152,7 +152,7 @@ fn run_cells(cells: &[Cell], directory: &Path) -> io::Result<Vec<Outcome>> {
                 None => World::build(cell.via, cell.paths, &work.path),
             };
             match up.and_then(|world| run_cell(&world, &mut outcome).map(|()| world)) {
-                // What one cell has left must not fail the next.
+                // A fault of one cell must not fail the next.
                 Ok(up) => world = outcome.faults().is_empty().then_some(up),
                 Err(error) => outcome.error = error.to_string().lines().next().map(str::to_owned),
             }
@@ -174,7 +174,7 @@ fn run_cell(world: &World, outcome: &mut Outcome) -> io::Result<()> {
     let killed_at = clock::now();
     world.kill(cell)?;
     std::thread::sleep(KILLED);
-    // A path may carry nothing just then, if only because it is left out for a trial.
+    // A path may carry nothing at the moment, for instance because it is left out for a trial.
     while world.dropped(cell)? == Some(0) && clock::now() < killed_at + KILLED + MEETS {
         std::thread::sleep(KILLED / 10);
     }

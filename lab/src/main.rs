@@ -1,4 +1,17 @@
-//! `mpip-lab`: the testbed on real kernels. See `docs/experiments.md`.
+//! `mpip-lab`: measures systems side by side on emulated links. `docs/experiments.md` describes its
+//! use.
+//!
+//! This file parses the command line. The modules, those that need none of the others first:
+//!
+//! - tools: `command`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
+//! - what is measured: `scenarios`, `subject`
+//! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
+//!   `summary`, `published`
+//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream` and `probe`
+//!   (traffic); `worker` starts them
+//! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
+//! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`
+//! - commands that use these: `figures`, `report`, `reproduce`
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,30 +21,40 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod calibrate;
+mod calibration;
 mod clock;
 mod command;
 mod demo;
 mod emulator;
+mod environment;
 mod factorial;
 mod figures;
+mod flow;
 mod generator;
 mod kill_matrix;
+mod links;
 mod netem;
 mod netns;
 mod pcap;
 mod probe;
 mod progress;
+mod published;
 mod report;
 mod reproduce;
 mod results;
 mod run;
 mod scenarios;
+mod shell;
 mod simulated;
+mod statistics;
 mod stream;
+mod subject;
+mod summary;
 mod systems;
 mod testbed;
 mod thinning;
 mod traffic;
+mod work_directory;
 mod worker;
 
 /// Measures plain TCP, kernel MPTCP, mpip and others side by side on emulated links.
@@ -51,10 +74,10 @@ enum Place {
     Sim,
 }
 
-/// What makes the links of a run on this kernel.
+/// The program that makes the links of a run on this kernel.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Links {
-    /// The lab's own, which every kernel has.
+    /// The lab's own emulator, which every kernel supports.
     Emulator,
     /// The kernel's netem and tbf.
     Netem,
@@ -74,25 +97,26 @@ enum Command {
         /// Names as `list` shows them, or files.
         #[arg(required = true)]
         scenarios: Vec<String>,
-        /// Only these systems, separated by commas.
+        /// Measures only these systems, separated by commas.
         #[arg(long, value_delimiter = ',')]
         systems: Option<Vec<String>>,
-        /// Repetitions, instead of the scenario's own.
+        /// Number of repetitions, instead of the scenario's.
         #[arg(long)]
         repetitions: Option<u32>,
-        /// Ends transfers without a schedule after so many seconds.
+        /// Shortens runs of scenarios without events to this many seconds.
         #[arg(long)]
         seconds: Option<u64>,
-        /// Where: `kernel`, or `sim`, the simulator, in virtual time.
+        /// Where to run: `kernel`, or `sim` (the simulator, in virtual time).
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
-        /// The hosts' TCP, instead of the scenario's; the simulator has those of its `TcpControl`.
+        /// Congestion control of the hosts' TCP, instead of the scenario's. The simulator has those of
+        /// its `TcpControl`.
         #[arg(long)]
         congestion_control: Option<String>,
-        /// What makes the links: `emulator`, or the kernel's `netem`.
+        /// Links by the lab's `emulator`, or by the kernel's `netem`.
         #[arg(long, default_value = "emulator")]
         links: Links,
-        /// Directory of the results; runs that have one there are not repeated.
+        /// Directory of the results. Runs with a result there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
         /// Writes the summary as JSON.
@@ -104,60 +128,59 @@ enum Command {
         /// Repeats runs that have a result.
         #[arg(long)]
         again: bool,
-        /// Lets runs count that were made while the processors were busy.
+        /// Counts runs even if the processors were busy.
         #[arg(long)]
         allow_busy: bool,
     },
-    /// Calibrates, runs the scenarios of a set, with the full one also those of the simulator and its
-    /// factorial, and writes the report. Can be interrupted and resumed.
+    /// Calibrates the emulator, runs the scenarios of a set and writes the report. The full set
+    /// includes the simulator's scenarios and factorial. Can be interrupted and resumed.
     Reproduce {
-        /// The quick set, under 10 minutes; the full set without it.
+        /// The quick set (under 10 minutes) instead of the full set.
         #[arg(long)]
         quick: bool,
         /// Another set, as `list` shows them.
         #[arg(long, conflicts_with = "quick")]
         set: Option<String>,
-        /// Only these systems, separated by commas.
+        /// Measures only these systems, separated by commas.
         #[arg(long, value_delimiter = ',')]
         systems: Option<Vec<String>>,
-        /// What makes the links: `emulator`, or the kernel's `netem`.
+        /// Links by the lab's `emulator`, or by the kernel's `netem`.
         #[arg(long, default_value = "emulator")]
         links: Links,
         /// Directory of the results.
         #[arg(long, default_value = "results")]
         out: PathBuf,
-        /// Lets runs count that were made while the processors were busy.
+        /// Counts runs even if the processors were busy.
         #[arg(long)]
         allow_busy: bool,
     },
-    /// Measures the figures that mpip is to reach, and prints them beside what was asked. Can be
-    /// interrupted and resumed.
+    /// Measures mpip and prints the figures beside their targets. Can be interrupted and resumed.
     Figures {
         /// Groups (mhip, mpip, extra-bytes, delay, loss, factorial, ping, cut, fairness, udp) or
-        /// beginnings of scenarios' names; all without.
+        /// beginnings of names of scenarios (default: all).
         cases: Vec<String>,
         /// Repetitions of each run.
         #[arg(long, default_value_t = 5)]
         repetitions: u32,
-        /// Ends transfers without a schedule after so many seconds; 20 s or more without it.
+        /// Shortens runs of scenarios without events to this many seconds (default: 20 s or more).
         #[arg(long)]
         seconds: Option<u64>,
-        /// Only these systems, separated by commas.
+        /// Measures only these systems, separated by commas.
         #[arg(long, value_delimiter = ',')]
         systems: Option<Vec<String>>,
-        /// Directory of the results; runs that have one there are not repeated.
+        /// Directory of the results. Runs with a result there are not repeated.
         #[arg(long, default_value = "results")]
         out: PathBuf,
-        /// A directory whose results of TCP and MPTCP serve as well, so that only mpip is measured.
+        /// Takes results of TCP and MPTCP from this directory too, and measures only mpip.
         #[arg(long)]
         baseline: Option<PathBuf>,
-        /// The hosts' TCP, instead of cubic.
+        /// Congestion control of the hosts' TCP, instead of cubic.
         #[arg(long)]
         congestion_control: Option<String>,
-        /// Cells of the factorial to be run in the simulator, of 325.
+        /// Number of cells of the factorial to run in the simulator, of 325.
         #[arg(long, default_value_t = 65)]
         cells: usize,
-        /// Measures nothing, only prints.
+        /// Prints stored results and measures nothing.
         #[arg(long)]
         show: bool,
         /// Repeats runs that have a result.
@@ -166,7 +189,7 @@ enum Command {
         /// Prints a table in Markdown.
         #[arg(long)]
         markdown: bool,
-        /// Lets runs count that were made while the processors were busy.
+        /// Counts runs even if the processors were busy.
         #[arg(long)]
         allow_busy: bool,
     },
@@ -176,19 +199,19 @@ enum Command {
         /// Repetitions of each of the 325 cells.
         #[arg(long, default_value_t = 2)]
         repetitions: usize,
-        /// Seconds of virtual time that count, after 3 s of start.
+        /// Duration of each run in seconds of virtual time, after a warm-up of 3 s.
         #[arg(long, default_value_t = factorial::SECONDS)]
         seconds: u64,
         /// Directory of the results.
         #[arg(long, default_value = "results")]
         out: PathBuf,
     },
-    /// Measures in the simulator, for every kind of TCP sender, what leaving out acknowledgements gains.
+    /// Measures in the simulator what thinning acknowledgements gains, for each kind of TCP sender.
     Thinning(thinning::Options),
-    /// Kills every proper subset of two to four paths in every way in the middle of a transfer, and
-    /// prints what came of it. Can be interrupted and resumed.
+    /// Kills every proper subset of two to four paths in every way during a transfer, and prints
+    /// the outcomes. Can be interrupted and resumed.
     KillMatrix(kill_matrix::Options),
-    /// Measures how accurate the emulator is on this machine.
+    /// Measures the accuracy of the emulator on this machine.
     Calibrate {
         /// Seconds of each of the three measurements.
         #[arg(long, default_value_t = 10.0)]
@@ -208,18 +231,18 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
-    /// Builds the topology of a scenario and gives a shell in a host; prints how to enter the
-    /// others. The topology goes away when the shell ends.
+    /// Builds the topology of a scenario and starts a shell in a host; prints how to enter the
+    /// others. The topology is removed when the shell ends.
     Shell {
         /// Name or file.
         scenario: String,
         /// The host.
         #[arg(long, default_value = "client")]
         host: String,
-        /// Brings this system up first.
+        /// Starts this system first.
         #[arg(long)]
         system: Option<String>,
-        /// Runs this command of `sh` instead of a shell.
+        /// Runs this `sh` command instead of a shell.
         #[arg(long)]
         exec: Option<String>,
     },
@@ -336,7 +359,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             let loaded = scenarios::find(&scenario)?;
             netns::clean_stale()?;
             let _guard = netns::Guard::start()?;
-            return run::shell(&loaded, &host, system.as_deref(), exec.as_deref());
+            return shell::run(&loaded, &host, system.as_deref(), exec.as_deref());
         }
         Command::Clean => {
             for name in netns::clean_stale()? {
@@ -369,7 +392,7 @@ fn run_scenarios(
     json: Option<&Path>,
 ) -> std::io::Result<ExitCode> {
     let done = run::in_namespaces(scenarios, options)?;
-    let summaries = results::summarise(&done.results);
+    let summaries = summary::summarise(&done.results);
     print_table(&summaries)?;
     if let Some(file) = json {
         std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
@@ -396,7 +419,7 @@ fn list() -> std::io::Result<()> {
     Ok(())
 }
 
-fn print_table(summaries: &[results::Summary]) -> std::io::Result<()> {
+fn print_table(summaries: &[summary::Summary]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,

@@ -1,5 +1,6 @@
-//! Links by the kernel's own means (`--links netem`): `tbf` for rates and queues, `netem` for delay,
-//! jitter, loss, duplication and corruption, with bridges for nodes. The same scenarios run on both.
+//! Links by the kernel's own means (`--links netem`), a links process (see
+//! [`links`](crate::links)): `tbf` for rates and queues, `netem` for delay, jitter, loss,
+//! duplication and corruption, and bridges for nodes. It runs the same scenarios as the emulator.
 //!
 //! ```text
 //!  host        network namespace                                              host
@@ -9,9 +10,10 @@
 //!         reverse:             netem            tbf
 //! ```
 //!
-//! Two devices in a row give the order of the link model: queue and rate first, then loss and delay (one
-//! netem that has both a rate and jitter does not reorder). What differs from the emulator: random choices
-//! do not repeat; lateness is not known; traces and limits for pairs are not there.
+//! Two devices in a row give the order of the link model: first queue and rate, then loss and
+//! delay. (A single netem with both a rate and jitter does not reorder.) Differences from the
+//! emulator: random choices do not repeat, lateness is unknown, and there are no traces and no
+//! limits for pairs.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -21,14 +23,13 @@ use std::time::Duration;
 use mpip_link::scenario::Scenario;
 use mpip_link::{Discipline, LinkConfig, Loss, QueueLimit};
 
-use crate::emulator::{self, DirectionRecord, Record, Setup};
+use crate::links::{DirectionRecord, Record, SAMPLE, Setup, device_name};
 use crate::{clock, command, scenarios};
 
-/// Ethernet header, which the kernel counts.
+/// Length of an Ethernet header in bytes, which the kernel counts.
 const ETHERNET: u32 = 14;
-/// Packets on the way in netem at most; a link of 1 Gbit/s holds 83 for each millisecond.
+/// Most packets in netem. A link of 1 Gbit/s holds 83 for each millisecond of delay.
 const ON_THE_WAY: u32 = 200_000;
-const SAMPLE: Duration = Duration::from_millis(100);
 
 /// A program and its arguments.
 type Line = Vec<String>;
@@ -61,7 +62,7 @@ fn needs_netem(config: &LinkConfig) -> bool {
         || config.blackhole
 }
 
-/// What cannot be translated.
+/// The first setting that netem and tbf cannot express.
 fn check(config: &LinkConfig) -> Result<(), &'static str> {
     if config.trace.is_some() {
         return Err("a trace needs the emulator");
@@ -72,10 +73,10 @@ fn check(config: &LinkConfig) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Queue and rate of a device; nothing where there is no limit.
+/// Commands that set queue and rate of a device; none without a rate.
 fn queue(device: &str, config: &LinkConfig) -> Vec<Line> {
     let Some(rate) = config.rate else { return Vec::new() };
-    // Two full packets, or what passes between two ticks of a coarse timer.
+    // At least two full packets, and what passes between two ticks of a coarse timer.
     let burst = (rate / 8 / 4_000).max(2 * u64::from(config.mtu + config.overhead));
     let overhead = match config.overhead - ETHERNET {
         0 => String::new(),
@@ -106,8 +107,8 @@ fn queue(device: &str, config: &LinkConfig) -> Vec<Line> {
     vec![words(&shaper), words(&child)]
 }
 
-/// Delay, jitter, loss, duplication and corruption of a device. Everything is named, because netem
-/// keeps what a change does not name.
+/// The command that sets delay, jitter, loss, duplication and corruption of a device. It names all
+/// of them, because netem keeps a setting that a change does not name.
 fn netem(device: &str, config: &LinkConfig) -> Line {
     let delay = if config.jitter.is_zero() {
         format!("delay {}", micros(config.delay))
@@ -221,7 +222,7 @@ fn build(scenario: &Scenario) -> Result<Vec<Line>, String> {
         line(format!("ip link add {bridge} up type bridge mcast_snooping 0"));
     }
     for (port, interface) in scenario.interfaces.iter().enumerate() {
-        let (device, mtu) = (emulator::device_name(port), interface.mtu);
+        let (device, mtu) = (device_name(port), interface.mtu);
         line(format!("ip link add p{port} up mtu {mtu} type veth peer name {device} mtu {mtu}"));
         // Hosts cut super-packets before they leave: queues and losses are those of packets.
         line(format!("ip link set {device} gso_max_segs 1"));

@@ -1,8 +1,8 @@
-//! Network namespaces of a run, and how they go away again.
+//! Network namespaces of a run, and their removal.
 //!
-//! Their names are `mpip-lab-PID-NAME` with the process that made them, so that what a process
-//! left behind can be told from what is in use. A guard process waits for the end of the lab
-//! process, however it ends, and removes its namespaces.
+//! Their names are `mpip-lab-PID-NAME` with the process that made them, so those left behind by a
+//! process that has ended are recognised. A guard process waits for the end of the lab process,
+//! however it ends, and removes its namespaces.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -72,7 +72,7 @@ impl Namespace {
         })
     }
 
-    /// Sets kernel parameters; those that this kernel does not have are left out.
+    /// Sets kernel parameters. Skips those that this kernel does not have.
     pub(crate) fn sysctl(&self, settings: &[(&str, &str)]) -> io::Result<()> {
         let mut script = String::new();
         for (key, value) in settings {
@@ -141,7 +141,7 @@ fn clean(wanted: impl Fn(u32) -> bool + Copy) -> io::Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Removes what processes left behind that do not run any more.
+/// Removes what processes that have ended left behind.
 pub(crate) fn clean_stale() -> io::Result<Vec<String>> {
     clean(|owner| !Path::new(&format!("/proc/{owner}")).exists())
 }

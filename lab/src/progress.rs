@@ -1,4 +1,4 @@
-//! How far a series of runs is: on a terminal a bar that moves, else a line for each run.
+//! Progress of a series of runs: a bar on a terminal, else a line for each run.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -32,7 +32,7 @@ fn bar(total: Duration, done: Duration) -> String {
 }
 
 impl Progress {
-    /// A series of so many runs.
+    /// A series of `count` runs with a planned total time.
     pub(crate) fn new(count: usize, total: Duration) -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { total, done: Duration::ZERO, count, number: 0, terminal, bar: None }

@@ -5,73 +5,37 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-use crate::calibrate::{self, Calibration};
-use crate::emulator::DirectionRecord;
+use crate::calibration::{self, Calibration};
 use crate::factorial;
-use crate::results::{RunResult, Summary, summarise};
+use crate::links::DirectionRecord;
+use crate::published::{OVER_ONE, Published, published};
+use crate::results::{RunResult, Store};
 use crate::scenarios::{self, Loaded};
+use crate::statistics::jain;
+use crate::summary::{Summary, summarise};
 
 mod benefit;
 mod clocks;
+mod figure;
 pub(crate) mod markdown;
 mod plot;
 
+use figure::Figure;
 use plot::{Row, Series, escape};
 
 const STYLE: &str = include_str!("report/style.css");
-/// The unit of a published gain over the best path alone.
-const OVER_ONE: &str = "% over one";
-const PUBLISHED: &str = include_str!("../data/published.csv");
-
-/// A figure that a seed published.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Published {
-    pub(crate) scenario: String,
-    pub(crate) system: String,
-    pub(crate) value: f64,
-    deviation: Option<f64>,
-    pub(crate) unit: String,
-    seed: String,
-    note: String,
-}
-
-pub(crate) fn published() -> Vec<Published> {
-    let line = |line: &str| {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [scenario, system, value, deviation, unit, seed, note] = fields.as_slice() else {
-            return None;
-        };
-        Some(Published {
-            scenario: (*scenario).to_owned(),
-            system: (*system).to_owned(),
-            value: value.parse().ok()?,
-            deviation: deviation.parse().ok(),
-            unit: (*unit).to_owned(),
-            seed: (*seed).to_owned(),
-            note: (*note).to_owned(),
-        })
-    };
-    PUBLISHED.lines().skip(1).filter_map(line).collect()
-}
-
-/// A plot under the name of its file.
-struct Figure {
-    name: String,
-    svg: String,
-}
-
 /// Writes `report.html` and `plots/*.svg` into a directory with results.
 ///
 /// # Errors
 /// There are no results, or files cannot be written.
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
-    let store = crate::results::Store::open(directory)?;
+    let store = Store::open(directory)?;
     let results = store.results();
     if results.is_empty() && !directory.join(factorial::FILE).exists() {
         let message = format!("{} has no results", directory.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
-    let calibration = calibrate::stored(directory);
+    let calibration = calibration::stored(directory);
     let mut loaded: BTreeMap<String, Loaded> = BTreeMap::new();
     for scenario in scenarios::all()? {
         loaded.insert(scenario.name.clone(), scenario);
@@ -357,15 +321,6 @@ fn other_flows(html: &mut String, summaries: &[&Summary]) {
         );
     }
     *html += "</table></div>";
-}
-
-/// Jain's fairness index: 1 where all get the same, 1/n where one gets all.
-pub(crate) fn jain(values: &[f64]) -> f64 {
-    let squares: f64 = values.iter().map(|value| value * value).sum();
-    if squares == 0.0 {
-        return 0.0;
-    }
-    values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares)
 }
 
 fn round_trip_table(html: &mut String, summaries: &[&Summary], published: &[&Published]) {

@@ -1,14 +1,14 @@
-//! Everything in a row: the scenarios of a set, for the full set also those of the simulator and the
-//! factorial; tables and report.
+//! `mpip-lab reproduce`: runs the scenarios of a set, then writes tables and report. The full set
+//! includes the simulator's scenarios and the factorial.
 
 use std::io;
 use std::time::Duration;
 
 use crate::factorial;
-use crate::results::{self, Summary, summarise};
 use crate::run::{self, Options};
 use crate::scenarios::{self, Loaded};
-use crate::{calibrate, netns, report};
+use crate::summary::{self, Summary, summarise};
+use crate::{calibrate, calibration, netns, report};
 
 /// The set with everything.
 pub(crate) const FULL: &str = "full";
@@ -50,7 +50,7 @@ pub(crate) fn run(set: &str, options: &Options) -> io::Result<Vec<Summary>> {
             time.as_secs().div_ceil(60) + 1
         );
     }
-    let calibration = options.directory.join(calibrate::FILE);
+    let calibration = options.directory.join(calibration::FILE);
     if !calibration.exists() && !options.netem {
         netns::clean_stale()?;
         let _guard = netns::Guard::start()?;
@@ -62,7 +62,7 @@ pub(crate) fn run(set: &str, options: &Options) -> io::Result<Vec<Summary>> {
     results.extend(run::in_namespaces(&virtual_scenarios, &simulated)?.results);
     factorial::run_numbers(&options.directory, &cells, factorial::SECONDS)?;
     let summaries = summarise(&results);
-    let file = options.directory.join(results::SUMMARY);
+    let file = options.directory.join(summary::FILE);
     std::fs::write(file, serde_json::to_string_pretty(&summaries)?)?;
     report::write(&options.directory)?;
     Ok(summaries)

@@ -1,63 +1,65 @@
-//! Runs scenarios: every subject, every repetition, each in a topology of its own.
+//! `mpip-lab run`: runs every subject of scenarios, every repetition in a testbed of its own.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mpip_link::limit::{Packets, limit};
 use mpip_link::scenario::{Scenario, TrafficKind};
 
-use crate::calibrate;
+use crate::calibration;
 use crate::command;
-use crate::emulator::{Record, Setup};
+use crate::environment::Environment;
+use crate::flow::FlowResult;
+use crate::links::{Record, Setup};
 use crate::netns;
 use crate::progress::Progress;
-use crate::results::{self, Environment, LATE_BOUND, RunResult, Store};
-use crate::scenarios::Loaded;
-use crate::simulated::{self, Estimate};
-use crate::systems::{self, Subject};
+use crate::results::{Estimate, LATE_BOUND, RunResult, Store};
+use crate::scenarios::{Loaded, hash};
+use crate::simulated;
+use crate::subject::{Subject, subjects};
+use crate::systems;
 use crate::testbed::Testbed;
-use crate::traffic::{Flow, FlowResult, ports};
+use crate::traffic::{Flow, ports};
+use crate::work_directory::WorkDirectory;
 
-/// Below this share of idle time the processors were the bottleneck.
+/// Share of idle processor time below which the processors were the bottleneck.
 const IDLE_BOUND: f64 = 0.02;
-/// Share of frames that may be lost in front of the emulator.
+/// Share of frames above which losses before the emulator invalidate a run.
 const OVERRUN_BOUND: f64 = 0.001;
-/// Receivers listen after this time.
+/// Time until receivers listen.
 const SETTLE: Duration = Duration::from_millis(300);
-/// What building, starting and ending a run takes beside the traffic; for estimates.
+/// Estimated time to build, start and end a run, beside its traffic.
 const OVERHEAD: Duration = Duration::from_secs(2);
 
-/// How much faster than time the simulator is with little traffic; for estimates.
+/// Estimated speed of the simulator with little traffic, in seconds of virtual time per second.
 const VIRTUAL_SPEED: u32 = 2_500;
 
 /// What to run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
-    /// Only subjects whose name or system has one of these names.
+    /// Measures only subjects whose name or system has one of these names.
     pub(crate) systems: Option<Vec<String>>,
-    /// Instead of the scenario's.
+    /// Number of repetitions, instead of the scenario's.
     pub(crate) repetitions: Option<u32>,
     /// Directory of the results.
     pub(crate) directory: PathBuf,
-    /// Packet traces of every link go here, each run in a directory of its own.
+    /// Directory for packet traces of every link; each run gets a directory of its own.
     pub(crate) pcap: Option<String>,
-    /// Repeats runs that have a result.
+    /// Whether to repeat runs that have a result.
     pub(crate) again: bool,
-    /// Ends the traffic of scenarios without events after this time.
+    /// Duration to which to shorten scenarios without events.
     pub(crate) longest: Option<Duration>,
-    /// Lets runs count in which the processors were busy, with other work presumably.
+    /// Whether runs count in which the processors were busy, presumably with other work.
     pub(crate) allow_busy: bool,
-    /// Of the hosts' TCP, instead of the scenario's.
+    /// Congestion control of the hosts' TCP, instead of the scenario's.
     pub(crate) congestion_control: Option<String>,
-    /// In the simulator instead of kernels.
+    /// Whether to run in the simulator.
     pub(crate) simulated: bool,
-    /// Links by the kernel instead of the emulator.
+    /// Whether to use the kernel's links instead of the emulator's.
     pub(crate) netem: bool,
-    /// Another directory, whose results of systems other than mpip serve as well.
+    /// Another directory with results to use for systems other than mpip.
     pub(crate) baseline: Option<PathBuf>,
 }
 
@@ -77,12 +79,12 @@ impl Job<'_> {
 fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
     for loaded in scenarios {
-        for mut subject in systems::subjects(&loaded.scenario) {
+        for mut subject in subjects(&loaded.scenario) {
             let wanted = options.systems.as_ref().is_none_or(|names| {
                 names.iter().any(|name| [&subject.name, &subject.system.name].contains(&name))
             });
             let wanted = wanted && (!options.simulated || simulated::has(&subject));
-            // Beside what the emulator's links gave it is another system.
+            // Such results are kept apart from those with the emulator's links.
             if options.simulated {
                 subject.name += " (sim)";
             } else if options.netem {
@@ -94,14 +96,14 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
             }
         }
     }
-    // Breadth first: what is interrupted has something of everything, and systems that are
-    // compared are measured within the same minutes.
+    // Breadth first: an interrupted series has results of everything, and systems that are compared
+    // are measured within minutes of each other.
     jobs.sort_by_key(|job| job.repetition);
     jobs
 }
 
 impl Options {
-    /// The scenarios as these options want them.
+    /// The scenarios, changed as these options demand.
     pub(crate) fn adapt(&self, scenarios: Vec<Loaded>) -> Vec<Loaded> {
         scenarios
             .into_iter()
@@ -118,7 +120,7 @@ impl Options {
             for traffic in &mut scenario.traffic {
                 traffic.duration = traffic.duration.min(longest);
             }
-            // Another duration is another run.
+            // A run with another duration is another run: the text decides.
             loaded.text += &format!("# ended after {} ms\n", longest.as_millis());
         }
         loaded
@@ -135,7 +137,7 @@ impl Options {
     }
 }
 
-/// How many of the runs have no result yet, and how long they take.
+/// Number of runs without a result, and their estimated duration.
 fn left(scenarios: &[Loaded], options: &Options) -> io::Result<(usize, Duration)> {
     let stores = Stores::open(options)?;
     let jobs = jobs(scenarios, options);
@@ -144,14 +146,14 @@ fn left(scenarios: &[Loaded], options: &Options) -> io::Result<(usize, Duration)
         .fold((0, Duration::ZERO), |(count, time), job| (count + 1, time + job.expected(options))))
 }
 
-/// The results of runs that were made already.
+/// The stored results.
 pub(crate) fn stored(scenarios: &[Loaded], options: &Options) -> io::Result<Vec<RunResult>> {
     let stores = Stores::open(options)?;
     let jobs = jobs(scenarios, options);
     Ok(jobs.iter().filter_map(|job| stores.find(job, options).cloned()).collect())
 }
 
-/// Says how much there is to do, before it starts.
+/// Prints how much there is to do.
 pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()> {
     let (count, time) = left(scenarios, options)?;
     eprintln!(
@@ -162,8 +164,8 @@ pub(crate) fn announce(scenarios: &[Loaded], options: &Options) -> io::Result<()
     Ok(())
 }
 
-/// As [`run_all`], with what earlier runs left behind removed first, and what this one leaves
-/// however it ends.
+/// As [`run_all`], but first removes what earlier runs left behind. A guard process removes what
+/// this one leaves, however it ends.
 pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     if options.simulated {
         return run_all(scenarios, options);
@@ -174,16 +176,16 @@ pub(crate) fn in_namespaces(scenarios: &[Loaded], options: &Options) -> io::Resu
     run_all(scenarios, options)
 }
 
-/// What there is when all was run.
+/// The outcome of a series.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
-    /// Of this series and of earlier ones.
+    /// Results of this series and of earlier ones.
     pub(crate) results: Vec<RunResult>,
-    /// Runs that gave none.
+    /// Number of runs without a result.
     pub(crate) missing: usize,
 }
 
-/// Where results are kept, and where others may be taken from.
+/// The store of results, and one whose results may be used too.
 struct Stores {
     own: Store,
     baseline: Option<Store>,
@@ -195,24 +197,24 @@ impl Stores {
         Ok(Self { own: Store::open(&options.directory)?, baseline })
     }
 
-    /// A result that makes the job unnecessary.
+    /// A stored result, if the job is not to be repeated.
     fn find(&self, job: &Job<'_>, options: &Options) -> Option<&RunResult> {
         let of_mpip = job.subject.system.kind.starts_with("mpip");
         let others = self.baseline.as_ref().filter(|_| !of_mpip);
-        let hash = results::hash(&job.loaded.text);
+        let text_hash = hash(&job.loaded.text);
         [Some(&self.own), others]
             .into_iter()
             .flatten()
-            .filter_map(|s| s.find(&job.loaded.name, &hash, &job.subject.name, job.repetition))
+            .filter_map(|s| s.find(&job.loaded.name, &text_hash, &job.subject.name, job.repetition))
             .find(|result| !options.again && usable(result))
     }
 }
 
-/// Runs what has no result yet.
+/// Runs the jobs without a result.
 fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     let mut stores = Stores::open(options)?;
     let environment = Environment::here();
-    let calibration = calibrate::stored(&options.directory);
+    let calibration = calibration::stored(&options.directory);
     let jobs = jobs(scenarios, options);
     let planned = jobs.iter().map(|job| job.expected(options)).sum();
     let mut progress = Progress::new(jobs.len(), planned);
@@ -241,7 +243,7 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
                 stores.own.add(result.clone())?;
                 done.results.push(result);
             }
-            // One system that cannot be started does not keep others from being measured.
+            // If a system cannot be started, the others are still measured.
             Err(error) => {
                 progress.end(planned, &format!("no result: {error}"));
                 done.missing += 1;
@@ -254,7 +256,7 @@ fn run_all(scenarios: &[Loaded], options: &Options) -> io::Result<Done> {
     Ok(done)
 }
 
-/// A run that failed or did not count is worth another attempt.
+/// Whether a result is final. A run that does not count is repeated.
 fn usable(result: &RunResult) -> bool {
     result.counts()
 }
@@ -302,12 +304,12 @@ fn processor_times() -> (u64, u64) {
 enum Action {
     Flow(usize),
     Interface(usize, bool),
-    /// The event with this number, when its interfaces are down.
+    /// The event with this number, after its interfaces went down.
     Link(usize),
     Command(usize),
 }
 
-/// What happens during the run, in order of time.
+/// The actions during a run, in order of time.
 fn actions(scenario: &Scenario) -> VecDeque<(Duration, Action)> {
     let mut actions: Vec<(Duration, Action)> = scenario
         .traffic
@@ -352,7 +354,7 @@ fn run_simulated(job: &Job<'_>, environment: &Environment) -> io::Result<RunResu
     ))
 }
 
-/// What one run brought, in real or in virtual time.
+/// The measurements of a run, in real or virtual time.
 struct Measured {
     flows: Vec<FlowResult>,
     emulator: Record,
@@ -363,13 +365,13 @@ struct Measured {
     invalid: Vec<String>,
 }
 
-/// The row of the result file for what was `measured`.
+/// The result with the measurements `measured`.
 fn result_of(job: &Job<'_>, environment: &Environment, measured: Measured) -> RunResult {
     let scenario = &job.loaded.scenario;
     let own = measured.flows.iter().filter(|flow| !flow.plain);
     RunResult {
         scenario: job.loaded.name.clone(),
-        scenario_hash: results::hash(&job.loaded.text),
+        scenario_hash: hash(&job.loaded.text),
         system: job.subject.name.clone(),
         kind: job.subject.system.kind.clone(),
         repetition: job.repetition,
@@ -458,7 +460,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
             record.late_share() * 100.0
         ));
     }
-    // A few are lost wherever an interface goes down.
+    // An interface that goes down loses a few frames.
     if overrun as f64 > OVERRUN_BOUND * record.frames as f64 {
         invalid.push(format!("the emulator did not take {overrun} frames in time"));
     }
@@ -478,51 +480,6 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
             invalid,
         },
     ))
-}
-
-/// Builds the topology and runs a shell, or `exec`, in a host.
-pub(crate) fn shell(
-    loaded: &Loaded,
-    host: &str,
-    system: Option<&str>,
-    exec: Option<&str>,
-) -> io::Result<ExitCode> {
-    let directory = WorkDirectory::create()?;
-    let setup = Setup {
-        file: loaded.file.clone(),
-        text: loaded.text.clone(),
-        repetition: 0,
-        pcap: None,
-        netem: false,
-    };
-    let mut testbed = Testbed::build(&loaded.scenario, &setup)?;
-    let subjects = systems::subjects(&loaded.scenario);
-    let subject = match system {
-        Some(name) => Some(subjects.iter().find(|s| s.name == name).ok_or_else(|| {
-            let names: Vec<&str> = subjects.iter().map(|s| s.name.as_str()).collect();
-            io::Error::other(format!("expected one of {names:?}, found {name:?}"))
-        })?),
-        None => None,
-    };
-    let _system =
-        subject.map(|subject| systems::start(subject, &testbed, &directory.path)).transpose()?;
-    testbed.start()?;
-    for name in loaded.scenario.hosts() {
-        eprintln!("{name}: ip netns exec {} sh", testbed.host(name)?.name());
-    }
-    let program = std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned());
-    let line = match exec {
-        Some(script) => vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()],
-        None => vec![program],
-    };
-    let line = testbed.host(host)?.inside(&line);
-    let mut command = std::process::Command::new(&line[0]);
-    command.args(&line[1..]).env("PS1", format!("{host}# "));
-    for name in loaded.scenario.hosts() {
-        command.env(format!("NS_{}", name.to_uppercase()), testbed.host(name)?.name());
-    }
-    let status = command.status()?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn prepare_flows(
@@ -545,7 +502,7 @@ fn prepare_flows(
         .collect()
 }
 
-/// The limit of the first flow of the subject that has a goodput; 0 where nothing limits it.
+/// The limit in bit/s for the first flow with a goodput; 0 for no limit.
 pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
     let bulk = scenario.traffic.iter().find(|traffic| {
         let measures_time =
@@ -572,23 +529,4 @@ pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
         _ => links,
     };
     if value.is_finite() { value } else { 0.0 }
-}
-
-/// Files of a run (keys, sockets), removed at its end.
-pub(crate) struct WorkDirectory {
-    pub(crate) path: PathBuf,
-}
-
-impl WorkDirectory {
-    pub(crate) fn create() -> io::Result<Self> {
-        let path = netns::work_directory(std::process::id());
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for WorkDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(Path::new(&self.path));
-    }
 }

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 
 use mpip_link::scenario::Scenario;
 
-use crate::results;
-
 /// A scenario with its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Loaded {
-    /// The file's name without directory and extension; the scenario's name everywhere.
+    /// Name of the scenario: that of its file, without directory and extension.
     pub(crate) name: String,
     pub(crate) file: String,
     pub(crate) text: String,
@@ -18,17 +16,25 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Writes the text beside results, so that they can be repeated when the file has changed:
-    /// `scenarios/NAME-HASH.toml`.
+    /// Writes the text into `scenarios/NAME-HASH.toml` beside results, so that they can be repeated
+    /// after the file has changed.
     pub(crate) fn keep(&self, directory: &Path) -> io::Result<()> {
         let directory = directory.join("scenarios");
-        let file = directory.join(format!("{}-{}.toml", self.name, results::hash(&self.text)));
+        let file = directory.join(format!("{}-{}.toml", self.name, hash(&self.text)));
         if file.exists() {
             return Ok(());
         }
         std::fs::create_dir_all(&directory)?;
         std::fs::write(file, &self.text)
     }
+}
+
+/// Hash of the text of a scenario: FNV-1a, as hexadecimal digits.
+pub(crate) fn hash(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }
 
 /// Parses a scenario; files that it names are relative to its own.
@@ -82,7 +88,7 @@ mod tests {
         let all = all().expect("all parse");
         assert!(all.len() >= 50, "{} scenarios", all.len());
         for loaded in &all {
-            let subjects = crate::systems::subjects(&loaded.scenario);
+            let subjects = crate::subject::subjects(&loaded.scenario);
             assert!(!subjects.is_empty(), "{}", loaded.name);
             assert!(!loaded.scenario.sets.is_empty(), "{}", loaded.name);
         }

@@ -1,6 +1,6 @@
-//! Scenarios in the simulator: the same files, links and schedules in virtual time, with mpip's engine
-//! and `smoltcp` in place of kernels. What only kernels have (MPTCP, other programs, packet filters,
-//! commands) cannot be run here.
+//! Scenarios in the simulator: the same files, links and schedules in virtual time. mpip's engine
+//! and the simulator's TCP take the place of kernels. MPTCP, other programs, packet filters and
+//! commands need kernels.
 
 use std::time::Duration;
 
@@ -12,79 +12,33 @@ use mpip_sim::network::InterfaceSpec;
 use mpip_sim::packet::protocol;
 use mpip_sim::spec::{self, Action, EngineSpec, FlowSpec, TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
-use serde::{Deserialize, Serialize};
 
-use crate::emulator::{DirectionRecord, Record};
-use crate::probe::Statistics;
-use crate::systems::{Subject, ends};
-use crate::traffic::FlowResult;
+use crate::flow::FlowResult;
+use crate::links::{DirectionRecord, Record};
+use crate::results::Estimate;
+use crate::statistics::{Statistics, mean_difference};
+use crate::subject::{ClockSetting, Subject, ends};
 
-/// Association, challenges and first round trips are done with before data starts.
+/// Time for handshake, path validation and first round trips before the traffic starts.
 pub(crate) const WARM_UP: Nanos = 2 * SECOND;
-/// Samples of a run at most, beside those of 100 ms in shorter ones.
+/// Most samples of a long run. Shorter runs have one each 100 ms.
 const SAMPLES: u64 = 1_500;
-/// IPv4 and UDP headers, which a scenario's lengths do not count and the simulator's do.
+/// Length of IPv4 and UDP headers in bytes. The simulator's packet lengths include them, a
+/// scenario's do not.
 const UDP_HEADERS: u32 = 28;
-/// Interval of samples in runs that are not long.
+/// Shortest interval of samples.
 const SHORTEST_SAMPLE: Nanos = SECOND / 10;
 
-/// What a run in virtual time gave.
+/// The outcome of a run in virtual time.
 pub(crate) struct Outcome {
     pub(crate) flows: Vec<FlowResult>,
     pub(crate) record: Record,
     pub(crate) estimates: Vec<Estimate>,
-    /// What was wrong; empty in a valid run.
+    /// Violated invariants; empty in a valid run.
     pub(crate) violations: Vec<String>,
 }
 
-/// What a sender holds of a path's delays, sampled as links are.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Estimate {
-    /// Its interface.
-    pub(crate) path: String,
-    /// What the peer's clock gained on the sender's during the run, ms.
-    #[serde(default)]
-    pub(crate) clock_gained_ms: f64,
-    /// One-way delay above its windowed minimum, ms.
-    pub(crate) queuing_ms: Vec<f64>,
-    /// One-way delay more than the fastest path's, ms.
-    pub(crate) relative_ms: Vec<f64>,
-}
-
-/// The clock of a host, as a system's setting `clock` has it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ClockSetting {
-    /// Whose clock.
-    pub(crate) host: String,
-    /// What it shows more than the others at the start.
-    #[serde(default)]
-    offset: String,
-    /// Nanoseconds that it gains in a second.
-    #[serde(default)]
-    pub(crate) drift_ppb: i64,
-}
-
-impl ClockSetting {
-    /// Of a system; `None` where all clocks are alike.
-    pub(crate) fn of(system: &System) -> Result<Option<Self>, String> {
-        let Some(value) = system.settings.get("clock") else { return Ok(None) };
-        let clock: Self = value.clone().try_into().map_err(|error: toml::de::Error| {
-            format!("clock of system {:?}: {}", system.name, error.message())
-        })?;
-        clock.offset()?;
-        Ok(Some(clock))
-    }
-
-    pub(crate) fn offset(&self) -> Result<Duration, String> {
-        if self.offset.is_empty() {
-            return Ok(Duration::ZERO);
-        }
-        mpip_link::units::parse_duration(&self.offset).map_err(|error| error.to_string())
-    }
-}
-
-/// Whether the simulator has the system.
+/// Whether the simulator can run the subject.
 pub(crate) fn has(subject: &Subject) -> bool {
     ["tcp", "mpip"].contains(&subject.system.kind.as_str())
 }
@@ -174,7 +128,7 @@ fn script(world: &mut WorldSpec, scenario: &Scenario, event: &mpip_link::scenari
     }
 }
 
-/// What moves the hosts' packets, and their clocks.
+/// Sets the hosts' systems and clocks.
 fn systems(
     world: &mut WorldSpec,
     scenario: &Scenario,
@@ -201,7 +155,7 @@ fn systems(
 }
 
 fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
-    // A client and its gateway: one side calls.
+    // A client and its gateway: only the client knows an endpoint of the other.
     let mut engine = EngineSpec { knows_peer, ..EngineSpec::default() };
     for (key, value) in &system.settings {
         match (key.as_str(), value.as_str(), value.as_bool()) {
@@ -209,7 +163,7 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
             ("congestion_control", Some(name), _) => engine.set_congestion_control(name)?,
             ("resequencing", _, Some(on)) => engine.resequencing = on,
             ("ack_thinning", _, Some(on)) => engine.ack_thinning = on,
-            // Whose addresses are inside makes no difference here.
+            // The inner addresses make no difference here.
             ("host_mode", ..) | ("clock", ..) => {}
             _ => {
                 return Err(format!(
@@ -222,7 +176,7 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
     Ok(engine)
 }
 
-/// A path's links as one: the lowest rate with its queue, the sum of delays.
+/// The links of a path as one: the lowest rate with its queue, and the sum of the delays.
 fn joined(scenario: &Scenario, hops: &[mpip_link::scenario::Hop]) -> LinkConfig {
     let config = |hop: &mpip_link::scenario::Hop| scenario.links[hop.link].direction(hop.forward);
     let slowest = hops.iter().map(config).min_by(|a, b| {
@@ -236,7 +190,7 @@ fn joined(scenario: &Scenario, hops: &[mpip_link::scenario::Hop]) -> LinkConfig 
     }
 }
 
-/// The window of TCP that never limits.
+/// A TCP window that never limits the rate.
 fn window(scenario: &Scenario, subject: &Subject, names: [&str; 2]) -> usize {
     let both = |path: &mpip_link::scenario::Path| {
         let back = scenario.path(path.to, path.from).map(|path| path.hops).unwrap_or_default();
@@ -277,7 +231,7 @@ fn flows(
             let interval = u64::from(*length) * 8 * SECOND / (*rate).max(1);
             (1, false, packets(protocol::UDP, *length, interval))
         }
-        // Echo requests have round trips as datagrams that are sent back.
+        // Echo requests have round-trip times, like datagrams that are sent back.
         TrafficKind::Voip { interval, length } => {
             (1, false, packets(protocol::ICMP, *length, nanos(*interval)))
         }
@@ -296,7 +250,7 @@ fn flows(
 /// Runs a scenario in virtual time.
 ///
 /// # Errors
-/// What the simulator does not have.
+/// The scenario needs something that the simulator does not have.
 pub(crate) fn run(
     scenario: &Scenario,
     subject: &Subject,
@@ -330,12 +284,12 @@ pub(crate) fn run(
     Ok(Outcome { flows, record: samples.record, estimates: samples.estimates, violations })
 }
 
-/// What is looked at again and again during a run.
+/// What is sampled during a run.
 struct Samples {
     interval: Nanos,
     record: Record,
     estimates: Vec<Estimate>,
-    /// The paths that the estimates are of.
+    /// The paths of the estimates.
     paths: Vec<u16>,
     before: Vec<mpip_link::Counters>,
     /// Bytes of each flow in each interval.
@@ -373,7 +327,7 @@ impl Samples {
         self.before = (0..network.links()).map(|link| *network.link_counters(link)).collect();
         let status = world.status(0);
         let peer = status.as_ref().and_then(|status| status.peers.first());
-        // Pairs of addresses that no link joins have no round trips.
+        // Pairs of addresses without a link between them have no round-trip time.
         let paths = peer.iter().flat_map(|peer| &peer.paths).filter(|path| path.rtt.is_some());
         for path in paths {
             self.paths.push(path.id);
@@ -424,14 +378,14 @@ fn flow_result(world: &World, traffic: &Traffic, number: usize, samples: &Sample
     let lost = || Some(1.0 - report.delivered as f64 / report.sent.max(1) as f64);
     match &traffic.kind {
         TrafficKind::Voip { .. } => {
-            result.jitter_ms = Some(crate::generator::mean_difference(&delays));
+            result.jitter_ms = Some(mean_difference(&delays));
             result.rtt_ms = Some(Statistics::of(&mut delays.clone()));
             result.loss = lost();
         }
         TrafficKind::Udp { .. } => {
             let headers = report.delivered * u64::from(UDP_HEADERS);
             result.goodput_bps = (report.bytes - headers) as f64 * 8.0 / seconds;
-            result.jitter_ms = Some(crate::generator::mean_difference(&delays));
+            result.jitter_ms = Some(mean_difference(&delays));
             result.loss = lost();
         }
         _ => {
@@ -439,7 +393,7 @@ fn flow_result(world: &World, traffic: &Traffic, number: usize, samples: &Sample
             result.longest_pause_ms = Some(report.longest_pause as f64 / 1e6);
         }
     }
-    // Other intervals would be taken for those of a kernel's receiver.
+    // Readers of results expect intervals of 100 ms.
     if samples.interval == SHORTEST_SAMPLE {
         let (from, length) =
             (nanos(traffic.start) / SHORTEST_SAMPLE, nanos(traffic.duration) / SHORTEST_SAMPLE);

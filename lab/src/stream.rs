@@ -1,5 +1,5 @@
-//! Bulk TCP whose receiver notes every pause: iperf3 tells no more than sums of 100 ms. The receiver
-//! sends what it saw back over the connection, when the sender has closed its side.
+//! Bulk TCP whose receiver measures every pause; iperf3 only reports sums over 100 ms. The receiver
+//! sends its result back over the connection when the sender has closed its side.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,20 +8,19 @@ use std::time::Duration;
 use rustix::net::sockopt;
 
 use crate::clock;
-use crate::traffic::FlowResult;
+use crate::flow::{FlowResult, NOTED_PAUSE};
 
 const CHUNK: usize = 64 * 1024;
 const CONNECT: Duration = Duration::from_secs(5);
-/// A transfer in which nothing moves for so long has failed.
+/// A transfer without progress for this long has failed.
 const STALLED: Duration = Duration::from_secs(20);
-/// What the first second pauses for is the start, not a stall.
+/// Pauses within this time of the first byte belong to the start and do not count.
 const START: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Shorter pauses are not noted one by one, nor more than so many.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+/// Most pauses that are noted.
 const PAUSES: usize = 1_000;
 
-/// Takes one transfer.
+/// Receives one transfer.
 pub(crate) fn receive(at: SocketAddr) -> io::Result<()> {
     let (stream, _) = TcpListener::bind(at)?.accept()?;
     receive_from(stream)
@@ -40,7 +39,7 @@ fn receive_from(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(&reception.result())?)
 }
 
-/// Sends for `duration` and returns what the receiver saw.
+/// Sends for `duration` and returns the result of the receiver.
 pub(crate) fn send(
     to: SocketAddr,
     congestion_control: &str,
@@ -61,14 +60,14 @@ pub(crate) fn send(
     Ok(serde_json::from_slice(&answer)?)
 }
 
-/// What the receiver saw so far; times are those of the machine's clock.
+/// What the receiver has measured so far. Times are those of the machine's clock.
 #[derive(Debug, Default)]
 struct Reception {
     bytes: u64,
     first: Option<Duration>,
     last: Duration,
     longest_pause: Duration,
-    /// When pauses ended after the first byte, and how long they were.
+    /// The noted pauses: time of their end after the first byte, and length.
     pauses: Vec<(Duration, Duration)>,
     /// Bytes of each [`INTERVAL`] since the first byte.
     intervals: Vec<u64>,
@@ -78,11 +77,11 @@ impl Reception {
     fn note(&mut self, now: Duration, length: usize) {
         let first = *self.first.get_or_insert(now);
         if now >= first + START {
-            // A pause that began in the first second counts from its end.
+            // Of a pause that began in the first second, only the part after it counts.
             let since = self.last.max(first + START);
             let pause = now - since;
             self.longest_pause = self.longest_pause.max(pause);
-            if pause >= PAUSE && self.pauses.len() < PAUSES {
+            if pause >= NOTED_PAUSE && self.pauses.len() < PAUSES {
                 self.pauses.push((now - first, pause));
             }
         }
@@ -98,7 +97,7 @@ impl Reception {
     fn result(&self) -> FlowResult {
         let seconds = (self.last - self.first.unwrap_or(self.last)).as_secs_f64();
         let rate = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds;
-        // The last interval is not whole.
+        // The last interval is incomplete.
         let whole = self.intervals.len().saturating_sub(1);
         FlowResult {
             goodput_bps: if seconds > 0.0 { rate(self.bytes, seconds) } else { 0.0 },
@@ -148,13 +147,21 @@ mod tests {
 
     #[test]
     fn a_transfer_has_the_receivers_figures() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let at = listener.local_addr().expect("an address");
-        let receiver =
-            std::thread::spawn(move || receive_from(listener.accept().expect("a sender").0));
-        let result = send(at, "cubic", Duration::from_millis(300)).expect("sent");
-        receiver.join().expect("no panic").expect("received");
-        assert!(result.goodput_bps > 1e6 && result.error.is_none(), "{result:?}");
-        assert!(result.intervals_bps.len() >= 2);
+        let transfer = |time| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let at = listener.local_addr().expect("an address");
+            let receiver =
+                std::thread::spawn(move || receive_from(listener.accept().expect("a sender").0));
+            let result = send(at, "cubic", time).expect("sent");
+            receiver.join().expect("no panic").expect("received");
+            assert!(result.error.is_none(), "{result:?}");
+            result
+        };
+        // Time enough, on a machine that is busy.
+        let enough = (0..5).any(|round| {
+            let result = transfer(Duration::from_millis(300 << round));
+            result.goodput_bps > 1e6 && result.intervals_bps.len() >= 2
+        });
+        assert!(enough);
     }
 }

@@ -1,11 +1,10 @@
-//! Builds the topology of a scenario from real kernels: one network namespace for each host, and
-//! the emulator process between them.
+//! Builds the topology of a scenario on a real kernel: a network namespace for each host, and a
+//! links process ([`links`](crate::links)) between them.
 //!
-//! An interface of a host is a TAP device whose other end the emulator holds. Addresses are host
-//! addresses; every host has, for each of its interfaces, a routing table that knows the far
-//! addresses which the links reach from there and nothing else, chosen by source address. So a
-//! socket bound to an address uses that interface, and combinations that no link joins fail at
-//! once.
+//! An interface of a host is a TAP device whose other end the links process holds. Addresses have
+//! no on-link prefix. Each interface has a routing table, chosen by source address, with the remote
+//! addresses that its links reach and nothing else. So a socket bound to an address uses the
+//! interface of that address, and pairs of addresses without a link between them fail at once.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::IpAddr;
@@ -16,24 +15,24 @@ use std::time::{Duration, Instant};
 use mpip_link::scenario::Scenario;
 
 use crate::command;
-use crate::emulator::{self, Record, Setup};
+use crate::links::{Record, Setup, device_name, hardware_address};
 use crate::netns::Namespace;
 
-/// Priority of the emulator among real-time processes; traffic generators have none.
+/// Real-time priority of the links process. Traffic generators have ordinary priority.
 const EMULATOR_PRIORITY: &str = "50";
 
-/// The emulator process.
-struct Emulator {
+/// The links process.
+struct LinksProcess {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Emulator {
+impl LinksProcess {
     fn start(namespace: &Namespace, setup: &Setup) -> io::Result<Self> {
         let program = command::own_program();
         let worker = if setup.netem { "netem" } else { "emulate" };
-        // Real-time priority where it is permitted; accuracy is recorded either way.
+        // At real-time priority if that is permitted. The accuracy is recorded either way.
         let script = format!(
             "if chrt -f {EMULATOR_PRIORITY} true 2>/dev/null; \
              then exec chrt -f {EMULATOR_PRIORITY} '{program}' {worker}; \
@@ -46,12 +45,12 @@ impl Emulator {
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let missing = || io::Error::other("the emulator has no standard input or output");
+        let missing = || io::Error::other("the links process has no standard input or output");
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let mut emulator = Self { child, stdin, stdout };
-        writeln!(emulator.stdin, "{}", serde_json::to_string(setup)?)?;
-        let answer = emulator.line()?;
+        let mut process = Self { child, stdin, stdout };
+        writeln!(process.stdin, "{}", serde_json::to_string(setup)?)?;
+        let answer = process.line()?;
         if answer.trim() != "ready" {
             let reason = answer.trim();
             return Err(io::Error::other(match setup.netem {
@@ -59,7 +58,7 @@ impl Emulator {
                 false => format!("the emulator did not start: {reason:?}"),
             }));
         }
-        Ok(emulator)
+        Ok(process)
     }
 
     fn line(&mut self) -> io::Result<String> {
@@ -69,17 +68,17 @@ impl Emulator {
     }
 }
 
-impl Drop for Emulator {
+impl Drop for LinksProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A topology that exists. Dropping it removes everything.
+/// The topology of a scenario. Dropping it removes everything.
 pub(crate) struct Testbed {
     scenario: Scenario,
-    emulator: Emulator,
+    process: LinksProcess,
     hosts: Vec<(String, Namespace)>,
     _network: Namespace,
 }
@@ -88,13 +87,13 @@ impl Testbed {
     /// Builds the topology of the scenario in `setup`.
     pub(crate) fn build(scenario: &Scenario, setup: &Setup) -> io::Result<Self> {
         let network = Namespace::create("net")?;
-        let emulator = Emulator::start(&network, setup)?;
+        let process = LinksProcess::start(&network, setup)?;
         let hosts = scenario
             .hosts()
             .iter()
             .map(|host| Ok(((*host).to_owned(), Namespace::create(host)?)))
             .collect::<io::Result<Vec<_>>>()?;
-        let testbed = Self { scenario: scenario.clone(), emulator, hosts, _network: network };
+        let testbed = Self { scenario: scenario.clone(), process, hosts, _network: network };
         for (_, host) in &testbed.hosts {
             host.sysctl(&[
                 ("net.ipv4.tcp_no_metrics_save", "1"),
@@ -109,7 +108,7 @@ impl Testbed {
         }
         for (port, interface) in testbed.scenario.interfaces.iter().enumerate() {
             let host = testbed.host(&interface.host)?;
-            let (device, name) = (emulator::device_name(port), interface.name.as_str());
+            let (device, name) = (device_name(port), interface.name.as_str());
             testbed._network.ip(&["link", "set", "dev", &device, "netns", host.name()])?;
             let mac = mac(port);
             let mtu = interface.mtu.to_string();
@@ -140,7 +139,7 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Adds the routes and neighbours of an interface; needed again after it was down.
+    /// Adds the routes and neighbours of an interface. Needed again after it was down.
     pub(crate) fn add_routes(&self, port: usize) -> io::Result<()> {
         let interface = &self.scenario.interfaces[port];
         let host = self.host(&interface.host)?;
@@ -163,7 +162,7 @@ impl Testbed {
             let far = prefix(peer.address);
             let route = [&["route", "replace", &far], via, &["dev", name, "src", &own]].concat();
             host.ip(&[&[family], &route[..], &["table", &table]].concat())?;
-            // The interface of the same name is preferred, then the order of the file.
+            // Prefers the interface with the same name, then the first in the file.
             let metric = if peer.name == interface.name { 10 } else { 100 + port };
             host.ip(&[&[family], &route[..], &["metric", &metric.to_string()]].concat())?;
             host.ip(&[
@@ -181,7 +180,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Takes an interface down or up, as `ip link set` does.
+    /// Sets an interface down or up, as `ip link set` does.
     pub(crate) fn set_interface(&self, port: usize, up: bool) -> io::Result<()> {
         let interface = &self.scenario.interfaces[port];
         let host = self.host(&interface.host)?;
@@ -189,7 +188,7 @@ impl Testbed {
         if up { self.set_address(port, true) } else { Ok(()) }
     }
 
-    /// Takes the address of an interface away, or gives it back with its routes.
+    /// Removes the address of an interface, or adds it with its routes.
     pub(crate) fn set_address(&self, port: usize, there: bool) -> io::Result<()> {
         if there {
             self.add_address(port)?;
@@ -201,7 +200,7 @@ impl Testbed {
         host.ip(&["addr", "del", &address, "dev", &interface.name]).map(drop)
     }
 
-    /// Adds the address of an interface; IPv6 forgets it when the interface goes down.
+    /// Adds the address of an interface. An IPv6 address is lost when the interface goes down.
     fn add_address(&self, port: usize) -> io::Result<()> {
         let interface = &self.scenario.interfaces[port];
         let address = prefix(interface.address);
@@ -223,31 +222,31 @@ impl Testbed {
         &self.scenario
     }
 
-    /// Starts the schedule and the counting.
+    /// Starts the schedule and the counters.
     pub(crate) fn start(&mut self) -> io::Result<()> {
-        writeln!(self.emulator.stdin, "start")
+        writeln!(self.process.stdin, "start")
     }
 
-    /// Lets the links follow an event whose interfaces have gone down.
+    /// Applies an event to the links after its interfaces have gone down.
     pub(crate) fn follow(&mut self, event: usize) -> io::Result<()> {
-        writeln!(self.emulator.stdin, "event {event}")
+        writeln!(self.process.stdin, "event {event}")
     }
 
-    /// Ends the emulator and returns what it did, and how many frames the devices of the hosts
-    /// dropped because the emulator did not take them in time.
+    /// Ends the links process. Returns its record, and how many frames the hosts' devices dropped
+    /// because it did not read them in time.
     pub(crate) fn stop(mut self) -> io::Result<(Record, u64)> {
         let mut overrun = 0;
         for interface in &self.scenario.interfaces {
             let file = format!("/sys/class/net/{}/statistics/tx_dropped", interface.name);
             let host = self.host(&interface.host)?;
-            // sysfs shows the namespace in which it was mounted; `ip netns exec` mounts it anew.
+            // sysfs shows the namespace in which it was mounted. `ip netns exec` mounts it again.
             overrun += host.run(&["cat", &file])?.trim().parse::<u64>().unwrap_or(0);
         }
-        writeln!(self.emulator.stdin, "stop")?;
-        let line = self.emulator.line()?;
+        writeln!(self.process.stdin, "stop")?;
+        let line = self.process.line()?;
         let record = serde_json::from_str(&line)?;
         let deadline = Instant::now() + Duration::from_secs(2);
-        while self.emulator.child.try_wait()?.is_none() && Instant::now() < deadline {
+        while self.process.child.try_wait()?.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok((record, overrun))
@@ -255,7 +254,7 @@ impl Testbed {
 }
 
 fn mac(port: usize) -> String {
-    let bytes = emulator::hardware_address(port).map(|byte| format!("{byte:02x}"));
+    let bytes = hardware_address(port).map(|byte| format!("{byte:02x}"));
     bytes.join(":")
 }
 

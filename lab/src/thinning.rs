@@ -17,7 +17,8 @@ use mpip_sim::spec::{TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
 use crate::run::limit_of;
-use crate::{scenarios, simulated, systems};
+use crate::subject::subjects;
+use crate::{scenarios, simulated};
 
 /// Senders: names of [`TcpControl::from_name`].
 const SENDERS: &str = "cubic,cubic-plain,reno,cubic-l2,reno-l2,reno-l1,bbr";
@@ -98,7 +99,7 @@ impl Row {
                 for traffic in &mut scenario.traffic {
                     traffic.duration = scenario.duration;
                 }
-                let subjects = systems::subjects(&scenario);
+                let subjects = subjects(&scenario);
                 let mpip = subjects.iter().find(|subject| subject.system.kind == "mpip");
                 let mpip = mpip.ok_or_else(|| format!("{}: without mpip", loaded.name))?;
                 let (world, _) = simulated::world(&scenario, mpip, repetition)?;

@@ -1,111 +1,31 @@
-//! Traffic of a scenario: what runs at which host, and what its output says.
+//! Traffic of a scenario: the programs that run at its hosts, and how to read their output.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mpip_link::scenario::{Traffic, TrafficKind};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::command::{self, Output, Running};
+use crate::flow::FlowResult;
 use crate::netns::Namespace;
-use crate::probe::Statistics;
-use crate::stream;
 
-/// Interval of the receiver's figures, as iperf3 takes it.
+/// Interval of the receiver's reports, in seconds, for iperf3.
 const INTERVAL: &str = "0.1";
-/// How much longer than its duration a flow may take to end.
+/// Time beyond its duration after which a flow is ended.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What became of a flow.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct FlowResult {
-    /// The traffic's name.
-    pub(crate) name: String,
-    /// Went by plain IP, beside the system under test.
-    pub(crate) plain: bool,
-    /// Payload that the receiver got, bit/s over the time of the flow; 0 for flows that have no
-    /// goodput of interest.
-    pub(crate) goodput_bps: f64,
-    /// The receiver's payload bit/s in intervals of 100 ms.
-    pub(crate) intervals_bps: Vec<f64>,
-    /// The sender's TCP retransmissions.
-    pub(crate) retransmits: u64,
-    /// The longest time without a byte for the receiver, after its first second, where the flow
-    /// measures it.
-    #[serde(default)]
-    pub(crate) longest_pause_ms: Option<f64>,
-    /// The longer ones of these pauses: seconds after the first byte at which they ended, and ms.
-    #[serde(default)]
-    pub(crate) pauses: Vec<(f64, f64)>,
-    /// Round trips in milliseconds, where the flow measures them.
-    pub(crate) rtt_ms: Option<Statistics>,
-    /// Share of datagrams that did not arrive, or of round trips that did not complete.
-    pub(crate) loss: Option<f64>,
-    /// Mean difference of the transit times of neighbouring datagrams (RFC 3550), ms.
-    pub(crate) jitter_ms: Option<f64>,
-    /// The checksum of a file was right.
-    pub(crate) verified: Option<bool>,
-    /// Why there is no proper result.
-    pub(crate) error: Option<String>,
-}
-
-impl FlowResult {
-    /// A flow that ended early or was ended late has the goodput of the time that it was to last,
-    /// and nothing in the time that it missed.
-    fn over(mut self, seconds: u64) -> Self {
-        if self.error.is_some() {
-            let intervals = seconds as usize * 10;
-            self.intervals_bps.resize(intervals, 0.0);
-            self.goodput_bps = self.intervals_bps.iter().sum::<f64>() / intervals as f64;
-        }
-        self
-    }
-
-    /// The longest of the pauses in these `seconds`, of which they may be a part, in ms; 0 if all were short.
-    /// `None` where pauses were not noted.
-    pub(crate) fn longest_pause_in(&self, seconds: std::ops::Range<f64>) -> Option<f64> {
-        let longest = self.longest_pause_ms.filter(|_| self.error.is_none())?;
-        if self.pauses.is_empty() && longest >= stream::PAUSE.as_secs_f64() * 1e3 {
-            return None;
-        }
-        let within =
-            |(end, pause): &&(f64, f64)| *end >= seconds.start && *end - *pause / 1e3 < seconds.end;
-        Some(self.pauses.iter().filter(within).map(|(_, pause)| *pause).fold(0.0, f64::max))
-    }
-
-    /// The longest pause, where the flow measures it; else the longest time, in ms, in which the
-    /// receiver got less than a tenth of the mean, after the first byte and before the last.
-    pub(crate) fn longest_stall_ms(&self) -> f64 {
-        if let (Some(pause), None) = (self.longest_pause_ms, &self.error) {
-            return pause;
-        }
-        let rates = &self.intervals_bps;
-        let Some(first) = rates.iter().position(|rate| *rate > 0.0) else {
-            return rates.len() as f64 * 100.0;
-        };
-        let threshold = rates.iter().sum::<f64>() / rates.len() as f64 / 10.0;
-        let (mut longest, mut current) = (0, 0);
-        for rate in &rates[first..] {
-            current = if *rate < threshold { current + 1 } else { 0 };
-            longest = longest.max(current);
-        }
-        f64::from(longest) * 100.0
-    }
-}
-
-/// From where to where a flow goes, and what its programs are started with.
+/// The addresses of a flow, and what its programs are started with.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) local: Option<IpAddr>,
     pub(crate) remote: IpAddr,
-    /// Put before the command line of sender and receiver.
+    /// Words put before the command lines of sender and receiver.
     pub(crate) wrapper: Vec<String>,
 }
 
-/// A flow between its start and its end.
+/// A flow that runs.
 pub(crate) struct Flow {
     traffic: Traffic,
     server: Running,
@@ -140,7 +60,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Waits for the end and reads the result. `started` is when it was started.
+    /// Waits for its end and reads the result. `started` is the time of [`start`](Self::start).
     pub(crate) fn finish(mut self, started: Instant) -> FlowResult {
         let deadline = started + self.traffic.duration + GRACE;
         let Some(client) = self.client.take() else {
@@ -200,7 +120,7 @@ fn command_lines(
     let seconds = traffic.duration.as_secs_f64();
     let bind = endpoint.local.map(|local| format!("-B {local}")).unwrap_or_default();
     let whole = whole_seconds(traffic.duration);
-    // Servers listen on all addresses: MPTCP joins come to other addresses than the first.
+    // Servers listen on all addresses, because MPTCP subflows join at other addresses.
     let iperf_server = words(&format!("iperf3 -s -1 -J -i {INTERVAL} -p {port}"));
     let iperf_client = format!(
         "iperf3 -c {remote} -p {port} -t {whole} -i {INTERVAL} -J {bind} --connect-timeout 5000"
@@ -268,7 +188,7 @@ fn error_of(value: &Value) -> Option<String> {
     value["error"].as_str().map(str::to_owned)
 }
 
-/// Sums the streams' bytes of each interval; iperf3's last interval may be a fragment.
+/// The rate of all streams in each interval, without the last interval if it is a fragment.
 fn intervals(value: &Value) -> Vec<f64> {
     let empty = Vec::new();
     value["intervals"]
@@ -281,7 +201,7 @@ fn intervals(value: &Value) -> Vec<f64> {
         .collect()
 }
 
-/// Bytes and seconds that the receiver's intervals cover.
+/// Bytes and seconds of all the receiver's intervals.
 fn received(value: &Value) -> (f64, f64) {
     let empty = Vec::new();
     let sums = value["intervals"].as_array().unwrap_or(&empty).iter().map(|i| &i["sum"]);
@@ -339,7 +259,7 @@ fn iperf_udp(client: &Output, server: &Output) -> Result<FlowResult, String> {
     })
 }
 
-/// `curl` prints the bytes that came and the seconds that it took.
+/// `curl` prints the number of bytes and the seconds.
 fn curl(size: u64, client: &Output) -> Result<FlowResult, String> {
     let failure = || format!("curl: {} {}", client.stdout.trim(), client.stderr.trim());
     let (bytes, seconds) = client.stdout.trim().split_once(';').ok_or_else(failure)?;
@@ -359,36 +279,14 @@ fn own(client: &Output) -> Result<FlowResult, String> {
     serde_json::from_value(parse("client", client)?).map_err(|error| error.to_string())
 }
 
-/// Numbers ports: each flow of a run has its own.
+/// A port for each flow of a run.
 pub(crate) fn ports(flows: usize) -> impl Iterator<Item = u16> {
     (0..flows).map(|index| 5201 + index as u16)
-}
-
-/// The goodput of each flow by name, flows of the same name added up.
-pub(crate) fn by_name(flows: &[FlowResult]) -> BTreeMap<String, f64> {
-    let mut sums = BTreeMap::new();
-    for flow in flows {
-        *sums.entry(flow.name.clone()).or_insert(0.0) += flow.goodput_bps;
-    }
-    sums
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn flow(rates: &[f64]) -> FlowResult {
-        FlowResult { intervals_bps: rates.to_vec(), ..FlowResult::default() }
-    }
-
-    #[test]
-    fn a_stall_is_the_longest_time_below_a_tenth_of_the_mean() {
-        let rates = [0.0, 0.0, 10.0, 10.0, 0.3, 0.0, 0.0, 10.0, 0.0, 10.0];
-        assert_eq!(flow(&rates).longest_stall_ms(), 300.0);
-        assert_eq!(flow(&[10.0; 5]).longest_stall_ms(), 0.0);
-        assert_eq!(flow(&[0.0; 5]).longest_stall_ms(), 500.0);
-        assert_eq!(flow(&[]).longest_stall_ms(), 0.0);
-    }
 
     #[test]
     fn a_download_that_ends_early_is_an_error_with_its_goodput() {
@@ -402,21 +300,6 @@ mod tests {
         let part = curl(1_000_000, &output("500000;0.8")).expect("a result");
         assert!(part.error.is_some_and(|error| error.contains("timed out")));
         assert!(curl(1_000_000, &output("")).is_err());
-    }
-
-    #[test]
-    fn a_connection_that_breaks_has_the_goodput_of_all_the_time() {
-        let broken = FlowResult {
-            goodput_bps: 10.0,
-            intervals_bps: vec![10.0; 7],
-            error: Some("reset".to_owned()),
-            ..FlowResult::default()
-        };
-        let result = broken.over(2);
-        assert_eq!(result.goodput_bps, 3.5);
-        assert_eq!(result.longest_stall_ms(), 1300.0);
-        let whole = FlowResult { goodput_bps: 10.0, ..FlowResult::default() }.over(2);
-        assert_eq!(whole.goodput_bps, 10.0);
     }
 
     #[test]

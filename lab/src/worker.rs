@@ -1,4 +1,4 @@
-//! The processes that the lab starts of itself, inside the namespaces of a run.
+//! Subcommands that the lab runs in the namespaces of a testbed. Users do not need them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,13 +8,13 @@ use clap::Subcommand;
 
 use crate::{emulator, generator, netem, netns, probe, stream};
 
-/// Subcommands that no person needs.
+/// Hidden subcommands.
 #[derive(Clone, Subcommand)]
 pub(crate) enum Worker {
-    /// The emulator process of a run.
+    /// The links process that emulates links.
     #[command(hide = true)]
     Emulate,
-    /// The process of a run that sets and counts the kernel's links.
+    /// The links process that uses the kernel's netem and tbf.
     #[command(hide = true)]
     Netem,
     /// Cleans up after the process given.
@@ -80,7 +80,7 @@ pub(crate) enum Worker {
     StreamSend {
         /// Remote address.
         to: SocketAddr,
-        /// The kernel's name of it.
+        /// Name of the congestion control, as the kernel has it.
         congestion_control: String,
         /// Seconds.
         duration: f64,

@@ -1,33 +1,26 @@
 //! A part of the kill matrix on this machine's kernel: one of two paths is killed in every way,
-//! through UDP over IPv4 and IPv6, segments of TCP, and a translator. Needs root, and leaves without
-//! a verdict where network namespaces cannot be made.
+//! through UDP over IPv4 and IPv6, segments of TCP, and a NAT. Needs root.
 
 use std::path::Path;
 use std::process::Command;
 
+use mpip_testing::{can_run, skip};
+
 const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");
 
-/// Whether this process may make namespaces, and the programs of the workspace are there; says so
-/// if not.
-fn is_possible() -> bool {
-    let name = format!("mpip-lab-{}-try", std::process::id());
-    let run = |action: &str| Command::new("ip").args(["netns", action, &name]).output();
-    if !run("add").is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no permission to make network namespaces");
-        return false;
-    }
-    let _ = run("del");
+/// Whether the programs of the workspace are there; says so if not.
+fn are_built() -> bool {
     let beside = |program: &str| Path::new(LAB).with_file_name(program).exists();
     let built = beside("mpipd") && beside("mpip");
     if !built {
-        eprintln!("skipped: mpipd and mpip are not built beside {LAB}");
+        skip(&format!("needs mpipd and mpip beside {LAB}: build the workspace"));
     }
     built
 }
 
 #[test]
 fn no_connection_is_reset_or_corrupted_when_one_of_two_paths_is_killed() {
-    if !is_possible() {
+    if !can_run(&["nft"]) || !are_built() {
         return;
     }
     let out = std::env::temp_dir().join(format!("mpip-lab-test-{}-kill", std::process::id()));

@@ -1,10 +1,11 @@
-//! The lab's program on this machine's kernel. These tests need root, and leave without a verdict
-//! where network namespaces cannot be made.
+//! The lab's program on this machine's kernel. These tests need root.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use mpip_testing::can_run;
 
 const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");
 
@@ -15,18 +16,6 @@ const LATE: f64 = 0.01;
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn can_make_namespaces() -> bool {
-    let name = format!("mpip-lab-{}-try", std::process::id());
-    let run = |action: &str| Command::new("ip").args(["netns", action, &name]).output();
-    let made = run("add").is_ok_and(|output| output.status.success());
-    if made {
-        let _ = run("del");
-    } else {
-        eprintln!("skipped: no permission to make network namespaces");
-    }
-    made && std::path::Path::new("/dev/net/tun").exists()
 }
 
 fn namespaces_of(pid: u32) -> Vec<String> {
@@ -43,7 +32,7 @@ fn temporary(name: &str) -> PathBuf {
 #[test]
 fn the_emulator_is_accurate_or_the_calibration_fails() {
     let _alone = alone();
-    if !can_make_namespaces() {
+    if !can_run(&[]) {
         return;
     }
     let file = temporary("calibration.json");
@@ -86,7 +75,7 @@ fn the_emulator_is_accurate_or_the_calibration_fails() {
 #[test]
 fn a_run_that_is_killed_leaves_nothing_behind() {
     let _alone = alone();
-    if !can_make_namespaces() {
+    if !can_run(&[]) {
         return;
     }
     let mut lab = Command::new(LAB)
@@ -114,7 +103,7 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
 #[test]
 fn plain_tcp_fills_a_link_or_the_result_does_not_count() {
     let _alone = alone();
-    if !can_make_namespaces() || Command::new("iperf3").arg("-v").output().is_err() {
+    if !can_run(&["iperf3"]) {
         return;
     }
     let scenario = temporary("ten.toml");
@@ -161,7 +150,7 @@ fn plain_tcp_fills_a_link_or_the_result_does_not_count() {
 #[test]
 fn the_kernels_own_links_carry_tcp_or_say_what_is_missing() {
     let _alone = alone();
-    if !can_make_namespaces() || Command::new("iperf3").arg("-v").output().is_err() {
+    if !can_run(&["iperf3", "tc"]) {
         return;
     }
     let out = temporary("netem");

@@ -14,8 +14,8 @@ pub(crate) struct CodelState {
 }
 
 impl CodelState {
-    /// Whether the packet at the head, which waited for `sojourn`, is dropped at `now`.
-    /// `queued_bytes` is what waits behind it. To be asked for each head until it says no.
+    /// Whether to drop the packet at the head, which has waited for `sojourn`. `queued_bytes` wait
+    /// behind it. After a drop, call it again for the next head.
     pub(crate) fn drops(
         &mut self,
         params: Codel,

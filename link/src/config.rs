@@ -1,15 +1,15 @@
-//! What a link is set to, and changes of it.
+//! Settings of a link, and changes of them.
 
 use core::time::Duration;
 
 use crate::trace::Trace;
 
-/// How much may wait in front of the link.
+/// Bound of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// At most so many packets wait.
+    /// In packets.
     Packets(u32),
-    /// At most so many bytes wait, each packet with the link's overhead.
+    /// In bytes, the link's overhead of each packet included.
     Bytes(u32),
 }
 
@@ -18,7 +18,7 @@ pub enum QueueLimit {
 pub struct Codel {
     /// Acceptable standing queue delay; 5 ms by the RFC.
     pub target: Duration,
-    /// The time over which the delay has to stay above the target; 100 ms by the RFC.
+    /// Time for which the delay must stay above the target; 100 ms by the RFC.
     pub interval: Duration,
 }
 
@@ -28,13 +28,13 @@ impl Default for Codel {
     }
 }
 
-/// What happens to packets in the queue.
+/// Queue management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discipline {
-    /// Drops what does not fit.
+    /// Drops packets that do not fit.
     #[default]
     TailDrop,
-    /// Drops what does not fit, and at the head by CoDel. It drops and does not mark.
+    /// Drops packets that do not fit, and packets at the head by CoDel. Does not mark.
     Codel(Codel),
 }
 
@@ -80,8 +80,7 @@ impl Loss {
 /// a queue of 1000 packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkConfig {
-    /// Bits per second on the link, at least 1; `None` is without limit. Ignored where a trace is
-    /// set.
+    /// Rate in bit/s, at least 1; `None` for no limit. Ignored if there is a trace.
     pub rate: Option<u64>,
     /// Delivery opportunities that replace the rate.
     pub trace: Option<Trace>,
@@ -95,7 +94,7 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// Standard deviation of the delay.
     pub jitter: Duration,
-    /// Keeps the order of packets in spite of jitter.
+    /// Whether packets stay in order in spite of jitter.
     pub in_order: bool,
     /// Loss on the link.
     pub loss: Loss,
@@ -105,9 +104,10 @@ pub struct LinkConfig {
     pub corrupt: f64,
     /// Largest IP packet in bytes; larger ones are dropped.
     pub mtu: u32,
-    /// Down: what is held is lost, what comes is dropped.
+    /// Whether the link is up. When it goes down it loses the packets that it holds, and while it
+    /// is down it drops those that arrive.
     pub up: bool,
-    /// Silently drops what comes; what is held still arrives.
+    /// Whether packets that arrive are dropped silently. Those that the link holds are delivered.
     pub blackhole: bool,
 }
 
@@ -133,7 +133,7 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// The mean rate in bit/s: of the trace where there is one, else the rate.
+    /// The mean rate of the trace if there is one, else the rate, in bit/s.
     pub fn mean_rate(&self) -> Option<f64> {
         match (&self.trace, self.rate) {
             (Some(trace), _) => Some(trace.mean_rate()),
@@ -148,10 +148,10 @@ impl LinkConfig {
     }
 }
 
-/// A change of some settings; what is `None` stays as it is.
+/// A change of settings. Those that are `None` do not change.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Change {
-    /// New rate in bit/s; `Some(None)` is without limit.
+    /// New rate in bit/s; `Some(None)` for no limit.
     pub rate: Option<Option<u64>>,
     /// New queue bound.
     pub queue: Option<QueueLimit>,

@@ -1,4 +1,4 @@
-//! What a link did.
+//! Counters of a link.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,13 +20,13 @@ pub enum DropCause {
     TooBig,
 }
 
-/// Counts since the link was made.
+/// Counts since the link was created.
 ///
-/// `offered_packets + duplicated = delivered_packets + dropped() + held`, where `held` is what
-/// waits in the queue, is on the wire or in propagation.
+/// `offered_packets + duplicated = delivered_packets + dropped() + held`, where `held` are the
+/// packets in the queue, on the wire and in propagation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counters {
-    /// Packets that came.
+    /// Packets that entered.
     pub offered_packets: u64,
     /// Their bytes, without the link's overhead.
     pub offered_bytes: u64,
@@ -52,9 +52,9 @@ pub struct Counters {
     pub dropped_blackhole: u64,
     /// Dropped because of the MTU.
     pub dropped_too_big: u64,
-    /// Most bytes that waited in the queue, overhead included.
+    /// Longest queue in bytes, overhead included.
     pub max_queued_bytes: u64,
-    /// Most packets that waited in the queue.
+    /// Longest queue in packets.
     pub max_queued_packets: u64,
 }
 

@@ -1,9 +1,9 @@
-//! The physical limit of a run: the payload that the links can carry with plain TCP/IP headers,
-//! no tunnel and no encryption, less what the links lose.
+//! The physical limit of a run: the payload rate that the links can carry with plain TCP/IP
+//! headers, without tunnel and encryption, less their loss.
 //!
-//! It is the largest sum of flows over all paths that exceeds no link (a linear program, solved
-//! by the simplex method), averaged over the run where events change the links. It knows nothing
-//! of delay or jitter: what they cost is what a system has to show.
+//! It is the largest sum of flows over all paths that exceeds the rate of no link (a linear
+//! program, solved by the simplex method). Where events change the links, it is averaged over the
+//! run. Delay and jitter do not lower it: their cost is what the systems are compared by.
 
 use core::time::Duration;
 
@@ -20,12 +20,12 @@ const UDP_HEADERS: f64 = 20.0 + 8.0;
 pub enum Packets {
     /// Full TCP segments with timestamps.
     Tcp,
-    /// UDP datagrams with so many bytes of payload.
+    /// UDP datagrams with this many bytes of payload.
     Udp(u32),
 }
 
 impl Packets {
-    /// Bytes of payload and of the IP packet where this MTU holds.
+    /// Length of the payload and of the IP packet with this MTU, in bytes.
     fn sizes(self, mtu: f64) -> (f64, f64) {
         match self {
             Self::Tcp => ((mtu - TCP_HEADERS).max(0.0), mtu),
@@ -130,8 +130,8 @@ fn mtu<'a>(
     f64::from(links.min(ends))
 }
 
-/// Maximises `gains . x` for `rows x <= bounds`, `x >= 0`; bounds are not negative, so zero is a
-/// feasible start. Bland's rule, so it ends. Infinite where nothing bounds a gain.
+/// The maximum of `gains . x` for `rows x <= bounds` and `x >= 0`; infinite if a gain is unbounded.
+/// No bound is negative, so zero is a feasible start. Bland's rule guarantees that it ends.
 fn maximise(gains: &[f64], rows: &[Vec<f64>], bounds: &[f64]) -> f64 {
     const EPSILON: f64 = 1e-9;
     let (n, m) = (gains.len(), rows.len());

@@ -1,4 +1,4 @@
-//! The link itself.
+//! One direction of a link.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -13,13 +13,13 @@ use crate::trace::TraceCursor;
 /// A packet that leaves the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery<T> {
-    /// When it is due; at or before the time given to [`Link::poll`].
+    /// Time of departure, at or before the time given to [`Link::poll`].
     pub at: Duration,
-    /// What [`Link::enqueue`] was given, or a copy of it.
+    /// The packet given to [`Link::enqueue`], or a copy of it.
     pub packet: T,
     /// Length as given to [`Link::enqueue`].
     pub len: usize,
-    /// The packet is to be corrupted: pass the word to [`flip_bit`] with the packet's bytes.
+    /// If set, the packet is corrupted: pass this word to [`flip_bit`] with the packet's bytes.
     pub corrupt: Option<u64>,
 }
 
@@ -71,9 +71,9 @@ struct Streams {
 }
 
 /// One direction of a link; see the crate's documentation for the model. `T` is the packet or a
-/// handle of it; it is cloned only for duplication.
+/// handle of it. It is cloned only for duplication.
 ///
-/// Times given to its methods must not go backwards; an earlier time is taken as the latest.
+/// Times given to its methods should not decrease. An earlier time counts as the latest one.
 pub struct Link<T> {
     config: LinkConfig,
     queue: VecDeque<Waiting<T>>,
@@ -81,7 +81,8 @@ pub struct Link<T> {
     codel: CodelState,
     trace: TraceCursor,
     now: Duration,
-    /// When the transmitter is free, and the part of a nanosecond beyond it in units of 1/rate.
+    /// Time at which the transmitter is free, and the fraction of a nanosecond beyond it in units
+    /// of 1/rate.
     free_at: Duration,
     fraction: u64,
     departing: BinaryHeap<Reverse<Departing<T>>>,
@@ -95,7 +96,7 @@ pub struct Link<T> {
 }
 
 impl<T: Clone> Link<T> {
-    /// A link at rest. All its random choices follow from `seed`.
+    /// An idle link. All its random choices follow from `seed`.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self {
             config,
@@ -126,8 +127,8 @@ impl<T: Clone> Link<T> {
     /// Offers a packet of `len` bytes (IP header included, link header not).
     ///
     /// # Errors
-    /// The cause, where the link drops the packet at its entry. Loss and CoDel come later and
-    /// are seen in [`Link::counters`] only, as on a real link.
+    /// The cause, if the link drops the packet on entry. Loss and drops by CoDel happen later and
+    /// show in [`Link::counters`] only, as on a real link.
     pub fn enqueue(&mut self, now: Duration, len: usize, packet: T) -> Result<(), DropCause> {
         let now = self.advance(now);
         self.counters.offered_packets += 1;
@@ -149,7 +150,7 @@ impl<T: Clone> Link<T> {
     pub fn poll_at(&self) -> Option<Duration> {
         let departure = self.departing.peek().map(|Reverse(d)| d.at);
         let exact = self.config.jitter.is_zero();
-        // What waits departs no earlier than this.
+        // The packets in the queue depart no earlier than this.
         let service = (!self.queue.is_empty())
             .then(|| self.free_at + if exact { self.config.delay } else { Duration::ZERO });
         match (departure, service) {
@@ -175,9 +176,9 @@ impl<T: Clone> Link<T> {
         Some(departing.delivery)
     }
 
-    /// Replaces the settings. What is on the wire keeps its departure time; the new rate counts
-    /// from the next packet on. Going down loses everything that the link holds; a smaller queue
-    /// limit only refuses newcomers.
+    /// Replaces the settings. Packets on the wire keep their departure time; the new rate applies
+    /// from the next packet on. A link that goes down loses all packets that it holds. A smaller
+    /// queue limit only refuses new packets.
     pub fn set_config(&mut self, now: Duration, config: LinkConfig) {
         let now = self.advance(now);
         if config.trace != self.config.trace {
@@ -205,22 +206,22 @@ impl<T: Clone> Link<T> {
         self.set_config(now, config);
     }
 
-    /// The present settings.
+    /// The current settings.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// What the link did so far.
+    /// Counts so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Packets that wait for the transmitter, as of the last call that took a time.
+    /// Packets in the queue, as of the last call that took a time.
     pub fn queued_packets(&self) -> usize {
         self.queue.len()
     }
 
-    /// Bytes that wait for the transmitter, overhead included.
+    /// Bytes in the queue, overhead included.
     pub fn queued_bytes(&self) -> u64 {
         self.queued_bytes
     }

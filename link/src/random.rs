@@ -1,5 +1,5 @@
-//! Random choices of a link: one stream of the generator for each purpose, so that switching one
-//! effect on does not change what another does.
+//! Random choices of a link. Each purpose has its own stream of the generator, so switching on one
+//! effect does not change another.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};

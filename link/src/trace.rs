@@ -1,7 +1,7 @@
-//! Delivery opportunities in Mahimahi's trace format: one line for each opportunity, the time in
-//! whole milliseconds from the start, not decreasing. Each lets 1500 bytes pass; what is not used
-//! at that moment is lost. After the last line the trace starts again, its period being the time
-//! of the last line.
+//! Delivery opportunities in Mahimahi's trace format. Each line is the time of one opportunity in
+//! whole milliseconds from the start; times do not decrease. 1500 bytes can pass at each; an
+//! opportunity that is not used is lost. The trace repeats, and its period is the time of its last
+//! line.
 
 use core::fmt;
 use core::time::Duration;
@@ -21,7 +21,7 @@ pub struct Trace {
 pub struct TraceError {
     /// Line, from 1.
     pub line: usize,
-    /// What was expected and what came.
+    /// What was expected and what was found.
     pub message: String,
 }
 
@@ -94,7 +94,7 @@ impl Trace {
     }
 }
 
-/// Where a link stands in its trace.
+/// Position of a link in its trace.
 #[derive(Debug, Default)]
 pub(crate) struct TraceCursor {
     next: u64,
@@ -103,7 +103,7 @@ pub(crate) struct TraceCursor {
 }
 
 impl TraceCursor {
-    /// When a packet of `bytes` that may start at `start` has passed.
+    /// Time at which a packet of `bytes` has passed that may start at `start`.
     pub(crate) fn transmit(&mut self, trace: &Trace, start: Duration, bytes: u64) -> Duration {
         if self.credit_at < start {
             self.credit = 0;

@@ -1,4 +1,4 @@
-//! Quantities as people write them: `"9.3 Mbit/s"`, `"5 ms"`, `"100 packets"`, `"0.1 %"`.
+//! Quantities with units: `"9.3 Mbit/s"`, `"5 ms"`, `"100 packets"`, `"0.1 %"`.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ fn split(text: &str) -> Result<(f64, &str), String> {
 /// A rate in bit/s from `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s` (powers of 1000, any case).
 ///
 /// # Errors
-/// What was expected and what came.
+/// What was expected and what was found.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit.to_ascii_lowercase().as_str() {
@@ -39,7 +39,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// A duration from `ns`, `us`, `ms`, `s`, `min`, `h`.
 ///
 /// # Errors
-/// What was expected and what came.
+/// What was expected and what was found.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
@@ -57,7 +57,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// A probability 0..=1 from `"0.1 %"` or a bare number.
 ///
 /// # Errors
-/// What was expected and what came.
+/// What was expected and what was found.
 pub fn parse_probability(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text)?;
     let probability = match unit {
@@ -75,7 +75,7 @@ pub fn parse_probability(text: &str) -> Result<f64, String> {
 /// A size in bytes from `bytes`, `kB`, `MB`, `GB` (powers of 1000), `KiB`, `MiB`, `GiB`.
 ///
 /// # Errors
-/// What was expected and what came.
+/// What was expected and what was found.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale = match unit {
@@ -94,7 +94,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// A queue limit from `"100 packets"` or a size in bytes.
 ///
 /// # Errors
-/// What was expected and what came.
+/// What was expected and what was found.
 pub fn parse_queue(text: &str) -> Result<QueueLimit, String> {
     let too_large = |_| format!("expected at most {} packets or bytes, found {text:?}", u32::MAX);
     let (number, unit) = split(text)?;

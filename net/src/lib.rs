@@ -11,7 +11,7 @@
 //!
 //! # How a packet travels
 //!
-//! Out: [`Tun::read`] fills a buffer of the engine's [`PacketPool`](mpip_core::PacketPool); the
+//! Out: [`Tun::read`] fills a buffer of the engine's [`PacketPool`](mpip_types::PacketPool); the
 //! engine writes datagrams into the [`UdpSender`], whose [`flush`](UdpSender::flush) hands them to
 //! the kernel, one message per run of equal-sized datagrams (`UDP_SEGMENT`), many messages per
 //! system call.
@@ -28,6 +28,7 @@ pub mod netlink;
 mod plain;
 mod poll;
 pub mod privileges;
+mod socket;
 pub mod tcp;
 pub mod tun;
 pub mod udp;

@@ -1,11 +1,19 @@
-//! The host's links, addresses, routes and rules (rtnetlink) and its connected sockets (sock_diag),
-//! without waiting for anything but the kernel's immediate answer.
+//! The host's links, addresses, routes and rules (rtnetlink), and its connected sockets
+//! (sock_diag).
+//!
+//! This file has [`Netlink`], the connection that sends requests and reads answers. It waits for
+//! nothing but the kernel's immediate answer. The other files add requests to it, by subject:
+//! `inventory` (links and addresses), `device` (settings of a link), `routes`, `rules`, and
+//! `lookup` (where a packet would go). [`Monitor`] and [`ConnectedSockets`] have sockets of their
+//! own.
 
-mod configure;
+mod device;
 mod inventory;
+mod lookup;
 mod monitor;
+mod routes;
+mod rules;
 mod sockets;
-mod survey;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -17,16 +25,23 @@ use netlink_packet_core::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-pub use configure::{ROUTE_PROTOCOL, Route, RoutingRule};
 pub use inventory::{HostAddress, Link};
-pub use monitor::{Changes, Monitor};
+pub use lookup::Question;
+pub use lookup::Way;
+pub use monitor::Changes;
+pub use monitor::Monitor;
+pub use monitor::Notice;
+pub use routes::DefaultRoute;
+pub use routes::ROUTE_PROTOCOL;
+pub use routes::Route;
+pub use rules::RoutingRule;
+pub use rules::RuleEntry;
 pub use sockets::ConnectedSockets;
-pub use survey::{DefaultRoute, Question, RuleEntry, Way};
 
-/// Largest answer that is taken in one piece; the kernel sends at most 32 KiB.
+/// Size of the buffer for answers, in bytes. The kernel sends at most 32 KiB at a time.
 const BUFFER: usize = 64 << 10;
 
-/// What was asked of the kernel failed.
+/// A request to the kernel failed.
 #[derive(Debug)]
 pub struct NetlinkError {
     operation: String,
@@ -38,12 +53,12 @@ impl NetlinkError {
         Self { operation: operation.into(), source }
     }
 
-    /// What was asked, with the object's name.
+    /// The request, with the name of its object.
     pub fn operation(&self) -> &str {
         &self.operation
     }
 
-    /// The operating system's reason.
+    /// The operating system's error.
     pub fn io(&self) -> &io::Error {
         &self.source
     }
@@ -71,6 +86,7 @@ pub struct Netlink {
     socket: Socket,
     sequence: u32,
     buffer: Vec<u8>,
+    requests: u64,
 }
 
 impl Netlink {
@@ -78,16 +94,21 @@ impl Netlink {
     pub fn new() -> Result<Self, NetlinkError> {
         let open = || {
             let socket = connect(NETLINK_ROUTE)?;
-            // So that a dump's filter is obeyed and an error's reason is told.
+            // Makes the kernel obey the filters of dumps and explain its errors.
             let _ = socket.set_netlink_get_strict_chk(true);
             let _ = socket.set_ext_ack(true);
             Ok(socket)
         };
         let socket = open().map_err(|error| NetlinkError::new("open a netlink socket", error))?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(BUFFER), requests: 0 })
     }
 
-    /// Changes something; `flags` are beyond those of every request.
+    /// Requests so far, each of them one message to the kernel.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Sends a change. `flags` are added to those of every request.
     fn change(
         &mut self,
         operation: &str,
@@ -98,7 +119,7 @@ impl Netlink {
             .map_err(|error| NetlinkError::new(operation, error))
     }
 
-    /// Lists something; `take` gets each answer.
+    /// Requests a list; `take` gets each entry.
     fn dump(
         &mut self,
         operation: &str,
@@ -115,6 +136,7 @@ impl Netlink {
         mut take: impl FnMut(RouteNetlinkMessage),
     ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
+        self.requests += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
@@ -143,7 +165,7 @@ impl Netlink {
     }
 }
 
-/// A socket to what speaks `protocol` in the kernel.
+/// A socket to the kernel for `protocol`.
 fn connect(protocol: isize) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
@@ -151,7 +173,7 @@ fn connect(protocol: isize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Waits for the next piece of an answer, which takes the place of what is in `buffer`.
+/// Waits for the next part of an answer, and replaces the contents of `buffer` with it.
 fn receive(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<()> {
     loop {
         buffer.clear();
@@ -163,12 +185,12 @@ fn receive(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// A negative error number, or success.
+/// The result for `code`, a negative error number or 0.
 fn os_result(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) }
 }
 
-/// The messages of one datagram. One that cannot be read does not hide those after it.
+/// The messages in one datagram. One that cannot be parsed does not hide those after it.
 struct Messages<'a>(&'a [u8]);
 
 impl Iterator for Messages<'_> {
@@ -183,6 +205,14 @@ impl Iterator for Messages<'_> {
         let (message, _) = self.0.split_at(len);
         self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         Some(NetlinkMessage::deserialize(message))
+    }
+}
+
+/// Success also if the error is one of the `harmless` numbers.
+fn unless(result: Result<(), NetlinkError>, harmless: &[i32]) -> Result<(), NetlinkError> {
+    match result {
+        Err(error) if harmless.iter().any(|errno| error.is(*errno)) => Ok(()),
+        other => other,
     }
 }
 

@@ -6,15 +6,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use mpip_core::packet::Header;
-use mpip_core::{InnerPacket, LocalId, PacketSink};
+use mpip_types::packet::Header;
+use mpip_types::{InnerPacket, LocalId, PacketSink};
 
-use crate::udp::address::RawAddress;
-use crate::udp::cmsg::Control;
-use crate::udp::{BindError, SocketConfig, set_buffers};
+use crate::socket::address::RawAddress;
+use crate::socket::cmsg::Control;
+use crate::socket::options::set_buffers;
+use crate::socket::{BindError, SocketConfig, SocketKind};
 
-/// The name in errors.
-const NAME: &str = "raw IP";
+const KIND: SocketKind = SocketKind::RawIp;
 /// Bytes that may wait in the kernel: more than the engine gives back at a time.
 const BUFFER: usize = 4 << 20;
 
@@ -40,9 +40,9 @@ impl PlainSender {
                 buffer: BUFFER,
             };
             // The header is the sender's (raw(7), ipv6(7)).
-            let socket = config.open(NAME, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
+            let socket = config.open(KIND, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
             set_buffers(socket.as_fd(), config.buffer)
-                .map_err(config.error(NAME, "set the buffers of"))?;
+                .map_err(config.error(KIND, "set the buffers of"))?;
             Ok(socket)
         };
         let v4 = Some(open(Ipv4Addr::UNSPECIFIED.into())?);

@@ -1,4 +1,4 @@
-//! Waiting for several sources at once, with nanosecond time-outs.
+//! Waits for several sources at once, with timeouts in nanoseconds.
 
 use core::mem::{MaybeUninit, size_of, zeroed};
 use core::num::NonZeroU64;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-/// Most events that one [`Poller::wait`] returns; the rest come with the next.
+/// Most events that one [`Poller::wait`] returns. The next one returns the rest.
 const MAX_EVENTS: usize = 64;
 
 /// What to wait for at a source. Errors and hang-ups are always reported, as readable.
@@ -38,15 +38,15 @@ impl Interest {
 pub struct Readiness {
     /// The token with which the source was added.
     pub token: u64,
-    /// A read returns something, be it an error.
+    /// Whether a read returns something, perhaps an error.
     pub readable: bool,
-    /// A write may succeed.
+    /// Whether a write may succeed.
     pub writable: bool,
-    /// An error waits, or the other end hung up.
+    /// Whether there is an error or the other end hung up.
     pub failed: bool,
 }
 
-/// Waits for sources, level-triggered: a source is reported until it was read empty.
+/// Waits for sources, level-triggered: a source is reported until it is read empty.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -75,8 +75,8 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Replaces `ready` by what is ready, waiting until something is, or for `timeout` (`None`:
-    /// without end). Interrupted by a signal handler, it returns with nothing ready.
+    /// Waits until sources are ready, at most for `timeout` (`None` for no limit), and puts them
+    /// into `ready`. If a signal handler interrupts it, none are.
     pub fn wait(&self, ready: &mut Vec<Readiness>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
         let timeout = timeout.map(|timeout| Timespec {
@@ -103,14 +103,14 @@ impl Poller {
     }
 }
 
-/// Lets time-outs of the calling thread, and of those that it spawns, end within microseconds of
-/// their time instead of 50 µs late, which is the kernel's default slack.
+/// Makes timeouts of the calling thread, and of threads that it spawns, precise to microseconds.
+/// The kernel's default slack is 50 µs.
 pub fn set_precise_timers() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// Gives the calling thread less of a core that others want, too: a third of what a thread of ordinary
-/// priority gets (nice value 5, see sched(7)).
+/// Lowers the priority of the calling thread to nice value 5. On a busy core it gets a third of the
+/// time of a thread with ordinary priority (sched(7)).
 pub fn lower_priority() -> io::Result<()> {
     rustix::process::nice(5)?;
     Ok(())
@@ -132,7 +132,7 @@ impl Waker {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Takes back every wake so far, so that the poller can wait again.
+    /// Cancels all wakes so far, so that the poller can wait again.
     pub fn reset(&self) {
         // Fails only when no wake is pending.
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
@@ -156,8 +156,8 @@ pub enum Signal {
 
 /// Signals as a source that can be polled.
 ///
-/// They are blocked for the calling thread and for those it spawns, so this has to be made before
-/// any is spawned. Dropping it leaves them blocked.
+/// They are blocked for the calling thread and for threads that it spawns later, so it has to be
+/// made before any thread is spawned. They stay blocked when it is dropped.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
@@ -229,16 +229,14 @@ mod tests {
         let poller = Poller::new().expect("epoll");
         let mut ready = Vec::new();
         let timeout = Duration::from_micros(1_300);
-        let best = (0..20)
-            .map(|_| {
-                let start = Instant::now();
-                poller.wait(&mut ready, Some(timeout)).expect("wait");
-                assert!(ready.is_empty());
-                start.elapsed()
-            })
-            .min()
-            .expect("20 waits");
-        assert!(best >= timeout && best < timeout + Duration::from_micros(500), "{best:?}");
+        // One of them is alone on its processor.
+        let mut waits = (0..2_000).map(|_| {
+            let start = Instant::now();
+            poller.wait(&mut ready, Some(timeout)).expect("wait");
+            assert!(ready.is_empty() && start.elapsed() >= timeout);
+            start.elapsed()
+        });
+        assert!(waits.any(|wait| wait < timeout + Duration::from_micros(500)));
     }
 
     #[test]

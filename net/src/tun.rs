@@ -1,6 +1,7 @@
 //! The TUN device: inner packets from and to this host, as super-packets of up to 64 KiB.
 
 mod coalesce;
+mod sink;
 mod vnet;
 mod writer;
 
@@ -11,8 +12,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use mpip_core::{PacketBuf, PacketPool};
+use mpip_types::{PacketBuf, PacketPool};
 
+pub use sink::Sink;
 pub use vnet::FrameError;
 use vnet::{VNET_HEADER_LEN, VnetHeader};
 pub use writer::{TunCounters, TunWriter};
@@ -146,14 +148,8 @@ impl Tun {
         if !is_interface_name(name) {
             return Err(OpenError::InvalidName { name: name.to_owned() });
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(DEVICE)
-            .map_err(|source| OpenError::NoDriver { source })?;
-        let fd = OwnedFd::from(file);
-        attach(fd.as_fd(), name)?;
+        let fd = open_driver()?;
+        attach(fd.as_fd(), name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
         let udp_segmentation = match set_offload(fd.as_fd(), OFFLOAD_TCP | OFFLOAD_UDP) {
             Ok(()) => true,
             Err(_) => {
@@ -236,19 +232,30 @@ fn is_interface_name(name: &str) -> bool {
             .any(|byte| matches!(byte, b'/' | b':' | b'%' | 0 | 0x0b) || byte.is_ascii_whitespace())
 }
 
-fn attach(fd: BorrowedFd<'_>, name: &str) -> Result<(), OpenError> {
+fn open_driver() -> Result<OwnedFd, OpenError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(DEVICE);
+    file.map(OwnedFd::from).map_err(|source| OpenError::NoDriver { source })
+}
+
+/// Creates the interface `name`, or attaches to it; returns the name that the kernel gave it.
+fn attach(fd: BorrowedFd<'_>, name: &str, flags: c_int) -> Result<String, OpenError> {
     // SAFETY: the structure is plain data, for which zero is valid.
     let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from.cast_signed();
     }
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     request.ifr_ifru.ifru_flags =
         i16::try_from(flags).expect("the flags of a TUN device fit 15 bits");
     // SAFETY: `TUNSETIFF` reads and writes a `struct ifreq`, which `request` is.
     let status = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
     if status >= 0 {
-        return Ok(());
+        let given = request.ifr_name.iter().take_while(|byte| **byte != 0);
+        let given: Vec<u8> = given.map(|byte| byte.cast_unsigned()).collect();
+        return Ok(String::from_utf8_lossy(&given).into_owned());
     }
     let source = io::Error::last_os_error();
     let name = name.to_owned();

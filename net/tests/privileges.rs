@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Namespace, is_root};
+use common::Namespace;
 use mpip_net::privileges::{Needs, has_net_admin, keep_net_admin};
 use mpip_net::tun::OpenError;
 use mpip_net::{Tun, netlink::Netlink};
+use mpip_testing::can_run;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// A set of capabilities in the status file of the calling thread.
@@ -17,7 +18,7 @@ fn status(set: &str) -> u64 {
 
 #[test]
 fn nothing_but_net_admin_is_left_and_nothing_comes_back() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     Namespace::new().run(|| {
@@ -58,7 +59,7 @@ fn sets(held: CapabilitySet) -> CapabilitySets {
 
 #[test]
 fn without_net_admin_the_errors_say_so() {
-    if !is_root() {
+    if !can_run(&[]) {
         return;
     }
     Namespace::new().run(|| {

@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use mpip_core::{Ecn, Instant};
+use mpip_types::{Ecn, Instant};
 
 use crate::endpoint::Endpoint;
 use crate::segment::{Header, flag, is_intact};

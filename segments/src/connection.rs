@@ -1,58 +1,58 @@
-//! One connection: its numbers, and what becomes of them.
+//! One connection: its state and its sequence numbers.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_core::{Ecn, Instant};
+use mpip_types::{Ecn, Instant};
 
 use crate::segment::{Header, flag};
 
-/// Shift of the window that we advertise, and the window, in units of 1 KiB: 32 MiB, which conntrack
-/// lets be under way between two acknowledgements.
+/// Shift of the advertised window. The window is 32 MiB: conntrack accepts that much data between
+/// two acknowledgements.
 pub(crate) const WINDOW_SCALE: u8 = 10;
 const WINDOW: u16 = 32 << 10;
-/// How far a sequence number may be from the one that is expected, ahead or behind, and an
-/// acknowledgement behind the furthest one. Also where the window that is said is smaller: the other
-/// end does not look at it.
+/// Largest distance of a sequence number from the expected one, ahead or behind, and of an
+/// acknowledgement behind the highest one. It holds also if a smaller window was advertised,
+/// because the sender ignores windows.
 const REACH: u32 = (WINDOW as u32) << WINDOW_SCALE;
-/// Window of a SYN, as Linux has it, and of a connection whose other side does not scale.
+/// Window of a SYN, as in Linux, and of connections without window scaling.
 pub(crate) const SYN_WINDOW: u16 = 64_240;
-/// Pauses between SYNs: the first, and the longest that they double to.
+/// First interval between SYNs, and its maximum. It doubles each time.
 const SYN_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
-/// The SYN is not repeated when nothing has been to be sent for this long.
+/// Time without data to send after which the SYN is not repeated.
 const SYN_PATIENCE: Duration = Duration::from_secs(10);
-/// Who opened a connection opens another one when so long nothing came though something was sent.
+/// Time without an answer to sent data after which the opener opens a new connection.
 const SILENCE: Duration = Duration::from_secs(3);
-/// A SYN of the peer is answered only when nothing has authenticated on its connection for so long: a
-/// firewall that sees such an answer would follow the numbers of a SYN that somebody has forged. Range:
-/// 0.6 to 3 s. A path in use brings something every 300 ms, and who was restarted repeats its SYN
-/// after 1 s.
+/// Time without an authenticated datagram before a SYN of the peer is answered. A firewall would
+/// follow the numbers of the answer, and the SYN may be forged. Range: 0.6 to 3 s, because a path
+/// in use brings a datagram every 300 ms, and a restarted peer repeats its SYN after 1 s.
 const ALIVE: Duration = Duration::from_secs(1);
-/// A connection that carried nothing for so long is closed.
+/// Time without segments after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long the answer to a FIN may take.
+/// Time to wait for the answer to a FIN.
 const CLOSING: Duration = Duration::from_secs(3);
-/// How long a connection may be open before a datagram that authenticates comes on it; else it is given
-/// up. Range: 6 to 60 s. The first datagram may be answered with a cookie, and a handshake is tried
-/// again after 5 s at most; what does not prove itself takes a place for so long.
+/// Time without an authenticated datagram after which a new connection is closed. Range: 6 to 60 s.
+/// The first datagram may be answered with a cookie, and a handshake is repeated after at most 5 s.
+/// An unauthenticated connection occupies a slot for this time.
 pub(crate) const UNCONFIRMED: Duration = Duration::from_secs(10);
-/// How much older a timestamp of the peer may be than the newest. RFC 7323 has zero, since TCP puts
-/// segments in order; here a late one is a datagram that still serves. Range: 2 to 10 s. A receiver
-/// waits 2 s at most for what is missing, and at rest an answer may take 4 s: what is later serves for
-/// nothing, and numbers do not come round in so short a time at what one core sends.
+/// Largest age of a timestamp of the peer, compared with the newest one. RFC 7323 has zero, because
+/// TCP puts segments in order; here a late segment carries a datagram that is still useful. Range:
+/// 2 to 10 s. A receiver waits at most 2 s for missing packets, and an answer at rest takes at most
+/// 4 s, so older datagrams are useless. Sequence numbers do not wrap around in this time at the
+/// rate that one core sends.
 const LATE: Duration = Duration::from_secs(4);
-/// How much older an echoed timestamp may be than the newest one echoed: two of ours may be as far
-/// apart as a connection may be idle, and the older one may be echoed by a late segment.
+/// Largest age of an echoed timestamp, compared with the newest echoed one. Two of our timestamps
+/// may be as far apart as a connection may be idle, and a late segment may echo the older one.
 const LATE_ECHO: Duration = IDLE.saturating_add(LATE);
-/// Datagrams that wait until a connection is open; beyond it the oldest is dropped.
+/// Most datagrams that wait for a connection to open. When there are more, the oldest is dropped.
 const MAX_HELD: usize = 4;
 
-/// Where a connection is in its life.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Our SYN is on its way.
+    /// We sent a SYN.
     SynSent,
-    /// Data travels.
+    /// It carries data.
     Open,
     /// We sent FIN.
     Closing,
@@ -65,13 +65,13 @@ pub(crate) struct Held {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What is to be done about a connection.
+/// What a timer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
     /// Send the SYN again.
     Syn,
-    /// Send FIN; the connection is closing from now on.
+    /// Send FIN; the connection is closing now.
     Fin,
     /// Forget the connection.
     Forget,
@@ -81,38 +81,39 @@ pub(crate) enum Due {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) state: State,
-    /// Whether our SYN was the first.
+    /// Whether we opened it.
     opener: bool,
-    /// Our initial sequence number, and the next one.
+    /// Our initial sequence number.
     initial: u32,
     next: u32,
-    /// The furthest acknowledgement of them.
+    /// The highest acknowledgement of our sequence numbers.
     acknowledged: u32,
-    /// The number that is expected from the peer.
+    /// The next sequence number expected from the peer.
     expected: u32,
-    /// The peer's latest timestamp, if both send them.
+    /// The peer's newest timestamp, if both send timestamps.
     echo: Option<u32>,
-    /// The latest of our timestamps that the peer has echoed.
+    /// The newest of our timestamps that the peer has echoed.
     echoed: u32,
     scaled: bool,
-    /// Where our timestamps begin.
+    /// Origin of our timestamps.
     origin: u32,
     since: Instant,
     syn_at: Instant,
     syns: u32,
     sent: Instant,
-    /// When the peer was last known to be there.
+    /// Time of the last authenticated datagram of the peer.
     heard: Instant,
-    /// When a datagram was last to be sent though the connection was not open.
+    /// Time at which a datagram was last held until the connection opens.
     wanted: Instant,
     pub(crate) held: VecDeque<Held>,
 }
 
 impl Connection {
-    /// One that we open, whose timestamps begin at `origin`. `former`: the next number of one
-    /// before it, which must not be mistaken for this one.
+    /// A connection that we open, with timestamps from `origin`. `former` is the next sequence
+    /// number of an earlier connection, whose segments must not be mistaken for segments of this
+    /// one.
     pub(crate) fn open(now: Instant, origin: u32, random: u32, former: Option<u32>) -> Self {
-        // A quarter of the space away: out of the reach of what the peer expects of the former.
+        // A quarter of the sequence space away: beyond REACH of the earlier connection.
         let initial =
             former.map_or(random, |next| next.wrapping_add(1 << 30).wrapping_add(random >> 2));
         Self {
@@ -136,16 +137,17 @@ impl Connection {
         }
     }
 
-    /// One whose first segment after our answer to its SYN came, `header`.
+    /// A connection that the peer opened. `header` is its first segment after our answer to its
+    /// SYN.
     pub(crate) fn accept(now: Instant, origin: u32, header: &Header, scaled: bool) -> Self {
         let initial = header.acknowledgement.wrapping_sub(1);
-        // As one that we open, of which nothing was sent and nothing waits.
+        // Like one that we open, but without a SYN.
         let mut connection = Self { opener: false, ..Self::open(now, origin, initial, None) };
         connection.begin(now, header, scaled);
         connection
     }
 
-    /// Both know of the connection: `header` has the peer's first numbers that are seen.
+    /// Both ends know the connection. `header` has the first numbers of the peer.
     fn begin(&mut self, now: Instant, header: &Header, scaled: bool) {
         let syn = u32::from(header.flags & flag::SYN != 0);
         self.state = State::Open;
@@ -161,7 +163,7 @@ impl Connection {
         self.state == State::Open
     }
 
-    /// Whether something can be sent on it.
+    /// Whether it can carry data.
     pub(crate) fn is_usable(&self, now: Instant) -> bool {
         self.is_open() && !self.is_dead(now)
     }
@@ -176,13 +178,13 @@ impl Connection {
         self.next
     }
 
-    /// The number of our SYN, while nothing has answered it.
+    /// The sequence number of our SYN, until it is answered.
     pub(crate) fn unanswered(&self) -> Option<u32> {
         (self.state == State::SynSent).then_some(self.initial)
     }
 
-    /// Whether it has to be opened anew before something is sent: what was sent is not answered, as
-    /// when a device on the way has forgotten the connection.
+    /// Whether a new connection is needed to send: data was not answered, perhaps because a
+    /// middlebox has forgotten this one.
     fn is_dead(&self, now: Instant) -> bool {
         self.opener
             && self.state == State::Open
@@ -190,7 +192,7 @@ impl Connection {
             && now.since(self.heard) >= SILENCE
     }
 
-    /// Whether the peer is known to use the connection.
+    /// Whether the peer has used the connection lately.
     pub(crate) fn is_alive(&self, now: Instant) -> bool {
         self.is_open() && now.since(self.heard) < ALIVE
     }
@@ -206,7 +208,7 @@ impl Connection {
         !full
     }
 
-    /// The header of a segment with `flags` and `len` bytes of data, which takes its numbers.
+    /// The header of a segment with `flags` and `len` bytes of data. Advances the sequence number.
     pub(crate) fn emit(&mut self, now: Instant, flags: u8, len: usize) -> Header {
         let clock = timestamp(now, self.origin);
         let syn = flags & flag::SYN != 0;
@@ -237,8 +239,8 @@ impl Connection {
         }
     }
 
-    /// Whether `header` answers our SYN: as a SYN with ACK, or as data after one that was lost. Then the
-    /// connection is open.
+    /// Opens the connection if `header` answers our SYN: it is a SYN-ACK, or data after a lost
+    /// SYN-ACK. Returns whether it does.
     pub(crate) fn opens(&mut self, now: Instant, header: &Header) -> bool {
         let answers = self.state == State::SynSent
             && header.acknowledgement == self.initial.wrapping_add(1)
@@ -249,22 +251,22 @@ impl Connection {
         answers
     }
 
-    /// Whether `header` repeats the answer to our SYN: our acknowledgement of it was lost.
+    /// Whether `header` repeats the SYN-ACK, because our acknowledgement of it was lost.
     pub(crate) fn repeats_syn_ack(&self, header: &Header) -> bool {
         self.opener
             && self.state == State::Open
             && header.acknowledgement == self.initial.wrapping_add(1)
     }
 
-    /// Whether `header` may be of this connection (RFC 9293, section 3.10.7.4; RFC 5961, section 5;
-    /// RFC 7323, section 5.3).
+    /// Whether `header` can belong to this connection (RFC 9293, section 3.10.7.4; RFC 5961,
+    /// section 5; RFC 7323, section 5.3).
     pub(crate) fn accepts(&self, now: Instant, header: &Header) -> bool {
         if self.state == State::SynSent {
             return false;
         }
         let ahead = header.sequence.wrapping_sub(self.expected);
         let in_window = ahead < REACH || ahead.wrapping_neg() <= REACH;
-        // Where the peer has acknowledged nothing for long, the numbers must not come round.
+        // Without acknowledgements for long, the sequence numbers must not wrap around.
         let in_flight = self.next.wrapping_sub(self.acknowledged).min(1 << 31);
         let unacknowledged = self.next.wrapping_sub(header.acknowledgement);
         let timely = match (self.echo, header.timestamps) {
@@ -278,14 +280,14 @@ impl Connection {
         in_window && unacknowledged <= in_flight + REACH && timely
     }
 
-    /// Whether `echoed` is one of the timestamps that we sent lately.
+    /// Whether we sent the timestamp `echoed` lately.
     fn sent_timestamp(&self, now: Instant, echoed: u32) -> bool {
         let oldest = self.echoed.wrapping_sub(ticks(LATE_ECHO));
         echoed.wrapping_sub(oldest) <= timestamp(now, self.origin).wrapping_sub(oldest)
     }
 
-    /// Takes note of a segment that is accepted and brought `len` bytes, among them a datagram that the
-    /// peer has sealed: only then its numbers are known to be the peer's.
+    /// Takes the numbers of an accepted segment with `len` bytes and an authenticated datagram,
+    /// which shows that they are the peer's.
     pub(crate) fn on_authenticated(&mut self, now: Instant, header: &Header, len: usize) {
         self.heard = now;
         self.expected = newer(self.expected, header.sequence.wrapping_add(len as u32));
@@ -296,12 +298,12 @@ impl Connection {
         }
     }
 
-    /// The peer has proved to be there, by a segment whose numbers are not known any more.
+    /// The peer has proved to be alive, by a segment whose numbers are no longer known.
     pub(crate) fn on_proof(&mut self, now: Instant) {
         self.heard = now;
     }
 
-    /// Whether `header`, of a segment that is accepted and brought `len` bytes, ends the peer's stream.
+    /// Whether an accepted segment with `len` bytes ends the peer's stream.
     pub(crate) fn ends(&mut self, header: &Header, len: usize) -> bool {
         let end = header.sequence.wrapping_add(len as u32);
         let fin = header.flags & flag::FIN != 0 && end == self.expected;
@@ -309,7 +311,8 @@ impl Connection {
         fin
     }
 
-    /// What is due `now`; `confirmed`: a datagram that authenticated came on the connection.
+    /// What is due `now`. `confirmed` tells whether an authenticated datagram came on the
+    /// connection.
     pub(crate) fn due(&mut self, now: Instant, confirmed: bool) -> Due {
         match self.state {
             State::SynSent => {
@@ -338,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Our FIN is about to be sent.
+    /// Our FIN will be sent now.
     pub(crate) fn close(&mut self, now: Instant) {
         self.state = State::Closing;
         self.since = now;
@@ -355,12 +358,12 @@ pub(crate) const fn ticks(duration: Duration) -> u32 {
     duration.as_millis() as u32
 }
 
-/// Whether `one` comes after `other`, of two numbers that are less than 2^31 apart.
+/// Whether `one` comes after `other`. They must be less than 2^31 apart.
 fn is_newer(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).wrapping_sub(1) < 1 << 31
 }
 
-/// The later one of both.
+/// The later of the two.
 fn newer(one: u32, other: u32) -> u32 {
     if is_newer(other, one) { other } else { one }
 }

@@ -1,4 +1,4 @@
-//! The connections of one local address, without any input or output.
+//! The connections of one local address, without sockets.
 
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use core::ops::AddAssign;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use mpip_core::{Ecn, Instant};
+use mpip_types::{Ecn, Instant};
 use siphasher::sip::SipHasher24;
 
 use crate::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, ticks, timestamp};
@@ -15,41 +15,41 @@ use crate::pool::{Pool, Source};
 use crate::segment::{Header, flag, is_intact};
 use crate::stream::PREFIX;
 
-/// Connections of one local address on which a datagram authenticated. Beyond it the one not heard of for
-/// longest is forgotten, of the source that has most.
+/// Most connections of one local address with an authenticated datagram. When there are more, the
+/// least recently used one of the source with the most connections is dropped.
 pub const MAX_CONNECTIONS: usize = 4_096;
-/// Connections that we opened on which none has yet, and as many that others opened. Beyond it one is
-/// forgotten in the same way.
+/// Most connections without an authenticated datagram that we opened, and as many that others
+/// opened. When there are more, one is dropped in the same way.
 pub const MAX_UNCONFIRMED: usize = 256;
-/// Segments without data that wait to be sent; beyond it the newest is dropped.
+/// Most queued segments without data. When there are more, the newest is dropped.
 const MAX_CONTROL: usize = 256;
-/// A cookie is valid for this long, and for one such time more.
+/// Lifetime of a cookie, at least. It is at most twice this.
 const COOKIE_PERIOD: Duration = Duration::from_secs(64);
-/// A cookie is valid for data that begins in the block of so many bits in which the peer's initial
-/// number is, or in the next one: the first segments may be lost. Range: 17 (more than one segment) to
-/// 24.
+/// Size of a block of sequence numbers, as its number of bits. A cookie is valid for data that
+/// begins in the block of the peer's initial number or in the next one, because the first segments
+/// may be lost. Range: 17 (more than one segment) to 24.
 const COOKIE_BLOCK: u32 = 20;
-/// How often connections are looked after.
+/// Interval at which timers are checked.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What happened so far.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Resets that were ignored.
+    /// Resets ignored.
     pub resets: u64,
-    /// Segments of no connection, or with numbers that cannot be of it; dropped.
+    /// Segments dropped because they belong to no connection, by address or by their numbers.
     pub unknown: u64,
-    /// Segments without a right header or checksum; dropped.
+    /// Segments dropped because their header or checksum is invalid.
     pub malformed: u64,
-    /// Connections with peers that were forgotten because there were too many.
+    /// Connections with an authenticated datagram evicted because there were too many.
     pub evicted: u64,
-    /// Connections given up because no datagram that authenticates came on them.
+    /// Connections given up because no authenticated datagram came on them.
     pub unconfirmed: u64,
     /// Datagrams dropped while they waited for a connection.
     pub not_open: u64,
-    /// Answers that were not sent because too many waited.
+    /// Answers not sent because too many were queued.
     pub not_answered: u64,
-    /// SYNs that were not answered because too many came.
+    /// SYNs not answered because too many came.
     pub limited: u64,
 }
 
@@ -66,30 +66,30 @@ impl AddAssign for Counters {
     }
 }
 
-/// A segment that is to be sent, without data.
+/// A segment without data to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Where it goes.
+    /// Its destination.
     pub to: SocketAddr,
     /// The segment.
     pub header: Header,
 }
 
-/// What is known of a connection. At a time there may be one of each kind with an address.
+/// The kind of a connection. There may be one of each kind with an address at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A datagram came on it that authenticated.
+    /// An authenticated datagram came on it.
     Confirmed,
     /// We open it.
     Opened,
-    /// The other end opened it; to us it has proved no more than that it receives.
+    /// The other end opened it, and has only proved that it receives at its address.
     Accepted,
 }
 
-/// In the order in which they are used.
+/// In order of preference.
 const KINDS: [Kind; 3] = [Kind::Confirmed, Kind::Opened, Kind::Accepted];
 
-/// Where a connection is.
+/// The place of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     kind: Kind,
@@ -98,17 +98,17 @@ struct Place {
 
 /// The connections of one local address.
 ///
-/// It answers SYNs without keeping anything (SYN cookies): a connection exists once a segment came
-/// that acknowledges the answer, with data. It lasts once the caller says that a datagram on it
-/// authenticated; only then it takes the place of a former one with the same address, and only what
-/// brings such datagrams changes its numbers. Nothing is sent twice but SYN, and nothing is put in
-/// order: a segment that is lost is a datagram that is lost.
+/// It answers SYNs without state (SYN cookies). A connection exists once a segment with data
+/// acknowledges the answer. It is confirmed once the caller says that a datagram on it
+/// authenticated its sender. Only then does it replace an earlier connection with the same address.
+/// Only segments with authenticated datagrams advance its numbers. Only SYNs are retransmitted, and
+/// segments are not put in order: a lost segment is a lost datagram.
 #[derive(Debug)]
 pub struct Endpoint {
     local: SocketAddr,
     max_segment: u16,
     secret: [u8; 16],
-    /// How many random numbers were drawn.
+    /// Number of random numbers drawn.
     drawn: u64,
     /// By [`Kind`].
     pools: [Pool; 3],
@@ -121,8 +121,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint of `local`, whose interface sends packets of at most `mtu` bytes. `seed` is
-    /// unpredictable, and no other endpoint has it.
+    /// The endpoint of `local`, whose interface has the MTU `mtu`. `seed` must be unpredictable,
+    /// and no other endpoint may have it.
     pub fn new(local: SocketAddr, mtu: u16, seed: [u8; 32]) -> Self {
         let (secret, table) = seed.split_at(16);
         let bytes = |half: &[u8]| half.try_into().expect("16 of 32 bytes");
@@ -142,7 +142,7 @@ impl Endpoint {
         }
     }
 
-    /// What happened so far.
+    /// Counts of events.
     pub fn counters(&self) -> Counters {
         let [confirmed, opened, accepted] = self.pools.each_ref().map(Pool::evicted);
         Counters {
@@ -152,13 +152,13 @@ impl Endpoint {
         }
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.pools.iter().map(Pool::len).sum()
     }
 
-    /// The header of a segment that carries a datagram of `len` bytes to `to`; `None` when there
-    /// is no open connection. Then [`hold`](Self::hold) opens one.
+    /// The header of a segment for a datagram of `len` bytes to `to`; `None` if there is no open
+    /// connection. Then [`hold`](Self::hold) opens one.
     pub fn data(&mut self, now: Instant, to: SocketAddr, len: usize, push: bool) -> Option<Header> {
         let connection = self.pools.iter_mut().find_map(|pool| {
             let index = pool.find(&to)?;
@@ -191,9 +191,9 @@ impl Endpoint {
         }
     }
 
-    /// Takes the bytes of a segment that came from the address `source`; see [`receive`](Self::receive). What
-    /// is for another port is not taken, nor are control segments with a wrong checksum. Data is
-    /// authenticated, and what a kernel has joined has no checksum of its own.
+    /// Takes the bytes of a segment from the address `source`; see [`receive`](Self::receive). Drops
+    /// segments for another port, and control segments with a wrong checksum. Data is authenticated,
+    /// and segments that a kernel has gathered have no valid checksum.
     pub fn receive_bytes(
         &mut self,
         now: Instant,
@@ -216,8 +216,8 @@ impl Endpoint {
         self.receive(now, remote, &header, payload, &mut |datagram| take(remote, datagram));
     }
 
-    /// Takes a segment; `take` gets each datagram that it brings, and says whether it authenticated: whether
-    /// a peer sealed it, and nobody could have repeated it.
+    /// Takes a segment. `take` gets each datagram in it, and returns whether the datagram
+    /// authenticated its sender: a peer sealed it, and it is no replay.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -227,7 +227,7 @@ impl Endpoint {
         take: &mut impl FnMut(&mut [u8]) -> bool,
     ) {
         match header.flags & (flag::RST | flag::SYN | flag::ACK) {
-            // Anybody can send one. Whether the peer is there, datagrams tell.
+            // Anybody can forge a reset. Only datagrams tell whether the peer is alive.
             flags if flags & flag::RST != 0 => self.counters.resets += 1,
             flag::SYN => self.on_syn(now, from, header),
             flag::ACK => self.on_ack(now, from, header, payload, take),
@@ -236,21 +236,21 @@ impl Endpoint {
         }
     }
 
-    /// A segment came that is none, or whose checksum is wrong.
+    /// Counts a segment that is malformed or has a wrong checksum.
     pub fn malformed(&mut self) {
         self.counters.malformed += 1;
     }
 
-    /// Answers a SYN. Whatever is to be known of it later is in the sequence number, so nothing changes,
-    /// also where there is a connection: who has forgotten it, because it was restarted, gets another
-    /// one by what it sends next, and who has forged the SYN never sees the number. A connection that is
-    /// in use was not forgotten.
+    /// Answers a SYN. The sequence number of the answer encodes everything to know about the SYN,
+    /// so no state changes, even if there is a connection. A peer that restarted gets a new
+    /// connection with its next segment. A forger never sees the number. A SYN for a connection in
+    /// use is not answered.
     fn on_syn(&mut self, now: Instant, from: SocketAddr, header: &Header) {
         let scaled = header.window_scale.is_some();
         let confirmed = self.pool(Kind::Confirmed).with(&from);
         let opened = self.pool(Kind::Opened).with(&from);
-        // One that is open to us will be to the other end with our data. Two of the same addresses would
-        // be in each other's way.
+        // A connection that is open here will be open at the other end with our data. Two
+        // connections with the same addresses would disturb each other.
         if confirmed.is_some_and(|connection| connection.is_alive(now))
             || opened.is_some_and(|connection| connection.is_usable(now))
         {
@@ -304,7 +304,7 @@ impl Endpoint {
     ) {
         let place = self.place(now, from, header, payload);
         let Some(mut place) = place.or_else(|| self.accept(now, from, header, payload)) else {
-            // Without data it is the end of an opening, of which nothing is kept before there is some.
+            // Without data it is the last segment of a handshake, for which no state exists yet.
             self.counters.unknown += u64::from(!payload.is_empty());
             return;
         };
@@ -332,7 +332,7 @@ impl Endpoint {
         }
     }
 
-    /// The connection that a segment belongs to, by its numbers.
+    /// The connection to which a segment belongs, by its numbers.
     fn place(
         &mut self,
         now: Instant,
@@ -356,7 +356,7 @@ impl Endpoint {
         None
     }
 
-    /// A connection for a segment that acknowledges our answer to a SYN.
+    /// A new connection for a segment that acknowledges our answer to a SYN.
     fn accept(
         &mut self,
         now: Instant,
@@ -377,7 +377,7 @@ impl Endpoint {
         let timely = header.timestamps.is_none_or(|(_, echoed)| {
             timestamp(now, origin).wrapping_sub(echoed) <= 2 * ticks(COOKIE_PERIOD)
         });
-        // What does not fit the connection that it began must not begin it again.
+        // A segment that does not fit its connection must not open the same connection again.
         let known = |pool: &Pool| pool.with(&from).is_some_and(|known| known.initial() == cookie);
         if payload.is_empty() || !valid || !timely || self.pools.iter().any(known) {
             return None;
@@ -388,7 +388,8 @@ impl Endpoint {
         Some(Place { kind: Kind::Accepted, index })
     }
 
-    /// A datagram that authenticated came on the connection: it lasts, and is the only one with `from`.
+    /// An authenticated datagram came on the connection. It is confirmed, and replaces others with
+    /// `from`.
     fn confirm(&mut self, now: Instant, from: SocketAddr, place: Place) -> Place {
         if place.kind == Kind::Confirmed {
             self.give_up_syn(from);
@@ -406,9 +407,9 @@ impl Endpoint {
         Place { kind: Kind::Confirmed, index }
     }
 
-    /// A datagram from `from` authenticated, which took longer than [`receive`](Self::receive) can wait:
-    /// the connection that brought it lasts. Of two that are not confirmed it is the one that the other
-    /// end has opened, as who begins a handshake does.
+    /// A datagram from `from` proved to be authentic after [`receive`](Self::receive) had returned.
+    /// Its connection is confirmed. If there are two unconfirmed ones, it is the one that the other
+    /// end opened, because the initiator of a handshake opens a connection.
     pub fn confirm_later(&mut self, now: Instant, from: SocketAddr) {
         let place = [Kind::Accepted, Kind::Opened].into_iter().find_map(|kind| {
             let index = self.pool(kind).find(&from)?;
@@ -424,8 +425,8 @@ impl Endpoint {
         }
     }
 
-    /// Gives up a SYN to `address` that was not answered, for a connection that is there, or there again:
-    /// with two, the ends might not agree on one of them.
+    /// Gives up an unanswered SYN to `address`, because there is a connection. With two, the ends
+    /// might choose different ones.
     fn give_up_syn(&mut self, address: SocketAddr) {
         let opened = self.pool(Kind::Opened);
         if opened.with(&address).is_some_and(|connection| connection.unanswered().is_some()) {
@@ -433,7 +434,7 @@ impl Endpoint {
         }
     }
 
-    /// Forgets the connection of this kind with `address`, for another one that carries what waited.
+    /// Drops the connection of this kind with `address`. Another one carries its waiting datagrams.
     fn give_up(&mut self, kind: Kind, address: SocketAddr) {
         let pool = self.pool_mut(kind);
         if let Some(connection) = pool.find(&address).and_then(|index| pool.remove(index)) {
@@ -450,7 +451,7 @@ impl Endpoint {
         &mut self.pools[kind as usize]
     }
 
-    /// Adds a connection in the place of another one of its kind with the same address.
+    /// Adds a connection. It replaces one of its kind with the same address.
     fn insert(
         &mut self,
         now: Instant,
@@ -475,12 +476,12 @@ impl Endpoint {
         });
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Time at which to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Option<Instant> {
         self.next_tick
     }
 
-    /// Repeats SYNs, closes what is idle and forgets what is closed, or has not proved itself.
+    /// Repeats SYNs, closes idle connections, and drops closed and unconfirmed ones.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_tick.is_none_or(|due| now < due) {
             return;
@@ -490,7 +491,7 @@ impl Endpoint {
         self.next_tick = any.then_some(now + TICK);
     }
 
-    /// Does with each connection what `due` says.
+    /// Handles what `due` returns for each connection.
     fn look_after(&mut self, now: Instant, due: impl Fn(&mut Connection, Kind) -> Due) {
         let mut list = Vec::new();
         for kind in KINDS {
@@ -514,7 +515,7 @@ impl Endpoint {
         }
     }
 
-    /// The next segment without data that is to be sent, before any with data.
+    /// The next segment without data to send. Send these before segments with data.
     pub fn poll_control(&mut self) -> Option<Control> {
         self.control.pop_front()
     }
@@ -558,15 +559,16 @@ impl Endpoint {
         }
     }
 
-    /// The sequence number that answers a SYN from `from`, whose number is in `block`. Its lowest bit is
-    /// `scaled`. Nobody can tell it who does not receive it: the secret is this endpoint's own.
+    /// The sequence number of the answer to a SYN from `from`, whose number is in `block`. Its
+    /// lowest bit is `scaled`. Only the receiver of the answer can know it, because the secret is
+    /// this endpoint's.
     fn cookie(&self, from: SocketAddr, block: u32, period: u64, scaled: bool) -> u32 {
         let number = period << 32 | u64::from(block << 1) | u64::from(scaled);
         (self.hash(b'c', from, number) as u32 & !1) | u32::from(scaled)
     }
 
-    /// Where our timestamps toward `to` begin; the same for every connection, since what answers a
-    /// SYN is kept nowhere.
+    /// Origin of our timestamps toward `to`. It is the same for all connections, because answers to
+    /// SYNs leave no state.
     fn origin(&self, to: SocketAddr) -> u32 {
         self.hash(b't', to, 0) as u32
     }

@@ -1,24 +1,24 @@
 //! How many SYNs are answered.
 //!
-//! An answer goes to whoever the SYN says it is from. Without a limit, a node would send to others what
-//! somebody makes it send, and would do little else while it is flooded.
+//! An answer goes to the source address of the SYN, which may be forged. Without a limit, an
+//! attacker could make a node flood others, and a flooded node would do little else.
 
 use core::time::Duration;
 
-use mpip_core::Instant;
+use mpip_types::Instant;
 
-/// Answers per second, and how many of them at once, to all together. At 5 µs each they take a
-/// twentieth of a core. Range: 100 to 100,000; the fewer, the easier a flood keeps others from
-/// opening connections.
+/// Limit of answers to all sources together. At 5 µs each, they take 5 % of a core. Range: 100 to
+/// 100,000 per second; the lower it is, the easier a flood keeps others from opening connections.
 const OVERALL: Rate = Rate { per_second: 10_000, burst: 1_000 };
-/// The same to one source: as much as a hundred hosts behind one address need that restart at once
-/// (each repeats its SYN), and 4 kB/s to one who asked for nothing. Range: 5 to 500.
+/// Limit of answers to one source. It suffices for a hundred hosts behind one address that restart
+/// at once (each repeats its SYN), and sends at most 4 kB/s to a victim. Range: 5 to 500 per
+/// second.
 const OF_SOURCE: Rate = Rate { per_second: 50, burst: 100 };
-/// Sources are told apart by as many hash values. All together these may get five times what is allowed
-/// overall: a flood from forged addresses is stopped by that limit, not by those of other sources.
+/// Number of hash values of sources. Their limits add up to five times the overall limit, so a
+/// flood from forged addresses meets that limit before it exhausts those of other sources.
 const BUCKETS: usize = 1_024;
 
-/// What is allowed.
+/// A rate limit.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     per_second: u32,
@@ -58,7 +58,7 @@ impl Limiter {
     /// Whether one more answer may go to the source with this keyed hash.
     pub(crate) fn take(&mut self, now: Instant, hash: u64) -> bool {
         let source = &mut self.sources[hash as usize % BUCKETS];
-        // In this order: a source that is over its limit takes nothing from the others.
+        // In this order, a source over its limit takes nothing from the others.
         source.take(now, OF_SOURCE) && self.overall.take(now, OVERALL)
     }
 }

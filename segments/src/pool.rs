@@ -1,17 +1,16 @@
-//! A bounded number of connections, of which every source has its share.
+//! A bounded number of connections, shared fairly between sources.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use mpip_core::Instant;
-use mpip_core::table::{Removed, Table};
+use mpip_types::Instant;
+use mpip_types::table::{Removed, Table};
 
 use crate::connection::Connection;
 use crate::stream::Splitter;
 
-/// Who is taken for one source: an IPv4 address, or the /64 of an IPv6 address, of which one host
-/// can have all.
+/// A source: an IPv4 address, or the /64 of an IPv6 address, because one host can have all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source(u64);
 
@@ -25,21 +24,22 @@ impl From<IpAddr> for Source {
 }
 
 impl Source {
-    /// It as a number; different for any two sources of one address family.
+    /// A number that is different for any two sources of one address family.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Connections of one kind, with what was cut on them.
+/// Connections of one kind, and their partial datagrams.
 ///
-/// At the bound a newcomer takes the place of one of the source that has most of them, or of its own
-/// source when none has more: so a source never drives out one of another that has fewer.
+/// When it is full, a new connection replaces one of the source with the most connections, or of
+/// its own source if none has more. So a source never evicts connections of a source that has
+/// fewer.
 #[derive(Debug)]
 pub(crate) struct Pool {
     table: Table<SocketAddr, Connection>,
     limit: usize,
-    /// The slots of each source, and how many these are.
+    /// The slots of each source, and their number.
     slots: BTreeMap<Source, Vec<u32>>,
     sizes: BTreeSet<(usize, Source)>,
     pub(crate) splitter: Splitter,
@@ -67,7 +67,7 @@ impl Pool {
         self.table.is_empty()
     }
 
-    /// How many had to make room.
+    /// Number of connections evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -86,7 +86,7 @@ impl Pool {
         self.table.get(self.find(address)?)
     }
 
-    /// Takes note that the connection in slot `index` was used.
+    /// Records that the connection in slot `index` was used.
     pub(crate) fn touch(&mut self, index: u32, now: Instant) {
         self.table.touch(index, now);
     }
@@ -96,8 +96,8 @@ impl Pool {
         self.table.iter_mut()
     }
 
-    /// Adds a connection with `address`; returns its slot, and the one that it replaces or that made
-    /// room.
+    /// Adds a connection with `address`. Returns its slot, and the connection that it replaces or
+    /// that was evicted for it.
     pub(crate) fn insert(
         &mut self,
         now: Instant,
@@ -118,14 +118,14 @@ impl Pool {
         (index, removed)
     }
 
-    /// Takes the connection in slot `index` out.
+    /// Removes the connection in slot `index`.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
         let removed = self.table.remove(index);
         self.removed(removed)
     }
 
-    /// Takes one out for a newcomer from `source`: of those of one source the one that was not used
-    /// for longest.
+    /// Evicts a connection for a new one from `source`: of those of one source, the least recently
+    /// used.
     fn make_room(&mut self, now: Instant, source: Source) -> Option<Connection> {
         let &(most, fattest) = self.sizes.last()?;
         let own = self.slots.get(&source).map_or(0, Vec::len);

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use mpip_core::packet;
+use mpip_types::packet;
 
 use crate::stream::PREFIX;
 

@@ -1,28 +1,28 @@
-//! Datagrams in a stream of bytes: each follows its length in two bytes.
+//! Datagrams in a byte stream: each follows its length in two bytes.
 //!
-//! A segment that is sent carries one of them. On the way segments may be joined (GRO, LRO) or cut
-//! elsewhere; then a datagram's rest comes with the segment that follows.
+//! Each segment is sent with one datagram. On the way, segments may be merged (GRO, LRO) or split
+//! at other places. Then the rest of a datagram comes with the next segment.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-/// Bytes of the length before each datagram.
+/// Size of the length before each datagram, in bytes.
 pub(crate) const PREFIX: usize = 2;
-/// Datagrams whose rest is awaited, of all connections of a kind; beyond it the oldest is forgotten.
+/// Most partial datagrams of all connections of a kind. When there are more, the oldest is dropped.
 const MAX_PARTIAL: usize = 16;
 
-/// The beginning of a datagram.
+/// The beginning of a datagram whose rest has not arrived.
 #[derive(Debug)]
 pub(crate) struct Partial {
     from: SocketAddr,
-    /// Sequence number of the byte that is awaited.
+    /// Sequence number of the next byte.
     next: u32,
-    /// What came, with the length.
+    /// The bytes received, length included.
     bytes: Vec<u8>,
 }
 
 impl Partial {
-    /// Takes from `bytes` what belongs to the datagram; returns what follows it.
+    /// Takes the bytes of the datagram from `bytes`, and returns the rest.
     fn append<'a>(&mut self, bytes: &'a mut [u8]) -> &'a mut [u8] {
         let mut rest = bytes;
         while self.missing() > 0 && !rest.is_empty() {
@@ -34,7 +34,7 @@ impl Partial {
         rest
     }
 
-    /// Bytes that are still to come, as far as is known.
+    /// Bytes known to be missing.
     fn missing(&self) -> usize {
         match self.bytes.first_chunk() {
             Some(prefix) => PREFIX + usize::from(u16::from_be_bytes(*prefix)) - self.bytes.len(),
@@ -50,9 +50,9 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Calls `take` with each datagram that `payload` contains or completes. It stands at
-    /// `sequence` in the stream from `from`. A segment that does not continue what is awaited
-    /// begins with a datagram.
+    /// Calls `take` with each datagram that `payload` contains or completes. `payload` has the
+    /// sequence number `sequence` in the stream from `from`. If it does not continue a partial
+    /// datagram, it begins with a datagram.
     pub(crate) fn split(
         &mut self,
         from: SocketAddr,
@@ -94,13 +94,13 @@ impl Splitter {
         }
     }
 
-    /// Takes out what waits for its rest from `from`.
+    /// Removes the partial datagram from `from`.
     pub(crate) fn remove(&mut self, from: SocketAddr) -> Option<Partial> {
         let index = self.partial.iter().position(|partial| partial.from == from)?;
         self.partial.remove(index)
     }
 
-    /// Puts in what waits for its rest; there is no other from the same address.
+    /// Adds a partial datagram. There must be no other from the same address.
     pub(crate) fn put(&mut self, partial: Partial) {
         if self.partial.len() == MAX_PARTIAL {
             self.partial.pop_front();
@@ -108,7 +108,7 @@ impl Splitter {
         self.partial.push_back(partial);
     }
 
-    /// Nothing more will come from `from`.
+    /// Drops the partial datagram from `from`, whose stream has ended.
     pub(crate) fn forget(&mut self, from: SocketAddr) {
         self.partial.retain(|partial| partial.from != from);
     }
@@ -145,7 +145,7 @@ mod tests {
         let bytes = stream(&[vec![1; 10], vec![2; 10]]);
         let mut splitter = Splitter::default();
         assert_eq!(split(&mut splitter, 0, &bytes[..15]), [vec![1; 10]]);
-        // The rest is lost; what follows begins with a datagram.
+        // The rest is lost. The next segment begins with a datagram.
         assert_eq!(split(&mut splitter, 24, &stream(&[vec![3; 4]])), [vec![3; 4]]);
         assert_eq!(split(&mut splitter, 15, &stream(&[vec![4; 4]])), [vec![4; 4]]);
         assert!(splitter.partial.is_empty());

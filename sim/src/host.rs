@@ -154,6 +154,7 @@ fn config(world: &WorldSpec, engine: &EngineSpec, index: usize) -> Config {
             exclusive: if engine.shares { Vec::new() } else { everywhere() },
             port: DEFAULT_PORT,
             pins: Vec::new(),
+            pin_expiry: None,
             scheduler: engine.scheduler,
             congestion_control: engine.congestion_control,
         }),

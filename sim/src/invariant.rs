@@ -4,6 +4,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
+use mpip_wire::WORK_MAX;
+
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::packet::{Tuple, digest, header_checksum_is_right, protocol, transport, tuple};
 
@@ -24,6 +26,8 @@ pub enum Invariant {
     NoAmplification,
     /// Tables and queues stay within their limits.
     BoundedMemory,
+    /// A datagram makes a bounded amount of work beside what it settles for good.
+    BoundedWork,
     /// A timer that is due is done with: time goes on.
     Progress,
     /// A node that follows no rule reaches its peer's host from its own addresses, and there the host's own
@@ -50,6 +54,7 @@ impl Invariant {
             Self::InOrder => "in-order",
             Self::NoAmplification => "no-amplification",
             Self::BoundedMemory => "bounded-memory",
+            Self::BoundedWork => "bounded-work",
             Self::Progress => "progress",
             Self::Reach => "reach",
             Self::NoPlain => "no-plain",
@@ -317,6 +322,55 @@ impl Amplification {
         exchange.received += bytes;
         exchange.answered |= genuine && exchange.sent > 0;
     }
+}
+
+/// Tables of an engine that hold more than they may. Each has its name, what it holds and the most.
+pub(crate) fn check_kept(
+    kept: &[(&'static str, usize, usize)],
+) -> impl Iterator<Item = (Invariant, String)> {
+    let over = kept.iter().filter(|(_, found, limit)| found > limit);
+    over.map(|(what, found, limit)| {
+        (Invariant::BoundedMemory, format!("{what}: {found}, the limit is {limit}"))
+    })
+}
+
+/// Steps for each unit of work that frames count: of the costliest, feedback with 32 ranges across
+/// 16,000 packets.
+const STEPS_PER_UNIT: u64 = 100;
+/// Most steps of a packet in flight when it is acknowledged or lost, and of a waiting packet when it
+/// is delivered.
+const STEPS_IN_FLIGHT: u64 = 4;
+const STEPS_WAITING: u64 = 12;
+/// Least memory of a waiting packet, in bytes.
+const WAITING_BYTES: u64 = 2_048;
+
+/// What a datagram may settle for good, in steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    most_work: u64,
+    steps: u64,
+}
+
+impl Settled {
+    /// Before a datagram, with the most work of any before and what the engine holds.
+    pub(crate) fn new(most_work: u64, kept: &[(&'static str, usize, usize)]) -> Self {
+        let steps = kept.iter().map(|(what, held, _)| match *what {
+            "packets of a path" | "repairs" => *held as u64 * STEPS_IN_FLIGHT,
+            "bytes that wait in order, of all" => *held as u64 / WAITING_BYTES * STEPS_WAITING,
+            _ => 0,
+        });
+        Self { most_work, steps: steps.sum() }
+    }
+}
+
+/// Checks a datagram after which the most work of any is `most_work`.
+pub(crate) fn check_work(before: &Settled, most_work: u64) -> Result<(), (Invariant, String)> {
+    let bound = u64::from(WORK_MAX) * STEPS_PER_UNIT + before.steps;
+    if most_work == before.most_work || most_work <= bound {
+        return Ok(());
+    }
+    let detail = format!("a datagram took {most_work} steps, the bound is {bound}");
+    Err((Invariant::BoundedWork, detail))
 }
 
 /// `handle_timeout` calls that a host may need in one millisecond of virtual time. A path paced at

@@ -1,36 +1,35 @@
 //! Deterministic simulator of mpip hosts and links.
 //!
-//! A [`World`](world::World) is made of hosts, each with an engine of its own and real TCP above it
-//! (`smoltcp` receives, what sends is in [`tcp`]), and of links (`mpip_link`) between their
-//! interfaces. It runs in virtual time, faster than a clock, and everything random in it follows from
-//! one seed: a world that breaks breaks again the same way.
+//! A [`World`](world::World) has hosts, each with an engine and real TCP above it ([`tcp`]), and
+//! links (`mpip_link`) between their interfaces. It runs in virtual time, faster than real time.
+//! All random choices follow from one seed, so a failure repeats.
 //!
 //! ```text
 //!   flows, TCP              invariants watch                TCP, flows
 //!       │  ▲            every packet and datagram               ▲  │
 //!       ▼  │                                                    │  ▼
-//!     engine ──► outbox ──► (translator) ──► links ──► (translator) ──► engine
+//!     engine ────► outbox ────► (NAT) ──────► links ──────► (NAT) ────► engine
 //!     clock: offset, drift         network                clock: offset, drift
 //! ```
 //!
 //! # How time passes
 //!
-//! The world asks everybody when something is due next (script, links, engines, flows, TCP), goes
-//! there, and does what is due in that fixed order. Equal times are ordered by kind and index, so
-//! nothing depends on chance. A host's engine never sees virtual time but its own
+//! The world asks its parts (script, links, engines, flows, TCP) when they are due next, advances
+//! its time to the earliest, and runs the parts that are due in this fixed order. Parts of one kind
+//! run in the order of their index. A host's engine never sees virtual time, only the host's
 //! [clock](clock::HostClock).
 //!
 //! # What is checked
 //!
-//! [`Invariant`] lists what must hold. Packets are compared with what was sent, by digest; the
-//! wire is watched for what goes to addresses that did not answer; at the end the links heal and
-//! both engines have to come to the same paths and sessions, with nothing left in a queue.
+//! [`Invariant`] lists what must hold. Delivered packets are compared with those sent, by digest.
+//! The bytes sent to addresses that have not answered are counted. At the end the links heal; then
+//! both engines must have the same paths and sessions, and empty queues.
 //!
 //! # Where to start
 //!
-//! [`random::random_world`] makes a world from a seed and [`run::run_seed`] runs it;
-//! [`spec::WorldSpec`] describes one by hand; [`measure::measure`] gives the goodput of plain TCP
-//! or mpip over given links.
+//! [`random::random_world`] makes a world from a seed, and [`run::run_seed`] runs it.
+//! [`spec::WorldSpec`] describes a world by hand. [`measure::measure`] measures the goodput of
+//! plain TCP or of mpip over given links.
 
 pub mod clock;
 mod host;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::clock::Nanos;
 
-/// How a translator behaves.
+/// The behaviour of a NAT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NatSpec {
     /// The address that the others see.
@@ -15,16 +15,16 @@ pub struct NatSpec {
     /// Whether mapping and filtering depend on the remote address and port (a "symmetric" NAT);
     /// otherwise both are endpoint-independent.
     pub dependent: bool,
-    /// A mapping is forgotten after so long without an outbound datagram.
+    /// Time without an outbound datagram after which a mapping expires.
     pub lifetime: Nanos,
-    /// A forgotten mapping gets the same port again, so that the others cannot tell that it was.
+    /// Whether a new mapping gets the port of the expired one, so that peers do not notice.
     pub preserves: bool,
 }
 
 /// The remote end, where mappings depend on it.
 type Remote = Option<SocketAddr>;
 
-/// A translator's state.
+/// The state of a NAT.
 #[derive(Clone, Debug)]
 pub(crate) struct Nat {
     spec: NatSpec,
@@ -43,7 +43,7 @@ impl Nat {
         self.spec.external
     }
 
-    /// Forgets all mappings; ports go on where they were, so that no mapping comes back the same.
+    /// Forgets all mappings. New ones get new ports.
     pub(crate) fn rebind(&mut self, external: Option<IpAddr>) {
         self.outbound.clear();
         self.inbound.clear();
@@ -75,7 +75,7 @@ impl Nat {
         SocketAddr::new(self.spec.external, port)
     }
 
-    /// The internal destination of a datagram that came in, if a mapping lets it pass.
+    /// The internal destination of an inbound datagram, if a mapping permits it.
     pub(crate) fn inbound(
         &mut self,
         now: Nanos,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependent_translator_lets_only_the_called_one_answer() {
+    fn a_dependent_nat_lets_only_the_called_one_answer() {
         let inside = "192.168.1.2:6182".parse().unwrap();
         let (one, other) = ("198.18.1.1:6182".parse().unwrap(), "198.18.1.2:6182".parse().unwrap());
         let mut dependent = nat(true);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebound_translator_knows_no_old_mapping() {
+    fn a_rebound_nat_knows_no_old_mapping() {
         let (inside, peer) =
             ("192.168.1.2:6182".parse().unwrap(), "198.18.1.1:6182".parse().unwrap());
         let mut nat = nat(false);

@@ -98,7 +98,7 @@ pub struct InterfaceSpec {
     pub addresses: Vec<IpAddr>,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
-    /// The translator between this interface and the rest, if there is one.
+    /// The NAT in front of this interface, if there is one.
     pub nat: Option<NatSpec>,
 }
 
@@ -214,8 +214,8 @@ impl Network {
         self.routes.contains_key(&(from, to))
     }
 
-    /// Whether an interface is behind a translator, so that it cannot be called first.
-    pub fn is_translated(&self, index: usize) -> bool {
+    /// Whether an interface is behind a NAT, so that others cannot open paths to it.
+    pub fn is_behind_nat(&self, index: usize) -> bool {
         self.interfaces[index].nat.is_some()
     }
 
@@ -234,8 +234,8 @@ impl Network {
         self.update_owners();
     }
 
-    /// Makes the translator of an interface forget its mappings; with `external` it also changes
-    /// the address that the others see.
+    /// Makes the NAT of an interface forget its mappings. With `external` it also gets another
+    /// external address.
     pub fn rebind(&mut self, index: usize, external: Option<IpAddr>) {
         if let Some(nat) = &mut self.interfaces[index].nat {
             nat.rebind(external);

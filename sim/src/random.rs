@@ -47,13 +47,13 @@ fn plain_world(seed: u64) -> WorldSpec {
     let mut rng = Rng::stream(seed, MAKING);
     let mut spec = topology(&mut rng, seed);
     spec.duration = rng.between(2 * SECOND, 5 * SECOND);
-    let translated = translators(&mut rng, &mut spec);
+    let behind_nat = nats(&mut rng, &mut spec);
     clocks(&mut rng, &mut spec);
-    engines(&mut rng, &mut spec, translated);
+    engines(&mut rng, &mut spec, behind_nat);
     flows(&mut rng, &mut spec);
     for _ in 0..rng.below(7) {
         let at = rng.between(0, spec.duration);
-        incident(&mut rng, &mut spec, at, translated);
+        incident(&mut rng, &mut spec, at, behind_nat);
     }
     spec
 }
@@ -221,15 +221,15 @@ fn link(rng: &mut Rng) -> LinkConfig {
     }
 }
 
-/// Puts translators in front of interfaces of the first host. Returns whether there are any.
-fn translators(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+/// Puts NATs in front of interfaces of the first host. Returns whether there are any.
+fn nats(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     if !rng.chance(0.25) {
         return false;
     }
     let own: Vec<usize> =
         (0..spec.interfaces.len()).filter(|index| spec.interfaces[*index].host == 0).collect();
     for index in own {
-        // A translator here is for one family; the other address would go around it.
+        // The NAT here is for one address family; the other address would bypass it.
         spec.interfaces[index].addresses.truncate(1);
         spec.interfaces[index].nat = Some(NatSpec {
             external: external(index, 0),
@@ -259,7 +259,7 @@ fn clocks(rng: &mut Rng, spec: &mut WorldSpec) {
     }
 }
 
-fn engines(rng: &mut Rng, spec: &mut WorldSpec, translated: bool) {
+fn engines(rng: &mut Rng, spec: &mut WorldSpec, behind_nat: bool) {
     let scheduler = rng.pick(&[
         SchedulerKind::Earliest,
         SchedulerKind::Earliest,
@@ -292,7 +292,7 @@ fn engines(rng: &mut Rng, spec: &mut WorldSpec, translated: bool) {
             engine.limits.sessions = 64;
         }
     });
-    if (translated || called)
+    if (behind_nat || called)
         && let System::Mpip(engine) = &mut spec.hosts[1].system
     {
         engine.knows_peer = false;
@@ -334,7 +334,7 @@ fn steady(rng: &mut Rng, number: u8) -> Traffic {
 }
 
 /// A failure at `at`, with its end where it has one.
-fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, translated: bool) {
+fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, behind_nat: bool) {
     let link = rng.below(spec.links.len() as u64) as usize;
     let after = at + rng.between(10 * MILLI, 2 * SECOND);
     let mut change = |at, change| spec.script.push((at, Action::Link { link, change }));
@@ -360,7 +360,7 @@ fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, translated: bool) {
             change(at, Change { loss: Some(loss), ..Change::default() });
             change(after, Change { loss: Some(Loss::None), ..Change::default() });
         }
-        7 | 8 => moving(rng, spec, (at, after), translated),
+        7 | 8 => moving(rng, spec, (at, after), behind_nat),
         9 => {
             let host = rng.below(2) as usize;
             let end = at + rng.between(MILLI, 50 * MILLI);
@@ -388,8 +388,8 @@ fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, translated: bool) {
     }
 }
 
-/// An interface loses its address and gets one later, or its translator forgets what it knew.
-fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), translated: bool) {
+/// An interface loses its address and gets one later, or its NAT forgets its mappings.
+fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behind_nat: bool) {
     let interface = rng.below(spec.interfaces.len() as u64) as usize;
     let host = spec.interfaces[interface].host;
     if spec.interfaces[interface].nat.is_some() {
@@ -399,9 +399,9 @@ fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), tran
     }
     let Some(&address) = spec.interfaces[interface].addresses.first() else { return };
     // The first interface of each host keeps its address, so that two hosts that both moved can
-    // find each other again; and a peer of a translated host cannot call it.
+    // find each other again; and a peer of a host behind a NAT cannot open paths to it.
     let first = spec.interface(host, 0) == interface;
-    let again = if first || translated || rng.chance(0.3) {
+    let again = if first || behind_nat || rng.chance(0.3) {
         address
     } else {
         outer_address(host, interface, rng.between(1, 200) as usize, address.is_ipv6())

@@ -211,10 +211,10 @@ pub enum Action {
         /// The address.
         address: IpAddr,
     },
-    /// A translator forgets its mappings, and shows another address if one is given. Nobody is
+    /// A NAT forgets its mappings, and gets another external address if one is given. Nobody is
     /// told.
     Rebind {
-        /// Index of the interface behind the translator.
+        /// Index of the interface behind the NAT.
         interface: usize,
         /// The new external address.
         external: Option<IpAddr>,
@@ -471,6 +471,11 @@ impl WorldSpec {
             System::Plain { .. } => false,
             System::Hostile(hostile) => self.is_ordinary(hostile.target),
         }
+    }
+
+    /// Whether there is a node that follows no rule.
+    pub(crate) fn has_hostile(&self) -> bool {
+        self.hosts.iter().any(|host| matches!(host.system, System::Hostile(_)))
     }
 
     /// The addresses between which the flow numbered `number` goes. Ordinary ones are those of interfaces

@@ -1,7 +1,10 @@
-//! Real TCP for a host, whose packets go through the node: `smoltcp` receives, `sender.rs` sends with
-//! what kernels have beyond it.
+//! The TCP of a host: `smoltcp` receives, and `sender` sends with the features of kernels that
+//! `smoltcp` lacks.
 //!
-//! Every byte of a transfer is known ([`pattern`]), so the receiver compares what it reads.
+//! The bytes of a transfer follow a known [`pattern`], so the receiver can check them.
+//!
+//! `sender` is the connection of a transfer. Its congestion control (`control`) is `window` with
+//! `hystart`, or `bbr`.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -24,10 +27,10 @@ mod window;
 
 use sender::Sender;
 
-/// Retransmission gives up after so long without an answer; longer than any outage of a world.
+/// Time without an answer after which a connection is given up: longer than any outage of a world.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Bytes of the sender's side of a socket that only receives.
+/// Send buffer of a socket that only receives, in bytes.
 const SMALL: usize = 1_024;
 
 /// The receiving end of a transfer.
@@ -39,12 +42,12 @@ struct Receiver {
     finished: bool,
 }
 
-/// What a receiver has seen of its transfer.
+/// What a receiver has of its transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes read and found right.
+    /// Bytes read, all of them right.
     pub bytes: u64,
-    /// The sender closed and everything before was read.
+    /// Whether the sender has closed and all its bytes were read.
     pub finished: bool,
 }
 
@@ -84,7 +87,7 @@ impl Stack {
         let mut interface = Interface::new(config, device, Instant::ZERO);
         interface.update_ip_addrs(|list| {
             for address in addresses {
-                // All addresses of a world are on one link. The table has room for eight.
+                // All addresses of a world are on one link. The list holds at most eight.
                 let prefix = if address.is_ipv4() { 15 } else { 32 };
                 let _ = list.push(IpCidr::new((*address).into(), prefix));
             }
@@ -92,7 +95,7 @@ impl Stack {
         interface
     }
 
-    /// The host has `address` from now on.
+    /// Adds an address of the host.
     pub fn add_address(&mut self, address: IpAddr) {
         if !self.addresses.contains(&address) {
             self.addresses.push(address);
@@ -100,19 +103,19 @@ impl Stack {
         }
     }
 
-    /// From now on segments fit `mtu`, also those of connections that exist. One that is larger than
-    /// the MTU so far changes nothing.
+    /// Lowers the MTU, also for existing connections. A larger MTU than the current one has no
+    /// effect.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.senders.iter_mut().for_each(|sender| sender.set_mtu(mtu));
         if mtu < self.device.mtu {
-            // An interface of `smoltcp` reads its MTU once.
+            // An interface of `smoltcp` reads the MTU only when it is made.
             self.device.mtu = mtu;
             self.seed = self.seed.wrapping_add(1);
             self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
         }
     }
 
-    /// Waits for the transfer `flow` at `local`, with a receive buffer of `window` bytes.
+    /// Listens at `local` for the transfer `flow`, with a receive buffer of `window` bytes.
     pub fn listen(&mut self, flow: u64, local: SocketAddr, window: usize) {
         let buffer = |len| SocketBuffer::new(vec![0; len]);
         let mut socket = Socket::new(buffer(window), buffer(SMALL));
@@ -124,8 +127,8 @@ impl Stack {
         self.receivers.push(Receiver { handle, flow, received: 0, finished: false });
     }
 
-    /// Starts the transfer `flow` of `total` bytes (`None`: without end), at most `window` bytes of
-    /// which are in flight, under `control`.
+    /// Starts the transfer `flow` of `total` bytes (`None` for no end), with the congestion control
+    /// `control` and at most `window` bytes in flight.
     pub fn connect(
         &mut self,
         flow: u64,
@@ -145,13 +148,13 @@ impl Stack {
         self.senders.iter().find(|sender| sender.flow == flow)
     }
 
-    /// Ends the transfer `flow` after what was sent of it so far.
+    /// Ends the transfer `flow` after the bytes sent so far.
     pub fn stop(&mut self, flow: u64) {
         let of_flow = |sender: &&mut Sender| sender.flow == flow;
         self.senders.iter_mut().filter(of_flow).for_each(Sender::stop);
     }
 
-    /// A packet came in; it is looked at by the next [`poll`](Self::poll).
+    /// Takes a packet, which the next [`poll`](Self::poll) processes.
     pub fn receive(&mut self, packet: &[u8]) {
         let ends = tuple(packet).map(|tuple| (tuple.destination, tuple.source));
         let of = |sender: &&mut Sender| Some((sender.local, sender.remote)) == ends;
@@ -161,10 +164,10 @@ impl Stack {
         }
     }
 
-    /// Does what is due and returns the packets that follow.
+    /// Processes packets and timers, and returns the packets to send.
     ///
     /// # Errors
-    /// The flow and offset of the first byte that was not what the sender wrote.
+    /// The flow and offset of the first byte that differs from what the sender wrote.
     pub fn poll(&mut self, now: Nanos) -> Result<Vec<Vec<u8>>, (u64, u64)> {
         for sender in &mut self.senders {
             sender.poll(now, &mut self.device.outgoing);
@@ -179,7 +182,7 @@ impl Stack {
         Ok(core::mem::take(&mut self.device.outgoing))
     }
 
-    /// Reads all sockets. Returns whether anything moved.
+    /// Reads all sockets. Returns whether there was progress.
     fn serve(&mut self) -> Result<bool, (u64, u64)> {
         let mut moved = false;
         for Receiver { handle, flow, received, finished } in &mut self.receivers {
@@ -194,7 +197,7 @@ impl Stack {
         Ok(moved)
     }
 
-    /// When [`poll`](Self::poll) is to be called next.
+    /// Time at which to call [`poll`](Self::poll) next.
     pub fn poll_at(&mut self, now: Nanos) -> Nanos {
         if !self.device.incoming.is_empty() {
             return now;
@@ -207,19 +210,18 @@ impl Stack {
         senders.min(receivers).max(now)
     }
 
-    /// What the receiver of `flow` has; `None` when this end does not receive it.
+    /// The state of the receiver of `flow`; `None` if this end does not receive it.
     pub fn received(&self, flow: u64) -> Option<Received> {
         let receiver = self.receivers.iter().find(|receiver| receiver.flow == flow)?;
         Some(Received { bytes: receiver.received, finished: receiver.finished })
     }
 
-    /// How many bytes the sender of `flow` at this end wrote, once it has written all of them and
-    /// closed.
+    /// Number of bytes that the sender of `flow` at this end wrote, once it has closed.
     pub fn written(&self, flow: u64) -> Option<u64> {
         self.sender(flow)?.written()
     }
 
-    /// The end of `flow` here, in words.
+    /// The state of this end of `flow`, for people.
     pub fn describe(&self, flow: u64) -> String {
         if let Some(sender) = self.sender(flow) {
             return sender.describe();
@@ -252,7 +254,7 @@ fn read(socket: &mut Socket<'_>, flow: u64, received: &mut u64) -> Result<bool, 
     Ok(moved)
 }
 
-/// A device that is two queues.
+/// A device of two queues.
 struct Queues {
     incoming: VecDeque<Vec<u8>>,
     outgoing: Vec<Vec<u8>>,

@@ -24,15 +24,14 @@ mod packets;
 mod plain;
 mod segments;
 
+use bounds::MEMORY_INTERVAL;
+
 /// Purposes of the world's streams of randomness.
 mod purpose {
     pub(super) const HOSTS: u64 = 1;
     pub(super) const LINKS: u64 = 2;
     pub(super) const ATTACKER: u64 = 3;
 }
-
-/// How often limits of memory are looked at.
-const MEMORY_INTERVAL: Nanos = 50 * MILLI;
 
 /// A packet that was overtaken is waited for at least so long after it was sent. The engine waits
 /// for 100 ms or more, unless the sender declares the packet lost, which takes it a few round trips
@@ -100,6 +99,7 @@ pub struct World {
     proved: Vec<PathAddress>,
     /// When the hosts' connections are looked at next.
     next_look: Nanos,
+    has_hostile: bool,
     traced_to_stderr: bool,
 }
 
@@ -143,6 +143,7 @@ impl World {
             given_back: Inbox::default(),
             proved: Vec::new(),
             next_look: 0,
+            has_hostile: spec.has_hostile(),
             traced_to_stderr: false,
             spec,
         };
@@ -150,8 +151,8 @@ impl World {
         world
     }
 
-    /// Records what the engine of `host` does with `peer`, another host, from now on; until the host
-    /// starts anew. `false` if they are no peers.
+    /// Traces the association of `host` with the host `peer` from now on, until `host` restarts.
+    /// Returns `false` if they are no peers.
     pub fn trace_peer(&mut self, host: usize, peer: usize, sink: Box<dyn TraceSink>) -> bool {
         let name = self.hosts[peer].spec.name.clone();
         self.hosts[host].node.trace(&name, sink)

@@ -192,7 +192,7 @@ impl Iterator for AddressIter<'_> {
     }
 }
 
-/// The address without what is not carried.
+/// The address without flow label and scope.
 fn plain(address: &SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }

@@ -43,6 +43,7 @@ pub fn frames(bytes: &[u8]) -> bool {
     let mut frames = Frames::new(bytes);
     let mut count = 0;
     let mut start = 0;
+    let mut work = 0;
     while let Some(frame) = frames.next() {
         let Ok(frame) = frame else {
             assert_eq!(frames.next(), None, "iteration goes on after an error");
@@ -61,10 +62,12 @@ pub fn frames(bytes: &[u8]) -> bool {
         }
         start = end;
         count += 1;
+        work += frame.work();
     }
     assert_eq!(start, bytes.len());
-    assert_eq!(Frames::check(bytes).ok(), (count > 0).then_some(count));
-    count > 0
+    let valid = count > 0 && work <= WORK_MAX;
+    assert_eq!(Frames::check(bytes).ok(), valid.then_some(count));
+    valid
 }
 
 /// An availability query or answer.

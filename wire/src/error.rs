@@ -37,6 +37,13 @@ pub enum Error {
         /// What came.
         got: u64,
     },
+    /// The frames of a datagram would make more work than one may.
+    Work {
+        /// Units that are permitted.
+        max: u32,
+        /// Units up to the frame that is too much.
+        got: u32,
+    },
     /// The buffer to write into is too short. Nothing of the value was written.
     NoRoom {
         /// Bytes needed.
@@ -57,6 +64,9 @@ impl fmt::Display for Error {
             }
             Self::Value { field, offset, expected, got } => {
                 write!(f, "{field} at byte {offset}: expected {expected}, got {got} ({got:#x})")
+            }
+            Self::Work { max, got } => {
+                write!(f, "frames: expected work of at most {max} units, got {got}")
             }
             Self::NoRoom { needed, available } => {
                 write!(f, "buffer: expected room for {needed} bytes, got {available}")

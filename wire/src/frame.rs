@@ -9,6 +9,11 @@ use crate::{
 /// Most bytes of the text of a close frame.
 pub const CLOSE_MESSAGE_MAX: usize = 128;
 
+/// Most [work](Frame::work) that the frames of one datagram may make, in units. A heartbeat, packet or
+/// answer is one, and no path needs as many as this in a datagram: what feedback on 16 paths makes is
+/// half of it. All of it takes a receiver some 50 µs at the worst.
+pub const WORK_MAX: u32 = 128;
+
 mod kind {
     pub(super) const PADDING: u8 = 0x00;
     pub(super) const HEARTBEAT: u8 = 0x01;
@@ -139,7 +144,8 @@ pub enum Frame<'a> {
         path: PathId,
         /// The address and port. Flow label and scope of an IPv6 address are not carried.
         address: SocketAddr,
-        /// Whether the sender takes packets from this address for the receiver's own as they are.
+        /// Whether the sender accepts packets from this address as the receiver's own,
+        /// untranslated.
         taken: bool,
     },
     /// 0x0e: the sender of this frame does not have the fields of a session whose compact packets
@@ -153,9 +159,9 @@ pub enum Frame<'a> {
         /// Units of 256 microseconds of the receiver's clock, modulo 2^16.
         at: u16,
     },
-    /// 0x10: how long this path may rest before the receiver is to be heard of on it.
+    /// 0x10: longest time that the receiver of this frame may leave this path silent.
     Keepalive {
-        /// Milliseconds; 0: the receiver does as it likes.
+        /// Milliseconds; 0 leaves it to the receiver.
         interval: u64,
     },
     /// 0x20, or 0x21 when ordered: an IP packet, up to the end of the plaintext.
@@ -165,8 +171,8 @@ pub enum Frame<'a> {
         /// The IP packet, at least one byte. Nothing in it has been checked.
         packet: &'a [u8],
     },
-    /// 0x28, or 0x29 when ordered: an IP packet without the header fields that the session's open
-    /// frame told, up to the end of the plaintext.
+    /// 0x28, or 0x29 when ordered: an IP packet without the header fields in the session's open
+    /// frame, up to the end of the plaintext.
     CompactPacket {
         /// Session and sequence.
         header: CompactFrameHeader,
@@ -180,6 +186,29 @@ impl<'a> Frame<'a> {
     #[inline]
     pub const fn is_ack_eliciting(&self) -> bool {
         !matches!(self, Self::Padding(_) | Self::Feedback(_))
+    }
+
+    /// What the frame may cost its receiver beside its bytes, in units of some 100 ns; see
+    /// [`WORK_MAX`].
+    #[inline]
+    pub const fn work(&self) -> u32 {
+        match self {
+            Self::Padding(_) => 0,
+            Self::Skip { .. } | Self::SessionClose { .. } | Self::PathStatus { .. } => 2,
+            Self::Feedback(_) => 4,
+            Self::SessionOpen { .. } | Self::Addresses { .. } => 8,
+            Self::Heartbeat
+            | Self::PathChallenge(_)
+            | Self::PathResponse(_)
+            | Self::Resequencing { .. }
+            | Self::Close { .. }
+            | Self::AddressObserved { .. }
+            | Self::SessionUnknown { .. }
+            | Self::Playout { .. }
+            | Self::Keepalive { .. }
+            | Self::Packet { .. }
+            | Self::CompactPacket { .. } => 1,
+        }
     }
 
     /// Bytes of the frame.
@@ -450,12 +479,17 @@ impl<'a> Frames<'a> {
     ///
     /// # Errors
     ///
-    /// The first error in it; [`Error::Truncated`] when it is empty.
+    /// The first error in it; [`Error::Truncated`] when it is empty; [`Error::Work`] when its frames
+    /// make more than [`WORK_MAX`].
     pub fn check(plaintext: &[u8]) -> Result<usize, Error> {
         if plaintext.is_empty() {
             return Err(Error::Truncated { field: "frame type", offset: 0, needed: 1, left: 0 });
         }
-        Frames::new(plaintext).try_fold(0, |count, frame| frame.map(|_| count + 1))
+        let mut work = 0;
+        Frames::new(plaintext).try_fold(0, |count, frame| {
+            work = add_work(work, &frame?)?;
+            Ok(count + 1)
+        })
     }
 
     /// Where the next frame begins.
@@ -481,12 +515,21 @@ impl<'a> Iterator for Frames<'a> {
 
 impl core::iter::FusedIterator for Frames<'_> {}
 
+/// The work of frames that make `work`, and one more.
+fn add_work(work: u32, frame: &Frame<'_>) -> Result<u32, Error> {
+    match work + frame.work() {
+        sum @ 0..=WORK_MAX => Ok(sum),
+        sum => Err(Error::Work { max: WORK_MAX, got: sum }),
+    }
+}
+
 /// Writes frames one after the other into a buffer.
 #[derive(Debug)]
 pub struct FrameWriter<'a> {
     buffer: &'a mut [u8],
     len: usize,
-    /// A packet frame runs to the end of the plaintext: nothing may follow.
+    work: u32,
+    /// Whether a packet frame was written, after which nothing may follow.
     finished: bool,
 }
 
@@ -494,19 +537,22 @@ impl<'a> FrameWriter<'a> {
     /// Writes to the start of `buffer`, which is also the limit.
     #[inline]
     pub const fn new(buffer: &'a mut [u8]) -> Self {
-        Self { buffer, len: 0, finished: false }
+        Self { buffer, len: 0, work: 0, finished: false }
     }
 
-    /// Appends `frame`. On error the frames before it stand as they were.
+    /// Appends `frame`. An error leaves the frames before it as they were.
     ///
     /// # Errors
     ///
-    /// As [`Frame::emit`]; [`Error::NoRoom`] also after a packet frame, which is always the last.
+    /// As [`Frame::emit`]; [`Error::NoRoom`] also after a packet frame, which is always the last;
+    /// [`Error::Work`] when the frames would make more than [`WORK_MAX`].
     pub fn push(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
         if self.finished {
             return Err(Error::NoRoom { needed: frame.encoded_len(), available: 0 });
         }
+        let work = add_work(self.work, frame)?;
         self.len += frame.emit(&mut self.buffer[self.len..])?;
+        self.work = work;
         self.finished = matches!(frame, Frame::Packet { .. } | Frame::CompactPacket { .. });
         Ok(())
     }

@@ -2,28 +2,28 @@
 //!
 //! # The model
 //!
-//! Everything mpip sends is a UDP datagram that holds exactly one *message*. Its first byte says
-//! which ([`MessageType::of`]):
+//! Each datagram of mpip holds exactly one *message*. Its first byte is the type
+//! ([`MessageType::of`]):
 //!
 //! | message | view | value |
 //! |---|---|---|
-//! | handshake initiation | [`InitiationPacket`] | [`InitiationRepr`], [`InitiationPayload`] inside |
-//! | handshake response | [`ResponsePacket`] | [`ResponseRepr`], [`ResponsePayload`] inside |
+//! | handshake initiation | [`InitiationPacket`] | [`InitiationRepr`] with [`InitiationPayload`] |
+//! | handshake response | [`ResponsePacket`] | [`ResponseRepr`] with [`ResponsePayload`] |
 //! | cookie reply | [`CookieReplyPacket`] | [`CookieReplyRepr`] |
 //! | availability query | [`QueryPacket`] | [`QueryRepr`] |
 //! | availability answer | [`AnswerPacket`] | [`AnswerRepr`] |
 //! | transport | [`TransportPacket`] | [`TransportHeader`], then sealed [`Frame`]s |
 //!
-//! A view (`Packet`) borrows the bytes and is made by `new_checked`, which checks everything once;
-//! no accessor can panic afterwards. A value (`Repr`, [`TransportHeader`], [`Frame`]) is what
-//! those bytes mean and can be emitted again. The plaintext of a transport message is read with
-//! the iterator [`Frames`] and written with [`FrameWriter`].
+//! A view (`Packet`) borrows the bytes. Its `new_checked` checks everything once, so accessors
+//! cannot panic afterwards. A value (`Repr`, [`TransportHeader`], [`Frame`]) is the meaning of the
+//! bytes and can be emitted again. [`Frames`] reads the plaintext of a transport message,
+//! [`FrameWriter`] writes it.
 //!
-//! Every encoding is canonical: what parses is exactly what the parsed value emits. So reserved
-//! bytes must be zero, variable-length integers must be minimal, and so on.
+//! Every encoding is canonical: a parsed value emits exactly the bytes that it was parsed from. So
+//! reserved bytes must be zero, and variable-length integers must be minimal.
 //!
-//! The crate does no I/O, knows no time, and allocates nothing (`no_std`). It does no cryptography
-//! either: a parsed message is well-formed, not authentic.
+//! The crate does no I/O, has no clock, and allocates nothing (`no_std`). It does no cryptography:
+//! a parsed message is well-formed, but not authentic.
 #![no_std]
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ pub use address::{AddressIter, AddressList};
 pub use availability::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 pub use error::Error;
 pub use feedback::{AckRange, EcnCounts, Feedback, RangeIter, Ranges};
-pub use frame::{CLOSE_MESSAGE_MAX, Frame, FrameWriter, Frames, PathStatus};
+pub use frame::{CLOSE_MESSAGE_MAX, Frame, FrameWriter, Frames, PathStatus, WORK_MAX};
 pub use handshake::{
     Aead, AeadSet, CookieReplyPacket, CookieReplyRepr, InitiationPacket, InitiationPayload,
     InitiationRepr, ResponsePacket, ResponsePayload, ResponseRepr, Timestamp,

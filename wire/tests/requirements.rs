@@ -1,5 +1,5 @@
-//! Every numbered requirement on the bytes (`[W-n]` in `docs/protocol.md`) has a test that cites it,
-//! and no test cites one that does not exist.
+//! Every requirement on the encoding (`[W-n]` in `docs/protocol.md`) has a test that cites it, and
+//! no test cites a requirement that does not exist.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -2,11 +2,12 @@
 
 use super::{Association, Context};
 use crate::config::SchedulerKind;
+use crate::content::Path;
 use crate::event::Event;
 use crate::guard::{Verdict, View};
-use crate::path::{Path, PathState};
-use crate::time::Instant;
 use crate::trace::What;
+use mpip_transport::PathState;
+use mpip_types::Instant;
 
 /// More bytes in flight than heartbeats have: something is on its way.
 const LOAD: u64 = 300;
@@ -22,8 +23,7 @@ impl Association {
         let in_flight = |path: &Path| path.flight.in_flight() > LOAD;
         period.load = self.has_waiting()
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
-        let views: Vec<View> =
-            self.paths.iter().filter(|path| path.is_validated()).map(Path::view).collect();
+        let views: Vec<View> = self.paths.validated().map(view).collect();
         let mut verdicts = Vec::new();
         self.guard.on_period(now, period, &views, &mut verdicts);
         for verdict in verdicts {
@@ -49,19 +49,17 @@ impl Association {
     }
 }
 
-impl Path {
-    /// The path as the guard sees it.
-    fn view(&self) -> View {
-        let rtt = self.flight.rtt().smoothed();
-        View {
-            id: self.id.0,
-            active: self.state() == PathState::Active,
-            searches: self.cc.searches(),
-            rate: self.delivers(),
-            late: self.delay.average().unwrap_or(0) + 4 * self.delay.jitter().as_micros() as i64,
-            repair: (rtt + self.flight.reordering_window()).as_micros() as i64,
-            lost: self.counters.packets_lost,
-            carried: self.counters.carried,
-        }
+/// The path as the guard sees it.
+fn view(path: &Path) -> View {
+    let rtt = path.flight.rtt().smoothed();
+    View {
+        id: path.id.0,
+        active: path.state() == PathState::Active,
+        searches: path.cc.searches(),
+        rate: path.delivers(),
+        late: path.delay.average().unwrap_or(0) + 4 * path.delay.jitter().as_micros() as i64,
+        repair: (rtt + path.flight.reordering_window()).as_micros() as i64,
+        lost: path.counters.packets_lost,
+        carried: path.counters.carried,
     }
 }

@@ -5,11 +5,12 @@
 use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
 use super::Association;
-use crate::config::CongestionControlKind;
-use crate::path::flight::{Cargo, Control};
-use crate::sink::{DatagramSink, Ecn, PathAddress};
-use crate::time::Instant;
+use super::path_set::PathIndex;
+use crate::content::Content;
 use crate::trace::What;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::Instant;
+use mpip_types::{DatagramSink, Ecn, PathAddress};
 
 /// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
 /// amount of reordering makes them ambiguous.
@@ -21,10 +22,10 @@ pub(super) struct Manifest {
     pub(super) asks: bool,
     /// It is held back by pacing and congestion control, and counts for them.
     pub(super) paced: bool,
-    /// What it says beside an inner packet.
-    pub(super) control: Control,
-    /// The inner packet, if it is to be sent again when it is lost.
-    pub(super) cargo: Option<Cargo>,
+    /// It probes the path's MTU.
+    pub(super) probe: bool,
+    /// What is to be sent or said again when it is lost.
+    pub(super) content: Option<Content>,
 }
 
 impl Association {
@@ -34,14 +35,14 @@ impl Association {
     pub(super) fn send_datagram<T>(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         to: PathAddress,
         plain_len: usize,
         manifest: Manifest,
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
-        let Manifest { asks, paced, control, cargo } = manifest;
+        let Manifest { asks, paced, probe, content } = manifest;
         let epoch = self.keys.current_mut()?;
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -55,7 +56,7 @@ impl Association {
         // Where nothing answers a mark on the way, none is asked for (RFC 6040, section 4.1).
         let answered = self.config.congestion_control != CongestionControlKind::None;
         let ecn = match answered && asks && to == path.address && path.is_validated() {
-            true => path.flight.ecn.next(),
+            true => path.flight.ecn(),
             false => Ecn::NotEct,
         };
         let mut slot = out.reserve(to, ecn, total)?;
@@ -73,7 +74,7 @@ impl Association {
             inner: paced,
         });
         path.on_sent(now, total, asks, paced);
-        path.flight.on_sent(now, total as u16, asks, control, cargo);
+        path.flight.on_sent(now, total as u16, asks, probe, content);
         if ecn != Ecn::NotEct {
             path.flight.on_sent_capable();
         }

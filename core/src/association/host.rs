@@ -11,15 +11,18 @@
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Association, Context};
-use crate::config::{LocalAddress, Policy, Prefix};
+use crate::config::Policy;
+use crate::content::Path;
 use crate::event::Event;
-use crate::packet::Endpoint;
-use crate::path::Path;
-use crate::time::Instant;
 use crate::translation::{Begun, Fragments, PATIENCE};
+use mpip_types::Bucket;
+use mpip_types::Instant;
+use mpip_types::Rate;
+use mpip_types::packet::Endpoint;
+use mpip_types::{LocalAddress, Prefix};
 
 /// A local address whose paths are this young may be about to be validated by the peer: packets
 /// from it that came too early would be refused.
@@ -28,6 +31,11 @@ const SETTLING: Duration = Duration::from_millis(500);
 const STEADY: Duration = Duration::from_secs(10);
 /// First and longest such wait; it doubles.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Addresses that are a peer's as a whole, those included that it has lost and still uses.
+const ADDRESSES: usize = 64;
+/// How often is looked at what is to be captured: each time all sessions may be, and a peer can give
+/// reasons for it with every datagram.
+const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
 /// How often is looked whether sessions still use an address that the peer has lost.
 const HELD_CHECK: Duration = Duration::from_secs(1);
 
@@ -89,6 +97,7 @@ pub(super) struct HostMode {
     pub(super) traffic: Traffic,
     /// Something changed from which another capture may follow.
     stale: bool,
+    reviews: Bucket,
     check_at: Option<Instant>,
     /// When what waits for a gap to close is delivered as it is: what is missing comes as plain IP.
     pub(super) release_at: Option<Instant>,
@@ -122,11 +131,17 @@ impl Association {
     /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
     pub(crate) fn is_of_a_stranger(&mut self) {
         self.host.scope = Some(Vec::new());
+        self.share.of_unknown();
     }
 
     /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
     /// may have all of those that are said to be exclusive. Whether that is new.
-    pub(crate) fn admit(&mut self, addresses: &[(IpAddr, bool)], cx: &Context<'_>) -> bool {
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        addresses: &[(IpAddr, bool)],
+        cx: &Context<'_>,
+    ) -> bool {
         let scope = addresses.iter().map(|(address, _)| *address).collect();
         let exclusive = addresses.iter().filter(|(_, exclusive)| *exclusive);
         let exclusive = exclusive.map(|(address, _)| Prefix::host(*address)).collect();
@@ -134,7 +149,7 @@ impl Association {
         let same = former == self.host.scope && self.config.exclusive == exclusive;
         self.config.exclusive = exclusive;
         if !same {
-            self.tell_how_it_is_seen(cx);
+            self.tell_how_it_is_seen(now, cx);
             self.review_capture();
         }
         !same
@@ -148,6 +163,12 @@ impl Association {
         self.peer_addresses.iter().any(|told| told.ip() == ip)
             && permitted.any(|prefix| prefix.contains(ip))
             && is_capturable(ip, cx)
+    }
+
+    /// What is captured is looked at once more without delay, for the last time.
+    pub(super) fn review_at_last(&mut self) {
+        self.host.reviews = Bucket::new();
+        self.review_capture();
     }
 
     /// Whether nobody configured the peer.
@@ -166,13 +187,18 @@ impl Association {
         if !self.config.host_mode || !(self.host.stale || due) {
             return;
         }
+        if !self.host.reviews.take(now, REVIEWS) {
+            self.host.check_at = Some(self.host.reviews.ready_at(REVIEWS));
+            return;
+        }
+        *cx.work += 1 + (self.incoming.len() + self.outgoing.len()) as u64;
         self.host.stale = false;
         self.host.check_at = None;
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
         self.host.unknown_sources = self.unknown_sources(cx.locals);
-        let works = self.established && self.paths.iter().any(Path::works);
+        let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.next_traffic(now, works);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Nothing has changed until there is something to capture.
@@ -192,7 +218,7 @@ impl Association {
             self.give_back(now, cx);
             self.host.release_at = Some(now);
         }
-        let reason = match (traffic, self.established) {
+        let reason = match (traffic, self.identity.is_established()) {
             (Traffic::Multipath, _) => "paths work",
             (_, true) => "no path answers",
             (_, false) => "there is no association",
@@ -235,7 +261,7 @@ impl Association {
     fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
         cx.translations.expire(now);
         self.host.begun.expire(now);
-        let works = self.paths.iter().any(Path::works);
+        let works = self.paths.any_works();
         let left_at = &mut self.host.left_at;
         let left_at = if works { left_at.take() } else { Some(*left_at.get_or_insert(now)) };
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
@@ -273,17 +299,21 @@ impl Association {
 
     /// Whether `ip` is the peer's as a whole, or is about to be.
     pub(super) fn takes(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
-        let mut validated = self.paths.iter().filter(|path| path.is_validated());
+        let mut validated = self.paths.validated();
         validated.any(|path| path.address.remote.ip() == ip) && self.may_take(ip, cx)
     }
 
     /// Takes up addresses that may be the peer's and that were validated since.
     fn claim_addresses(&mut self, cx: &mut Context<'_>) {
-        for path in self.paths.iter().filter(|path| path.is_validated()) {
+        for path in self.paths.validated() {
             let ip = path.address.remote.ip();
             let known = self.host.addresses.contains_key(&ip)
                 || self.config.allowed_prefixes.contains(&Prefix::host(ip));
             if known || !self.may_take(ip, cx) {
+                continue;
+            }
+            if self.host.addresses.len() >= ADDRESSES {
+                log::debug!("peer `{}`: {ip} is one address too many", self.config.name);
                 continue;
             }
             if cx.prefixes.claim(Prefix::host(ip), cx.me, true) {
@@ -297,12 +327,19 @@ impl Association {
     /// Gives up addresses that the peer has no more, once it sends nothing from them.
     fn release_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut addresses = core::mem::take(&mut self.host.addresses);
-        addresses.retain(|ip, held| {
+        for (ip, held) in &mut addresses {
             *held = !self.peer_addresses.iter().any(|told| told.ip() == *ip);
+        }
+        let mut used = BTreeSet::new();
+        if addresses.values().any(|held| *held) {
+            let sources = self.incoming.iter().map(|(_, _, session)| session.key.source.address);
+            used.extend(sources.filter(|ip| addresses.contains_key(ip)));
+        }
+        addresses.retain(|ip, held| {
             if !*held {
                 return true;
             }
-            if self.incoming.iter().any(|(_, _, session)| session.key.source.address == *ip) {
+            if used.contains(ip) {
                 self.host.check_at = Some(now + HELD_CHECK);
                 return true;
             }
@@ -373,9 +410,10 @@ impl Association {
         let fail_closed = self.config.policy == Policy::Require;
         let mut prefixes = Vec::new();
         let addresses = self.host.addresses.keys().map(|ip| Prefix::host(*ip));
+        let kept = self.kept_for(cx.locals);
         for prefix in addresses.chain(self.config.allowed_prefixes.iter().copied()) {
             let ip = prefix.address();
-            let as_it_is = fail_closed || self.takes_plain_addresses(ip, cx.locals);
+            let as_it_is = fail_closed || self.takes_plain_addresses(ip, &kept);
             let in_part = cx.translations.is_on() && self.host.addresses.contains_key(&ip);
             if !as_it_is && !in_part {
                 continue;
@@ -405,19 +443,24 @@ impl Association {
     /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where the
     /// peer does not take our address for ours they do not: it may know us by another one, or others
     /// by ours. Prefixes of the configuration are nobody's ordinary address.
-    fn takes_plain_addresses(&self, ip: IpAddr, locals: &[LocalAddress]) -> bool {
+    fn takes_plain_addresses(&self, ip: IpAddr, kept: &BTreeSet<IpAddr>) -> bool {
         if !self.host.addresses.contains_key(&ip) {
             return true;
         }
         let elsewhere = |path: &Path| path.is_elsewhere() && path.local.is_ipv4() == ip.is_ipv4();
-        // Sessions that began at an address which is kept for them go on.
+        !self.paths.iter().any(elsewhere) || kept.contains(&ip)
+    }
+
+    /// Addresses of the peer with sessions that began at an address of ours which is kept for them: they
+    /// go on, whatever the peer takes ours for.
+    fn kept_for(&self, locals: &[LocalAddress]) -> BTreeSet<IpAddr> {
+        if self.host.addresses.is_empty() || !self.paths.iter().any(Path::is_elsewhere) {
+            return BTreeSet::new();
+        }
         let is_ours = |own: IpAddr| locals.iter().any(|local| local.address.ip() == own);
-        let kept = || {
-            let mut sessions = self.outgoing.iter();
-            sessions
-                .any(|(_, key, _)| key.destination.address == ip && !is_ours(key.source.address))
-        };
-        !self.paths.iter().any(elsewhere) || kept()
+        let kept = self.outgoing.iter().filter(|(_, key, _)| !is_ours(key.source.address));
+        let kept = kept.map(|(_, key, _)| key.destination.address);
+        kept.filter(|ip| self.host.addresses.contains_key(ip)).collect()
     }
 
     /// Our addresses from which no path has shown the peer anything, and packets may leave as plain IP.
@@ -461,6 +504,7 @@ impl HostMode {
             translators: Vec::new(),
             traffic: Traffic::default(),
             stale: config.host_mode,
+            reviews: Bucket::new(),
             check_at: None,
             release_at: None,
             returned_at: None,

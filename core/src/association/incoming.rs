@@ -8,31 +8,30 @@ use mpip_wire::{
     TransportHeader,
 };
 
+use super::outbox::Notice;
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
-use crate::path::PathState;
-use crate::path::delay::clock_difference;
-use crate::resequencer::{HoldLimits, Received, Resequencer};
+use crate::resequencer::Hold;
+use crate::resequencer::HoldLimits;
+use crate::resequencer::Received;
+use crate::resequencer::Resequencer;
 use crate::session::{Counters, Incoming, Order, Shown};
-use crate::sink::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
-use crate::time::Instant;
 use crate::trace::What;
 use crate::window::Seen;
+use mpip_transport::clock_difference;
+use mpip_transport::{Challenge, PathState};
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
+use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 
 /// How long a gap is waited for until the peer has said how long.
 pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The peer may not make us wait longer than this.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
-
-/// Given up paths that the peer is reminded of at once.
-const REFUSED: usize = 16;
-/// Sessions without header fields that the peer is told of in one such time.
-const UNKNOWN: usize = 16;
-const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
@@ -66,7 +65,7 @@ impl Association {
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
         // The paths of another run are not those that we know.
         let anew = self.begins_anew(header.receiver.0);
-        let known = if anew { None } else { self.path_index(header.path) };
+        let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
         let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
@@ -78,7 +77,10 @@ impl Association {
             .receive
             .open_in_place(header.path.0, number, clear, sealed)
             .map_err(|_| DropReason::Authentication)?;
-        Frames::check(plain).map_err(|_| DropReason::Malformed)?;
+        Frames::check(plain).map_err(|error| match error {
+            mpip_wire::Error::Work { .. } => DropReason::TooMuchWork,
+            _ => DropReason::Malformed,
+        })?;
         if ecn == Ecn::Ce {
             mark_full_packet(plain);
         }
@@ -94,14 +96,16 @@ impl Association {
         self.trace.record(now, path.id.0, || What::Received { number, size: len });
         path.counters.packets_received += 1;
         path.counters.bytes_received += len as u64;
-        if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.to == from) {
+        if let Some(challenge) =
+            path.validation.challenge.as_mut().filter(|challenge| challenge.to == from)
+        {
             challenge.hurry();
         }
-        let challenged = path.challenge.as_ref().map(|challenge| challenge.to);
+        let challenged = path.validation.challenge.as_ref().map(|challenge| challenge.to);
         if from == path.address && path.is_validated() {
             // Nothing has moved, or not yet.
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
-            path.credit += len;
+            path.validation.credit += len;
         } else if newest && path.state() == PathState::Abandoned {
             self.open_to_mover(now, cx, from, len);
         } else if newest && !self.opens_it(index) {
@@ -113,8 +117,8 @@ impl Association {
 
     /// Whether path `index` is one of ours on its first challenge: then only the address that was
     /// asked counts.
-    fn opens_it(&self, index: usize) -> bool {
-        self.opener && self.paths[index].state() == PathState::Validating
+    fn opens_it(&self, index: PathIndex) -> bool {
+        self.identity.opens() && self.paths[index].state() == PathState::Validating
     }
 
     /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other
@@ -126,25 +130,23 @@ impl Association {
         id: mpip_wire::PathId,
         from: PathAddress,
         len: usize,
-    ) -> Result<usize, DropReason> {
+    ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
-        if self.opener || self.retired_paths.contains(id) {
+        if self.identity.opens() || self.paths.is_retired(id) {
             self.open_to_mover(now, cx, from, len);
-            if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
-                self.refused_paths.push_back(id);
-            }
+            self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
         let local = cx.locals.iter().find(|local| local.id == from.local);
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
-        if self.handshake_from.take_if(|address| *address == from).is_some() {
+        if self.handshakes.take_answered_to(from) {
             // Only who received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
             let data = cx.rng.bytes();
-            self.paths[index].challenge = Some(crate::path::Challenge::new(data, from, now));
+            self.paths[index].validation.challenge = Some(Challenge::new(data, from, now));
         }
         Ok(index)
     }
@@ -154,7 +156,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         plain: &[u8],
         (number, ecn): (u64, Ecn),
@@ -166,6 +168,7 @@ impl Association {
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
+            *cx.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
                     let delivery =
@@ -189,7 +192,7 @@ impl Association {
                 Frame::PathChallenge(data) => {
                     let path = &mut self.paths[index];
                     if path.state() != PathState::Abandoned {
-                        path.response_owed = Some((data, from));
+                        path.validation.response_owed = Some((data, from));
                     }
                 }
                 Frame::PathResponse(data) => self.on_path_response(now, cx, index, from, data),
@@ -200,7 +203,7 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
-                    self.on_skip(now, session, first, count, packets);
+                    self.on_skip(now, session, (first, count), cx, packets);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
                     // One from before may come by a slower path, or be a repetition.
@@ -232,7 +235,7 @@ impl Association {
                     if let Some(slot) = self.incoming.find(&session)
                         && let Some(removed) = self.incoming.remove(slot)
                     {
-                        self.forget_incoming(slot, removed.value);
+                        self.forget_incoming(slot, removed.value, cx);
                     }
                 }
                 Frame::Close { .. } => closed = true,
@@ -240,14 +243,18 @@ impl Association {
                     self.paths[index].rest.on_asked(number, interval);
                 }
                 Frame::AddressObserved { path, address, taken } => {
-                    if let Some(index) = self.path_index(path) {
-                        self.paths[index].observed = Some(address);
-                        self.paths[index].taken = taken;
-                        self.review_capture();
+                    if let Some(index) = self.paths.find(path) {
+                        let seen = &mut self.paths[index].seen;
+                        let known = (seen.ours, seen.is_ours);
+                        (seen.ours, seen.is_ours) = (Some(address), taken);
+                        if known != (seen.ours, seen.is_ours) {
+                            self.review_capture();
+                        }
                     }
                 }
             }
         }
+        self.follow_standby(now, cx);
         self.note_survival(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
@@ -260,24 +267,26 @@ impl Association {
     }
 
     fn on_feedback(&mut self, now: Instant, cx: &mut Context<'_>, feedback: &Feedback<'_>) {
-        let Some(index) = self.path_index(feedback.path) else { return };
+        let Some(index) = self.paths.find(feedback.path) else { return };
         self.losses.clear();
         let path = &mut self.paths[index];
         let Ok(progress) = path.flight.on_feedback(now, feedback, &mut self.losses) else {
             cx.drops.count(DropReason::Malformed);
             return;
         };
+        *cx.work += self.losses.steps;
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
             path.on_delay(now, delay);
         }
+        *cx.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
-        let nobody_answered = self.no_path_answers();
+        let nobody_answered = self.paths.none_answers();
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
-        paths[index].on_progress(now, &progress, losses, subflows, own);
+        paths[index].on_progress(now, &progress, &losses.summary, subflows, own);
         if nobody_answered && !paths[index].is_silent() {
             paths.iter_mut().for_each(|path| path.excuse(now));
         }
@@ -307,24 +316,33 @@ impl Association {
 
     /// Feedback that did not come by the path that it is about, but on path `index`, or from where the
     /// peer has moved to: what arrived on a path that does not work any more.
-    fn on_last_feedback(&mut self, feedback: &Feedback<'_>, index: usize, cx: &mut Context<'_>) {
-        let Some(about) = self.path_index(feedback.path) else { return };
+    fn on_last_feedback(
+        &mut self,
+        feedback: &Feedback<'_>,
+        index: PathIndex,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(about) = self.paths.find(feedback.path) else { return };
         // A path that works has feedback of its own.
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
-        if self.paths[about].flight.on_arrivals(feedback).is_err() {
+        let waits = !self.repairs.is_empty();
+        if self.paths[about].flight.on_arrivals(feedback, waits, cx.work).is_err() {
             cx.drops.count(DropReason::Malformed);
             return;
         }
-        let arrived = |number| {
-            feedback.ranges.iter().any(|range| (range.first..=range.last).contains(&number))
-        };
-        self.repairs.retain(|cargo| cargo.path != feedback.path || !arrived(cargo.number));
+        self.drop_arrived_repairs();
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.
-    fn trace_feedback(&mut self, now: Instant, index: usize, before: &'static str, spurious: u64) {
+    fn trace_feedback(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        before: &'static str,
+        spurious: u64,
+    ) {
         let (path, trace) = (&self.paths[index], &mut self.trace);
         let (id, state) = (path.id.0, path.cc.state());
         trace.record(now, id, || What::Metrics(path.metrics()));
@@ -334,7 +352,7 @@ impl Association {
         if spurious > 0 {
             trace.record(now, id, || What::Spurious { packets: spurious });
         }
-        let (packets, bytes) = (self.losses.packets, self.losses.bytes);
+        let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
             trace.record(now, id, || What::Lost { packets, bytes });
         }
@@ -358,7 +376,7 @@ impl Association {
         self.check_destination(header.destination, cx)?;
         let source = self.show(now, &header, packet, cx)?;
         let slot =
-            known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence));
+            known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence, cx));
         let changed;
         let inner = match source {
             Source::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
@@ -426,7 +444,7 @@ impl Association {
         let slot = self.incoming.find(&frame.session);
         let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
         let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
-            self.report_unknown(now, frame.session);
+            self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
         let sequence = frame.sequence.expand(*newest);
@@ -477,7 +495,10 @@ impl Association {
         self.incoming.touch(slot, now);
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
-        let Self { incoming, outgoing, hold, waiting, bytes_received, max_wait, limits, .. } = self;
+        let Self { incoming, outgoing, share, waiting, bytes_received, max_wait, limits, .. } =
+            self;
+        let Context { hold, drops, .. } = cx;
+        let hold = &mut Hold::new(hold, share);
         let Some(session) = incoming.get_mut(slot) else { return };
         let mut deliver = |packet: InnerPacket<'_>| {
             if let Some((answered, waits)) = answers
@@ -485,7 +506,7 @@ impl Association {
                 && let Some(ack) = plain_ack(&packet)
                 && !session.passes(now, ack, waits)
             {
-                cx.drops.count(DropReason::Thinned);
+                drops.count(DropReason::Thinned);
                 return;
             }
             *bytes_received += packet.len() as u64;
@@ -502,10 +523,10 @@ impl Association {
         match order {
             Order::AsTheyCome(window) => match window.accept(sequence) {
                 Seen::New => deliver(inner),
-                Seen::Duplicate | Seen::TooOld => cx.drops.count(DropReason::Duplicate),
+                Seen::Duplicate | Seen::TooOld => drops.count(DropReason::Duplicate),
             },
             Order::Sequenced(resequencer) => {
-                let before = resequencer.deadline(hold);
+                let before = resequencer.deadline(hold.pool);
                 let max_bytes = limits.resequencing / 2;
                 let hold_limits = HoldLimits { max_wait: *max_wait, max_bytes, not_before };
                 let received = match ordered {
@@ -513,9 +534,9 @@ impl Association {
                     false => resequencer.pass_by(now, sequence, inner, hold_limits, hold, deliver),
                 };
                 if received == Received::Duplicate {
-                    cx.drops.count(DropReason::Duplicate);
+                    drops.count(DropReason::Duplicate);
                 }
-                let after = resequencer.deadline(hold);
+                let after = resequencer.deadline(hold.pool);
                 if before != after {
                     before.map(|at| waiting.remove(&(at, slot)));
                     after.map(|at| waiting.insert((at, slot)));
@@ -548,6 +569,7 @@ impl Association {
         id: SessionId,
         key: SessionKey,
         sequence: u32,
+        cx: &mut Context<'_>,
     ) -> u32 {
         if self.host.own_translated.contains(&key.destination.address) {
             self.host.begun.on_answer();
@@ -562,7 +584,7 @@ impl Association {
         };
         let inserted = self.incoming.insert(now, id, session);
         if let Some(removed) = inserted.removed {
-            self.forget_incoming(removed.index, removed.value);
+            self.forget_incoming(removed.index, removed.value, cx);
         }
         inserted.index
     }
@@ -599,7 +621,7 @@ impl Association {
             Shown::As(known) => shown_as(fields, known.0).and_then(|it| SessionHeader::new(&it)),
             Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
         };
-        let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence));
+        let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
         if let Some(session) = self.incoming.get_mut(slot) {
             session.shown = shown;
             session.header = header.map(Box::new);
@@ -607,24 +629,19 @@ impl Association {
         Ok(())
     }
 
-    /// Asks for the header fields of a session, now and then.
-    pub(super) fn report_unknown(&mut self, now: Instant, id: SessionId) {
-        if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
-            self.unknown_since = now;
-            self.unknown_told.clear();
-        }
-        if self.unknown_told.len() < UNKNOWN && self.unknown_told.insert(id) {
-            self.unknown.push_back(id);
-        }
-    }
-
     /// Gives back what a session held.
-    pub(super) fn forget_incoming(&mut self, slot: u32, mut session: Incoming) {
+    pub(super) fn forget_incoming(
+        &mut self,
+        slot: u32,
+        mut session: Incoming,
+        cx: &mut Context<'_>,
+    ) {
         if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-            if let Some(at) = resequencer.deadline(&self.hold) {
+            let hold = &mut Hold::new(cx.hold, &mut self.share);
+            if let Some(at) = resequencer.deadline(hold.pool) {
                 self.waiting.remove(&(at, slot));
             }
-            resequencer.discard(&mut self.hold);
+            resequencer.discard(hold);
         }
     }
 
@@ -632,34 +649,44 @@ impl Association {
         &mut self,
         now: Instant,
         session: SessionId,
-        first: u32,
-        count: u32,
+        (first, count): (u32, u32),
+        cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) {
         let Some(slot) = self.incoming.find(&session) else { return };
-        self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+        self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
             resequencer.skip(now, first, count, hold, deliver);
         });
     }
 
     /// Releases what has waited for as long as it may.
-    pub(super) fn release_overdue(&mut self, now: Instant, sink: &mut impl PacketSink) {
+    pub(super) fn release_overdue(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        sink: &mut impl PacketSink,
+    ) {
         while let Some(&(at, slot)) = self.waiting.first()
             && at <= now
         {
             self.waiting.pop_first();
             let max_wait = self.max_wait;
-            self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
                 resequencer.expire(now, max_wait, hold, deliver);
             });
         }
     }
 
     /// Delivers everything that waits for a gap to close.
-    pub(super) fn release_held(&mut self, now: Instant, sink: &mut impl PacketSink) {
+    pub(super) fn release_held(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        sink: &mut impl PacketSink,
+    ) {
         let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
         for slot in slots {
-            self.with_resequencer(slot, sink, |resequencer, hold, deliver| {
+            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
                 resequencer.flush(now, hold, deliver);
             });
         }
@@ -668,27 +695,25 @@ impl Association {
     fn with_resequencer(
         &mut self,
         slot: u32,
+        cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
-        act: impl FnOnce(
-            &mut Resequencer,
-            &mut crate::resequencer::HoldPool,
-            &mut dyn FnMut(InnerPacket<'_>),
-        ),
+        act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
     ) {
-        let Self { incoming, hold, waiting, bytes_received, .. } = self;
+        let Self { incoming, share, waiting, bytes_received, .. } = self;
+        let hold = &mut Hold::new(cx.hold, share);
         let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
             incoming.get_mut(slot)
         else {
             return;
         };
-        if let Some(at) = resequencer.deadline(hold) {
+        if let Some(at) = resequencer.deadline(hold.pool) {
             waiting.remove(&(at, slot));
         }
         act(resequencer, hold, &mut |packet| {
             *bytes_received += packet.len() as u64;
             sink.packet(packet);
         });
-        if let Some(at) = resequencer.deadline(hold) {
+        if let Some(at) = resequencer.deadline(hold.pool) {
             waiting.insert((at, slot));
         }
     }

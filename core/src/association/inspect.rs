@@ -1,4 +1,6 @@
-//! What tests see and do inside an association.
+//! What tests and the fuzzer see and do inside an association.
+
+#![cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part"))]
 
 use mpip_wire::{
     Frame, Frames, PathId, ReceiverIndex, SessionId, TAG_LEN, TransportHeader, TransportPacket,
@@ -6,12 +8,14 @@ use mpip_wire::{
 };
 
 use super::{Association, keys};
-use crate::packet::SessionKey;
-use crate::path::flight::Control;
+#[cfg(test)]
 use crate::session::{Incoming, Outgoing};
-use crate::sink::PathAddress;
-use crate::table::Table;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+#[cfg(test)]
+use mpip_types::packet::SessionKey;
+#[cfg(test)]
+use mpip_types::table::Table;
 
 /// A transport message, opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ impl Association {
         let view = TransportPacket::new_checked(datagram).ok()?;
         let (header, header_len) = (view.header(), view.header_len());
         let epoch = self.keys.by_index(header.receiver.0)?;
-        let path = self.path_index(header.path).map(|index| &self.paths[index]);
+        let path = self.paths.get(header.path);
         let number = header.number.expand(path.and_then(|path| path.replay.largest()));
         let mut sealed = datagram[header_len..].to_vec();
         let receive = &epoch.keys.receive;
@@ -45,13 +49,23 @@ impl Association {
         path: u16,
         frames: &[Frame<'_>],
     ) -> Option<(PathAddress, Vec<u8>)> {
-        let index = self.path_index(PathId(path))?;
+        self.forge_plain(now, path, &plaintext(frames))
+    }
+
+    /// As [`forge`](Self::forge), of any plaintext.
+    pub(crate) fn forge_plain(
+        &mut self,
+        now: Instant,
+        path: u16,
+        plain: &[u8],
+    ) -> Option<(PathAddress, Vec<u8>)> {
+        let index = self.paths.find(PathId(path))?;
         let number = self.paths[index].flight.next_number();
-        let datagram = self.seal(path, number, frames)?;
+        let datagram = self.seal_plain(path, number, plain)?;
         let path = &mut self.paths[index];
-        let asks = Frames::new(&datagram.1).flatten().any(|frame| frame.is_ack_eliciting());
-        path.flight.on_sent(now, datagram.0.len() as u16, asks, Control::default(), None);
-        Some((path.address, datagram.0))
+        let asks = Frames::new(plain).flatten().any(|frame| frame.is_ack_eliciting());
+        path.flight.on_sent(now, datagram.len() as u16, asks, false, None);
+        Some((path.address, datagram))
     }
 
     /// Seals `frames` under any path and number; returns the datagram and the plaintext.
@@ -61,12 +75,12 @@ impl Association {
         number: u64,
         frames: &[Frame<'_>],
     ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let mut plain = vec![0; 2_000];
-        let mut at = 0;
-        for frame in frames {
-            at += frame.emit(&mut plain[at..]).expect("room for the frame");
-        }
-        plain.truncate(at);
+        let plain = plaintext(frames);
+        Some((self.seal_plain(path, number, &plain)?, plain))
+    }
+
+    /// Seals any plaintext under any path and number.
+    pub(crate) fn seal_plain(&self, path: u16, number: u64, plain: &[u8]) -> Option<Vec<u8>> {
         let epoch = self.keys.current()?;
         let header = TransportHeader {
             path: PathId(path),
@@ -75,17 +89,27 @@ impl Association {
         };
         let mut datagram = vec![0; header.encoded_len()];
         header.emit(&mut datagram).expect("room for the header");
-        let mut sealed = plain.clone();
+        let mut sealed = plain.to_vec();
         let tag: [u8; TAG_LEN] =
             epoch.keys.send.seal_in_place(path, number, &datagram, &mut sealed);
         datagram.extend(sealed);
         datagram.extend(tag);
-        Some((datagram, plain))
+        Some(datagram)
+    }
+
+    /// The paths, and of each the number of its next datagram.
+    pub(crate) fn lanes(&self) -> Vec<(u16, u64)> {
+        self.paths.iter().map(|path| (path.id.0, path.flight.next_number())).collect()
+    }
+
+    /// The number of the next message on `path`.
+    pub(crate) fn next_number(&self, path: u16) -> Option<u64> {
+        self.paths.get(PathId(path)).map(|path| path.flight.next_number())
     }
 
     /// Whether this end opens paths.
     pub(crate) fn is_opener(&self) -> bool {
-        self.opener
+        self.identity.opens()
     }
 
     /// The receiver indices of the keys in use: its own, and the peer's.
@@ -105,22 +129,32 @@ impl Association {
 
     /// The index of the initiation that awaits its response.
     pub(crate) fn pending_index(&self) -> Option<u32> {
-        self.pending.as_deref().map(super::pending::Pending::index)
+        self.handshakes.pending().map(|pending| pending.index)
+    }
+
+    /// Sessions of the peer that may be known at once.
+    pub(crate) fn most_sessions(&self) -> usize {
+        self.limits.sessions
+    }
+
+    /// Path and number of the packets that wait to be sent again.
+    pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
+        self.repairs.iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
     }
 
     /// Both ends of a path.
     pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].address)
+        self.paths.get(PathId(path)).map(|path| path.address)
     }
 
     /// Whether the peer takes this end's address on a path for its own.
     pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].taken)
+        self.paths.get(PathId(path)).map(|path| path.seen.is_ours)
     }
 
     /// As if all identifiers before `id` had been given to paths.
     pub(crate) fn number_paths_from(&mut self, id: u16) {
-        self.next_path = id;
+        self.paths.number_from(id);
     }
 
     /// Numbers of the sessions in which this end sends.
@@ -129,7 +163,19 @@ impl Association {
     }
 }
 
+/// The frames one after the other.
+fn plaintext(frames: &[Frame<'_>]) -> Vec<u8> {
+    let mut plain = vec![0; 2_000];
+    let mut at = 0;
+    for frame in frames {
+        at += frame.emit(&mut plain[at..]).expect("room for the frame");
+    }
+    plain.truncate(at);
+    plain
+}
+
 /// Memory of a session's entry in the table: in its slot and in the index, sending and receiving.
+#[cfg(test)]
 pub(crate) fn table_entries() -> [(usize, usize); 2] {
     [Table::<SessionKey, Outgoing>::BYTES, Table::<SessionId, Incoming>::BYTES]
 }

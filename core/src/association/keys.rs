@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use mpip_crypto::Keys;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// The initiator of an epoch replaces it after this time, as in WireGuard.
 pub(crate) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -72,7 +72,6 @@ impl KeyRing {
         self.current.as_mut()
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         [&self.current, &self.previous, &self.next].into_iter().flatten().count()
     }

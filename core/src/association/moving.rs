@@ -12,26 +12,30 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::told::is_sensible;
 use super::{Association, Context};
-use crate::config::{Encapsulation, LocalAddress};
+use crate::content::Path;
 use crate::event::Event;
-use crate::path::{Challenge, Path, PathState, Standing};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use mpip_transport::{Challenge, PathState, Standing};
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::{Encapsulation, LocalAddress};
 
 impl Association {
     /// Gives up the paths whose local address is gone, or keeps them until they can move; the
     /// others follow their interface's MTU.
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let works = |path: &Path| path.works() && local(path.address, cx.locals).is_some();
-        let keeps = !self.opener && self.established && !self.paths.iter().any(works);
-        for index in 0..self.paths.len() {
+        let keeps = !self.identity.opens()
+            && self.identity.is_established()
+            && !self.paths.iter().any(works);
+        for index in self.paths.indices() {
             let path = &mut self.paths[index];
             match local(path.address, cx.locals) {
                 Some(local) => path.on_interface_mtu(local.mtu),
                 None if keeps && path.is_validated() => {
-                    path.challenge = None;
+                    path.validation.challenge = None;
                     self.change_state(now, cx, index, PathState::Failed, HOMELESS);
                 }
                 None => self.abandon_path(now, cx, index, HOMELESS),
@@ -56,17 +60,19 @@ impl Association {
         let standing: Vec<_> = pairs.iter().map(|to| self.standing(now, *to, cx)).collect();
         let paths = self.paths.iter_mut().filter(|path| is_homeless(path, cx.locals));
         for (position, path) in paths.enumerate() {
-            let due = path.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
+            let due =
+                path.validation.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
             if !due {
                 continue;
             }
-            let attempts = path.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
+            let attempts =
+                path.validation.challenge.as_ref().map_or(0, |challenge| challenge.attempts);
             let pair = (position + count * attempts as usize) % pairs.len();
             let (to, standing) = (pairs[pair], standing[pair]);
-            if path.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
+            if path.validation.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
                 let challenge = Challenge::ours(cx.rng.bytes(), to, standing, now);
-                path.challenge.insert(challenge).attempts = attempts;
-                path.credit = 0;
+                path.validation.challenge.insert(challenge).attempts = attempts;
+                path.validation.credit = 0;
             }
         }
     }
@@ -98,9 +104,7 @@ impl Association {
             };
             for local in locals.iter().filter(fits) {
                 let pair = PathAddress { local: local.id, remote };
-                let taken =
-                    |path: &Path| path.address == pair && path.state() != PathState::Abandoned;
-                if !pairs.contains(&pair) && !self.paths.iter().any(taken) {
+                if !pairs.contains(&pair) && !self.paths.is_taken(pair) {
                     pairs.push(pair);
                 }
             }
@@ -114,10 +118,10 @@ impl Association {
 
     /// Where one path works, the others need not be moved.
     pub(super) fn settle_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.opener || !self.paths.iter().any(Path::works) {
+        if self.identity.opens() || !self.paths.any_works() {
             return;
         }
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             if is_homeless(&self.paths[index], cx.locals) {
                 self.abandon_path(now, cx, index, HOMELESS);
             }
@@ -141,17 +145,16 @@ impl Association {
         from: PathAddress,
         len: usize,
     ) {
-        let taken = |path: &Path| path.address == from && path.state() != PathState::Abandoned;
         let called = |path: &Path| {
             path.state() == PathState::Validating
-                && path.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
+                && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
-        let Some(local) = local(from, cx.locals)
-            .filter(|_| self.opener && !self.paths.iter().any(|path| path.works() || taken(path)))
-        else {
+        let Some(local) = local(from, cx.locals).filter(|_| {
+            self.identity.opens() && !self.paths.any_works() && !self.paths.is_taken(from)
+        }) else {
             return;
         };
-        if let Some(former) = self.paths.iter().position(called) {
+        if let Some(former) = self.paths.position(called) {
             if now.since(self.paths[former].opened) < CALL {
                 return;
             }
@@ -159,8 +162,8 @@ impl Association {
         }
         if let Some(index) = self.open_path(now, from, local) {
             let path = &mut self.paths[index];
-            path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
-            path.credit = len;
+            path.validation.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+            path.validation.credit = len;
         }
     }
 
@@ -171,16 +174,16 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         len: usize,
     ) {
         let path = &mut self.paths[index];
-        match &path.challenge {
-            Some(challenge) if challenge.to == from => path.credit += len,
+        match &path.validation.challenge {
+            Some(challenge) if challenge.to == from => path.validation.credit += len,
             _ => {
-                path.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
-                path.credit = len;
+                path.validation.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+                path.validation.credit = len;
             }
         }
     }
@@ -190,7 +193,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         answered: &Challenge,
     ) {
         self.give_challenges_back(answered.attempts, cx);
@@ -200,14 +203,14 @@ impl Association {
             // So many pairs of addresses were asked, this one the last.
             challenge.attempts = answered.attempts.saturating_sub(1);
         }
-        path.challenge = Some(challenge);
+        path.validation.challenge = Some(challenge);
     }
 
     /// Path `index` may have moved to addresses at which the opener has opened another since.
-    fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: usize) {
+    fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: PathIndex) {
         let address = self.paths[index].address;
-        for other in (0..self.paths.len()).filter(|other| *other != index) {
-            if self.opener && self.paths[other].address == address {
+        for other in self.paths.indices().filter(|other| *other != index) {
+            if self.identity.opens() && self.paths[other].address == address {
                 self.abandon_path(now, cx, other, "another has moved there");
             }
         }
@@ -218,14 +221,16 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         data: [u8; 8],
     ) {
         let Some(local) = local(from, cx.locals) else { return };
         let path = &mut self.paths[index];
-        let answered =
-            path.challenge.take_if(|challenge| challenge.data == data && challenge.to == from);
+        let answered = path
+            .validation
+            .challenge
+            .take_if(|challenge| challenge.data == data && challenge.to == from);
         let Some(answered) = answered.filter(|_| path.state() != PathState::Abandoned) else {
             return;
         };
@@ -233,14 +238,14 @@ impl Association {
             self.challenge_in_full(now, cx, index, &answered);
             return;
         }
-        path.credit = 0;
+        path.validation.credit = 0;
         path.flight.on_answered(now);
         // Whether what was sent before the answer has arrived.
         path.ping |= path.flight.in_flight() > 0;
         if path.state() == PathState::Failed {
             // Signs of life that were asked for at the old address will never come.
             self.losses.clear();
-            path.flight.abandon_signs_of_life(&mut self.losses);
+            path.flight.abandon_control(&mut self.losses);
             self.repair_losses(Loss::PathDied);
         }
         let path = &mut self.paths[index];
@@ -257,7 +262,7 @@ impl Association {
                 from: former,
                 to: from.remote,
             });
-            self.tell_how_path_is_seen(index, cx);
+            self.tell_how_path_is_seen(now, index, cx);
             self.review_capture();
         }
         self.leave_one_path(now, cx, index);

@@ -11,19 +11,22 @@ use mpip_wire::{Frame, SessionId};
 use self::form::Form;
 use super::control::CONTROL_ROOM;
 use super::departure::{Manifest, datagram_overhead};
+use super::outbox::{Notice, Skip};
+use super::path_set::PathIndex;
 use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, playout, range_room, refuse};
-use crate::config::{CongestionControlKind, Priority};
+use crate::config::Priority;
+use crate::content::{Cargo, Content};
 use crate::engine::DropReason;
 use crate::omission::{SessionHeader, fields};
-use crate::packet::{Header, Segments, SessionKey, protocol};
-use crate::path::PathState;
-use crate::path::flight::{Cargo, Control};
-use crate::scheduler::{Demand, lowest_delay};
+use crate::scheduler::{Candidate, Demand, lowest_delay};
 use crate::session::{Known, Outgoing, Told};
-use crate::sink::DatagramSink;
-use crate::time::Instant;
 use crate::trace::What;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::DatagramSink;
+use mpip_types::Instant;
+use mpip_types::packet::{Header, Segments, SessionKey, protocol};
 
 /// A packet that left for the first time longer ago than this is of no use to its receiver: a
 /// TCP sender has sent it again itself (RFC 6298, section 2.4). Time without any path does not count: of
@@ -34,8 +37,6 @@ const REPAIR_FOR: Duration = Duration::from_secs(1);
 const OUTAGE_PARDON: Duration = Duration::from_millis(500);
 /// Packets that wait to be sent again; beyond it the oldest is given up.
 const REPAIRS: usize = 16_384;
-/// Skips that wait to be told; beyond it the receiver's time limit has to do.
-const SKIPS: usize = 256;
 /// Packets of so many bytes are taken for part of a transfer, which an even delay helps more than a
 /// short one.
 const BULK: usize = 1_000;
@@ -143,27 +144,24 @@ impl Association {
     }
 
     /// Forgets sessions that carried nothing for long.
-    pub(super) fn expire_sessions(&mut self, now: Instant) {
+    pub(super) fn expire_sessions(&mut self, now: Instant, cx: &mut Context<'_>) {
         let idle = self.limits.session_idle;
         while let Some(removed) = self.outgoing.expire(now, idle) {
             self.queue.discard(removed.index);
         }
         // The receiver remembers for longer, so that it never forgets a session in use.
         while let Some(removed) = self.incoming.expire(now, idle * 3 / 2) {
-            self.forget_incoming(removed.index, removed.value);
+            self.forget_incoming(removed.index, removed.value, cx);
         }
-        if self.hold.held() == 0 {
-            self.hold.trim();
-        }
+        cx.hold.settle(now);
     }
 
-    /// Drops what waits for a path.
+    /// Drops what waits for a path. What had left before, and was lost, the peer need not wait for.
     pub(super) fn drop_queued(&mut self, cx: &mut Context<'_>) {
-        while self.queue.next(self.period_at).is_some() {
-            self.queue.take();
-            cx.drops.count(DropReason::NoPath);
+        self.queue.drain(|_, _, _| cx.drops.count(DropReason::NoPath));
+        for cargo in core::mem::take(&mut self.repairs) {
+            self.skip(cargo.ordered, cargo.session, cargo.sequence);
         }
-        self.repairs.clear();
     }
 
     /// Gives what waits, and what no path is known to have delivered, back to the host, which sends
@@ -172,6 +170,7 @@ impl Association {
     pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.retrieve_all_early();
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
+        repairs.retain(|cargo| !self.has_arrived(cargo));
         repairs.sort_by_key(oldest_first);
         // Some left more than once.
         repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
@@ -193,10 +192,7 @@ impl Association {
                 left(cargo.slot, cargo.segments, cargo.segment.into());
             }
         }
-        while let Some(candidate) = self.queue.next(self.period_at) {
-            left(candidate.flow, candidate.item.clone(), candidate.segment);
-            self.queue.take();
-        }
+        self.queue.drain(|flow, segments, segment| left(flow, segments.clone(), segment));
         for (slot, id) in begun {
             if self.outgoing.get(slot).is_some_and(|session| session.id == id) {
                 self.outgoing.remove(slot);
@@ -288,6 +284,7 @@ impl Association {
 
     /// The next packet to leave: repairs before what is new.
     fn next_load(&mut self, now: Instant) -> Option<Load> {
+        self.drop_arrived_repairs();
         while let Some(cargo) = self.repairs.front() {
             if now.since(cargo.first_sent) <= REPAIR_FOR {
                 return Some(Load {
@@ -306,6 +303,7 @@ impl Association {
             let (ordered, session, sequence) = (cargo.ordered, cargo.session, cargo.sequence);
             self.repairs.pop_front();
             self.skip(ordered, session, sequence);
+            self.drop_arrived_repairs();
         }
         loop {
             let candidate = self.queue.next(now)?;
@@ -341,7 +339,7 @@ impl Association {
         {
             self.candidates.clear();
             self.candidate_paths.clear();
-            for (index, path) in self.paths.iter().enumerate() {
+            for (index, path) in self.paths.enumerate() {
                 let usable = match answering {
                     true => path.is_usable(),
                     false => path.state() == PathState::Active,
@@ -349,7 +347,7 @@ impl Association {
                 let most = if known { path.max_datagram() } else { path.hoped_datagram() };
                 let left_out = narrow && self.guard.leaves_out(path.id.0);
                 if usable && !left_out && len + INNER_OVERHEAD <= most {
-                    self.candidates.push(path.candidate(now, len + INNER_OVERHEAD));
+                    self.candidates.push(Candidate::of(path, now, len + INNER_OVERHEAD));
                     self.candidate_paths.push(index);
                 }
             }
@@ -400,7 +398,7 @@ impl Association {
     fn send_load(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         load: &Load,
         len: usize,
         out: &mut impl DatagramSink,
@@ -450,7 +448,8 @@ impl Association {
             path: path.id,
             number: path.flight.next_number(),
         });
-        let manifest = Manifest { asks: true, paced: true, control: Control::default(), cargo };
+        let manifest =
+            Manifest { asks: true, paced: true, probe: false, content: cargo.map(Content::Packet) };
         let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
             let mut at = 0;
             for frame in [&feedback, &playout].into_iter().flatten() {
@@ -482,81 +481,97 @@ impl Association {
         if !ordered {
             return;
         }
-        if self.skips.len() >= SKIPS {
-            self.skips.pop_front();
-        }
-        self.skips.push_back((session, sequence));
+        self.outbox.owe(Notice::Skip(Skip { session, first: sequence, count: 1 }));
     }
 
     /// Losses found outside of a feedback frame: congestion control and repair.
-    pub(super) fn apply_losses(&mut self, now: Instant, index: usize) {
-        let (packets, bytes) = (self.losses.packets, self.losses.bytes);
+    pub(super) fn apply_losses(&mut self, now: Instant, index: PathIndex) {
+        let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
             let path = self.paths[index].id.0;
             self.trace.record(now, path, || What::Lost { packets, bytes });
         }
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
-        paths[index].on_losses(now, losses, subflows, own);
+        paths[index].on_losses(now, &losses.summary, subflows, own);
         self.repair_losses(Loss::Congestion);
     }
 
     /// What was lost goes out again, or its receiver is told that it will not.
     pub(super) fn repair_losses(&mut self, loss: Loss) {
-        let control = core::mem::take(&mut self.losses.control);
-        self.addresses_owed |= control.addresses;
-        if control.observed {
-            for path in self.paths.iter_mut().filter(|path| path.observed_told) {
-                path.observed_owed = true;
+        while let Some(content) = self.losses.arrived.pop() {
+            if let Content::Control(notices) = content {
+                notices.into_iter().for_each(|notice| self.on_notice(notice, true));
             }
         }
-        if control.keepalive {
-            self.paths.iter_mut().for_each(|path| path.rest.tell_again());
-        }
-        self.wait_owed |= control.resequencing && self.wait_sequence > 0;
-        if control.path_status {
-            for path in self.paths.iter_mut().filter(|path| path.status_sequence > 0) {
-                path.status_owed = true;
+        let mut lost = core::mem::take(&mut self.losses.lost);
+        let any = lost.iter().any(mpip_transport::Content::is_packet);
+        for content in lost.drain(..) {
+            match content {
+                Content::Packet(cargo) => self.repair(loss, cargo),
+                Content::Control(notices) => {
+                    notices.into_iter().for_each(|notice| self.on_notice(notice, false));
+                }
             }
         }
-        while let Some((slot, id)) = self.losses.unopened.pop() {
-            self.settle_open(slot, id, false);
-        }
-        while let Some((slot, id)) = self.losses.opened.pop() {
-            self.settle_open(slot, id, true);
-        }
-        let mut losses = core::mem::take(&mut self.losses.cargo);
-        // Where nothing else holds the inner TCP back, its losses do.
-        let repair =
-            loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
-        for cargo in losses.drain(..) {
-            if !repair {
-                self.skip(cargo.ordered, cargo.session, cargo.sequence);
-                continue;
-            }
-            if self.repairs.len() >= REPAIRS {
-                let Some(oldest) = self.repairs.pop_front() else { break };
-                self.skip(oldest.ordered, oldest.session, oldest.sequence);
-            }
-            self.repairs.push_back(cargo);
-        }
-        if loss == Loss::PathDied {
+        self.losses.lost = lost;
+        if loss == Loss::PathDied && any {
             // What was on its way for the second time is what the receiver waits for.
             self.repairs.make_contiguous().sort_by_key(oldest_first);
         }
-        self.losses.cargo = losses;
+    }
+
+    /// An inner packet was lost.
+    fn repair(&mut self, loss: Loss, cargo: Cargo) {
+        // Where nothing else holds the inner TCP back, its losses do.
+        let repair =
+            loss == Loss::PathDied || self.config.congestion_control != CongestionControlKind::None;
+        if !repair {
+            return self.skip(cargo.ordered, cargo.session, cargo.sequence);
+        }
+        if self.repairs.len() >= REPAIRS
+            && let Some(oldest) = self.repairs.pop_front()
+        {
+            self.skip(oldest.ordered, oldest.session, oldest.sequence);
+        }
+        self.repairs.push_back(cargo);
+    }
+
+    /// A notice has arrived, or was lost.
+    fn on_notice(&mut self, notice: Notice, arrived: bool) {
+        match notice {
+            Notice::SessionOpen(slot, id) => self.settle_open(slot, id, arrived),
+            _ if arrived => {}
+            _ => {
+                self.outbox.owe(notice);
+            }
+        }
+    }
+
+    /// Whether another path has said that a packet which was given up has arrived.
+    pub(super) fn has_arrived(&self, cargo: &Cargo) -> bool {
+        let path = self.paths.get(cargo.path);
+        path.is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
+    }
+
+    /// Forgets what would be sent again next and has arrived. What is behind it has its turn later, so
+    /// that feedback costs no more when much is to be sent again.
+    pub(super) fn drop_arrived_repairs(&mut self) {
+        while self.repairs.front().is_some_and(|cargo| self.has_arrived(cargo)) {
+            self.repairs.pop_front();
+        }
     }
 
     /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
     /// whose loss nothing later would show. It goes out again on a path that answers.
-    pub(super) fn probe_tail(&mut self, now: Instant, index: usize) {
-        let others = self.paths.iter().enumerate();
+    pub(super) fn probe_tail(&mut self, now: Instant, index: PathIndex) {
+        let others = self.paths.enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
         if others.next().is_some()
-            && let Some(cargo) = self.paths[index].flight.newest_cargo()
+            && let Some(Content::Packet(cargo)) = self.paths[index].flight.newest()
             && now.since(cargo.first_sent) <= REPAIR_FOR
         {
-            self.repairs.push_back(cargo);
+            self.repairs.push_back(cargo.clone());
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Units of the time in the frame.
 const UNIT_SHIFT: u32 = 8;

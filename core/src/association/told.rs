@@ -14,13 +14,18 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::host::{is_capturable, is_one_host};
 use super::moving::local;
+use super::outbox::Notice;
+use super::path_set::PathIndex;
 use super::{Association, Context};
-use crate::bucket::{Bucket, Rate};
-use crate::config::Encapsulation;
 use crate::engine::DropReason;
-use crate::path::{PathState, Standing};
-use crate::sink::PathAddress;
-use crate::time::Instant;
+use crate::repeats::Repeats;
+use mpip_transport::PathState;
+use mpip_transport::Standing;
+use mpip_types::Bucket;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::Rate;
 
 /// Lists of addresses that are followed. A host changes networks a few times in a minute, and all its
 /// interfaces at once when it wakes up.
@@ -38,6 +43,8 @@ pub(super) struct Told {
     challenges: Bucket,
     /// The latest list that came too soon, and its generation.
     deferred: Option<(u64, Vec<SocketAddr>)>,
+    /// What is said of addresses in the log.
+    notes: Repeats,
 }
 
 impl Told {
@@ -98,7 +105,7 @@ impl Association {
         }
         let scope = Scope::of(remote.ip());
         let endpoints = self.config.endpoints.iter().copied();
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         let mut known = endpoints.chain(validated.map(|path| path.address.remote));
         let mut is_there = || known.any(|known| Scope::of(known.ip()) == scope);
         !self.is_stranger() && (scope == Scope::Everywhere || is_there())
@@ -137,6 +144,12 @@ impl Association {
         core::iter::repeat_with(|| self.told.challenges.take(now, CHALLENGES))
             .take_while(|taken| *taken)
             .count()
+    }
+
+    /// How many lines of the log what is told may cause at once.
+    #[cfg(test)]
+    pub(crate) fn notes_left(&mut self, now: Instant) -> usize {
+        core::iter::from_fn(|| self.told.notes.permit(now)).count()
     }
 
     /// `count` challenges to a told address were answered.
@@ -192,55 +205,70 @@ impl Association {
         self.told.deferred = None;
         self.peer_generation = generation;
         self.peer_addresses = addresses;
-        self.refuse_addresses(cx);
+        self.refuse_addresses(now, cx);
         self.review_capture();
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let remote = self.paths[index].address.remote;
-            if self.paths[index].state() != PathState::Validating || !self.opener {
+            if self.paths[index].state() != PathState::Validating || !self.identity.opens() {
                 continue;
             }
             if self.remotes(self.paths[index].encapsulation).contains(&remote) {
                 // It may just have come back: its challenge need not wait out a long pause.
-                if let Some(challenge) = &mut self.paths[index].challenge {
+                if let Some(challenge) = &mut self.paths[index].validation.challenge {
                     challenge.hurry();
                 }
             } else {
                 self.abandon_path(now, cx, index, "the peer has this address no more");
             }
         }
-        self.tell_how_it_is_seen(cx);
+        self.tell_how_it_is_seen(now, cx);
         self.path_changes += 1;
         self.open_paths(now, cx);
     }
 
     /// Forgets the addresses that no host can have for others, and says so. One that is ours is kept,
-    /// because both hosts may have it on a network of their own, and is not used while it is.
-    fn refuse_addresses(&mut self, cx: &Context<'_>) {
-        let name = &self.config.name;
-        self.peer_addresses.retain(|told| {
-            if told.port() == 0 || !is_one_host(told.ip()) {
+    /// because both hosts may have it on a network of their own, and is not used while it is. What
+    /// strangers say is not worth a line.
+    fn refuse_addresses(&mut self, now: Instant, cx: &Context<'_>) {
+        let stranger = self.is_stranger();
+        let Self { told, peer_addresses, config, .. } = self;
+        let name = &config.name;
+        let mut permit = || told.notes.permit(now).filter(|_| !stranger);
+        peer_addresses.retain(|told| {
+            let is_host = told.port() != 0 && is_one_host(told.ip());
+            if !is_host && let Some(left_out) = permit() {
                 log::warn!(
-                    "peer `{name}` says that it is at {told}, which no other host can be: ignored"
+                    "peer `{name}` says that it is at {told}, which no other host can be: \
+                     ignored{left_out}"
                 );
-                return false;
+            } else if is_host
+                && !is_sensible(*told, cx)
+                && let Some(left_out) = permit()
+            {
+                log::info!(
+                    "peer `{name}` says that it is at {told}, as we are: not used for it{left_out}"
+                );
             }
-            if !is_sensible(*told, cx) {
-                log::info!("peer `{name}` says that it is at {told}, as we are: not used for it");
-            }
-            true
+            is_host
         });
     }
 
     /// Tells the peer how it is seen on each path.
-    pub(super) fn tell_how_it_is_seen(&mut self, cx: &Context<'_>) {
-        for index in 0..self.paths.len() {
-            self.tell_how_path_is_seen(index, cx);
+    pub(super) fn tell_how_it_is_seen(&mut self, now: Instant, cx: &Context<'_>) {
+        for index in self.paths.indices() {
+            self.tell_how_path_is_seen(now, index, cx);
         }
     }
 
     /// A path whose remote address the peer did not tell leads through a translator, and one whose
     /// address is not taken for the peer's does no better: the peer is told how it is seen there.
-    pub(super) fn tell_how_path_is_seen(&mut self, index: usize, cx: &Context<'_>) {
+    pub(super) fn tell_how_path_is_seen(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        cx: &Context<'_>,
+    ) {
+        let stranger = self.is_stranger();
         let remote = self.paths[index].address.remote;
         let told = self.peer_addresses.contains(&remote);
         let takes = match self.config.host_mode {
@@ -248,19 +276,24 @@ impl Association {
             false => self.peer_addresses.iter().any(|told| told.ip() == remote.ip()),
         };
         let path = &mut self.paths[index];
-        path.takes = takes;
-        if told && !takes && !path.observed_told {
+        path.seen.is_theirs = takes;
+        if told
+            && !takes
+            && !path.seen.told
+            && !stranger
+            && let Some(left_out) = self.told.notes.permit(now)
+        {
             log::info!(
                 "peer `{}` is at {}, which others may share by the configuration: of what goes \
-                 there, only connections that begin at the peer take the paths",
+                 there, only connections that begin at the peer take the paths{left_out}",
                 self.config.name,
                 remote.ip()
             );
         }
-        let tell = path.observed_told || !told || !takes;
+        let tell = path.seen.told || !told || !takes;
         if path.is_validated() && self.peer_generation > 0 && tell {
-            path.observed_told = true;
-            path.observed_owed = true;
+            path.seen.told = true;
+            self.outbox.owe(Notice::AddressObserved(path.id));
         }
     }
 }

@@ -7,14 +7,14 @@ use core::time::Duration;
 use mpip_wire::{NetworkFields, PathId, SessionFields};
 
 use super::{Association, Context};
-use crate::config::Policy;
+use crate::config::{Policy, UNKNOWN_PART};
 use crate::engine::DropReason;
-use crate::packet::{Endpoint, Header, SessionKey, protocol};
 use crate::session::Shown;
-use crate::sink::{Checksum, InnerPacket};
-use crate::time::Instant;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
 use crate::translation::{Act, Doors, Syn, Way};
+use mpip_types::Instant;
+use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
+use mpip_types::{Checksum, InnerPacket};
 
 use super::host::is_capturable;
 
@@ -31,9 +31,6 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 /// How often is noted that a connection is in use.
 const NOTED: Duration = Duration::from_secs(1);
-
-/// A node that nobody configured has at most one in so many of the connections that are translated.
-const STRANGERS: usize = 16;
 
 /// A packet with another source: its first bytes, changed.
 pub(super) struct Changed {
@@ -168,7 +165,7 @@ impl Association {
             return Ok(());
         }
         session.header = None;
-        self.report_unknown(now, id);
+        self.outbox.owe_unknown(now, id);
         Err(DropReason::UnknownSession)
     }
 
@@ -193,7 +190,8 @@ impl Association {
             && !(stranger && key.protocol == protocol::UDP)
             && self.is_translated(key.source.address, key.destination.address, cx);
         let address = begins.then(|| self.public_address_of(key.source.address, cx)).flatten()?;
-        let full = stranger && cx.translations.count(cx.me) >= self.limits.translated / STRANGERS;
+        let full =
+            stranger && cx.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
         let end = match full {
             false => cx.translations.begin(now, cx.me, key, act, address, cx.draws),
             true => None,

@@ -8,12 +8,12 @@ use mpip_crypto::{INITIATION_LEN, RESPONSE_LEN, Responder};
 use mpip_wire::{CookieReplyPacket, InitiationPacket, ResponsePacket};
 
 use super::{DropReason, Engine};
-use crate::bucket::{Bucket, Rate};
 use crate::event::Event;
 use crate::handshake::{Call, Class, HandshakeDone, HandshakeJob, Outcome, Source};
-use crate::sink::PathAddress;
-use crate::table::Table;
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::PathAddress;
+use mpip_types::table::Table;
+use mpip_types::{Bucket, Rate};
 
 /// Initiations in a second from which on their senders have to show a cookie.
 pub(super) const UNDER_LOAD: u32 = 50;

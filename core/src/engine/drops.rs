@@ -22,6 +22,8 @@ pub enum DropReason {
     Waits,
     /// Not a message of this protocol, or a frame of it is broken.
     Malformed,
+    /// The frames of a datagram make more work than one may.
+    TooMuchWork,
     /// No association has this receiver index.
     UnknownIndex,
     /// Not sealed under our keys.
@@ -76,6 +78,7 @@ impl DropReason {
             Self::TooBig => "too_big",
             Self::Waits => "waits",
             Self::Malformed => "malformed_datagram",
+            Self::TooMuchWork => "too_much_work",
             Self::UnknownIndex => "unknown_index",
             Self::Authentication => "authentication",
             Self::Replay => "replay",
@@ -104,6 +107,11 @@ impl DropReason {
 pub(crate) struct Drops(pub(super) BTreeMap<DropReason, u64>);
 
 impl Drops {
+    /// Each cause by its name.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(reason, count)| (reason.name(), *count))
+    }
+
     pub(crate) fn count(&mut self, reason: DropReason) {
         *self.0.entry(reason).or_default() += 1;
     }

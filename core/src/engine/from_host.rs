@@ -1,11 +1,11 @@
 //! Packets of the host: whose they are, and which are none of ours.
 
 use super::{DropReason, Engine};
-use crate::buffer::PacketBuf;
-use crate::packet::{Header, Segments};
-use crate::sink::DatagramSink;
-use crate::time::Instant;
 use crate::translation::{Outbound, Way};
+use mpip_types::DatagramSink;
+use mpip_types::Instant;
+use mpip_types::PacketBuf;
+use mpip_types::packet::{Header, Segments};
 
 impl Engine {
     /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.

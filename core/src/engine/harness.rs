@@ -4,19 +4,21 @@
 //!   host 0                      host 1
 //!   198.18.0.1  ── 1 ms ──  198.18.0.2
 //!   198.18.1.1  ── 5 ms ──  198.18.1.2      (and both diagonals, 3 ms)
+//!   2001:db8::1 ── 3 ms ──  2001:db8::2     (where a test adds them)
 //!   inner 198.19.0.1            inner 198.19.0.2
 //! ```
 
+#![cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part"))]
+
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::buffer::{Offload, PacketBuf, PacketPool};
-use crate::config::{
-    CongestionControlKind, Encapsulation, EncapsulationPolicy, Limits, PeerConfig, Policy,
-    SchedulerKind,
-};
+use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
-use crate::path::PathState;
-use crate::sink::{InnerPacket, Slot};
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::Encapsulation;
+use mpip_types::{InnerPacket, Slot};
+use mpip_types::{Offload, PacketBuf, PacketPool};
 
 /// Datagrams and packets that an engine produced.
 #[derive(Default)]
@@ -27,6 +29,8 @@ pub(crate) struct Out {
     field: Ecn,
     fields: BTreeMap<Vec<u8>, Ecn>,
     committed: bool,
+    /// No socket takes anything.
+    pub(crate) full: bool,
     pub(crate) packets: Vec<Vec<u8>>,
 }
 
@@ -46,6 +50,9 @@ impl Out {
 impl DatagramSink for Out {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         self.settle();
+        if self.full {
+            return None;
+        }
         self.field = ecn;
         let (_, bytes) = self.pending.insert((to, vec![0; len]));
         Some(Slot::new(bytes, &mut self.committed))
@@ -67,7 +74,7 @@ pub(crate) struct Pair {
     /// By arrival.
     wire: BTreeMap<(Instant, u64), OnWire>,
     sent: u64,
-    pool: PacketPool,
+    pub(crate) pool: PacketPool,
     /// Links (the receiver's or the sender's interface) that carry nothing.
     pub(crate) dead: Vec<u16>,
     /// Every nth datagram is lost if it carries a packet.
@@ -86,6 +93,12 @@ pub(crate) struct Pair {
     pub(crate) translated: Option<(u16, SocketAddr)>,
     /// What the latest datagram of each type that was taken proved of its sender.
     pub(crate) proved: BTreeMap<u8, Sender>,
+    /// Datagrams and bytes that each host has sent to each address.
+    pub(crate) ledger: BTreeMap<(usize, SocketAddr), (u64, u64)>,
+    /// Datagrams that each host has been handed by the wire.
+    pub(crate) arrived: [u64; 2],
+    /// How often something was due.
+    pub(crate) steps: u64,
 }
 
 /// Receiver, where it comes from as the receiver sees it, ECN field, bytes.
@@ -130,20 +143,30 @@ impl Tapped {
     }
 }
 
+/// The number of the link that has IPv6.
+pub(crate) const V6_LINK: u16 = 4;
+
 pub(crate) fn address(host: usize, link: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::from([198, 18, link as u8, host as u8 + 1]), 6182)
+    let ip = match link {
+        V6_LINK => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host as u16 + 1]),
+        _ => IpAddr::from([198, 18, link as u8, host as u8 + 1]),
+    };
+    SocketAddr::new(ip, 6182)
+}
+
+/// The local end for UDP on this link.
+pub(crate) fn local(host: usize, link: u16) -> LocalAddress {
+    LocalAddress {
+        id: LocalId(link),
+        interface: format!("eth{link}"),
+        address: address(host, link),
+        mtu: 1_500,
+        encapsulation: Encapsulation::Udp,
+    }
 }
 
 pub(crate) fn locals(host: usize) -> Vec<LocalAddress> {
-    (0..2)
-        .map(|link| LocalAddress {
-            id: LocalId(link),
-            interface: format!("eth{link}"),
-            address: address(host, link),
-            mtu: 1_500,
-            encapsulation: Encapsulation::Udp,
-        })
-        .collect()
+    (0..2).map(|link| local(host, link)).collect()
 }
 
 /// All addresses of a host: the inner one and those of its links.
@@ -172,7 +195,7 @@ pub(crate) fn locals_with_tcp(host: usize) -> Vec<LocalAddress> {
 
 /// The number of the local end of `host` at `address`.
 fn local_at(host: usize, end: SocketAddr) -> Option<u16> {
-    (0..4).find_map(|link| {
+    (0..=V6_LINK).find_map(|link| {
         let udp = address(host, link);
         let tcp = SocketAddr::new(udp.ip(), TCP_PORT);
         (end == udp).then_some(link).or_else(|| (end == tcp).then_some(link + TCP_LOCAL))
@@ -248,6 +271,9 @@ impl Pair {
             results: BTreeMap::new(),
             translated: None,
             proved: BTreeMap::new(),
+            ledger: BTreeMap::new(),
+            arrived: [0; 2],
+            steps: 0,
         }
     }
 
@@ -325,9 +351,12 @@ impl Pair {
         self.out[host].settle();
         for (to, bytes) in core::mem::take(&mut self.out[host].datagrams) {
             self.sent += 1;
+            let sent = self.ledger.entry((host, to.remote)).or_default();
+            *sent = (sent.0 + 1, sent.1 + bytes.len() as u64);
             let ecn = self.out[host].fields.remove(&bytes).unwrap_or(Ecn::NotEct);
             if let Some(tap) = &mut self.tap {
-                let opened = self.engines[1 - host].associations[0].peek(&bytes);
+                let receiver = self.engines[1 - host].associations.first();
+                let opened = receiver.and_then(|association| association.peek(&bytes));
                 tap.push(Tapped { at: self.now, host, to, ecn, bytes: bytes.clone(), opened });
             }
             if !(self.pass)(host, to, &bytes) {
@@ -363,10 +392,12 @@ impl Pair {
             let next = timeouts.chain(arrival).chain(result).min().filter(|at| *at <= end);
             let Some(next) = next else { break };
             self.now = self.now.max(next);
+            self.steps += 1;
             while let Some(entry) = self.wire.first_entry()
                 && entry.key().0 <= self.now
             {
                 let (host, from, ecn, mut bytes) = entry.remove();
+                self.arrived[host] += 1;
                 let Out { packets, .. } = &mut self.out[host];
                 let mut packets = Packets(packets);
                 let engine = &mut self.engines[host];

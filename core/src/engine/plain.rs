@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 
 use super::Engine;
-use crate::packet::Segments;
-use crate::sink::{Checksum, InnerPacket, PacketSink};
+use mpip_types::packet::Segments;
+use mpip_types::{Checksum, InnerPacket, PacketSink};
 
 /// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a second
 /// at 100 Mbit/s, and no more at once than the queues of interfaces take.
@@ -54,11 +54,15 @@ impl Engine {
 mod tests {
     use core::time::Duration;
 
+    use mpip_wire::{Frame, PacketFrameHeader, SessionId};
+
     use super::super::harness::{Packets, Pair, SECOND, sequences, tcp};
     use super::*;
     use crate::Traffic;
-    use crate::buffer::Offload;
-    use crate::config::{CongestionControlKind, Policy};
+    use crate::config::Policy;
+    use crate::engine::DropReason;
+    use mpip_transport::cc::CongestionControlKind;
+    use mpip_types::Offload;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -114,6 +118,74 @@ mod tests {
         assert_eq!(taken(&mut pair), []);
     }
 
+    /// Sessions that CoDel has been signalling, when all paths fall silent. Returns the numbers of the
+    /// packets that came after that; they wait.
+    fn overdue(policy: Policy) -> (Pair, core::ops::Range<u32>) {
+        let mut pair = Pair::with(|_, config| {
+            config.peers[0].host_mode = true;
+            config.peers[0].policy = policy;
+            config.peers[0].congestion_control = CongestionControlKind::Reno;
+        });
+        pair.run_for(SECOND * 2);
+        let mut number = 0;
+        let mut burst = |pair: &mut Pair| {
+            for session in 0..20 {
+                let mut packet = tcp(0, number, 1_000);
+                packet[21] = session;
+                pair.send(0, &packet, Offload::default());
+                number += 1;
+            }
+            pair.run_for(MS);
+            number
+        };
+        pair.lose = Some(2);
+        let first = (0..1_000).map(|_| match status(&pair).queued < 500_000 {
+            true => burst(&mut pair),
+            false => {
+                pair.run_for(MS);
+                0
+            }
+        });
+        let first = first.max();
+        assert!(status(&pair).queue_drops > 0, "{:?}", status(&pair));
+        pair.dead = vec![0, 1];
+        // What is sent now may still get into the windows.
+        pair.run_for(MS * 10);
+        let end = (0..20).map(|_| burst(&mut pair)).max();
+        (pair, first.expect("300")..end.expect("20"))
+    }
+
+    fn status(pair: &Pair) -> crate::PeerStatus {
+        pair.engines[0].status(pair.now, false).peers.remove(0)
+    }
+
+    #[test]
+    fn what_goes_back_is_not_thinned_for_having_waited() {
+        let (mut pair, packets) = overdue(Policy::Prefer);
+        let mut before = status(&pair);
+        while status(&pair).traffic != Some(Traffic::Plain) {
+            before = status(&pair);
+            pair.run_for(MS);
+        }
+        assert_eq!(status(&pair).queue_drops, before.queue_drops, "{before:?}");
+        let plain = taken(&mut pair);
+        let of_late = plain.iter().filter(|number| packets.contains(number)).count();
+        assert_eq!(of_late, packets.len());
+    }
+
+    #[test]
+    fn what_is_dropped_for_want_of_a_path_counts_as_that() {
+        let (mut pair, packets) = overdue(Policy::Require);
+        pair.run_for(SECOND);
+        let (before, drops) = (status(&pair), pair.drops(0, DropReason::NoPath));
+        assert!(before.queued > packets.len() * 1_000);
+        pair.run_for(SECOND * 10);
+        let after = status(&pair);
+        assert_eq!((after.queued, after.queue_drops), (0, before.queue_drops));
+        let dropped = pair.drops(0, DropReason::NoPath) - drops;
+        assert_eq!(dropped, before.queued as u64 / 1_040);
+    }
+
     #[test]
     fn at_a_fall_back_nobody_waits_for_what_comes_as_plain_ip() {
         let mut pair = pair(Policy::Prefer);
@@ -136,6 +208,28 @@ mod tests {
         assert!(waited > 0, "there was a gap");
         pair.run_for(MS);
         assert_eq!(held(&pair), 0);
+    }
+
+    /// What waits for its time is delivered before that.
+    #[test]
+    fn at_a_fall_back_what_waits_for_its_time_is_delivered_at_once() {
+        let mut pair = pair(Policy::Prefer);
+        pair.send(1, &tcp(1, 0, 1_000), Offload::default());
+        pair.run_for(MS * 20);
+        pair.out[1].packets.clear();
+        let due = pair.now.as_micros() as u32 + 490_000;
+        let (session, packet) = (SessionId(900), tcp(0, 7, 1_000));
+        let header = PacketFrameHeader { session, sequence: 0, ordered: true };
+        let wait = Frame::Resequencing { sequence: 1_000, max_wait: 2_000_000 };
+        let playout = Frame::Playout { at: (due >> 8) as u16 };
+        pair.inject(0, 0, &[wait, playout, Frame::Packet { header, packet: &packet }]);
+        pair.run_for(MS);
+        pair.dead = vec![0, 1];
+        pair.send(1, &tcp(1, 1, 1_000), Offload::default());
+        pair.run_for(MS * 400);
+        let status = pair.engines[1].status(pair.now, false).peers.swap_remove(0);
+        assert_eq!((status.traffic, status.resequencing), (Some(Traffic::Plain), 0));
+        assert_eq!(sequences(&pair.out[1].packets), [7]);
     }
 
     #[test]

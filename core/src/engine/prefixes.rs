@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use crate::config::Prefix;
+use mpip_types::Prefix;
 
 /// Which peer an inner address belongs to: the longest prefix decides.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::handshake::Source;
-use crate::sink::{DatagramSink, Ecn, PathAddress};
+use mpip_types::{DatagramSink, Ecn, PathAddress};
 
 /// Answers that wait for the next flush.
 const REPLIES: usize = 64;

@@ -3,6 +3,7 @@
 mod availability;
 mod early;
 mod encapsulation;
+mod extremes;
 mod feedback;
 mod handshake;
 mod host_mode;
@@ -13,8 +14,10 @@ mod moving;
 mod mtu;
 mod opener;
 mod paths;
+mod pauses;
 mod rest;
 mod sessions;
 mod shared;
 mod told;
 mod translation;
+mod work;

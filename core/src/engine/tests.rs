@@ -2,9 +2,10 @@
 
 use super::harness::{Pair, SECOND, locals, sequences, tcp};
 use super::*;
-use crate::buffer::{Offload, Segmentation, SegmentationKind};
-use crate::config::{CongestionControlKind, SchedulerKind};
-use crate::path::PathState;
+use crate::config::SchedulerKind;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::{Offload, Segmentation, SegmentationKind};
 
 #[test]
 fn all_four_paths_come_up() {

@@ -14,21 +14,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use mpip_crypto::{PresharedKey, PublicKey, Responder};
 use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 
-use super::{DropReason, Engine, send};
+use super::pins::{Met, Pins};
+use super::{DropReason, Engine, PinChange, send};
 use crate::association::Association;
 use crate::availability::{
     ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, PER_SECOND, Query,
 };
-use crate::bucket::Bucket;
-use crate::config::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
+use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
-use crate::sink::{DatagramSink, PathAddress};
-use crate::time::Instant;
+use mpip_types::Bucket;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
+use mpip_types::{DatagramSink, PathAddress};
 
 /// Without keys after this time, a node that was found is given up.
 const GIVE_UP: Duration = Duration::from_secs(20);
 /// Inner addresses of such a node.
 const ADDRESSES: usize = 16;
+/// Refusals of changed keys that are reported in ten minutes.
+const REPORTED: usize = 1_024;
+/// Seconds of a day.
+const DAY: u64 = 86_400;
 /// Queries that leave at a time.
 const QUERIES_AT_ONCE: usize = 32;
 
@@ -38,12 +44,14 @@ pub(super) struct Unknown {
     settings: Opportunistic,
     table: Availability,
     answers: Bucket,
-    pins: BTreeMap<IpAddr, PublicKey>,
+    pins: Pins,
     /// When another key than the pinned one of an address was last reported; addresses are some of
-    /// those in `pins`.
+    /// those that have or had a pin.
     reported: BTreeMap<IpAddr, Instant>,
     /// By number of the association.
     nodes: BTreeMap<usize, Node>,
+    /// Which of them is dealt with at an address.
+    by_address: BTreeMap<IpAddr, usize>,
     /// When those without keys are given up; entries of nodes that have some are passed over.
     deadlines: BTreeSet<(Instant, usize)>,
     /// Numbers of associations that are free to be used again.
@@ -60,13 +68,15 @@ struct Node {
     /// Whether this node asked for it; else it called.
     asked: bool,
     established: bool,
-    /// How often its paths had changed when their addresses were looked at.
+    /// How often its paths had changed when their addresses were looked at, and on which day that was.
     path_changes: u64,
+    met: u32,
 }
 
 impl Unknown {
-    pub(super) fn new(mut settings: Opportunistic, seed: [u8; 16]) -> Self {
-        let pins = core::mem::take(&mut settings.pins).into_iter().collect();
+    pub(super) fn new(mut settings: Opportunistic, pins: usize, seed: [u8; 16]) -> Self {
+        let known = core::mem::take(&mut settings.pins);
+        let pins = Pins::new(known, pins, settings.pin_expiry);
         Self {
             settings,
             table: Availability::new(seed),
@@ -74,6 +84,7 @@ impl Unknown {
             pins,
             reported: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            by_address: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             vacant: Vec::new(),
         }
@@ -90,23 +101,27 @@ impl Unknown {
 
     /// The association with the node that is dealt with at `address`.
     fn node_at(&self, address: IpAddr) -> Option<usize> {
-        let mut nodes = self.nodes.iter();
-        nodes.find(|(_, node)| node.addresses.contains(&address)).map(|(peer, _)| *peer)
+        self.by_address.get(&address).copied()
     }
 
     /// Whether `address` has another key pinned than `found`. The event that says so comes once in
     /// a while: who is refused tries again.
     fn refuses(
         &mut self,
-        now: Instant,
+        (now, today): (Instant, u32),
         address: IpAddr,
         found: PublicKey,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        let pinned = self.pins.get(&address).copied().filter(|pinned| *pinned != found);
-        let Some(pinned) = pinned else { return false };
+        let Some(pinned) = self.pins.refuses(address, found, today) else { return false };
         let last = self.reported.get(&address);
         if last.is_none_or(|at| now.since(*at) >= ASK_AGAIN) {
+            if self.reported.len() >= REPORTED {
+                self.reported.retain(|_, at| now.since(*at) < ASK_AGAIN);
+            }
+            if self.reported.len() >= REPORTED {
+                return true;
+            }
             self.reported.insert(address, now);
             events.push_back(Event::KeyChanged { address, pinned, found });
         }
@@ -151,6 +166,19 @@ impl Engine {
         {
             unknown.table.note(now, source, destination);
         }
+    }
+
+    /// The next pin that is to be written down, changed or left out from now on, so that it is given as it
+    /// is in [`Opportunistic::pins`] at the next start. Changes of one address follow each other; those
+    /// that were not asked for are joined.
+    pub fn poll_pin(&mut self) -> Option<PinChange> {
+        self.unknown.as_mut()?.pins.poll()
+    }
+
+    /// The day, by the wall clock, in days since 1970-01-01 UTC.
+    fn today(&self, now: Instant) -> u32 {
+        let unix_time = self.unix_origin + now.since(Instant::ZERO);
+        u32::try_from(unix_time.as_secs() / DAY).unwrap_or(u32::MAX)
     }
 
     /// What is known of the destinations that the host talks to and that no peer has.
@@ -231,6 +259,7 @@ impl Engine {
         let answer = AnswerPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
         let address = from.remote.ip();
         let found = PublicKey::from_bytes(*answer.public_key());
+        let today = self.today(now);
         let unknown = self.unknown.as_mut().ok_or(DropReason::Availability)?;
         if from.remote.port() != unknown.settings.port {
             return Err(DropReason::Availability);
@@ -239,7 +268,7 @@ impl Engine {
         let source = source.ok_or(DropReason::Availability)?;
         if found == *self.private_key.public_key() {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
-        } else if unknown.refuses(now, address, found, &mut self.events) {
+        } else if unknown.refuses((now, today), address, found, &mut self.events) {
             let state = AvailabilityState::KeyChanged { public_key: found };
             unknown.table.refuse(now, address, state);
         } else if !self.by_key.contains_key(&found)
@@ -251,7 +280,7 @@ impl Engine {
             let used = self.locals.iter().find(|local| local.address.ip() == source);
             let asked = self.locals.iter().find(|local| local.id == from.local);
             let first = used.or(asked).map(|local| local.address.ip());
-            self.associations[peer].first_from = first;
+            self.associations[peer].begin_from(first);
         }
         Ok(())
     }
@@ -267,13 +296,13 @@ impl Engine {
         responder: &Responder,
     ) -> Result<usize, DropReason> {
         let found = *responder.remote();
-        let address = from.remote.ip();
+        let (address, today) = (from.remote.ip(), self.today(now));
         let unknown = self.unknown.as_mut();
         let Some(unknown) = unknown.filter(|unknown| unknown.settings.concerns(address)) else {
             let reason = format!("no peer has the key {found}");
             return Err(self.refuse_handshake(from.remote, reason));
         };
-        if unknown.refuses(now, address, found, &mut self.events) {
+        if unknown.refuses((now, today), address, found, &mut self.events) {
             return Err(DropReason::Handshake);
         }
         if let Some(peer) = self.by_prefix.find(address).or_else(|| unknown.node_at(address)) {
@@ -297,15 +326,16 @@ impl Engine {
         asked: bool,
     ) -> Option<usize> {
         self.make_room_for_node(now);
+        let today = self.today(now);
         let unknown = self.unknown.as_mut()?;
-        let pinned = unknown.pins.contains_key(&address);
-        let no_pin = asked && !pinned && unknown.pins.len() >= self.limits.pins;
+        let no_pin = asked && !unknown.pins.has_room(address, today);
         if no_pin || unknown.nodes.len() >= self.limits.unknown_nodes {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
             return None;
         }
         let config = unknown.peer_config(address, public_key, asked);
-        let mut association = Association::new(config, &self.limits, &mut self.rng, now);
+        let limits = self.limits.of_unknown();
+        let mut association = Association::new(config, &limits, &mut self.rng, now);
         association.is_of_a_stranger();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
@@ -319,8 +349,10 @@ impl Engine {
             }
         };
         let addresses = vec![address];
-        let node = Node { addresses, public_key, asked, established: false, path_changes: 0 };
+        let (established, path_changes, met) = (false, 0, today);
+        let node = Node { addresses, public_key, asked, established, path_changes, met };
         unknown.nodes.insert(peer, node);
+        unknown.by_address.insert(address, peer);
         unknown.deadlines.insert((now + GIVE_UP, peer));
         self.by_key.insert(public_key, peer);
         self.reschedule(peer);
@@ -343,6 +375,7 @@ impl Engine {
         let Some(unknown) = &mut self.unknown else { return };
         let Some(node) = unknown.nodes.remove(&peer) else { return };
         for address in node.addresses {
+            unknown.by_address.remove(&address);
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
         }
         unknown.vacant.push(peer);
@@ -357,15 +390,16 @@ impl Engine {
 
     /// Something happened to the association `peer`: what it means if nobody configured it.
     pub(super) fn follow_node(&mut self, now: Instant, peer: usize) {
+        let today = self.today(now);
         let Some(unknown) = &mut self.unknown else { return };
         let Some(node) = unknown.nodes.get_mut(&peer) else { return };
         let association = &self.associations[peer];
         match (node.established, association.is_established()) {
             (true, false) => self.remove_node(now, peer),
-            (_, true) if node.path_changes != association.path_changes => {
+            (_, true) if node.path_changes != association.path_changes || node.met < today => {
                 node.established = true;
-                node.path_changes = association.path_changes;
-                self.adopt_addresses(peer);
+                (node.path_changes, node.met) = (association.path_changes, today);
+                self.adopt_addresses(now, peer);
             }
             _ => {}
         }
@@ -373,7 +407,8 @@ impl Engine {
 
     /// Admits the node of association `peer` at the addresses at which it proved to receive, unless they
     /// are somebody else's, and pins its key to them if it was asked for.
-    fn adopt_addresses(&mut self, peer: usize) {
+    fn adopt_addresses(&mut self, now: Instant, peer: usize) {
+        let today = self.today(now);
         let proven: BTreeSet<(IpAddr, bool)> = self.associations[peer].proven_addresses().collect();
         let mut admitted = Vec::new();
         for (address, told) in proven {
@@ -382,28 +417,34 @@ impl Engine {
                 continue;
             }
             let owner = self.by_prefix.find(address).or_else(|| unknown.node_at(address));
-            let Unknown { settings, pins, nodes, .. } = &mut **unknown;
+            let Unknown { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
             let new = told && owner.is_none();
             let full = new && node.addresses.len() >= ADDRESSES;
-            let pinned = pins.get(&address);
             let theirs = owner.is_some_and(|owner| owner != peer)
-                || pinned.is_some_and(|pinned| *pinned != public_key);
+                || pins.refuses(address, public_key, today).is_some();
             if full || theirs {
                 continue;
             }
-            if node.asked && pinned.is_none() && pins.len() < self.limits.pins {
-                pins.insert(address, public_key);
-                self.events.push_back(Event::Pinned { address, public_key });
+            if node.asked || pins.holds(address, public_key) {
+                let former = match pins.meet(address, public_key, today) {
+                    Met::New => Some(None),
+                    Met::InPlaceOf(key) => Some(Some(key)),
+                    Met::Known => None,
+                    Met::Other | Met::Full => continue,
+                };
+                let pinned = |former| Event::Pinned { address, public_key, former };
+                self.events.extend(former.map(pinned));
             }
             if new {
                 node.addresses.push(address);
+                by_address.insert(address, peer);
             }
             admitted.push((address, settings.is_exclusive(address)));
         }
         let (association, cx) = self.association(peer);
-        if association.admit(&admitted, &cx) {
+        if association.admit(now, &admitted, &cx) {
             self.touched.insert(peer);
         }
     }

@@ -4,8 +4,8 @@
 use mpip_wire::{Frame, Frames, SessionFields};
 
 use super::{HEAD_MAX, Restored, SessionHeader};
-use crate::packet::Header;
-use crate::sink::Checksum;
+use mpip_types::Checksum;
+use mpip_types::packet::Header;
 
 /// Runs the bytes as the plaintext of transport messages: compact packets are restored with the
 /// fields of the session open frame before them. Nothing panics, and what is restored is a packet

@@ -3,7 +3,7 @@ use core::net::IpAddr;
 use mpip_wire::NetworkFields;
 
 use super::*;
-use crate::packet::Header;
+use mpip_types::packet::Header;
 
 const TCP_SYN: u16 = 0x002;
 /// Next headers of IPv6 that are no transport (RFC 8200, section 4).

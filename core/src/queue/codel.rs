@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Settings of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

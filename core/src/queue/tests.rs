@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -256,6 +256,32 @@ fn a_session_that_is_forgotten_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_is_drained_is_all_that_waits_however_long_it_did() {
+    // CoDel has been dropping from both sessions.
+    let mut queue = SendQueue::new(HUGE, 4);
+    for now in 0..500 {
+        queue.push(at(now), 0, Priority::Throughput, Train { segments: 2, ..Train::single(700) });
+        queue.push(at(now), 1, Priority::Throughput, Train { segments: 2, ..Train::single(700) });
+        queue.push(at(now), 1, Priority::Response, Train::single(60));
+        assert!(take(&mut queue, at(now)).is_some() && take(&mut queue, at(now)).is_some());
+    }
+    let (before, items) = (queue.counters(), queue.items);
+    assert!(before.dropped_codel > 2, "{before:?}");
+    let (bytes, mut drained) = (queue.bytes(), Vec::new());
+    queue.drain(|flow, item, segment| drained.push((flow, item.segment_len(segment))));
+    assert_eq!(drained.iter().map(|(_, len)| len).sum::<usize>(), bytes);
+    assert!(drained.len() > items, "of two segments");
+    // Both sessions within the first turns, so that a bound on what leaves is shared.
+    let first = drained.iter().take(10).filter(|(flow, _)| *flow == 0).count();
+    assert!((3..=7).contains(&first), "{:?}", &drained[..10]);
+    assert_eq!(queue.counters().dropped_codel, before.dropped_codel);
+    // As new.
+    assert_eq!(take(&mut queue, at(500)), None);
+    queue.push(at(500), 0, Priority::Throughput, Train::single(70));
+    assert_eq!(take(&mut queue, at(500)), Some((0, 70, false)));
+}
+
+#[test]
 fn a_slot_that_the_queue_was_not_made_for_is_refused() {
     let mut queue = SendQueue::new(HUGE, 4);
     queue.push(at(0), 4, Priority::Throughput, Train { segments: 2, ..Train::single(100) });
@@ -329,6 +355,7 @@ enum Step {
     Take,
     Wait(u64),
     Discard(u32),
+    Drain,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -341,6 +368,7 @@ fn step() -> impl Strategy<Value = Step> {
         20 => Just(Step::Take),
         6 => (0u64..30_000).prop_map(Step::Wait),
         1 => (0u32..5).prop_map(Step::Discard),
+        1 => Just(Step::Drain),
     ]
 }
 
@@ -357,12 +385,14 @@ proptest! {
         let mut last: BTreeMap<(u32, bool), (u32, usize)> = BTreeMap::new();
         let mut taken = 0u64;
         let (mut pushed, mut items) = (0u64, 0);
+        let mut responses = BTreeSet::new();
         for step in steps {
             match step {
                 Step::Push { flow, response, segments, len, ecn } => {
                     let priority =
                         if response { Priority::Response } else { Priority::Throughput };
                     items += 1;
+                    responses.extend(response.then_some(items));
                     inside.insert(items, (segments, len));
                     pushed += segments as u64;
                     queue.push(now, flow, priority, Train { id: items, segments, len, ecn });
@@ -387,6 +417,25 @@ proptest! {
                 }
                 Step::Wait(micros) => now += Duration::from_micros(micros),
                 Step::Discard(flow) => queue.discard(flow),
+                Step::Drain => {
+                    let before = queue.counters();
+                    let (bytes, mut drained) = (queue.bytes(), Vec::new());
+                    queue.drain(|flow, item, segment| {
+                        drained.push((flow, item.id, segment, item.len));
+                    });
+                    prop_assert_eq!(drained.iter().map(|left| left.3).sum::<usize>(), bytes);
+                    // Of each session and band in order, and nothing twice.
+                    for (flow, id, segment, _) in &drained {
+                        let key = (*flow, responses.contains(id));
+                        let order = (*id, *segment);
+                        prop_assert!(last.get(&key).is_none_or(|before| *before < order));
+                        last.insert(key, order);
+                    }
+                    let count = drained.len() as u64;
+                    let drained = before.drained + count;
+                    prop_assert_eq!(queue.counters(), QueueCounters { drained, ..before });
+                    prop_assert!(queue.is_empty() && !queue.take());
+                }
             }
             prop_assert!(queue.bytes() <= LIMIT);
             let left: u64 = queue
@@ -396,7 +445,8 @@ proptest! {
                 .sum();
             let counters = queue.counters();
             let dropped =
-                counters.dropped_codel + counters.dropped_overflow + counters.discarded;
+                counters.dropped_codel + counters.dropped_overflow + counters.discarded
+                    + counters.drained;
             prop_assert_eq!(counters.pushed, pushed);
             prop_assert_eq!(counters.taken, taken);
             prop_assert_eq!(pushed, taken + dropped + left);

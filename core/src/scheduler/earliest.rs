@@ -12,7 +12,7 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// A path is far that is later by so many µs.
 const FAR: i64 = 100_000;

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler, lowest_delay};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Takes the path with the lowest current delay among those that can send now.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Goes through the paths by their numbers, leaving out those that cannot send now.
 #[derive(Debug, Default)]

@@ -1,5 +1,10 @@
 use rand_core::SeedableRng;
 
+use core::time::Duration;
+
+use mpip_types::Instant;
+use rand_chacha::ChaCha8Rng;
+
 use super::*;
 
 fn path(id: u16, delay_ms: i64) -> Candidate {

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
 use super::{Candidate, Demand, Scheduler};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Sum of the initial weights, and the bound of each.
 const FULL: u16 = 1_000;

@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 use core::time::Duration;
 
 use super::{Metrics, Record, TraceSink, What};
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Writes records to `out` until a number of bytes is reached or `out` fails; what comes later is
 /// not written.
@@ -154,7 +154,7 @@ fn write_text(out: &mut impl Write, text: &str) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::PathState;
+    use mpip_transport::PathState;
 
     fn text(what: What) -> String {
         let mut out = String::new();

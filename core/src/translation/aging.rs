@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::time::Instant;
+use mpip_types::Instant;
 
 /// Entries at the bound that are looked at for one that was not used for long.
 const LOOKS: usize = 8;

@@ -9,8 +9,8 @@ use super::aging::Aging;
 use super::fragments::Fragments;
 use super::rewrite::Subject;
 use super::{Act, Life};
-use crate::packet::{Header, SessionKey, protocol};
-use crate::time::Instant;
+use mpip_types::Instant;
+use mpip_types::packet::{Header, SessionKey, protocol};
 
 /// How long the first connections may go without an answer by the paths, until others are plain: less
 /// than until TCP repeats a SYN (RFC 6298, section 2).

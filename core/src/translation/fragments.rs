@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use super::rewrite::fragment_id;
-use crate::packet::Header;
+use mpip_types::packet::Header;
 
 /// Packets in fragments that are under way; of the oldest, later fragments are not known.
 const PACKETS: usize = 64;

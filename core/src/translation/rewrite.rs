@@ -6,7 +6,7 @@
 
 use core::net::IpAddr;
 
-use crate::packet::{Endpoint, Header, SessionKey, Version, fold, protocol, sum};
+use mpip_types::packet::{Endpoint, Header, SessionKey, Version, fold, protocol, sum};
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;

@@ -1,16 +1,33 @@
-//! The primitives that `snow` works with: randomness from the caller's generator, X25519 from
-//! AWS-LC, hash and cipher from `snow`'s defaults.
+//! The primitives that `snow` works with: randomness from the caller's generator, X25519 and
+//! ChaCha20-Poly1305 from AWS-LC, BLAKE2s from `blake2`. Unlike `snow`'s own they erase what they keep.
 
+use core::hint::black_box;
+
+use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{self, UnparsedPublicKey, X25519, agree};
+use blake2::{Blake2s256, Digest};
 use snow::Error;
 use snow::params::{CipherChoice, DHChoice, HashChoice};
-use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::resolvers::CryptoResolver;
 use snow::types::{Cipher, Dh, Hash, Random};
 use zeroize::Zeroizing;
 
+/// Tests take note of the secrets.
+#[cfg(test)]
+use super::tests::residue::{note, note_input};
 use crate::Rng;
+use crate::aead::TAG_LEN;
 
 const KEY_LEN: usize = 32;
+
+/// Bytes that BLAKE2s compresses at a time, and of its result (RFC 7693, section 2.1).
+const BLOCK_LEN: usize = 64;
+const HASH_LEN: usize = 32;
+
+#[cfg(not(test))]
+fn note(_: &[u8]) {}
+#[cfg(not(test))]
+fn note_input(_: &[u8]) {}
 
 /// Resolves the primitives of one handshake. Randomness comes from `seed`, never from the
 /// operating system.
@@ -37,11 +54,12 @@ impl CryptoResolver for Resolver {
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
-        DefaultResolver.resolve_hash(choice)
+        matches!(choice, HashChoice::Blake2s).then(|| Box::<Blake2s>::default() as Box<dyn Hash>)
     }
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        DefaultResolver.resolve_cipher(choice)
+        let is_ours = matches!(choice, CipherChoice::ChaChaPoly);
+        is_ours.then(|| Box::<ChaChaPoly>::default() as Box<dyn Cipher>)
     }
 }
 
@@ -52,8 +70,8 @@ impl Random for Rng {
     }
 }
 
-/// A key pair of `snow`'s. Unlike its own, it erases the private key, and refuses a shared secret
-/// of zeros, which a public key of small order gives (RFC 7748 section 6.1).
+/// A key pair. A shared secret of zeros, which a public key of small order gives (RFC 7748 section
+/// 6.1), is refused.
 #[derive(Default)]
 struct X25519Key {
     private: Zeroizing<[u8; KEY_LEN]>,
@@ -75,6 +93,7 @@ impl Dh for X25519Key {
     }
 
     fn set(&mut self, private: &[u8]) {
+        note(private);
         self.private.copy_from_slice(private);
         let key = private_key(&self.private);
         self.public = public_key(&key);
@@ -100,9 +119,108 @@ impl Dh for X25519Key {
         let key = self.key.as_ref().ok_or(Error::Dh)?;
         let public = public.get(..KEY_LEN).ok_or(Error::Dh)?;
         agree(key, UnparsedPublicKey::new(&X25519, public), Error::Dh, |secret| {
+            note(secret);
             out[..KEY_LEN].copy_from_slice(secret);
             Ok(())
         })
+    }
+}
+
+/// ChaCha20-Poly1305 with the nonces of Noise (section 12.3): 32 bits of zeros, 64 bits LE.
+#[derive(Default)]
+struct ChaChaPoly {
+    key: Zeroizing<[u8; KEY_LEN]>,
+}
+
+impl ChaChaPoly {
+    fn key(&self) -> LessSafeKey {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &*self.key);
+        LessSafeKey::new(key.expect("ChaCha20-Poly1305 takes 32-byte keys"))
+    }
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+impl Cipher for ChaChaPoly {
+    fn name(&self) -> &'static str {
+        "ChaChaPoly"
+    }
+
+    fn set(&mut self, key: &[u8; KEY_LEN]) {
+        note(key);
+        self.key.copy_from_slice(key);
+    }
+
+    fn encrypt(&self, counter: u64, aad: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
+        let (text, tag) = out[..plaintext.len() + TAG_LEN].split_at_mut(plaintext.len());
+        text.copy_from_slice(plaintext);
+        let sealed = self.key().seal_in_place_separate_tag(nonce(counter), Aad::from(aad), text);
+        tag.copy_from_slice(sealed.expect("a message is shorter than the AEAD's limit").as_ref());
+        plaintext.len() + TAG_LEN
+    }
+
+    fn decrypt(
+        &self,
+        counter: u64,
+        aad: &[u8],
+        ciphertext: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let (text, tag) = ciphertext.split_last_chunk::<TAG_LEN>().ok_or(Error::Decrypt)?;
+        let out = out.get_mut(..text.len()).ok_or(Error::Decrypt)?;
+        self.key()
+            .open_separate_gather(nonce(counter), Aad::from(aad), text, tag, out)
+            .map_err(|_| Error::Decrypt)?;
+        Ok(text.len())
+    }
+}
+
+/// BLAKE2s. Its block holds what was hashed last, such as keys.
+#[derive(Default)]
+struct Blake2s(Blake2s256);
+
+impl Blake2s {
+    fn start_anew(&mut self) -> Blake2s256 {
+        let former = core::mem::take(&mut self.0);
+        black_box(&mut self.0);
+        former
+    }
+}
+
+impl Hash for Blake2s {
+    fn name(&self) -> &'static str {
+        "BLAKE2s"
+    }
+
+    fn block_len(&self) -> usize {
+        BLOCK_LEN
+    }
+
+    fn hash_len(&self) -> usize {
+        HASH_LEN
+    }
+
+    fn reset(&mut self) {
+        self.start_anew();
+    }
+
+    fn input(&mut self, data: &[u8]) {
+        note_input(data);
+        self.0.update(data);
+    }
+
+    fn result(&mut self, out: &mut [u8]) {
+        out[..HASH_LEN].copy_from_slice(&self.start_anew().finalize());
+    }
+}
+
+impl Drop for Blake2s {
+    fn drop(&mut self) {
+        self.reset();
     }
 }
 

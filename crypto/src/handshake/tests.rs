@@ -1,7 +1,11 @@
 use core::time::Duration;
 
+use snow::Builder;
+
 use super::*;
 use crate::{ReplayGuard, Timestamp, TimestampSource};
+
+pub(super) mod residue;
 
 const OFFER: [u8; INITIATION_PAYLOAD_LEN] = *b"initiation payload 24 by";
 const ANSWER: [u8; RESPONSE_PAYLOAD_LEN] = *b"response pay";
@@ -314,8 +318,8 @@ fn a_plain_snow_peer_interoperates() {
     let completed = initiator.finish(&response).unwrap();
     assert_eq!(completed.payload, ANSWER);
     let (from_initiator, from_responder) = plain.dangerously_get_raw_split();
-    assert_eq!(*completed.secrets.send, from_initiator);
-    assert_eq!(*completed.secrets.receive, from_responder);
+    assert_eq!(**completed.secrets.send, from_initiator);
+    assert_eq!(**completed.secrets.receive, from_responder);
 }
 
 /// `snow`'s default primitives with a deterministic generator, as it has none built in.

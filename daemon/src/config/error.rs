@@ -44,9 +44,9 @@ impl std::error::Error for ConfigError {}
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The line, counted from 1; `None` when it is about the file as a whole.
+    /// The line, counted from 1; `None` if it concerns the file as a whole.
     pub line: Option<usize>,
-    /// What was expected and what came.
+    /// What was expected and what was found.
     pub message: String,
 }
 
@@ -56,9 +56,9 @@ impl Problem {
         Self { line: Some(line_of(text, span.start)), message }
     }
 
-    /// What the TOML parser says, in the words of a configuration.
+    /// An error of the TOML parser, in the words of a configuration.
     pub(super) fn syntax(text: &str, error: &toml::de::Error) -> Self {
-        // serde speaks of its own types and of fields.
+        // serde's messages speak of fields, maps and Rust's types.
         let message = error
             .message()
             .replace("unknown field", "unknown key")

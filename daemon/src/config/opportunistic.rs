@@ -1,18 +1,24 @@
-//! `[opportunistic]`: nodes that the configuration does not name.
+//! `[opportunistic]`: associations with nodes that the configuration does not name.
 
 use std::path::{Path, PathBuf};
 
 use mpip_core::{DEFAULT_PORT, Opportunistic};
 use toml::Spanned;
 
+use super::problems::Problems;
 use super::raw;
-use super::resolve::{Problems, integer, prefixes};
 use super::settings::OpportunisticSettings;
+use super::values::{integer, prefixes};
 
-/// Where keys are pinned unless the configuration says otherwise.
+/// Default file of pinned keys.
 const DEFAULT_PINS: &str = "/var/lib/mpip/known_nodes";
 
-/// Most prefixes: what the kernel's filter takes.
+/// Days without a meeting after which a pin expires unless the configuration says otherwise: half a year.
+const DEFAULT_EXPIRY: u32 = 180;
+/// The longest that it can say: 100 years.
+const EXPIRY_MAX: i64 = 36_500;
+
+/// Most prefixes: the kernel's filter takes no more.
 const PREFIXES_MAX: usize = 1_024;
 
 /// The settings, or `None` after everything that is wrong was added to `problems`.
@@ -45,6 +51,10 @@ pub(super) fn resolve(
             return problems.none(&span, format!("pins: {message}"));
         }
     };
+    let expiry = match &raw.pins_expire_days {
+        Some(days) => integer(days, "pins_expire_days", 0..=EXPIRY_MAX, problems),
+        None => Some(DEFAULT_EXPIRY),
+    };
     if problems.count() > before {
         return None;
     }
@@ -53,6 +63,7 @@ pub(super) fn resolve(
         exclusive,
         port: port?,
         pins,
+        pin_expiry: expiry.filter(|days| *days > 0),
         ..Opportunistic::default()
     };
     Some(OpportunisticSettings { engine, pins_file })

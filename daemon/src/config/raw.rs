@@ -1,7 +1,7 @@
 //! The keys of the configuration file and their types, as written by the user.
 //!
-//! Numbers are read as `i64`, so that one out of range is refused with the range of its key and
-//! not with that of a type.
+//! Numbers are read as `i64`. So an error about one out of range names the range of its key, not
+//! that of an integer type.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,7 @@ pub(super) struct Opportunistic {
     #[serde(default)]
     pub(super) exclusive: Vec<Spanned<String>>,
     pub(super) pins: Option<Spanned<String>>,
+    pub(super) pins_expire_days: Option<Spanned<i64>>,
     pub(super) port: Option<Spanned<i64>>,
 }
 

@@ -1,14 +1,15 @@
-//! `[[rule]]`: the seed's rule table (seed 000, table 6).
+//! `[[rule]]`: the rule table (seed 000, table 6).
 
 use std::ops::RangeInclusive;
 
 use mpip_core::{Prefix, Priority, Rule};
 use toml::Spanned;
 
+use super::problems::Problems;
 use super::raw::{self, Protocol};
-use super::resolve::{Problems, integer, names};
+use super::values::{integer, names};
 
-/// Protocols that have names here, with their numbers (IANA, Assigned Internet Protocol Numbers).
+/// Protocols that a rule can name (IANA, Assigned Internet Protocol Numbers).
 const PROTOCOLS: [(&str, u8); 9] = [
     ("icmp", 1),
     ("tcp", 6),
@@ -87,7 +88,7 @@ fn number(protocol: &Spanned<Protocol>, problems: &mut Problems<'_>) -> Option<u
     problems.none(&protocol.span(), message)
 }
 
-/// `a-b`, both ends included, or `a-`: `a` and more.
+/// Parses `a-b` (both included) or `a-` (`a` and more).
 fn length(text: &str) -> Result<RangeInclusive<u16>, String> {
     let expected = || {
         format!(

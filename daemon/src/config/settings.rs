@@ -20,44 +20,44 @@ pub struct Settings {
     pub private_key: PrivateKey,
     /// UDP port of every path's socket.
     pub listen_port: u16,
-    /// Where the file says so.
+    /// Where it is set.
     pub listen_port_place: Place,
-    /// TCP port of paths that look like TCP.
+    /// TCP port of paths with encapsulation `tcp`.
     pub tcp_port: u16,
-    /// Where the file says so.
+    /// Where it is set.
     pub tcp_port_place: Place,
     /// The control socket.
     pub control_socket: PathBuf,
-    /// The group that may use the control socket; `None` for the daemon's own.
+    /// Number of the group that may use the control socket; `None` for the daemon's own group.
     pub control_group: Option<u32>,
-    /// Longest silence on paths at rest; `None` for as long as is found to do no harm.
+    /// Keepalive interval of paths at rest; `None` to use the longest that is found to work.
     pub keepalive: Option<Duration>,
     /// Name of the TUN device.
     pub interface: String,
-    /// Where the file says so.
+    /// Where it is set.
     pub interface_place: Place,
     /// Addresses of the TUN device.
     pub addresses: Vec<InterfaceAddress>,
-    /// The interfaces that paths may use; `None` for every one with a usable address.
+    /// Interfaces that paths may use; `None` for all with a usable address.
     pub path_interfaces: Option<Vec<String>>,
-    /// What paths from an interface look like; those that are not here leave it to the peers.
+    /// Encapsulation of paths, by interface. For others the peer's setting counts.
     pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
-    /// What host mode uses on the host.
+    /// What host mode uses of the host.
     pub host_mode: HostMode,
-    /// The nodes to be associated with.
+    /// The nodes to associate with.
     pub peers: Vec<PeerConfig>,
-    /// First match decides.
+    /// Rules; the first that matches a packet decides.
     pub rules: Vec<Rule>,
-    /// How to deal with nodes that `peers` does not name; `None` leaves them alone.
+    /// Associations with nodes that `peers` does not name; `None` for none.
     pub opportunistic: Option<OpportunisticSettings>,
 }
 
-/// How to deal with nodes that the configuration does not name.
+/// Associations with nodes that the configuration does not name.
 #[derive(Clone, Debug)]
 pub struct OpportunisticSettings {
-    /// What the engine is told, the pinned keys with it.
+    /// The engine's settings, pinned keys included.
     pub engine: Opportunistic,
-    /// Where keys are pinned.
+    /// The file of pinned keys.
     pub pins_file: PathBuf,
 }
 
@@ -67,13 +67,13 @@ impl Settings {
         self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
     }
 
-    /// Whether packets of this host may be captured that are to leave as plain IP after all.
+    /// Whether captured packets of this host may have to leave as plain IP.
     pub(crate) fn gives_back(&self) -> bool {
         let captures = |peer: &PeerConfig| peer.host_mode && peer.policy != Policy::Off;
         self.opportunistic.is_some() || self.peers.iter().any(captures)
     }
 
-    /// Whether a peer has no paths without `encapsulation`.
+    /// Whether a peer permits no other encapsulation than `encapsulation`.
     pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
         let other = match encapsulation {
             Encapsulation::Udp => Encapsulation::Tcp,
@@ -83,16 +83,16 @@ impl Settings {
     }
 }
 
-/// What host mode uses on the host.
+/// What host mode uses of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMode {
-    /// The routing table with the routes to the peers' addresses.
+    /// Routing table with the routes to the peers' addresses. The next two numbers are used too.
     pub table: u32,
-    /// Priority of the rule that leads to it.
+    /// Priority of the rules that lead to the tables.
     pub priority: u32,
-    /// One bit, which the marks of our own packets have.
+    /// Mark of our own packets, one bit.
     pub mark: u32,
-    /// Whether strict reverse path filters are made loose.
+    /// Whether to make strict reverse path filters loose.
     pub loosen_rp_filter: bool,
 }
 
@@ -102,12 +102,12 @@ impl Default for HostMode {
     }
 }
 
-/// Where a value comes from.
+/// Where a value is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The configuration file.
     pub file: PathBuf,
-    /// The line, counted from 1; `None` for a default.
+    /// The line, counted from 1; `None` for a default value.
     pub line: Option<usize>,
 }
 

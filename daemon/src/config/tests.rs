@@ -1,7 +1,7 @@
-//! Every error of a configuration, with the line that it names.
+//! Valid configurations, and every error of one with the line that it names.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 /// Alice's public key.
 const OWN_PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
 
-/// A peer that is right, from line 3 on.
+/// A configuration with a valid peer in lines 3 to 5, and `lines` from line 6 on.
 fn with_peer(lines: &str) -> String {
     format!(
         "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\npublic_key = '{PEER_KEY}'\n\
@@ -230,11 +230,11 @@ fn node_and_interface_errors_name_the_line() {
             ),
             (
                 node("[[path]]\ninterface = 'mpip0'"),
-                "4: interface: expected another one than mpip's own, found `mpip0`",
+                "4: interface: expected an interface other than mpip's own, found `mpip0`",
             ),
             (
                 node("[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth0'"),
-                "6: interface: expected each once, found `eth0` again",
+                "6: interface: expected each interface once, found `eth0` again",
             ),
         ],
     );
@@ -248,11 +248,11 @@ fn peer_errors_name_the_line() {
         &[
             (
                 second(&format!("name = 'b'\npublic_key = '{}'", &OWN_KEY.trim())),
-                "7: name: expected another one for each peer, `b` is used in line 4",
+                "7: name: expected a different one for each peer, `b` is used in line 4",
             ),
             (
                 second(&format!("name = 'c'\npublic_key = '{PEER_KEY}'")),
-                "8: public_key: expected another one for each peer, this one is used in line 5",
+                "8: public_key: expected a different one for each peer, this one is used in line 5",
             ),
             (
                 second(&format!("name = 'c'\npublic_key = '{OWN_PUBLIC}'")),
@@ -281,7 +281,7 @@ fn peer_errors_name_the_line() {
             ),
             (
                 with_peer("endpoints = ['198.18.0.2:1',\n'198.18.0.2:1']"),
-                "7: endpoints: expected each once, found `198.18.0.2:1`",
+                "7: endpoints: expected each endpoint once, found `198.18.0.2:1`",
             ),
             (
                 with_peer("allowed_prefixes = ['10.0.0.0/33']"),
@@ -362,8 +362,8 @@ fn peer_errors_name_the_line() {
             ),
             (
                 with_peer("[host_mode]\ntable = 254"),
-                "7: table: expected none of 251 to 255, of which the kernel uses some and the \
-                 two tables behind this one would be others, found 254",
+                "7: table: expected a number outside of 251 to 255, because neither this table nor \
+                 the two after it may be one of the kernel's (253 to 255), found 254",
             ),
             (
                 with_peer("[host_mode]\npriority = 32766"),
@@ -456,6 +456,49 @@ fn a_key_file_that_is_missing_open_or_no_key_is_refused() {
     assert!(short[0].contains("expected a key of 32 bytes"), "{short:?}");
     assert!(!short[0].contains("AAAA"), "a key's text is never shown");
     assert!(with("/")[0].contains("is none"));
+}
+
+#[test]
+fn a_key_file_of_another_user_is_refused() {
+    let directory = Directory::new("owner");
+    let text = "[node]\nprivate_key_file = 'node.key'\n";
+    let file = directory.0.join("node.key");
+    let shown = file.display();
+    let metadata = fs::metadata(&file).expect("written");
+    let owner = metadata.uid();
+    // Whoever runs the tests, the file is of another user than this one.
+    let checked = keys::check(&file, &metadata, owner + 1);
+    if owner == 0 {
+        assert_eq!(checked, Ok(()), "root may read and write everything anyway");
+        std::os::unix::fs::chown(&file, Some(65_534), None).expect("by root");
+        assert_eq!(
+            directory.problems(text),
+            [format!(
+                "2: expected a key file of the user who runs mpipd (0) or of root, `{shown}` is of \
+                 user 65534, who can read and change it; mend it with `chown 0 {shown}`"
+            )]
+        );
+        let metadata = fs::metadata(&file).expect("written");
+        assert_eq!(keys::check(&file, &metadata, 65_534), Ok(()), "its owner's daemon");
+    } else {
+        assert!(checked.expect_err("of another user").contains("chown"));
+        assert!(directory.parse(text).is_ok());
+    }
+}
+
+#[test]
+fn a_key_file_that_is_a_pipe_or_much_too_long_ends_in_words() {
+    let directory = Directory::new("pipe");
+    let with = |file: &str| directory.problems(&format!("[node]\nprivate_key_file = '{file}'\n"));
+    let pipe = directory.0.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg("-m600").arg(&pipe).status();
+    assert!(made.expect("mkfifo is there").success());
+    assert!(with("pipe")[0].contains("is none"));
+    directory.key("long.key", &OWN_KEY.repeat(1_000), 0o600);
+    assert!(with("long.key")[0].contains("expected a key of 32 bytes"));
+    directory.key("text.key", "", 0o600);
+    fs::write(directory.0.join("text.key"), [0xff; 44]).expect("writable");
+    assert!(with("text.key")[0].contains("is no text of a key"));
 }
 
 #[test]

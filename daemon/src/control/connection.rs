@@ -1,4 +1,4 @@
-//! One connection: requests in, answers out, in order.
+//! One connection: reads requests and writes the answers in order.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,15 +8,21 @@ use std::time::Duration;
 
 use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response};
 
-use super::{Ask, Asker, EVENTS_WAITING, IDLE_TIMEOUT};
+use super::ask::{Ask, Asker};
 
-/// How often a subscriber that hears nothing is looked after.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// Longest silence between requests before the connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Most events queued for a slow subscriber. When more come, the subscription ends.
+const EVENTS_MAX: usize = 1024;
+
+/// Without events, interval at which to check whether the subscriber is still connected.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether the connection goes on.
 #[derive(PartialEq, Eq)]
-enum Then {
-    GoOn,
+enum Next {
+    Continue,
     Close,
 }
 
@@ -29,7 +35,7 @@ pub(super) fn serve(stream: UnixStream, asker: &Asker) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // One byte more than a request, and its newline.
+        // The newline, and one byte more, which shows that a request is too long.
         let limit = MAX_REQUEST as u64 + 2;
         let read = reader.by_ref().take(limit).read_until(b'\n', &mut line);
         if !read.is_ok_and(|len| len > 0) {
@@ -39,22 +45,22 @@ pub(super) fn serve(stream: UnixStream, asker: &Asker) {
         if whole {
             line.pop();
         }
-        let then = match Request::parse(&line) {
+        let next = match Request::parse(&line) {
             Ok(request) => handle(&mut reader, &request, asker),
             Err(error) => {
                 let message = error.to_string();
                 let sent = answer(reader.get_mut(), &Response::Error { message });
                 // What follows a line that is too long is not a request.
-                if sent && error != RequestError::TooLong { Then::GoOn } else { Then::Close }
+                if sent && error != RequestError::TooLong { Next::Continue } else { Next::Close }
             }
         };
-        if then == Then::Close || !whole {
+        if next == Next::Close || !whole {
             return;
         }
     }
 }
 
-fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) -> Then {
+fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) -> Next {
     let stream = reader.get_mut();
     let sent = match request {
         Request::Status { sessions } => {
@@ -73,7 +79,7 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             if !asker.ask(Ask::Down { done, answered }) {
                 return ending(stream);
             }
-            // An error means that the daemon ends without a word, which is an end too.
+            // An error means that the daemon has ended.
             let _ = waits.recv();
             let sent = answer(stream, &Response::Done);
             let _ = has_answer.send(());
@@ -91,27 +97,27 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             answer(stream, &Response::Availability { destinations })
         }
         Request::Events => {
-            let (subscriber, events) = sync_channel(EVENTS_WAITING);
+            let (subscriber, events) = sync_channel(EVENTS_MAX);
             if !asker.ask(Ask::Events { subscriber }) {
                 return ending(stream);
             }
             if answer(stream, &Response::Done) {
                 forward(stream, &events);
             }
-            return Then::Close;
+            return Next::Close;
         }
     };
-    if sent { Then::GoOn } else { Then::Close }
+    if sent { Next::Continue } else { Next::Close }
 }
 
-/// Writes events until the client or the daemon has enough.
+/// Writes events until the client closes the connection or the daemon ends the subscription.
 fn forward(stream: &mut UnixStream, events: &Receiver<Arc<Event>>) {
-    // Long enough for the kernel to say that nothing is there.
+    // `is_open` must not wait for the client to write.
     if stream.set_read_timeout(Some(Duration::from_millis(1))).is_err() {
         return;
     }
     loop {
-        let went = match events.recv_timeout(LOOK_AFTER) {
+        let went = match events.recv_timeout(CHECK_INTERVAL) {
             Ok(event) => answer(stream, &Response::Event { event: (*event).clone() }),
             Err(RecvTimeoutError::Timeout) => is_open(stream),
             Err(RecvTimeoutError::Disconnected) => return,
@@ -122,7 +128,7 @@ fn forward(stream: &mut UnixStream, events: &Receiver<Arc<Event>>) {
     }
 }
 
-/// Whether the client is still there; what it writes is read and forgotten.
+/// Whether the client is still connected. What it writes is discarded.
 fn is_open(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(len) => len > 0,
@@ -130,12 +136,12 @@ fn is_open(stream: &mut UnixStream) -> bool {
     }
 }
 
-fn ending(stream: &mut UnixStream) -> Then {
+fn ending(stream: &mut UnixStream) -> Next {
     answer(stream, &Response::Error { message: "the daemon is ending".to_owned() });
-    Then::Close
+    Next::Close
 }
 
-/// Writes `response`; whether that succeeded.
+/// Writes `response`. Returns whether that succeeded.
 pub(super) fn answer(stream: &mut UnixStream, response: &Response) -> bool {
     stream.write_all(response.to_line().as_bytes()).is_ok()
 }

@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::mpsc::channel;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
 
-use mpip_api::{Client, MAX_REQUEST, Request};
+use mpip_api::{Client, Event, MAX_REQUEST, Request};
 
 use super::*;
 

@@ -1,21 +1,21 @@
-//! Sizes: of what the kernel holds for a socket, and of packets.
+//! Sizes of socket buffers and of packets.
 
 use mpip_api::Status;
 use mpip_net::netlink::Link;
 use mpip_net::udp::Granted;
 
+use super::finding::{Finding, Mend};
 use super::survey::{Start, Survey};
-use super::{Finding, Mend};
 use crate::local::SOCKET_BUFFER;
 
-/// Every IPv6 link carries so much (RFC 8200 section 5).
+/// Smallest MTU of an IPv6 link, in bytes (RFC 8200 section 5).
 const MIN_MTU: u32 = 1280;
 
-/// What an Ethernet carries.
+/// MTU of an Ethernet, in bytes.
 const ETHERNET_MTU: u32 = 1500;
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
-    // Without the right to exceed the system's limit this process tells nothing of mpipd's sockets.
+    // mpipd may exceed the system's limit. A process that may not learns nothing about its sockets.
     let granted = survey.granted.filter(|_| survey.privileged);
     let mut findings: Vec<_> = granted.and_then(receive_buffer).into_iter().collect();
     findings.extend(small_mtu(&survey.links, &survey.starts));
@@ -28,7 +28,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// With CAP_NET_ADMIN the system's limit does not count, but in a container it may.
+/// With CAP_NET_ADMIN a socket may exceed the system's limit, but not in every container.
 fn receive_buffer(granted: Granted) -> Option<Finding> {
     (granted.receive_buffer < SOCKET_BUFFER).then(|| {
         Finding::note(
@@ -36,7 +36,7 @@ fn receive_buffer(granted: Granted) -> Option<Finding> {
                 "a UDP socket gets a receive buffer of {} bytes instead of {SOCKET_BUFFER}",
                 granted.receive_buffer
             ),
-            "datagrams are lost when they come faster than the host has time for",
+            "datagrams are lost when they arrive faster than mpipd can read them",
             Mend::command(format!("sysctl -w net.core.rmem_max={SOCKET_BUFFER}")),
         )
     })
@@ -49,31 +49,31 @@ fn small_mtu(links: &[Link], starts: &[Start]) -> Vec<Finding> {
     let finding = |link: &Link| {
         Finding::wrong(
             format!("{} has an MTU of {} bytes", link.name, link.mtu),
-            format!("IPv6 needs {MIN_MTU}, outside and, less mpip's headers, inside"),
+            format!("IPv6 needs {MIN_MTU}, with mpip's headers and without"),
             Mend::command(format!("ip link set {} mtu {ETHERNET_MTU}", link.name)),
         )
     };
     small.map(finding).collect()
 }
 
-/// A connection over all paths has what they carry in a round trip in flight, and the kernel counts
-/// about twice that for bookkeeping (tcp(7), tcp_adv_win_scale).
+/// A TCP connection over all paths needs buffers for their bandwidth-delay product (BDP). The
+/// kernel counts about twice that, because of its overhead (tcp(7), tcp_adv_win_scale).
 fn tcp_buffer(name: &str, value: &str, status: &Status) -> Option<Finding> {
     let mut sizes = value.split_whitespace().map(str::parse::<u64>);
     let (least, usual, largest) = (sizes.next()?.ok()?, sizes.next()?.ok()?, sizes.next()?.ok()?);
-    let needed = status.peers.iter().map(|peer| {
+    let bdps = status.peers.iter().map(|peer| {
         let active = || peer.paths.iter().filter(|path| path.state == "active");
         let rate: u64 = active().map(|path| path.delivery_rate_bps).sum();
         let rtt_ms = active().filter_map(|path| path.rtt_ms).fold(0.0, f64::max);
         (rate as f64 / 8.0 * rtt_ms / 1e3) as u64
     });
-    let in_flight = needed.max()?;
-    let needed = in_flight * 2;
+    let bdp = bdps.max()?;
+    let needed = bdp * 2;
     (needed > largest).then(|| {
         let parameter = name.replace('/', ".");
         Finding::note(
-            format!("{parameter} ends at {largest} bytes"),
-            format!("the paths together carry {in_flight} bytes in a round trip"),
+            format!("{parameter} allows at most {largest} bytes"),
+            format!("the bandwidth-delay product of all paths is {bdp} bytes"),
             Mend::command(format!("sysctl -w {parameter}='{least} {usual} {needed}'")),
         )
     })

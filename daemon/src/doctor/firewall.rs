@@ -1,21 +1,20 @@
 //! Whether the host's packet filter (nftables, and iptables on top of it) lets mpip's packets in.
 //!
-//! Each packet that is to arrive is led through the chains of the hooks `prerouting` and `input`,
-//! as far as the rules can be judged. A rule that depends on more than is known of the packet
-//! (a set of addresses, a rate, an extension of iptables) is passed over; if it would have accepted
-//! the packet, the finding says "may".
+//! Each packet that should arrive is walked through the chains of the hooks `prerouting` and
+//! `input`. A rule whose conditions depend on more than is known of the packet (a set of addresses,
+//! a rate, an extension of iptables) is skipped. If it might have accepted the packet, the finding
+//! says "may".
 
-mod ruleset;
 mod walk;
 
 use std::collections::BTreeMap;
 
-pub(super) use ruleset::Ruleset;
 use walk::{Drop, Packet, State};
 
+use super::finding::{Finding, Mend, Severity};
+use super::ruleset::Ruleset;
 use super::subject::Subject;
 use super::survey::{Start, Survey};
-use super::{Finding, Mend, Severity};
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     let Survey { subject, starts, .. } = survey;
@@ -35,7 +34,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Whether packets of paths to `port` are let in at every interface with paths.
+/// Whether packets of paths to `port` are accepted at every interface with paths.
 fn port(
     ruleset: &Ruleset,
     subject: &Subject,
@@ -55,18 +54,19 @@ fn port(
         let what = format!("the firewall {verb} {upper} to port {port} ({})", drop.reason);
         let mend =
             Mend::command(format!("nft insert rule {} {protocol} dport {port} accept", drop.chain));
-        // Who calls gets answers, if those of known flows are let in.
+        // A host that opens all paths itself needs only packets of established flows.
         if !subject.is_called && !answers {
-            let why = "answers pass, but a peer cannot call, nor move to another address first";
+            let why = "answers pass, but a peer cannot open paths, nor be the first to move to another \
+                       address";
             return Finding::note(what, why, mend);
         }
-        let why = if answers { "no path works" } else { "peers cannot call this host" };
+        let why = if answers { "no path works" } else { "peers cannot open paths to this host" };
         Finding::wrong(what, why, mend)
     };
     dropped.into_values().map(finding).collect()
 }
 
-/// The first packets of paths as they may come.
+/// The first packets of paths that may arrive.
 fn arriving<'a>(
     subject: &'a Subject,
     starts: &'a [Start],
@@ -97,8 +97,7 @@ fn arriving<'a>(
     packets
 }
 
-/// Whether connections that were moved onto the paths are let in: their packets come by our
-/// interface.
+/// Whether packets of captured connections are accepted: they arrive by the TUN device.
 fn captured(ruleset: &Ruleset, subject: &Subject) -> Option<Finding> {
     let packet = |interface| Packet {
         ipv6: false,
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_calls_gets_answers_all_the_same() {
+    fn a_host_that_opens_all_paths_needs_only_answers() {
         let subject = Subject {
             is_called: false,
             endpoints: vec!["198.18.0.2:6182".parse().expect("valid")],

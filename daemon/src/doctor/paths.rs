@@ -1,16 +1,19 @@
-//! What a running daemon says of its peers and paths.
+//! Peers and paths of a running daemon.
 
-use mpip_api::{PathStatus, PeerStatus, Status};
+use mpip_api::{FaultStatus, PathStatus, PeerStatus, Status};
 
+use super::finding::{Finding, Mend};
 use super::survey::Survey;
-use super::{Finding, Mend};
+use crate::kernel::IGNORED;
 
-/// A daemon that has just started is given time.
+/// Uptime below which peers and paths are not judged, ms: the first handshakes may still be under
+/// way.
 const START_MS: f64 = 5_000.0;
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     let mut findings = interfaces(survey);
     let Some(status) = survey.running.status() else { return findings };
+    findings.extend(faults(status));
     findings.extend(no_address(status));
     findings.extend(not_permitted(status));
     findings.extend(changed_keys(status));
@@ -24,7 +27,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Interfaces that a `[[path]]` names and that are not there, or not up.
+/// Interfaces that a `[[path]]` names and that are missing or unusable.
 fn interfaces(survey: &Survey) -> Vec<Finding> {
     let unused = survey.subject.path_interfaces.iter().filter_map(|name| {
         let link = survey.links.iter().find(|link| link.name == *name);
@@ -39,6 +42,22 @@ fn interfaces(survey: &Survey) -> Vec<Finding> {
         Some(Finding::note(format!("{name} {what}"), "no path starts from it", mend))
     });
     unused.collect()
+}
+
+/// What the daemon itself says is not as it should be on the host.
+fn faults(status: &Status) -> Vec<Finding> {
+    let faults = status.faults.iter().filter(|fault| fault.what != IGNORED.0);
+    let device = &status.interface.name;
+    let finding = |fault: &FaultStatus| {
+        let mend = match fault.what == format!("{device} is down") {
+            true => Mend::command(format!("ip link set {device} up")),
+            false => Mend::words(
+                "see what the reason that the kernel gives has to do with; mpipd tries again by itself",
+            ),
+        };
+        Finding::wrong(&fault.what, &fault.why, mend)
+    };
+    faults.map(finding).collect()
 }
 
 fn no_address(status: &Status) -> Option<Finding> {
@@ -60,7 +79,7 @@ fn not_permitted(status: &Status) -> Option<Finding> {
     (count > 0).then(|| {
         Finding::wrong(
             format!("the kernel has refused to send {count} datagrams of mpip"),
-            "a firewall rule for what this host sends forbids them",
+            "a firewall rule for outgoing packets forbids them",
             Mend::words("let UDP and TCP from and to the peers' ports out (`nft list ruleset`)"),
         )
     })
@@ -71,7 +90,7 @@ fn changed_keys(status: &Status) -> Option<Finding> {
     (count > 0).then(|| {
         Finding::wrong(
             "a node has another key than the one pinned to its address",
-            "it was set up anew, or somebody poses as it; its packets are plain IP",
+            "it was reinstalled, or somebody poses as it; packets to it are plain IP",
             Mend::words("ask who runs it; `mpip availability` names it"),
         )
     })
@@ -104,7 +123,7 @@ fn failed(peer: &PeerStatus, path: &PathStatus) -> Option<Finding> {
     })
 }
 
-/// There is an association, and nothing goes through it.
+/// An association without a path that works.
 fn no_path_works(peer: &PeerStatus) -> Option<Finding> {
     let works = |path: &PathStatus| matches!(path.state.as_str(), "active" | "standby");
     let waiting = peer.paths.iter().filter(|path| path.state == "validating").count();
@@ -119,7 +138,7 @@ fn no_path_works(peer: &PeerStatus) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
+    use super::super::finding::Severity;
     use super::super::tests_support::{link, path, peer, start, status, survey};
     use super::*;
 
@@ -149,6 +168,27 @@ mod tests {
         );
         assert_eq!(found[0].mend, Mend::command("ip link set eth1 up"));
         assert!(found.iter().all(|finding| finding.severity == Severity::Note));
+    }
+
+    #[test]
+    fn what_the_daemon_cannot_set_is_told() {
+        let mut status = status();
+        assert_eq!(faults(&status), []);
+        status.interface.name = "mpip0".to_owned();
+        let fault = |what: &str| FaultStatus {
+            what: what.to_owned(),
+            why: "packets leave".to_owned(),
+            since_ms: 1.0,
+            attempts: 1,
+        };
+        status.faults = ["cannot add a route", "mpip0 is down", IGNORED.0].map(fault).into();
+        let found = faults(&status);
+        assert_eq!(found.len(), 2, "the last has a check of its own");
+        assert_eq!(
+            (found[0].what.as_str(), found[0].severity),
+            ("cannot add a route", Severity::Wrong)
+        );
+        assert_eq!(found[1].mend, Mend::command("ip link set mpip0 up"));
     }
 
     #[test]

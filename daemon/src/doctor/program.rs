@@ -1,4 +1,4 @@
-//! The daemon itself: its configuration, its rights, the kernel under it, and whether it answers.
+//! The daemon itself: its configuration, its capabilities, the kernel, and whether it answers.
 
 use std::io;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use mpip_api::Status;
 use mpip_net::udp::Granted;
 
+use super::finding::{Finding, Mend};
 use super::subject::Subject;
 use super::survey::{Running, Survey};
-use super::{Finding, Mend};
 use crate::config::ConfigError;
 
 /// Bits of a capability set (capabilities(7)).
@@ -16,12 +16,12 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 
-/// epoll_pwait2(2), by which the daemon waits.
+/// First kernel with epoll_pwait2(2), which the daemon needs.
 const OLDEST_KERNEL: (u32, u32) = (5, 11);
-/// Super-packets of UDP from the TUN device (`TUN_F_USO4`).
+/// First kernel with UDP super-packets from the TUN device (`TUN_F_USO4`).
 const UDP_SUPER_PACKETS: (u32, u32) = (6, 2);
 
-/// What separates the problem from its mend in the words of the configuration.
+/// Separates the problem from its mend in errors of the configuration.
 const MEND: &str = "; mend it with `";
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
@@ -31,7 +31,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     findings.extend(capabilities(survey.capabilities, subject, running.status().is_some()));
     findings.extend(kernel(&survey.kernel));
     findings.extend(survey.granted.and_then(offloads));
-    findings.extend(clock(survey.clock));
+    findings.extend(clock(survey.unix_time, survey.newest_file));
     findings.extend(daemon(survey));
     findings
 }
@@ -55,7 +55,7 @@ fn tun(opened: &io::Result<()>) -> Option<Finding> {
     let error = opened.as_ref().err()?;
     let why = "mpipd makes its interface with it";
     Some(match error.kind() {
-        // Reading and writing it takes no privilege on most systems, but on some it does.
+        // Most systems let every user open it, but not all.
         io::ErrorKind::PermissionDenied => Finding::note(
             "/dev/net/tun may not be opened by this user",
             why,
@@ -72,7 +72,7 @@ fn tun(opened: &io::Result<()>) -> Option<Finding> {
     })
 }
 
-/// `held` are the running daemon's, or those that one would have that is started as doctor was.
+/// `held` are the capabilities of the running daemon, else those of a daemon started by this user.
 fn capabilities(held: u64, subject: &Subject, running: bool) -> Option<Finding> {
     let who = if running { "the running mpipd" } else { "mpipd, started by this user," };
     let all = "setcap cap_net_admin,cap_net_raw,cap_net_bind_service+ep";
@@ -85,7 +85,7 @@ fn capabilities(held: u64, subject: &Subject, running: bool) -> Option<Finding> 
         Some(Finding::wrong(format!("{who} lacks CAP_NET_ADMIN"), why, mend()))
     } else if tcp.is_some() && held & NET_RAW == 0 {
         let what = format!("{who} lacks CAP_NET_RAW");
-        let why = "there are no paths that look like TCP";
+        let why = "there are no paths by TCP";
         let required = tcp.is_some_and(|tcp| tcp.required);
         Some(if required { Finding::wrong } else { Finding::note }(what, why, mend()))
     } else if (low(subject.listen_port) || tcp.is_some_and(|tcp| low(tcp.number)))
@@ -127,18 +127,18 @@ fn offloads(granted: Granted) -> Option<Finding> {
     ))
 }
 
-/// A clock that went back is behind the files that were written before.
-fn clock((now, written): (Duration, Duration)) -> Option<Finding> {
+/// Whether the clock is behind the time `written` of a file, so it must have gone back.
+fn clock(now: Duration, written: Duration) -> Option<Finding> {
     const TOLERANCE: Duration = Duration::from_secs(60);
     let back = written.checked_sub(now + TOLERANCE)?;
     Some(Finding::wrong(
         format!("the clock is {} s behind the time at which files were written", back.as_secs()),
-        "peers refuse a call that seems older than the last one",
+        "peers refuse a handshake that seems older than the last one",
         Mend::words("set the clock, for instance with `timedatectl set-ntp true`"),
     ))
 }
 
-/// Whether a daemon answers that fits to the configuration and to this program.
+/// Whether a daemon answers, is of this release and has this configuration.
 fn daemon(survey: &Survey) -> Vec<Finding> {
     let Survey { subject, socket, running, .. } = survey;
     match running {
@@ -206,7 +206,7 @@ fn not_running(socket: Option<&str>, subject: &Subject) -> Option<Finding> {
 mod tests {
     use std::path::Path;
 
-    use super::super::Severity;
+    use super::super::finding::Severity;
     use super::super::subject::TcpPort;
     use super::super::tests_support::status;
     use super::*;
@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn a_clock_behind_the_files_is_wrong() {
         let day = Duration::from_secs(86_400);
-        assert_eq!(clock((day * 2, day)), None);
-        assert_eq!(clock((day, day + Duration::from_secs(59))), None);
-        assert!(clock((day, day * 2)).expect("behind").what.contains("86340 s behind"));
+        assert_eq!(clock(day * 2, day), None);
+        assert_eq!(clock(day, day + Duration::from_secs(59)), None);
+        assert!(clock(day, day * 2).expect("behind").what.contains("86340 s behind"));
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! Rules and marks: whether host mode's rule decides about the packets that it is for, and what a
-//! dead daemon left.
+//! Routing rules and marks: whether host mode's rules are asked before others, and what a killed
+//! daemon left behind.
 
 use std::path::Path;
 
 use mpip_net::netlink::{Link, Route, RuleEntry};
 
-use super::firewall::Ruleset;
+use super::finding::{Finding, Mend};
+use super::ruleset::Ruleset;
 use super::subject::Subject;
 use super::survey::{Captured, Running, Survey};
-use super::{Finding, Mend};
 
 /// The kernel's table of its own addresses.
 const LOCAL_TABLE: u32 = 255;
 
-/// The interface that what this host sends seems to come from.
+/// Input interface of the host's own packets in routing rules.
 const LOOPBACK: &str = "lo";
 
 pub(super) fn check(survey: &Survey) -> Vec<Finding> {
@@ -23,9 +23,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     let filters = survey.ruleset.as_ref().map(Ruleset::marks).unwrap_or_default();
     findings.extend(marks(subject, rules, &filters));
     if matches!(running, Running::No) && !survey.links.iter().any(|l| l.name == subject.interface) {
-        let routes = &survey.own_routes;
-        findings.extend(left_routes(subject, routes, &survey.links));
-        findings.extend(left_rules(subject, rules, routes));
+        findings.extend(left_rules(subject, rules, &survey.own_routes));
         let record = survey.reverse_path_record.as_ref();
         findings.extend(record.and_then(|(file, text)| left_filters(file, text)));
     }
@@ -52,7 +50,7 @@ fn shown(rule: &RuleEntry) -> String {
     format!("the {} rule `{text} {table}`", if *ipv6 { "IPv6" } else { "IPv4" })
 }
 
-/// Rules of others that are asked before ours and may take the packets that are to be captured.
+/// Other programs' rules that come before ours and may take packets that should be captured.
 fn earlier_rules(subject: &Subject, rules: &[RuleEntry]) -> Vec<Finding> {
     if !subject.captures {
         return Vec::new();
@@ -85,7 +83,7 @@ fn earlier_rules(subject: &Subject, rules: &[RuleEntry]) -> Vec<Finding> {
     rules.iter().filter(takes).map(finding).collect()
 }
 
-/// Captured packets that leave by another interface than ours all the same.
+/// Captured packets that still leave by another interface than the TUN device.
 fn escaping(subject: &Subject, links: &[Link], captured: &[Captured]) -> Vec<Finding> {
     let Some(ours) = links.iter().find(|link| link.name == subject.interface) else {
         return Vec::new();
@@ -103,7 +101,8 @@ fn escaping(subject: &Subject, links: &[Link], captured: &[Captured]) -> Vec<Fin
     captured.iter().filter(escapes).map(finding).collect()
 }
 
-/// Others that use our mark: `filters` are marks that packet filters set or look for, with where.
+/// Rules and packet filters that use our mark. `filters` has the marks of packet filters, and
+/// where.
 fn marks(subject: &Subject, rules: &[RuleEntry], filters: &[(u32, String)]) -> Vec<Finding> {
     let bit = subject.host_mode.mark;
     let rules = rules.iter().filter(|rule| !rule.own);
@@ -125,37 +124,10 @@ fn marks(subject: &Subject, rules: &[RuleEntry], filters: &[(u32, String)]) -> V
     used.iter().filter(|(mark, _)| mark & bit != 0).map(finding).collect()
 }
 
-/// Routes that refuse packets since a daemon was killed whose policy was `require`.
-fn left_routes(subject: &Subject, routes: &[Route], links: &[Link]) -> Option<Finding> {
-    let table = subject.host_mode.table;
-    let left: Vec<_> = routes.iter().filter(|route| route.table == table).collect();
-    let alive = left.iter().any(|route| links.iter().any(|link| link.index == route.link));
-    if left.is_empty() || alive {
-        return None;
-    }
-    let list: Vec<_> = left.iter().map(|route| route.prefix.to_string()).collect();
-    Some(Finding::wrong(
-        format!("packets to {} are refused", list.join(", ")),
-        "an mpipd was killed whose policy lets no plain packet out",
-        Mend::words(format!(
-            "start it again, which takes over (`{}`), or to let plain packets out: `{}`",
-            subject.up,
-            flush(table, &left)
-        )),
-    ))
-}
-
-fn flush(table: u32, routes: &[&Route]) -> String {
-    let family = |ipv4: bool| routes.iter().any(|route| route.prefix.address().is_ipv4() == ipv4);
-    let commands = [(true, "ip"), (false, "ip -6")].into_iter().filter(|(ipv4, _)| family(*ipv4));
-    let commands = commands.map(|(_, ip)| format!("{ip} route flush table {table}"));
-    commands.collect::<Vec<_>>().join(" && ")
-}
-
 /// Rules that lead to a table without routes.
 fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Option<Finding> {
     let table = subject.host_mode.table;
-    // Two further ones are for translators.
+    // The next two tables are for peers behind NATs.
     let empty = |table: &u32| !routes.iter().any(|route| route.table == *table);
     let tables: Vec<u32> = (table..=table + 2).filter(empty).collect();
     let left = rules.iter().filter(|rule| rule.own);
@@ -175,7 +147,7 @@ fn left_rules(subject: &Subject, rules: &[RuleEntry], routes: &[Route]) -> Optio
     })
 }
 
-/// Reverse path filters that a killed daemon left loose; `text` says what they were.
+/// Reverse path filters that a killed daemon left loose. `text` has their original values.
 fn left_filters(file: &Path, text: &str) -> Option<Finding> {
     let mut commands: Vec<_> = text
         .lines()
@@ -192,7 +164,6 @@ fn left_filters(file: &Path, text: &str) -> Option<Finding> {
 mod tests {
     use mpip_core::Prefix;
 
-    use super::super::Severity;
     use super::super::tests_support::link;
     use super::*;
 
@@ -278,15 +249,6 @@ mod tests {
             table: 6182,
             metric: 4096,
         };
-        let links = [link(2, "eth0"), link(9, "mpip1")];
-        let finding = left_routes(&subject, std::slice::from_ref(&refused), &links).expect("left");
-        assert_eq!(finding.severity, Severity::Wrong);
-        let Mend::Words(words) = &finding.mend else { panic!("{finding:?}") };
-        assert!(words.ends_with("`ip route flush table 6182`"), "{words}");
-        let alive = Route { link: 9, ..refused.clone() };
-        assert_eq!(left_routes(&subject, &[refused.clone(), alive], &links), None);
-        assert_eq!(left_routes(&subject, &[], &links), None);
-
         let own = |ipv6| RuleEntry { own: true, ipv6, ..rule(61, 6182) };
         let finding = left_rules(&subject, &[own(false), own(true)], &[]).expect("left");
         let command = "ip rule del priority 61 lookup 6182 && ip -6 rule del priority 61 lookup \

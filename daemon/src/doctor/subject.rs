@@ -1,39 +1,42 @@
-//! What `mpipd` is to do on this host, as far as the checks need to know.
+//! What `mpipd` has to do on this host: the parts of its settings that the checks need.
 
 use std::net::{IpAddr, SocketAddr};
 
-use mpip_core::{DEFAULT_PORT, Encapsulation, Policy};
+use mpip_core::{DEFAULT_PORT, Encapsulation, PeerConfig, Policy, Prefix};
 
 use crate::config::{HostMode, Settings};
 
-/// What `mpipd` is to do on this host. Without a configuration, what it does by default.
+/// What `mpipd` has to do on this host. Without a configuration, the defaults.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) listen_port: u16,
-    /// The port of paths that look like TCP, if there are any.
+    /// The port of paths with encapsulation `tcp`, if there are any.
     pub(super) tcp_port: Option<TcpPort>,
     pub(super) interface: String,
     pub(super) host_mode: HostMode,
     /// Whether packets are captured.
     pub(super) captures: bool,
-    /// The interfaces that a `[[path]]` names.
+    /// Interfaces that a `[[path]]` names.
     pub(super) path_interfaces: Vec<String>,
-    /// Where peers can be reached.
+    /// Endpoints of all peers.
     pub(super) endpoints: Vec<SocketAddr>,
-    /// Whether there is somebody who calls and cannot be called.
+    /// Whether some peers have no endpoints, so that they have to open the paths.
     pub(super) is_called: bool,
     pub(super) public_key: Option<String>,
-    /// Command that starts it.
+    /// Whether packets by IPv4 outside of host mode are to be refused when it is dead.
+    pub(super) sinks_ipv4: bool,
+    /// Command that starts it, and the one that ends it.
     pub(super) up: String,
+    pub(super) down: String,
 }
 
 /// The TCP port of paths, and how much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TcpPort {
     pub(super) number: u16,
-    /// A peer has no other paths.
+    /// Whether a peer has no other paths.
     pub(super) required: bool,
-    /// The configuration names it.
+    /// Whether the configuration sets it.
     pub(super) named: bool,
 }
 
@@ -49,7 +52,9 @@ impl Default for Subject {
             endpoints: Vec::new(),
             is_called: true,
             public_key: None,
+            sinks_ipv4: false,
             up: "mpip up FILE".to_owned(),
+            down: "mpip down FILE".to_owned(),
         }
     }
 }
@@ -74,7 +79,9 @@ impl Subject {
             endpoints: peers.iter().flat_map(|peer| peer.endpoints.clone()).collect(),
             is_called: opportunistic || peers.iter().any(|peer| peer.endpoints.is_empty()),
             public_key: Some(settings.private_key.public_key().to_string()),
+            sinks_ipv4: peers.iter().any(sinks_ipv4),
             up: format!("mpip up {}", settings.file.display()),
+            down: format!("mpip down {}", settings.file.display()),
         }
     }
 
@@ -85,4 +92,11 @@ impl Subject {
         addresses.dedup();
         addresses
     }
+}
+
+/// Whether packets by IPv4 to prefixes of the peer are refused outside of host mode's table.
+fn sinks_ipv4(peer: &PeerConfig) -> bool {
+    let own_table = |prefix: &Prefix| peer.host_mode && *prefix == Prefix::host(prefix.address());
+    let mut prefixes = peer.allowed_prefixes.iter().filter(|prefix| !own_table(prefix));
+    peer.policy == Policy::Require && prefixes.any(|prefix| prefix.address().is_ipv4())
 }

@@ -1,4 +1,4 @@
-//! The state of the host that the checks judge, gathered once.
+//! The state of the host, gathered once for all checks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,15 +15,24 @@ use mpip_net::netlink::{
 use mpip_net::udp::Granted;
 use mpip_net::{clock, privileges};
 
-use super::Target;
-use super::firewall::Ruleset;
-use super::ports::{self, OpenPort};
+use super::ruleset::Ruleset;
+use super::sockets::{self, OpenPort};
 use super::subject::Subject;
 use crate::config::{self, ConfigError, Settings};
+use crate::kernel::IGNORES_SINKS;
 use crate::local::{LocalAddresses, SOCKET_BUFFER};
 
-/// Kernel parameters that are looked at, by their path below /proc/sys.
-const PARAMETERS: [&str; 2] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"];
+/// Kernel parameters that the checks use, by their path below /proc/sys.
+const PARAMETERS: [&str; 3] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", IGNORES_SINKS];
+
+/// What to examine.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    /// The configuration; `None` for that of the running daemon.
+    pub config: Option<PathBuf>,
+    /// The control socket; `None` for the one that the configuration names.
+    pub socket: Option<PathBuf>,
+}
 
 /// Whether a daemon answers on the control socket.
 #[derive(Debug)]
@@ -31,7 +40,7 @@ pub(super) enum Running {
     Yes(Box<Status>),
     /// Nobody listens there, or no socket is known.
     No,
-    /// Somebody may, who does not answer.
+    /// There may be a daemon, but it does not answer.
     Silent(ClientError),
 }
 
@@ -50,18 +59,18 @@ pub(super) struct Start {
     pub(super) link: u32,
     pub(super) interface: String,
     pub(super) address: IpAddr,
-    /// Bits of the prefix that is on the link.
+    /// Length of the on-link prefix, in bits.
     pub(super) prefix_len: u8,
 }
 
-/// How packets from one of our addresses get to one of a peer's.
+/// How packets from one of this host's addresses get to one of a peer's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reach {
     pub(super) start: Start,
     pub(super) destination: IpAddr,
-    /// The number of the interface by which packets leave whose socket is not bound to one.
+    /// Index of the interface by which packets leave if their socket is not bound to one.
     pub(super) leaves_by: Option<u32>,
-    /// Whether there is a way by the address's own interface.
+    /// Whether there is a route by the address's own interface.
     pub(super) by_its_own: bool,
 }
 
@@ -81,15 +90,17 @@ pub(super) struct Survey {
     pub(super) running: Running,
     /// Capabilities that the running daemon has, else those of this process (capabilities(7)).
     pub(super) capabilities: u64,
-    /// What came of opening the TUN driver.
+    /// Result of opening the TUN driver.
     pub(super) tun: io::Result<()>,
     /// Release of the kernel.
     pub(super) kernel: String,
     pub(super) granted: Option<Granted>,
     /// Whether this process may configure the network.
     pub(super) privileged: bool,
-    /// The wall clock, and the time at which configuration and keys were written.
-    pub(super) clock: (Duration, Duration),
+    /// The wall clock, since the Unix epoch.
+    pub(super) unix_time: Duration,
+    /// Time of the last change of configuration and pins, since the Unix epoch.
+    pub(super) newest_file: Duration,
     pub(super) udp: Vec<OpenPort>,
     pub(super) tcp: Vec<OpenPort>,
     pub(super) ruleset: Option<Ruleset>,
@@ -100,18 +111,18 @@ pub(super) struct Survey {
     pub(super) own_routes: Vec<Route>,
     pub(super) reach: Vec<Reach>,
     pub(super) captured: Vec<Captured>,
-    /// Strictness of the reverse path filters of the interfaces with paths, by name.
+    /// Values of the reverse path filters of the interfaces with paths, by name.
     pub(super) reverse_path: BTreeMap<String, u8>,
-    /// Whether nobody here can change them.
+    /// Whether /proc/sys is read-only, so that nobody can change them.
     pub(super) sysctl_read_only: bool,
-    /// Where a daemon wrote down what the filters were, and what.
+    /// File in which a daemon recorded the original filters, and its text.
     pub(super) reverse_path_record: Option<(PathBuf, String)>,
     pub(super) parameters: BTreeMap<&'static str, String>,
     pub(super) not_checked: Vec<String>,
 }
 
 impl Survey {
-    /// Looks at everything.
+    /// Gathers everything.
     pub(super) fn take(target: &Target) -> Self {
         let mut running = target.socket.as_deref().map_or(Running::No, ask);
         let file = target.config.clone().or_else(|| running.status().and_then(config_of));
@@ -140,9 +151,10 @@ impl Survey {
             kernel: read("/proc/sys/kernel/osrelease"),
             granted: Granted::ask(SOCKET_BUFFER).ok(),
             privileged: privileges::has_net_admin().unwrap_or(false),
-            clock: (clock::unix_time(), newest(settings.as_ref())),
-            udp: ports::open("udp"),
-            tcp: ports::open("tcp"),
+            unix_time: clock::unix_time(),
+            newest_file: newest_file(settings.as_ref()),
+            udp: sockets::open("udp"),
+            tcp: sockets::open("tcp"),
             ruleset: ruleset(&mut not_checked),
             links: Vec::new(),
             starts: Vec::new(),
@@ -162,13 +174,13 @@ impl Survey {
             subject,
             not_checked,
         };
-        if let Err(error) = survey.look_at_network(settings.as_ref()) {
+        if let Err(error) = survey.read_network(settings.as_ref()) {
             survey.not_checked.push(format!("addresses, routes and rules: {error}"));
         }
         survey
     }
 
-    fn look_at_network(&mut self, settings: Option<&Settings>) -> Result<(), NetlinkError> {
+    fn read_network(&mut self, settings: Option<&Settings>) -> Result<(), NetlinkError> {
         let mut netlink = Netlink::new()?;
         self.links = netlink.links()?;
         let addresses = netlink.addresses()?;
@@ -221,13 +233,13 @@ fn ask(socket: &Path) -> Running {
     }
 }
 
-/// The configuration of a running daemon; it may have been named relative to its directory.
+/// The configuration of a running daemon. Its path may be relative to the daemon's directory.
 fn config_of(status: &Status) -> Option<PathBuf> {
     let directory = fs::read_link(format!("/proc/{}/cwd", status.pid)).unwrap_or_default();
     Some(directory.join(&status.config_file)).filter(|file| file.is_file())
 }
 
-/// What the process may do, as /proc shows it; nothing if that cannot be read.
+/// Permitted capabilities of the process; 0 if they cannot be read.
 fn capabilities(process: &str) -> u64 {
     let status = read(&format!("/proc/{process}/status"));
     let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
@@ -238,14 +250,14 @@ fn read(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_default().trim().to_owned()
 }
 
-/// Whether the file system says so; whether this user may write is another question.
+/// Whether the file system is read-only, whatever this user may write.
 fn is_read_only(file: &Path) -> bool {
     let opened = fs::File::options().write(true).open(file);
     opened.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// When configuration and pins were last written.
-fn newest(settings: Option<&Settings>) -> Duration {
+/// Time of the last change of configuration and pins.
+fn newest_file(settings: Option<&Settings>) -> Duration {
     let files = settings.into_iter().flat_map(|settings| {
         let pins = settings.opportunistic.as_ref().map(|settings| settings.pins_file.clone());
         [Some(settings.file.clone()), pins].into_iter().flatten()
@@ -278,7 +290,7 @@ fn reverse_path_record(socket: &Path) -> Option<(PathBuf, String)> {
     Some((file, text))
 }
 
-/// What `nft` says of the host's packet filters.
+/// The host's packet filter, from `nft`.
 fn ruleset(not_checked: &mut Vec<String>) -> Option<Ruleset> {
     let legacy =
         ["ip", "ip6"].map(|family| read(&format!("/proc/thread-self/net/{family}_tables_names")));

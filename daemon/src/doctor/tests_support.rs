@@ -19,6 +19,7 @@ pub(crate) fn link(index: u32, name: &str) -> Link {
         loopback: false,
         mtu: 1_500,
         kind: None,
+        alias: None,
     }
 }
 
@@ -81,7 +82,8 @@ pub(super) fn survey() -> Survey {
         kernel: "6.12.0".to_owned(),
         granted: None,
         privileged: true,
-        clock: (Duration::from_secs(1), Duration::ZERO),
+        unix_time: Duration::from_secs(1),
+        newest_file: Duration::ZERO,
         udp: Vec::new(),
         tcp: Vec::new(),
         ruleset: None,

@@ -64,8 +64,37 @@ impl Daemon {
     }
 }
 
-/// Everything that leaves but by loopback, the TUN device and as paths of mpip, by UDP or TCP; neighbour
-/// discovery is no traffic between the hosts' addresses.
+/// How often packets to and from peers began to travel otherwise. On a machine that stands still for half
+/// a second they fall back to plain IP; then a test cannot say that none did.
+pub fn changes(daemons: [&Daemon; 2]) -> u64 {
+    let count = |daemon: &Daemon| {
+        let events = daemon.status().events;
+        events.iter().find(|event| event.name == "traffic").map_or(0, |event| event.count)
+    };
+    daemons.map(count).iter().sum()
+}
+
+/// Asserts that no packet leaves `plain`'s host as plain IP while `act` runs, which is done again if
+/// packets fell back meanwhile.
+pub fn assert_nothing_is_plain(
+    daemons: [&Daemon; 2],
+    plain: &PlainCounter<'_>,
+    mut act: impl FnMut(),
+) {
+    for _ in 0..10 {
+        let before = changes(daemons);
+        plain.take();
+        act();
+        let count = plain.take();
+        if changes(daemons) == before {
+            return assert_eq!(count, 0, "everything takes the paths");
+        }
+    }
+    panic!("they fall back again and again");
+}
+
+/// Counts all packets that leave, except by loopback, by the TUN device and on paths of mpip (UDP
+/// or TCP). Neighbour discovery is not counted.
 const COUNTER: &str = "
 table inet mpip_test {
     counter plain {}

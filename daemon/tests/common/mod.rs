@@ -23,22 +23,11 @@ use std::time::{Duration, Instant};
 use mpip_api::{PathStatus, PeerStatus, Status};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Whether this process may make namespaces; says so if not.
-pub fn privileged() -> bool {
-    let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
-    let capabilities = u64::from_str_radix(effective.expect("a line"), 16).expect("a number");
-    // CAP_NET_ADMIN and CAP_SYS_ADMIN (capabilities(7)).
-    let needed = 1 << 12 | 1 << 21;
-    let privileged = capabilities & needed == needed;
-    if !privileged {
-        eprintln!("skipped: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN");
-    }
-    privileged
-}
-
 /// Runs a program; its failure fails the test.
 pub fn run(program: &str, arguments: &[&str]) -> String {
+    if let ["netns", "exec", _, inner, ..] = arguments {
+        mpip_testing::expect_program(inner);
+    }
     let output = output(program, arguments);
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -48,8 +37,8 @@ fn output(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().expect(program)
 }
 
-/// What takes longer does not happen, however busy the machine is. How long a change stops a transfer
-/// is measured elsewhere (`mpip-lab kill-matrix`, `figures`), and tested in virtual time (`mpip-sim`).
+/// Time after which a test gives up, however busy the machine is. The pauses of transfers are
+/// measured elsewhere (`mpip-lab kill-matrix`, `figures`) and tested in virtual time (`mpip-sim`).
 pub const HANG: Duration = Duration::from_secs(5);
 
 /// Waits until `condition` holds.
@@ -57,6 +46,20 @@ pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether `condition` holds before [`HANG`] has passed.
+pub fn soon(mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if start.elapsed() >= HANG {
+            return false;
+        }
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -96,6 +99,7 @@ impl Host {
 
     /// Adds a ruleset for nft on this host.
     pub fn nft(&self, ruleset: &str) {
+        mpip_testing::expect_program("nft");
         let arguments = ["netns", "exec", &self.name, "nft", "-f", "-"];
         let mut child = Command::new("ip").args(arguments).stdin(Stdio::piped()).spawn();
         let child = child.as_mut().expect("ip");
@@ -122,6 +126,12 @@ impl Host {
         found.1.parse().expect("a number")
     }
 
+    /// A statistic of a network interface of this host, such as `tx_packets`.
+    pub fn transmitted(&self, interface: &str, statistic: &str) -> u64 {
+        let file = format!("/sys/class/net/{interface}/statistics/{statistic}");
+        run("ip", &["netns", "exec", &self.name, "cat", &file]).trim().parse().expect("a number")
+    }
+
     /// Runs `f` in a thread on this host.
     pub fn spawn<T: Send + 'static>(
         &self,
@@ -135,19 +145,33 @@ impl Host {
         })
     }
 
-    /// Pings `address`; whether all were answered.
+    /// Pings `address` until so many were answered; whether that was soon.
     pub fn ping(&self, address: &str, count: u16) -> bool {
         self.ping_with(address, count, 56)
     }
 
-    /// Pings `address` with so many bytes of payload; whether all were answered.
+    /// As [`ping`](Self::ping), with so many bytes of payload.
     pub fn ping_with(&self, address: &str, count: u16, payload: usize) -> bool {
         let address: IpAddr = address.parse().expect("valid");
-        let ping = move || (1..=count).all(|sequence| echo(address, sequence, payload, None));
+        let ping = move || {
+            let answered = |sequence| soon(|| echo(address, sequence, payload, None));
+            (1..=count).all(answered)
+        };
         self.spawn(ping).join().expect("no panic")
     }
 
-    /// Pings `address` so that no more than `hops` routers are passed; whether it was answered.
+    /// Pings `address` once; whether it was answered within a second. For what is not to be answered.
+    pub fn ping_once(&self, address: &str) -> bool {
+        self.ping_once_with(address, 56)
+    }
+
+    /// As [`ping_once`](Self::ping_once), with so many bytes of payload.
+    pub fn ping_once_with(&self, address: &str, payload: usize) -> bool {
+        let address: IpAddr = address.parse().expect("valid");
+        self.spawn(move || echo(address, 1, payload, None)).join().expect("no panic")
+    }
+
+    /// Pings `address` once so that no more than `hops` routers are passed; whether it was answered.
     pub fn ping_within(&self, address: &str, hops: u8) -> bool {
         let address: IpAddr = address.parse().expect("valid");
         self.spawn(move || echo(address, 1, 56, Some(hops))).join().expect("no panic")
@@ -381,6 +405,16 @@ impl Daemon {
         paths
     }
 
+    /// The first path that works: on a machine that stands still none may for a moment.
+    pub fn path(&self) -> PathStatus {
+        let mut found = None;
+        wait_for("a path", HANG, || {
+            found = self.active_paths().into_iter().next();
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
     /// Waits until at least `count` paths are active.
     pub fn wait_for_paths(&self, count: usize) {
         let start = Instant::now();
@@ -456,7 +490,6 @@ struct Received {
     bytes: u64,
     /// The longest time without any.
     longest_pause: Duration,
-    duration: Duration,
 }
 
 impl Transfer {
@@ -465,7 +498,8 @@ impl Transfer {
         Self::start_translated(from, to, (address, address), bytes, rate)
     }
 
-    /// As [`start`](Self::start); somebody on the way translates the second address to the first.
+    /// As [`start`](Self::start), with a NAT on the way that translates the second address to the
+    /// first.
     pub fn start_translated(
         from: &Host,
         to: &Host,
@@ -550,13 +584,11 @@ impl Transfer {
         wait_for("progress of a transfer", Duration::from_secs(30), || self.progress() >= bytes);
     }
 
-    /// Waits until all has come, without a hang. Where the connection comes from, as the one who was
-    /// called sees it.
+    /// Waits until everything has arrived. Returns the source of the connection as its listener
+    /// sees it.
     pub fn finish(self) -> SocketAddr {
         let from = self.sender.join().expect("the sender sent everything");
         let received = self.receiver.join().expect("every byte was right");
-        let rate = received.bytes as f64 * 8e-6 / received.duration.as_secs_f64();
-        eprintln!("{rate:.0} Mbit/s, longest pause {:?}", received.longest_pause);
         assert_eq!(received.bytes, self.bytes);
         assert!(received.longest_pause < HANG, "{received:?}");
         if self.called { received.from } else { from }
@@ -600,7 +632,7 @@ fn receive(mut stream: TcpStream, progress: &AtomicU64) -> Received {
         longest_pause = longest_pause.max(now - last);
         last = now;
         if len == 0 {
-            return Received { from, bytes, longest_pause, duration: start.elapsed() };
+            return Received { from, bytes, longest_pause };
         }
         for (byte, position) in buffer[..len].iter().zip(bytes..) {
             assert_eq!(*byte, pattern(position), "at byte {position}");

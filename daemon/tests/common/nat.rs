@@ -1,4 +1,4 @@
-//! A client behind a router of its own, which translates.
+//! A client behind a router with NAT.
 //!
 //! ```text
 //!   client                   router                         server

@@ -1,5 +1,5 @@
-//! A file over TCP: a sender and a receiver as a program would write them, knowing nothing of
-//! paths. Both run as processes in their host's namespace.
+//! A file over TCP: a sender and a receiver that know nothing about paths, like any program. Both
+//! run as processes in their host's namespace.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 
 const CHUNK: usize = 64 * 1024;
-/// Chunks between the receiver and its disk, so that a slow disk is not taken for a pause.
+/// Most chunks queued between receiver and disk, so that a slow disk causes no pause.
 const CHUNKS_QUEUED: usize = 1024;
-/// A transfer in which nothing moves for so long has failed.
+/// A transfer without progress for this long has failed.
 const STALLED: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(5);
-/// Shorter ones are the ordinary time between two chunks.
+/// Shortest pause that counts; shorter ones are the ordinary time between two chunks.
 const PAUSE_MIN_MS: f64 = 2.0;
 const WITNESS_SLEEP: Duration = Duration::from_millis(5);
 
@@ -35,7 +35,7 @@ pub(super) struct Pause {
     pub(super) ms: f64,
 }
 
-/// What the receiver saw.
+/// What the receiver measured.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reception {
     pub(super) bytes: u64,
@@ -45,8 +45,8 @@ pub(super) struct Reception {
     pub(super) last: f64,
     /// Every pause of at least 2 ms between two chunks, in order.
     pub(super) pauses: Vec<Pause>,
-    /// The longest that a thread of the receiver which only sleeps was not woken in time: as long
-    /// as this machine could not have done better.
+    /// Longest delay of the wake-up of a thread that only sleeps. It shows how busy the machine
+    /// was.
     pub(super) overslept_ms: f64,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn receive(at: SocketAddr, file: &Path) -> io::Result<Reception> {
     Ok(reception)
 }
 
-/// Notices when this machine has no time for anybody.
+/// A thread that only sleeps, and notices when the machine wakes it late.
 struct Witness {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<f64>,
@@ -168,7 +168,7 @@ impl Reception {
         self.bytes += length as u64;
     }
 
-    /// The longest of the pauses that began in a time, which is given in seconds on the monotonic clock.
+    /// The longest of the pauses that began between two times, in seconds of the monotonic clock.
     pub(super) fn longest_pause_ms(&self, from: f64, to: f64) -> Option<f64> {
         let pauses = self.pauses.iter().filter(|pause| (from..to).contains(&pause.at));
         pauses.map(|pause| pause.ms).max_by(f64::total_cmp)

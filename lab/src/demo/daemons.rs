@@ -18,7 +18,7 @@ pub(super) const INNER_A: &str = "198.19.0.1";
 /// Inner address of host B.
 pub(super) const INNER_B: &str = "198.19.0.2";
 const PORT: u16 = 6182;
-/// For the handshake and the challenges of all paths.
+/// Longest time for the handshake and the validation of all paths.
 const READY: Duration = Duration::from_secs(10);
 
 /// The two daemons. Dropping this ends them.
@@ -52,7 +52,7 @@ impl Daemons {
         let endpoints = B.map(|nic| format!("\"{}:{PORT}\"", nic.address)).join(", ");
         write_config(world, "a", INNER_A, ("b", &key_b, INNER_B), &endpoints)?;
         write_config(world, "b", INNER_B, ("a", &key_a, INNER_A), "")?;
-        // The one that is called first.
+        // The responder first.
         let b = Daemon::start(world, HOST_B, "b", output)?;
         let a = Daemon::start(world, HOST_A, "a", output)?;
         Ok(Self { a, b })
@@ -137,7 +137,7 @@ impl Daemon {
     fn start(world: &World, host: &'static str, name: &str, output: &Path) -> io::Result<Self> {
         let log = output.join(format!("mpipd-{name}.log"));
         let config = world.directory().join(format!("{name}.toml"));
-        // Words of the shell's own, so that no path needs quoting.
+        // Passed as arguments of the shell, so that file names need no quoting.
         let script = "exec \"$0\" --config \"$1\" 2>\"$2\"";
         let (mpipd, config) = (program("mpipd")?, config.display().to_string());
         let words = ["sh", "-c", script, &mpipd, &config, &log.display().to_string()];

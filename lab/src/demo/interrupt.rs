@@ -1,4 +1,4 @@
-//! Ends by signals, at points where everything can be put away.
+//! Ends the demonstration after a signal, at points where it can clean up.
 
 use std::io;
 use std::process::ExitCode;

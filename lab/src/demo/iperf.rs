@@ -14,10 +14,10 @@ use super::world::{self, HOST_A, HOST_B};
 use crate::command::{self, Output, Running};
 
 const PORT: u16 = 5201;
-/// Not counted, the same for every system.
+/// Warm-up in seconds that does not count, the same for all systems.
 pub(super) const WARM_UP: u64 = 1;
 const SAMPLE: Duration = Duration::from_millis(200);
-/// Beyond the time of the measurement itself.
+/// Time beyond the measurement after which it is ended.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What to measure.
@@ -26,7 +26,7 @@ pub(super) struct Measurement<'a> {
     pub(super) from: Option<&'a str>,
     pub(super) to: &'a str,
     pub(super) seconds: u64,
-    /// Put before the command lines of both sides, and behind that of the client.
+    /// Words before the command lines of both sides, and words after that of the client.
     pub(super) wrapper: (&'a [&'a str], &'a [&'a str]),
 }
 
@@ -38,7 +38,7 @@ pub(super) fn measure(
     interrupt: &Interrupt,
 ) -> io::Result<Transfer> {
     let Measurement { from, to, seconds, wrapper: (before, after) } = measurement;
-    // Bound to no address: MPTCP must be able to reach it at all of them.
+    // Not bound to an address: MPTCP must reach it at all of them.
     let server = format!("iperf3 -s -1 -J -p {PORT}");
     let bind = from.map(|from| format!("-B {from}")).unwrap_or_default();
     let client = format!(
@@ -99,7 +99,7 @@ fn received(client: &Output, server: &Output) -> Result<(f64, f64), String> {
     });
     client?;
     let server = server?;
-    // Not the intervals: where the warm-up ends, iperf3 may take one of them for both.
+    // Not from the intervals: iperf3 may count one twice where the warm-up ends.
     let sum = &server["end"]["sum_received"];
     let [bytes, seconds] = ["bytes", "seconds"].map(|name| sum[name].as_f64().unwrap_or(0.0));
     if bytes > 0.0 && seconds > 0.0 {

@@ -1,4 +1,4 @@
-//! How much has gone over each path so far, while it happens.
+//! Counts the bytes on each path during a transfer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -9,7 +9,7 @@ use super::screen::View;
 use super::world::{self, HOST_A, PATHS};
 use crate::command;
 
-/// Rates are those of the last second.
+/// Time over which rates are computed.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Bytes since the meter started.
@@ -33,7 +33,7 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Starts. With `mpip` its daemons count the paths, otherwise the kernel's TCP does.
+    /// Starts to count: with the daemons of `mpip`, or else with the kernel's TCP.
     pub(super) fn start(mpip: Option<&'a Daemons>) -> io::Result<Self> {
         Ok(Self {
             mpip,
@@ -52,7 +52,7 @@ impl<'a> Meter<'a> {
         if let Some(mpip) = self.mpip {
             let counters = mpip.path_bytes()?;
             for (id, (path, now)) in &counters {
-                // A path that is new, and one that was made anew, count from zero.
+                // New and renewed paths count from zero.
                 let before =
                     self.counters.get(id).filter(|(old, count)| old == path && count <= now);
                 self.sent[*path] += now - before.map_or(0, |(_, count)| *count);
@@ -86,8 +86,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// What the receivers of TCP connections have acknowledged, by their two ends. What was seen of
-/// a connection that is gone stays.
+/// Bytes acknowledged on TCP connections, by their two ends. Those of closed connections are kept.
 #[derive(Debug, Default)]
 struct Connections(BTreeMap<(String, String), u64>);
 
@@ -141,7 +140,7 @@ mod tests {
              nonsense\n",
         );
         assert_eq!(connections.bytes(), Bytes { total: 1827, paths: [820, 0, 0, 7] });
-        // A connection that is gone still counts.
+        // A closed connection still counts.
         connections.update("ESTAB 0 0 198.18.0.1:40000 198.18.0.11:5201 cubic bytes_acked:900\n");
         assert_eq!(connections.bytes(), Bytes { total: 1927, paths: [920, 0, 0, 7] });
     }

@@ -10,16 +10,16 @@ use super::copy::Reception;
 use super::screen::path_name;
 use super::world::{A, LINK_RATE, PATHS};
 
-/// Bytes of TCP payload in a packet of 1500 bytes: 20 of IPv4, 20 of TCP, 12 of its timestamps.
+/// TCP payload of a packet of 1500 bytes, less 20 of IPv4, 20 of TCP and 12 of timestamps.
 const PAYLOAD: f64 = 1448.0;
-/// Bytes that TBF counts for it: the packet and the 14 bytes of Ethernet's header.
+/// Bytes that TBF counts for it: the packet and an Ethernet header of 14 bytes.
 const FRAME: f64 = 1514.0;
-/// Pauses that begin so long after a cable was moved belong to it.
+/// Time in s after a cable was pulled or put back within which a pause is attributed to it.
 const AFTER: f64 = 2.0;
-/// A machine that keeps a process waiting for so long, in ms, has its part in the pauses.
+/// Oversleep in ms from which the table notes that the machine contributed to the pauses.
 const OVERSLEPT_NOTED: f64 = 30.0;
 
-/// What the links carry with plain TCP, bit/s.
+/// What the links can carry with plain TCP, in bit/s.
 pub(super) fn limit_bps() -> f64 {
     A.len() as f64 * LINK_RATE * PAYLOAD / FRAME
 }
@@ -52,7 +52,7 @@ impl FileCopy {
         self.reception.longest_pause_ms(f64::MIN, f64::MAX).unwrap_or_default()
     }
 
-    /// 0 where there was none worth the name.
+    /// The pause after an event, in ms; 0 if there was none.
     fn pause_after_ms(&self, event: f64) -> f64 {
         // The pause that the event causes begins with the last chunk before it.
         self.reception.longest_pause_ms(event - 0.05, event + AFTER).unwrap_or_default()
@@ -71,7 +71,7 @@ pub(super) struct Results {
     pub(super) mptcp: Option<Transfer>,
     pub(super) mpip: Option<Transfer>,
     pub(super) copy: Option<FileCopy>,
-    /// Why there is not everything.
+    /// Why figures are missing.
     pub(super) missing: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Results {
         rows
     }
 
-    /// The table and what there is to say about it.
+    /// The table, and notes on it.
     pub(super) fn table(&self) -> String {
         if self.rows().is_empty() {
             return self.reasons();

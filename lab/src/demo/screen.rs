@@ -1,5 +1,5 @@
-//! What the demonstration shows: on a terminal bars that are redrawn in place, elsewhere plain
-//! lines now and then.
+//! The output of the demonstration: bars redrawn in place on a terminal, else plain lines from time
+//! to time.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 use super::world::{self, LINK_RATE, PATHS};
 
 const BAR: usize = 30;
-/// Between plain lines.
+/// Interval of plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
 const NAME: usize = 32;
 
 /// A moment of a transfer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct View {
-    /// Of the transfer.
+    /// Time since its start.
     pub(super) seconds: f64,
-    /// Payload, bit/s.
+    /// Payload rate, in bit/s.
     pub(super) rate: f64,
-    /// On each path, bit/s.
+    /// Rate of each path, in bit/s.
     pub(super) paths: [f64; PATHS],
-    /// How much is done, 0 to 1.
+    /// Progress, 0 to 1.
     pub(super) done: f64,
-    /// What happens right now.
+    /// A note on the current event.
     pub(super) note: String,
 }
 
@@ -66,7 +66,7 @@ impl Screen {
         writeln!(io::stdout(), "{text}")
     }
 
-    /// Shows how the step goes.
+    /// Shows the progress of the step.
     pub(super) fn show(&mut self, view: &View) -> io::Result<()> {
         if self.terminal { self.draw(view) } else { self.print(view) }
     }

@@ -1,19 +1,14 @@
 //! What each group of cases asks, and how far it is reached.
 
-use super::{Measured, Row, RunResult, jain};
-use crate::emulator::DirectionRecord;
+use super::measured::Measured;
+use super::row::Row;
 use crate::factorial::CellResult;
+use crate::links::DirectionRecord;
+use crate::results::RunResult;
+use crate::statistics::jain;
 
 /// Intervals of flows and samples of links in a second.
 const PER_SECOND: usize = 10;
-
-fn row(case: &str, asked: &str, reached: Option<(String, bool)>) -> Row {
-    let (reached, yes) = match reached {
-        Some((text, yes)) => (text, Some(yes)),
-        None => (String::new(), None),
-    };
-    Row { case: case.to_owned(), asked: asked.to_owned(), reached, yes }
-}
 
 fn mbps(bps: f64) -> String {
     format!("{:.2}", bps / 1e6)
@@ -49,7 +44,7 @@ fn mhip_row(measured: &Measured, scenario: &str) -> Row {
         let yes = share >= 0.90 && against >= 0.97 && ours.median_bps / 1e6 > published;
         Some((text, yes))
     })();
-    row(scenario, &asked, reached)
+    Row::new(scenario, &asked, reached)
 }
 
 /// The rows of MPIP's own table.
@@ -73,7 +68,7 @@ pub(super) fn mpip(measured: &Measured) -> Vec<Row> {
                 );
                 Some((text, share >= 0.94 && against >= least))
             })();
-            row(scenario, &asked, reached)
+            Row::new(scenario, &asked, reached)
         })
         .collect()
 }
@@ -88,7 +83,7 @@ pub(super) fn extra_bytes(measured: &Measured) -> Vec<Row> {
         (on_link > 0).then_some(on_link as f64 - inner)
     });
     let reached = extra.map(|extra| (format!("{extra:.0}"), extra <= 34.0));
-    vec![row("extra bytes of a full packet", "at most 34", reached)]
+    vec![Row::new("extra bytes of a full packet", "at most 34", reached)]
 }
 
 /// A link's direction from the client to the server.
@@ -129,7 +124,7 @@ pub(super) fn delay(measured: &Measured) -> Vec<Row> {
                     if start.is_finite() { format!("after {start:.1} s") } else { "never".into() };
                 (format!("{later:.3}; 0.90 {start}"), yes)
             });
-            row(scenario, &asked, reached)
+            Row::new(scenario, &asked, reached)
         })
         .collect()
 }
@@ -153,7 +148,7 @@ pub(super) fn loss(measured: &Measured) -> Vec<Row> {
                 let text = format!("{share:.3}; clean link {clean:.3} full");
                 (text, share >= 0.90 && clean >= 0.95)
             });
-            row(&scenario, "0.90 of the limit; clean link 0.95 full", reached)
+            Row::new(&scenario, "0.90 of the limit; clean link 0.95 full", reached)
         })
         .collect()
 }
@@ -188,7 +183,7 @@ pub(super) fn factorial(measured: &Measured) -> Vec<Row> {
         (text, below == 0 && mean > 0.8)
     });
     let asked = "benefit above 0 in every cell, mean above 0.8";
-    vec![row("factorial, in the simulator", asked, reached)]
+    vec![Row::new("factorial, in the simulator", asked, reached)]
 }
 
 /// Round trips beside a bulk transfer.
@@ -205,7 +200,7 @@ pub(super) fn ping(measured: &Measured) -> Vec<Row> {
         );
         Some((text, more < 20.0))
     });
-    vec![row("ping beside bulk", asked, reached)]
+    vec![Row::new("ping beside bulk", asked, reached)]
 }
 
 /// Seconds of a transfer in which a link is cut, at 8 s: what the cut makes of it shows in these.
@@ -230,7 +225,7 @@ pub(super) fn cut(measured: &Measured) -> Vec<Row> {
             .map(|(pause, whole)| {
                 (format!("{pause:.0} ms at the cut; in all of it {whole:.0} ms"), pause < bound)
             });
-        row(scenario, &asked, reached)
+        Row::new(scenario, &asked, reached)
     })
     .collect()
 }
@@ -253,7 +248,7 @@ pub(super) fn fairness(measured: &Measured) -> Vec<Row> {
                     format!("lia {lia:.3}, olia {olia:.3}, balia {balia:.3}; default {default:.3}");
                 (text, coupled.iter().all(|index| *index >= 0.95))
             });
-            row(&scenario, "Jain's index 0.95 with coupled control", reached)
+            Row::new(&scenario, "Jain's index 0.95 with coupled control", reached)
         })
         .collect()
 }
@@ -265,5 +260,5 @@ pub(super) fn udp(measured: &Measured) -> Vec<Row> {
     let reached = loss.zip(jitter).map(|(loss, jitter)| {
         (format!("{:.3} %, {jitter:.2} ms", loss * 100.0), loss < 0.001 && jitter < 2.0)
     });
-    vec![row("udp-150", "loss below 0.1 %, jitter below 2 ms", reached)]
+    vec![Row::new("udp-150", "loss below 0.1 %, jitter below 2 ms", reached)]
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Row;
+use super::row::Row;
 
 const HEAD: [&str; 4] = ["case", "asked", "reached", ""];
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::results::RunResult;
 use crate::results::tests::run;
 
 fn measured(runs: Vec<RunResult>) -> Measured {
@@ -37,7 +38,7 @@ fn all_that_is_asked_is_asked_of_a_row() {
 #[test]
 fn the_time_to_reach_the_limit_is_that_of_a_whole_second() {
     let mut slow = run("delay-100", "mpip", 0, 18.0);
-    slow.flows = vec![crate::traffic::FlowResult {
+    slow.flows = vec![crate::flow::FlowResult {
         intervals_bps: [vec![2e6; 25], vec![19e6; 175]].concat(),
         ..Default::default()
     }];
@@ -54,7 +55,7 @@ fn the_time_to_reach_the_limit_is_that_of_a_whole_second() {
 fn extra_bytes_are_those_of_the_packets_on_the_link() {
     let mut full = run("two-100", "mpip", 0, 180.0);
     full.status = serde_json::json!({ "client": { "interface": { "mtu_bytes": 1440 } } });
-    full.emulator.directions = vec![crate::emulator::DirectionRecord {
+    full.emulator.directions = vec![crate::links::DirectionRecord {
         link: "a".to_owned(),
         forward: true,
         common_length: 1475,
@@ -67,7 +68,7 @@ fn extra_bytes_are_those_of_the_packets_on_the_link() {
 #[test]
 fn the_table_says_what_was_not_measured() {
     let mut cut = run("cut-silent-a", "mpip", 1, 90.0);
-    cut.flows = vec![crate::traffic::FlowResult {
+    cut.flows = vec![crate::flow::FlowResult {
         longest_pause_ms: Some(100.0),
         pauses: vec![(2.0, 100.0), (8.1, 60.0)],
         ..Default::default()

@@ -1,9 +1,9 @@
-//! The dimensions of the matrix, its cells, and what came of each.
+//! The dimensions of the matrix, its cells, and their outcomes.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What the paths of a world go through.
+/// The kind of the paths of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Via {
@@ -17,9 +17,9 @@ pub(super) enum Via {
     V6,
     /// Segments of TCP over IPv4.
     Tcp,
-    /// UDP over IPv4 with a translator in front of the opener.
+    /// UDP over IPv4 with a NAT in front of the opener.
     Nat,
-    /// UDP over IPv4 between the hosts' own addresses, which the connection has too.
+    /// UDP over IPv4 in host mode: the connection has the hosts' own addresses.
     HostMode,
 }
 
@@ -47,11 +47,11 @@ pub(super) enum Kill {
     AddressOpener,
     /// The other host's address is removed.
     AddressOther,
-    /// Nothing passes, and nobody is told.
+    /// All packets are dropped, silently.
     Blackhole,
-    /// Nothing from the opener passes.
+    /// All packets from the opener are dropped.
     OneWayToOther,
-    /// Nothing to the opener passes.
+    /// All packets to the opener are dropped.
     OneWayToOpener,
     /// Half of the packets are lost, in both directions.
     Loss,
@@ -79,7 +79,7 @@ impl Kill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) via: Via,
-    /// How many paths there are.
+    /// Number of paths.
     pub(super) paths: u8,
     pub(super) kill: Kill,
     /// The paths that are killed: bit 0 is the first.
@@ -93,7 +93,7 @@ impl Cell {
     }
 }
 
-/// Every proper subset of every number of paths, killed in every way, through everything.
+/// All cells: every proper subset of every number of paths of every kind, killed in every way.
 pub(super) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for via in Via::value_variants() {
@@ -107,37 +107,36 @@ pub(super) fn all() -> Vec<Cell> {
     cells
 }
 
-/// A part of the matrix with every way to kill and all that paths go through, each several times:
-/// one of two paths.
+/// Cells that kill one of two paths. Every way to kill and every kind of path occurs several times.
 pub(super) fn quick() -> Vec<Cell> {
     let one_of_two = all().into_iter().filter(|cell| cell.paths == 2 && cell.killed == 1);
     one_of_two.filter(|cell| (cell.kill as usize + cell.via as usize).is_multiple_of(3)).collect()
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) cell: Cell,
-    /// The commit that was run.
+    /// The commit that was tested.
     pub(super) commit: String,
     /// The longest time without a byte at either receiver, from the kill on.
     pub(super) longest_stall_ms: f64,
-    /// Ends of the connection that saw a reset.
+    /// Number of ends of the connection that saw a reset.
     pub(super) resets: u32,
-    /// Something arrived other than it was sent, or not at all.
+    /// Whether data was altered or missing.
     pub(super) corrupted: bool,
-    /// Another reason why the transfer did not end as it should.
+    /// Another reason why the transfer failed.
     pub(super) error: Option<String>,
     /// Bytes received by the other host, and by the opener.
     pub(super) bytes: [u64; 2],
-    /// Packets that the kill took; none are counted where interfaces or addresses go.
+    /// Packets that the kill dropped; `None` if it removed interfaces or addresses.
     pub(super) dropped: Option<u64>,
-    /// From the healing until all paths worked again; `None` where they did not in time.
+    /// Time from healing until all paths worked again; `None` if they did not in time.
     pub(super) recovery_ms: Option<f64>,
 }
 
 impl Outcome {
-    /// Of a cell that has not run.
+    /// The outcome of a cell that has not run.
     pub(super) fn new(cell: Cell, commit: &str) -> Self {
         Self {
             cell,
@@ -152,7 +151,7 @@ impl Outcome {
         }
     }
 
-    /// What is wrong; empty where the cell is as it should be.
+    /// What is wrong; empty for a good cell.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.resets > 0 {

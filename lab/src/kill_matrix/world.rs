@@ -1,4 +1,4 @@
-//! The worlds of the matrix: two hosts, two to four links, each a path, and what kills them.
+//! The worlds of the matrix: two hosts with two to four links, each of which is a path.
 //!
 //! ```text
 //!   client (opener)                                              server (the other)
@@ -22,21 +22,22 @@ use mpip_link::scenario::Scenario;
 
 use super::cell::{Cell, Kill, Via};
 use super::transfer::Transfer;
-use crate::emulator::Setup;
+use crate::links::Setup;
 use crate::netns::Namespace;
 use crate::scenarios;
+use crate::subject::subjects;
 use crate::systems::{self, Running};
 use crate::testbed::Testbed;
 
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
 const FILE: &str = "kill-matrix";
-/// For all paths to work before the first kill.
+/// Time within which all paths must work before the first kill.
 const READY: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(20);
-/// The daemons have seen by then that an address is gone.
+/// Time after which the daemons have noticed that an address is gone.
 const NOTICED: Duration = Duration::from_millis(300);
-/// Packets longer than this fall into the hole.
+/// Longest packet that passes an MTU hole, in bytes.
 const HOLE: u16 = 1300;
 
 /// The scenario of a world.
@@ -51,7 +52,7 @@ fn text(via: Via, paths: u8) -> String {
             "[[interface]]\nhost = \"{host}\"\nname = \"{name}\"\naddress = \"{address}\"\n{more}"
         );
     };
-    // Only the client is told of the other's addresses.
+    // Only the client is told the other's addresses.
     let private = "private = true\n";
     for path in 0..paths {
         let name = format!("p{path}");
@@ -100,9 +101,9 @@ fn text(via: Via, paths: u8) -> String {
     text
 }
 
-/// A world that is up. Dropping it removes everything.
+/// A running world. Dropping it removes everything.
 pub(super) struct World {
-    // The daemons end before their hosts go.
+    // Declared first: the daemons have to end before their hosts are removed.
     _system: Box<dyn Running>,
     testbed: Testbed,
     sockets: [PathBuf; 2],
@@ -117,7 +118,7 @@ impl World {
         let scenario = scenarios::parse(FILE, &text)?;
         let setup = Setup { file: FILE.to_owned(), text, repetition: 0, pcap: None, netem: false };
         let mut testbed = Testbed::build(&scenario, &setup)?;
-        let subjects = systems::subjects(&scenario);
+        let subjects = subjects(&scenario);
         let subject = subjects.first().ok_or_else(|| io::Error::other("no system"))?;
         let system = systems::start(subject, &testbed, directory)?;
         testbed.start()?;
@@ -131,7 +132,7 @@ impl World {
         Ok(world)
     }
 
-    /// The paths as the daemons have them, for a cell that failed.
+    /// The paths of both daemons as text, for a cell that failed.
     pub(super) fn describe(&self) -> String {
         let paths = |path: &PathStatus| {
             format!(
@@ -180,7 +181,7 @@ impl World {
         hosts.iter().try_for_each(|host| self.filter(host, cell, &matching))
     }
 
-    /// Undoes [`kill`](Self::kill). Returns how many packets it took, where that is counted.
+    /// Undoes [`kill`](Self::kill). Returns how many packets it dropped, if that is counted.
     pub(super) fn heal(&self, cell: Cell) -> io::Result<Option<u64>> {
         let Some(hosts) = filtering(cell.kill) else {
             self.interfaces(cell, true)?;
@@ -193,7 +194,7 @@ impl World {
         Ok(dropped)
     }
 
-    /// How many packets a kill has taken so far, where that is counted.
+    /// Number of packets that a kill has dropped so far, if that is counted.
     pub(super) fn dropped(&self, cell: Cell) -> io::Result<Option<u64>> {
         let Some(hosts) = filtering(cell.kill) else { return Ok(None) };
         let mut dropped = 0;
@@ -204,7 +205,7 @@ impl World {
         Ok(Some(dropped))
     }
 
-    /// Takes what the cell names of a host away, or gives it back.
+    /// Removes the interfaces or addresses of a cell, or restores them.
     fn interfaces(&self, cell: Cell, back: bool) -> io::Result<()> {
         let host = match cell.kill {
             Kill::LinkOther | Kill::AddressOther => SERVER,
@@ -222,7 +223,7 @@ impl World {
         Ok(())
     }
 
-    /// Drops what arrives at a host by the cell's paths and matches.
+    /// Drops packets that arrive at a host by the cell's paths and match.
     fn filter(&self, host: &str, cell: Cell, matching: &str) -> io::Result<()> {
         let names: Vec<String> = cell.killed_paths().map(|path| format!("\"p{path}\"")).collect();
         let rules = format!(
@@ -233,8 +234,8 @@ impl World {
         self.host(host)?.run(&["nft", &rules]).map(drop)
     }
 
-    /// Paths that found a hole, or lost so much that they took it for one, remember it for ten
-    /// minutes: others take their place.
+    /// Replaces the paths of a cell. Paths that found an MTU hole, or mistook heavy loss for one,
+    /// would remember it for ten minutes.
     pub(super) fn renew(&self, cell: Cell) -> io::Result<()> {
         if !matches!(cell.kill, Kill::Loss | Kill::MtuHole) {
             return Ok(());
@@ -245,8 +246,8 @@ impl World {
         self.interfaces(renewed, true)
     }
 
-    /// Waits until all paths work at both ends, with packets that are too long for a hole; how long
-    /// that took.
+    /// Waits until all paths work at both ends, with packets too long for an MTU hole. Returns the
+    /// time that this took; `None` if it exceeds `limit`.
     pub(super) fn recovery(&self, limit: Duration) -> Option<Duration> {
         let start = Instant::now();
         while start.elapsed() < limit {
@@ -260,7 +261,7 @@ impl World {
 
     fn is_whole(&self, socket: &Path) -> bool {
         let Ok(status) = mpip_api::status(socket, false) else { return false };
-        // In host mode the connection would begin as plain IP, and be moved.
+        // In host mode the connection would start as plain IP and move.
         if status.peers.iter().any(|peer| peer.traffic.as_deref() == Some("plain")) {
             return false;
         }
@@ -270,7 +271,7 @@ impl World {
     }
 }
 
-/// The hosts that drop what arrives; `None` where interfaces or addresses go instead.
+/// The hosts whose packet filters drop packets; `None` if interfaces or addresses are removed.
 fn filtering(kill: Kill) -> Option<&'static [&'static str]> {
     match kill {
         Kill::LinkOpener | Kill::LinkOther | Kill::AddressOpener | Kill::AddressOther => None,
@@ -302,7 +303,7 @@ mod tests {
                     scenario.interfaces[path.from].name == scenario.interfaces[path.to].name
                 });
                 assert_eq!(direct.count(), usize::from(paths), "{via:?}");
-                assert_eq!(systems::subjects(&scenario).len(), 1);
+                assert_eq!(subjects(&scenario).len(), 1);
             }
         }
     }

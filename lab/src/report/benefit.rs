@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::Figure;
+use super::figure::Figure;
 use super::plot;
 use crate::factorial::CellResult;
-use crate::results::{Summary, median};
+use crate::statistics::median;
+use crate::summary::Summary;
 
 /// The networks of the factorial, by their names there.
 pub(super) const NETWORKS: [(&str, &str); 2] = [("wifi", "Wi-Fi"), ("lte", "LTE")];

@@ -1,19 +1,18 @@
-//! What clocks do to the estimates of delay.
+//! The effect of clocks on estimates of delay.
 
 use std::fmt::Write;
 
 use super::plot::{self, Series, escape};
-use crate::results::RunResult;
-use crate::simulated::Estimate;
+use crate::results::{Estimate, RunResult};
 
-/// Mean of a part of the values, by its beginning and end as shares of the whole.
+/// Mean of a part of the values. `from` and `to` are its ends as shares of the whole.
 fn mean(values: &[f64], from: f64, to: f64) -> f64 {
     let at = |share: f64| (share * values.len() as f64) as usize;
     let part = &values[at(from)..at(to).max(at(from) + 1).min(values.len())];
     part.iter().sum::<f64>() / part.len().max(1) as f64
 }
 
-/// Table of the runs that have estimates over a long time; their plots go into `figures`, with names.
+/// A table of the long runs with estimates. Their plots go into `figures`, with names.
 pub(super) fn section(html: &mut String, runs: &[&RunResult], figures: &mut Vec<(String, String)>) {
     let runs: Vec<&&RunResult> = runs.iter().filter(|run| shown(run)).collect();
     if runs.is_empty() {

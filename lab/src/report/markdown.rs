@@ -6,11 +6,13 @@ use std::path::Path;
 
 use super::benefit::{NETWORKS, groups};
 use super::plot::label;
-use super::{Published, published};
 use crate::factorial;
-use crate::results::{Store, Summary, median, summarise};
+use crate::published::{Published, published};
+use crate::results::Store;
+use crate::statistics::median;
+use crate::summary::{Summary, summarise};
 
-/// The systems that have columns; all others have rows of their own.
+/// The systems with columns; all others have rows of their own.
 const SYSTEMS: [&str; 5] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip+mptcp"];
 
 /// All tables.

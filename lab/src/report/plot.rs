@@ -8,12 +8,12 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 42.0;
-/// Colours that the style sheet has.
+/// Number of colours in the style sheet.
 pub(crate) const COLOURS: usize = 8;
 /// Estimated width of a character at the plots' font size.
 const CHARACTER: f64 = 6.3;
 
-/// Replaces what has a meaning in XML.
+/// Escapes characters with a meaning in XML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -131,7 +131,7 @@ pub(crate) struct Series {
     pub(crate) values: Vec<f64>,
 }
 
-/// Series over time. `interval` is the time between values; `marks` are moments to point out.
+/// Plots series over time. `interval` is the time between values, `marks` are times to mark.
 pub(crate) fn over_time(
     title: &str,
     unit: &str,
@@ -181,7 +181,7 @@ pub(crate) struct Row {
     pub(crate) values: Vec<f64>,
     pub(crate) published: Option<f64>,
     pub(crate) limit: Option<f64>,
-    /// Drawn as a run that does not count.
+    /// Whether it is drawn as one that does not count.
     pub(crate) faded: bool,
 }
 

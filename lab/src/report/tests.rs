@@ -1,26 +1,5 @@
 use super::*;
-use crate::results::Store;
 use crate::results::tests::run;
-
-#[test]
-fn published_figures_are_all_read() {
-    let all = published();
-    assert_eq!(all.len(), PUBLISHED.lines().count() - 1);
-    let row = all.iter().find(|p| p.scenario == "mhip-05" && p.system == "mptcp");
-    assert_eq!(row.map(|p| (p.value, p.deviation)), Some((4.5, Some(0.01))));
-    for figure in &all {
-        let name = format!("{}.toml", figure.scenario);
-        assert!(scenarios::directory().join(&name).exists(), "{name}");
-        assert!(!figure.seed.is_empty());
-    }
-}
-
-#[test]
-fn jains_index_is_one_for_equal_shares() {
-    assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
-    assert!((jain(&[9.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-12);
-    assert_eq!(jain(&[]), 0.0);
-}
 
 #[test]
 fn the_report_shows_published_beside_measured_and_marks_what_does_not_count() {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::scenarios;
-use crate::systems::subjects;
+use crate::subject::subjects;
 
 fn shortened(name: &str, seconds: u64) -> Scenario {
     let mut scenario = scenarios::find(name).expect("a scenario").scenario;

@@ -26,7 +26,7 @@ use mpip_link::scenario::{System, Traffic};
 use mpip_link::units;
 use serde::Deserialize;
 
-use super::Running;
+use super::running::Running;
 use crate::command;
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;

@@ -1,10 +1,12 @@
-//! mpip between the two hosts, by the daemon and the front end of this workspace.
+//! mpip between the two hosts, with the daemon and the front end of this workspace.
 //!
-//! Settings of a `[system]` table: `host_mode` (the hosts' own addresses instead of tunnel
-//! addresses, false by default), `clock` (see [`ClockSetting`]), `rules` (an array of tables, as in the daemon's
-//! configuration), `node`, `interface` (tables merged into those of the daemon's configuration);
-//! every other key goes into the daemon's `[[peer]]` table, for instance `scheduler` and
-//! `congestion_control`.
+//! Settings of a `[system]` table:
+//!
+//! - `host_mode`: use the hosts' own addresses instead of tunnel addresses; false by default
+//! - `clock`: see [`ClockSetting`]
+//! - `rules`: an array of tables, as in the daemon's configuration
+//! - `node`, `interface`: tables merged into those of the daemon's configuration
+//! - every other key, for instance `scheduler`, goes into the daemon's `[[peer]]` table
 
 use std::io;
 use std::net::IpAddr;
@@ -13,16 +15,18 @@ use std::time::{Duration, Instant};
 
 use mpip_link::scenario::{System, Traffic};
 
-use super::{Running, ends, first_address, mptcp};
+use super::mptcp;
+use super::running::Running;
 use crate::command;
-use crate::simulated::ClockSetting;
+use crate::flow::FlowResult;
+use crate::subject::{ClockSetting, ends, first_address};
 use crate::testbed::Testbed;
-use crate::traffic::{Endpoint, FlowResult};
+use crate::traffic::Endpoint;
 
 const LISTEN_PORT: u16 = 6182;
 const INNER: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 const READY_PORT: u16 = 5199;
-/// How long the two daemons have for their handshake.
+/// Longest time for the handshake of the two daemons.
 const READY: Duration = Duration::from_secs(15);
 
 pub(super) struct Mpip {
@@ -39,7 +43,7 @@ struct Daemon {
 }
 
 /// A program of this workspace: from `MPIP_BIN`, beside this program, or from the search path.
-pub(crate) fn program(name: &str) -> String {
+fn program(name: &str) -> String {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
     let chosen = std::env::var_os("MPIP_BIN").map(PathBuf::from);
     chosen
@@ -110,7 +114,7 @@ impl Mpip {
             .ok_or_else(|| io::Error::other(format!("host {host:?} runs no daemon")))
     }
 
-    /// Waits until a round trip works.
+    /// Waits until a round trip succeeds.
     fn wait_until_ready(&mut self, testbed: &Testbed) -> io::Result<()> {
         let deadline = Instant::now() + READY;
         let target = self.target(testbed, &self.hosts[1].host)?.to_string();
@@ -136,7 +140,7 @@ impl Mpip {
                 result.loss
             });
             if answer.is_some_and(|loss| loss < 1.0) {
-                // The other paths are validated now; the first may be ready before them.
+                // Leaves time to validate the other paths.
                 std::thread::sleep(Duration::from_secs(1));
                 return Ok(());
             }
@@ -148,7 +152,8 @@ impl Mpip {
     }
 }
 
-/// What gives the daemon of a host its clock: a time namespace. It has an offset and no drift.
+/// The command that starts the daemon of a host in a time namespace with its clock. Such a clock
+/// can have an offset but no drift.
 fn clock(system: &System, host: &str) -> io::Result<String> {
     let setting = ClockSetting::of(system).map_err(io::Error::other)?;
     let Some(clock) = setting.filter(|clock| clock.host == host) else { return Ok(String::new()) };
@@ -202,7 +207,7 @@ fn config(
     } else {
         vec![format!("{}/32", INNER[1 - own])]
     };
-    // Addresses behind a NAT are not known to the other side.
+    // The other side does not know addresses behind a NAT.
     let endpoints = scenario
         .interfaces_of(peer_name)
         .map(|index| &scenario.interfaces[index])

@@ -1,20 +1,21 @@
-//! Kernel MPTCP with its in-kernel path manager set so that all paths are used: the client opens
-//! subflows from all its addresses to all addresses that the server announces.
+//! Kernel MPTCP. Its path manager is set to use all paths: the client opens subflows from all its
+//! addresses to all addresses that the server announces.
 
 use std::io;
 
 use mpip_link::scenario::{Scenario, Traffic};
 
-use super::{Running, ends, first_address};
+use super::running::Running;
+use crate::subject::{ends, first_address};
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;
 
-/// The kernel's own upper bound.
+/// Most subflows that the kernel permits.
 const SUBFLOWS: &str = "8";
 
 pub(super) struct Mptcp;
 
-/// Programs that ask for TCP get MPTCP (from the mptcpd project).
+/// Makes programs use MPTCP in place of TCP (from the mptcpd project).
 pub(super) fn wrapper() -> Vec<String> {
     ["mptcpize", "run"].map(str::to_owned).to_vec()
 }
@@ -26,13 +27,13 @@ impl Mptcp {
     }
 }
 
-/// Sets the endpoints of both hosts.
+/// Configures the endpoints of both hosts.
 pub(super) fn configure(testbed: &Testbed) -> io::Result<()> {
     let scenario = testbed.scenario();
     let (client, server) = ends(scenario)?;
     for host in [client, server] {
         let namespace = testbed.host(host)?;
-        // An announced address that is lost is announced again after a second, not after two minutes.
+        // A lost announcement of an address is repeated after 1 s instead of 2 min.
         namespace.sysctl(&[("net.mptcp.enabled", "1"), ("net.mptcp.add_addr_timeout", "1")])?;
         namespace.ip(&[
             "mptcp",
@@ -76,7 +77,7 @@ impl Running for Mptcp {
         Ok(Endpoint { local: None, remote, wrapper: wrapper() })
     }
 
-    /// What a network manager does: an address that goes takes its endpoint with it.
+    /// As a network manager does: adds and removes endpoints with their addresses.
     fn interface_changed(&mut self, testbed: &Testbed, port: usize, up: bool) -> io::Result<()> {
         endpoint(testbed, testbed.scenario(), port, up)
     }

@@ -1,261 +1,57 @@
-//! The file as it is written, and how it becomes a [`Scenario`].
+//! From the text of a scenario file to a validated [`Scenario`].
 
-use core::net::IpAddr;
+use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::{
-    Direction, Event, HostCommand, Interface, LinkSpec, Router, Scenario, ScenarioError, System,
-    Traffic, TrafficKind,
+use super::raw::{Direction, Fixed, RawScenario, RawTraffic};
+use super::types::{
+    Event, HostCommand, Interface, LinkSpec, Router, Scenario, System, Traffic, TrafficKind,
 };
-use crate::config::{Change, Codel, Discipline, LinkConfig, Loss, QueueLimit};
+use crate::config::{Change, Codel, Discipline, LinkConfig};
 use crate::trace::Trace;
-use crate::units;
 
-/// A quantity that is written as a string with a unit.
-macro_rules! quantity {
-    ($name:ident, $type:ty, $parse:path) => {
-        struct $name($type);
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                $parse(&text).map($name).map_err(D::Error::custom)
-            }
-        }
-    };
+/// Why a text is not a scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// The file, as the caller named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// What was expected and what was found.
+    pub message: String,
 }
 
-quantity!(Time, Duration, units::parse_duration);
-quantity!(Queue, QueueLimit, units::parse_queue);
-quantity!(Rate, u64, units::parse_rate);
-quantity!(Bytes, u64, units::parse_bytes);
-quantity!(Probability, f64, units::parse_probability);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCodel {
-    target: Option<Time>,
-    interval: Option<Time>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawBurstLoss {
-    good_to_bad: Probability,
-    bad_to_good: Probability,
-    good_loss: Option<Probability>,
-    bad_loss: Option<Probability>,
-}
-
-/// The keys of a link's settings stand beside other keys in three tables; serde cannot both
-/// flatten and refuse unknown keys, so a macro repeats them.
-macro_rules! with_settings {
-    ($name:ident { $($field:ident : $type:ty),* $(,)? }) => {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct $name {
-            $($field: $type,)*
-            rate: Option<Rate>,
-            trace: Option<Spanned<String>>,
-            overhead: Option<u32>,
-            queue: Option<Queue>,
-            codel: Option<RawCodel>,
-            delay: Option<Time>,
-            jitter: Option<Time>,
-            in_order: Option<bool>,
-            loss: Option<Probability>,
-            burst_loss: Option<RawBurstLoss>,
-            duplicate: Option<Probability>,
-            corrupt: Option<Probability>,
-            mtu: Option<u32>,
-            up: Option<bool>,
-            blackhole: Option<bool>,
-        }
-
-        impl $name {
-            fn change(&self) -> Change {
-                Change {
-                    rate: self.rate.as_ref().map(|rate| Some(rate.0)),
-                    queue: self.queue.as_ref().map(|queue| queue.0),
-                    delay: self.delay.as_ref().map(|delay| delay.0),
-                    jitter: self.jitter.as_ref().map(|jitter| jitter.0),
-                    loss: loss(self.loss.as_ref(), self.burst_loss.as_ref()),
-                    duplicate: self.duplicate.as_ref().map(|p| p.0),
-                    corrupt: self.corrupt.as_ref().map(|p| p.0),
-                    mtu: self.mtu,
-                    up: self.up,
-                    blackhole: self.blackhole,
-                }
-            }
-
-            fn fixed(&self) -> Fixed<'_> {
-                Fixed {
-                    trace: self.trace.as_ref(),
-                    overhead: self.overhead,
-                    codel: self.codel.as_ref(),
-                    in_order: self.in_order,
-                }
-            }
-        }
-    };
-}
-
-/// Settings that cannot change during a run.
-struct Fixed<'a> {
-    trace: Option<&'a Spanned<String>>,
-    overhead: Option<u32>,
-    codel: Option<&'a RawCodel>,
-    in_order: Option<bool>,
-}
-
-impl Fixed<'_> {
-    fn is_empty(&self) -> bool {
-        self.trace.is_none()
-            && self.overhead.is_none()
-            && self.codel.is_none()
-            && self.in_order.is_none()
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
     }
 }
 
-fn settings(
-    base: &LinkConfig,
-    change: &Change,
-    fixed: &Fixed<'_>,
-    context: &mut Context<'_>,
-) -> Result<LinkConfig, ScenarioError> {
-    let mut config = base.clone();
-    change.apply(&mut config);
-    config.overhead = fixed.overhead.unwrap_or(config.overhead);
-    config.in_order = fixed.in_order.unwrap_or(config.in_order);
-    if let Some(codel) = fixed.codel {
-        let default = Codel::default();
-        config.discipline = Discipline::Codel(Codel {
-            target: codel.target.as_ref().map_or(default.target, |time| time.0),
-            interval: codel.interval.as_ref().map_or(default.interval, |time| time.0),
-        });
+impl core::error::Error for ScenarioError {}
+
+impl Scenario {
+    /// Parses and validates the text of a scenario file. `file` is its name in errors; `load`
+    /// returns the text of another file (a trace) that it names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        load: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<Self, ScenarioError> {
+        let mut context = Context { file, text, load };
+        let raw: RawScenario = toml::from_str(text).map_err(|e| {
+            context.error(e.span().map_or(0, |span| span.start), e.message().to_owned())
+        })?;
+        scenario(raw, &mut context)
     }
-    if let Some(trace) = fixed.trace {
-        config.trace = Some(context.trace(trace)?);
-    }
-    Ok(config)
 }
 
-with_settings!(RawReverse {});
-with_settings!(RawLink {
-    name: Option<Spanned<String>>,
-    ends: Spanned<[String; 2]>,
-    reverse: Option<RawReverse>,
-});
-with_settings!(RawEvent {
-    at: Time,
-    link: Spanned<String>,
-    direction: Option<Direction>,
-    announced: Option<bool>,
-});
-
-fn loss(random: Option<&Probability>, burst: Option<&RawBurstLoss>) -> Option<Loss> {
-    if let Some(burst) = burst {
-        return Some(Loss::GilbertElliott {
-            good_to_bad: burst.good_to_bad.0,
-            bad_to_good: burst.bad_to_good.0,
-            good_loss: burst.good_loss.as_ref().map_or(0.0, |p| p.0),
-            bad_loss: burst.bad_loss.as_ref().map_or(1.0, |p| p.0),
-        });
-    }
-    random.map(|p| if p.0 == 0.0 { Loss::None } else { Loss::Random(p.0) })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawInterface {
-    host: Spanned<String>,
-    name: Spanned<String>,
-    address: Spanned<IpAddr>,
-    mtu: Option<u32>,
-    #[serde(default)]
-    private: bool,
-    public: Option<IpAddr>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawRouter {
-    host: Spanned<String>,
-    #[serde(default)]
-    setup: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCommand {
-    at: Time,
-    host: Spanned<String>,
-    run: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawTraffic {
-    kind: Spanned<String>,
-    name: Option<String>,
-    from: Spanned<String>,
-    to: Spanned<String>,
-    start: Option<Time>,
-    duration: Option<Time>,
-    plain: Option<Spanned<String>>,
-    streams: Option<u32>,
-    download: Option<bool>,
-    rate: Option<Rate>,
-    length: Option<u32>,
-    interval: Option<Time>,
-    request: Option<u32>,
-    response: Option<u32>,
-    size: Option<Bytes>,
-}
-
-#[derive(Deserialize)]
-struct RawSystem {
-    kind: String,
-    #[serde(flatten)]
-    settings: BTreeMap<String, toml::Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawScenario {
-    title: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    source: String,
-    #[serde(default)]
-    sets: Vec<String>,
-    duration: Time,
-    repetitions: Option<u32>,
-    #[serde(default)]
-    seed: u64,
-    congestion_control: Option<String>,
-    systems: Vec<Spanned<String>>,
-    #[serde(default)]
-    system: BTreeMap<String, RawSystem>,
-    interface: Vec<RawInterface>,
-    link: Vec<RawLink>,
-    #[serde(default)]
-    pair: Vec<RawLink>,
-    #[serde(default)]
-    router: Vec<RawRouter>,
-    #[serde(default)]
-    event: Vec<RawEvent>,
-    #[serde(default)]
-    command: Vec<RawCommand>,
-    traffic: Vec<RawTraffic>,
-}
-
+/// The file, for errors and to load other files.
 struct Context<'a> {
     file: &'a str,
     text: &'a str,
@@ -280,19 +76,12 @@ impl Context<'_> {
     }
 }
 
-pub(super) fn parse(
-    file: &str,
-    text: &str,
-    load: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<Scenario, ScenarioError> {
-    let mut context = Context { file, text, load };
-    let raw: RawScenario = toml::from_str(text).map_err(|e| {
-        context.error(e.span().map_or(0, |span| span.start), e.message().to_owned())
-    })?;
-    let systems = systems(&raw, &context)?;
-    let interfaces = interfaces(&raw, &context)?;
-    let links = links(&raw, &interfaces, &mut context)?;
-    let events = events(&raw, &links, &context)?;
+/// The scenario that `raw` describes, if everything in it is valid.
+fn scenario(raw: RawScenario, context: &mut Context<'_>) -> Result<Scenario, ScenarioError> {
+    let systems = systems(&raw, context)?;
+    let interfaces = interfaces(&raw, context)?;
+    let links = links(&raw, &interfaces, context)?;
+    let events = events(&raw, &links, context)?;
     let known_host = |host: &Spanned<String>| {
         let name = host.get_ref();
         if interfaces.iter().any(|interface| interface.host == *name) {
@@ -330,7 +119,7 @@ pub(super) fn parse(
     let traffic = raw
         .traffic
         .iter()
-        .map(|raw| traffic(raw, &scenario, &context))
+        .map(|raw| traffic(raw, &scenario, context))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Scenario { traffic, ..scenario })
 }
@@ -425,6 +214,30 @@ fn links(
     Ok(links)
 }
 
+/// The settings of one direction of a link: `base`, and what the file says of it.
+fn settings(
+    base: &LinkConfig,
+    change: &Change,
+    fixed: &Fixed<'_>,
+    context: &mut Context<'_>,
+) -> Result<LinkConfig, ScenarioError> {
+    let mut config = base.clone();
+    change.apply(&mut config);
+    config.overhead = fixed.overhead.unwrap_or(config.overhead);
+    config.in_order = fixed.in_order.unwrap_or(config.in_order);
+    if let Some(codel) = fixed.codel {
+        let default = Codel::default();
+        config.discipline = Discipline::Codel(Codel {
+            target: codel.target.as_ref().map_or(default.target, |time| time.0),
+            interval: codel.interval.as_ref().map_or(default.interval, |time| time.0),
+        });
+    }
+    if let Some(trace) = fixed.trace {
+        config.trace = Some(context.trace(trace)?);
+    }
+    Ok(config)
+}
+
 fn events(
     raw: &RawScenario,
     links: &[LinkSpec],
@@ -485,7 +298,7 @@ fn traffic(
     let rest = scenario.duration.saturating_sub(start);
     let duration = raw.duration.as_ref().map_or(rest, |duration| duration.0);
     if duration.is_zero() {
-        return Err(context.at(&raw.kind, "expected traffic that lasts, found 0 s"));
+        return Err(context.at(&raw.kind, "expected traffic of more than 0 s, found 0 s"));
     }
     Ok(Traffic {
         name: raw.name.clone().unwrap_or_else(|| raw.kind.get_ref().clone()),

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Scenario;
+use super::types::Scenario;
 
 /// One link on a path, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hop {
     /// Index of the link.
     pub link: usize,
-    /// From its first end to its second.
+    /// Whether from its first end to its second.
     pub forward: bool,
 }
 
@@ -20,38 +20,42 @@ pub struct Path {
     pub from: usize,
     /// Index of the receiving interface.
     pub to: usize,
-    /// Index of the first interface on the way: of the first router, or `to`.
+    /// Index of the interface of the next hop: that of the first router, or `to`.
     pub next: usize,
     /// The links in the order in which a packet passes them; at least one.
     pub hops: Vec<Hop>,
 }
 
-pub(super) fn paths(scenario: &Scenario, from: &str, to: &str) -> Vec<Path> {
-    scenario
-        .interfaces_of(from)
-        .flat_map(|a| scenario.interfaces_of(to).filter_map(move |b| path(scenario, a, b)))
-        .collect()
-}
-
-pub(super) fn path(scenario: &Scenario, from: usize, to: usize) -> Option<Path> {
-    let start = scenario.interfaces[from].full_name();
-    let goal = scenario.interfaces[to].full_name();
-    let (next, mut hops) = shortest(scenario, &start, &goal)?;
-    // A limit for the pair acts behind the sender's own link.
-    for (link, spec) in scenario.links.iter().enumerate().filter(|(_, spec)| spec.is_pair) {
-        if spec.ends[0] == start && spec.ends[1] == goal {
-            hops.insert(1, Hop { link, forward: true });
-        } else if spec.ends[1] == start && spec.ends[0] == goal {
-            hops.insert(1, Hop { link, forward: false });
-        }
+impl Scenario {
+    /// The paths from host `from` to host `to`, in the order of their interfaces.
+    pub fn paths(&self, from: &str, to: &str) -> Vec<Path> {
+        self.interfaces_of(from)
+            .flat_map(|a| self.interfaces_of(to).filter_map(move |b| self.path(a, b)))
+            .collect()
     }
-    Some(Path { from, to, next, hops })
+
+    /// The path from one interface to another, both as indices; `None` if no links connect them.
+    pub fn path(&self, from: usize, to: usize) -> Option<Path> {
+        let start = self.interfaces[from].full_name();
+        let goal = self.interfaces[to].full_name();
+        let (next, mut hops) = shortest(self, &start, &goal)?;
+        // A `[[pair]]` link comes right after the sender's own link.
+        for (link, spec) in self.links.iter().enumerate().filter(|(_, spec)| spec.is_pair) {
+            if spec.ends[0] == start && spec.ends[1] == goal {
+                hops.insert(1, Hop { link, forward: true });
+            } else if spec.ends[1] == start && spec.ends[0] == goal {
+                hops.insert(1, Hop { link, forward: false });
+            }
+        }
+        Some(Path { from, to, next, hops })
+    }
 }
 
-/// How a node was reached: from where, and by which link (none inside of a router).
+/// How a node was reached: the node before it, and the link (`None` inside of a router).
 type Step = (String, Option<Hop>);
 
-/// Breadth first. Switches forward, and so do the interfaces of routers, to each other.
+/// The next interface and the links on the shortest path, by breadth-first search. Switches
+/// forward, and routers between their interfaces.
 fn shortest(scenario: &Scenario, start: &str, goal: &str) -> Option<(usize, Vec<Hop>)> {
     let mut came_by: BTreeMap<String, Step> = BTreeMap::new();
     let mut open = VecDeque::from([start.to_owned()]);
@@ -81,6 +85,7 @@ fn shortest(scenario: &Scenario, start: &str, goal: &str) -> Option<(usize, Vec<
     (!hops.is_empty()).then_some((next, hops))
 }
 
+/// The nodes next to `node`, each with the link to it. Only routers and switches forward.
 fn neighbours(scenario: &Scenario, node: &str, is_start: bool) -> Vec<(String, Option<Hop>)> {
     let mut found = Vec::new();
     let host = node.split_once('.').map(|(host, _)| host);

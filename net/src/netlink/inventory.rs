@@ -1,4 +1,4 @@
-//! Which links and addresses the host has.
+//! The links and addresses of the host.
 
 use core::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::{Netlink, NetlinkError};
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The kernel's number.
+    /// Its index.
     pub index: u32,
     /// The name.
     pub name: String,
@@ -23,12 +23,14 @@ pub struct Link {
     pub loopback: bool,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// The driver's kind (`veth`, `tun`, `bridge` …), where it has one.
+    /// The kind of its driver (`veth`, `tun`, `bridge` …), if it has one.
     pub kind: Option<String>,
+    /// What somebody noted of it (`ip link set … alias`).
+    pub alias: Option<String>,
 }
 
 impl Link {
-    /// Whether packets can leave by it now.
+    /// Whether it can send packets.
     pub fn is_running(&self) -> bool {
         self.up && self.carrier
     }
@@ -37,13 +39,13 @@ impl Link {
 /// An address of the host that others can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
-    /// The number of the interface that has it.
+    /// Index of the interface that has it.
     pub link: u32,
     /// The address.
     pub address: IpAddr,
-    /// Bits of the prefix that is on the link.
+    /// Length of the on-link prefix, in bits.
     pub prefix_len: u8,
-    /// Nothing new is to start from there (RFC 4862, section 5.5.4).
+    /// Whether new connections should not use it (RFC 4862, section 5.5.4).
     pub deprecated: bool,
 }
 
@@ -71,8 +73,8 @@ impl Netlink {
         })
     }
 
-    /// The addresses that can be reached from other hosts, in the kernel's order: neither loopback,
-    /// host or link scope, nor IPv6 addresses that are tentative or duplicate.
+    /// The addresses that other hosts can reach, in the kernel's order: none of loopback, host or
+    /// link scope, and no IPv6 addresses that are tentative or duplicate.
     pub fn addresses(&mut self) -> Result<Vec<HostAddress>, NetlinkError> {
         let mut addresses = Vec::new();
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
@@ -87,11 +89,12 @@ impl Netlink {
 
 fn link(message: &LinkMessage) -> Option<Link> {
     let flags = message.header.flags;
-    let (mut name, mut mtu, mut kind) = (None, None, None);
+    let (mut name, mut mtu, mut kind, mut alias) = (None, None, None, None);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(value) => name = Some(value.clone()),
             LinkAttribute::Mtu(value) => mtu = Some(*value),
+            LinkAttribute::IfAlias(value) => alias = Some(value.clone()),
             LinkAttribute::LinkInfo(infos) => {
                 kind = infos.iter().find_map(|info| match info {
                     LinkInfo::Kind(InfoKind::Other(kind)) => Some(kind.clone()),
@@ -110,6 +113,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
         loopback: flags.contains(LinkFlags::Loopback),
         mtu: mtu?,
         kind,
+        alias,
     })
 }
 
@@ -124,7 +128,7 @@ fn address(message: &AddressMessage) -> Option<HostAddress> {
             _ => {}
         }
     }
-    // On a point-to-point link `Address` is the other end's.
+    // On a point-to-point link, `Address` is that of the other end.
     let address = local.or(remote)?;
     let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed;
     // While duplicate address detection runs, an optimistic address may be used (RFC 4429).

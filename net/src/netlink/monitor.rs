@@ -1,18 +1,23 @@
-//! Being told when links or addresses change.
+//! Notices of changes of links, addresses, routes and rules.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkFlags;
+use netlink_packet_route::rule::RuleAttribute;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use super::routes::{PROTOCOL, Route, read_route};
+use super::rules::{RoutingRule, read_rule};
 use super::{BUFFER, Messages, NetlinkError};
 
-/// Bytes of notices that may wait; an interface with many addresses going down sends hundreds.
+/// Size of the kernel's queue of notices, in bytes. An interface with many addresses that goes down
+/// causes hundreds of notices.
 const QUEUE: usize = 1 << 20;
 
-/// What is told.
+/// The groups of notices to receive.
 const GROUPS: [u32; 7] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -23,16 +28,69 @@ const GROUPS: [u32; 7] = [
     libc::RTNLGRP_IPV6_RULE,
 ];
 
-/// What changed since the last look.
+/// A change in detail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A link appeared, changed or vanished.
+    Link {
+        /// The kernel's number.
+        index: u32,
+        /// Whether it was set up then; what it is now may be different.
+        up: bool,
+    },
+    /// A route appeared, was replaced, or vanished. Those that vanish with their interface, or with
+    /// their source address, are not always told.
+    Route {
+        /// The route. Of somebody else's, the interface is that of the first way only.
+        route: Route,
+        /// It is one of ours ([`ROUTE_PROTOCOL`](super::ROUTE_PROTOCOL)), whoever added it.
+        own: bool,
+        /// It vanished.
+        gone: bool,
+    },
+    /// A rule did.
+    Rule {
+        /// The rule, if it is one of ours, whoever added it.
+        own: Option<RoutingRule>,
+        /// It vanished.
+        gone: bool,
+    },
+}
+
+impl Notice {
+    fn of(message: &RouteNetlinkMessage) -> Option<Self> {
+        use RouteNetlinkMessage::{DelLink, DelRoute, DelRule, NewLink, NewRoute, NewRule};
+        match message {
+            NewLink(link) => {
+                let header = &link.header;
+                Some(Self::Link { index: header.index, up: header.flags.contains(LinkFlags::Up) })
+            }
+            DelLink(link) => Some(Self::Link { index: link.header.index, up: false }),
+            NewRoute(route) | DelRoute(route) => Some(Self::Route {
+                route: read_route(route)?,
+                own: route.header.protocol == PROTOCOL,
+                gone: matches!(message, DelRoute(_)),
+            }),
+            NewRule(rule) | DelRule(rule) => {
+                let own = rule.attributes.contains(&RuleAttribute::Protocol(PROTOCOL));
+                let own = own.then(|| read_rule(rule));
+                Some(Self::Rule { own, gone: matches!(message, DelRule(_)) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What changed since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Some link appeared, vanished or changed.
+    /// Whether links appeared, vanished or changed.
     pub links: bool,
-    /// Some address did.
+    /// Whether addresses did.
     pub addresses: bool,
-    /// Some route or routing rule did.
+    /// Whether routes or routing rules did; the [`Notice`]s say which.
     pub routes: bool,
-    /// Notices were lost: anything may have changed. The other three are set as well.
+    /// Whether notices were lost, so that anything may have changed. Sets the other three as well.
     pub lost: bool,
 }
 
@@ -41,11 +99,24 @@ impl Changes {
     pub fn any(self) -> bool {
         self.links || self.addresses || self.routes
     }
+
+    fn add(&mut self, message: &RouteNetlinkMessage) {
+        use RouteNetlinkMessage as Message;
+        match message {
+            Message::NewLink(_) | Message::DelLink(_) => self.links = true,
+            Message::NewAddress(_) | Message::DelAddress(_) => self.addresses = true,
+            Message::NewRoute(_)
+            | Message::DelRoute(_)
+            | Message::NewRule(_)
+            | Message::DelRule(_) => self.routes = true,
+            _ => {}
+        }
+    }
 }
 
-/// Tells that links, addresses or routes changed; what they are now is to be listed afresh
-/// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)),
-/// which is right also when notices were lost or joined.
+/// Reports that links, addresses or routes changed. List links and addresses again
+/// ([`Netlink::links`](super::Netlink::links), [`Netlink::addresses`](super::Netlink::addresses)):
+/// that is right also if notices were lost or combined.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
@@ -53,7 +124,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to listen. List afterwards, so that no change is missed.
+    /// Starts to listen. List links and addresses afterwards, so that no change is missed.
     pub fn new() -> Result<Self, NetlinkError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -70,8 +141,8 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Takes all notices that wait.
-    pub fn read(&mut self) -> Result<Changes, NetlinkError> {
+    /// Reads all notices that have arrived; `take` gets those of links, routes and rules.
+    pub fn read(&mut self, mut take: impl FnMut(Notice)) -> Result<Changes, NetlinkError> {
         let mut changes = Changes::default();
         loop {
             self.buffer.clear();
@@ -89,20 +160,14 @@ impl Monitor {
             }
             for message in Messages(&self.buffer) {
                 match message.map(|message| message.payload) {
-                    Ok(NetlinkPayload::InnerMessage(
-                        RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_),
-                    )) => changes.links = true,
-                    Ok(NetlinkPayload::InnerMessage(
-                        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_),
-                    )) => changes.addresses = true,
-                    Ok(NetlinkPayload::InnerMessage(
-                        RouteNetlinkMessage::NewRoute(_)
-                        | RouteNetlinkMessage::DelRoute(_)
-                        | RouteNetlinkMessage::NewRule(_)
-                        | RouteNetlinkMessage::DelRule(_),
-                    )) => changes.routes = true,
+                    Ok(NetlinkPayload::InnerMessage(message)) => {
+                        changes.add(&message);
+                        if let Some(notice) = Notice::of(&message) {
+                            take(notice);
+                        }
+                    }
                     Ok(_) => {}
-                    // A notice that cannot be read is a change nevertheless.
+                    // A notice that cannot be parsed still means a change.
                     Err(_) => changes = Changes { links: true, addresses: true, ..changes },
                 }
             }

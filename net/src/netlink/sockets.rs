@@ -1,12 +1,12 @@
-//! To whom the host talks: its connected sockets (sock_diag(7)).
+//! The host's connected sockets (sock_diag(7)), which show what hosts it talks to.
 //!
-//! The kernel filters by destination, so that sockets to other hosts cost a look at each and no
-//! copy. Nothing on the host changes: no module, no hook, no rule, and no packet is touched.
+//! The kernel filters them by destination, so sockets to other destinations are not copied. Nothing
+//! on the host changes: there is no module, no hook and no rule, and packets are not touched.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
 
-use mpip_core::Prefix;
+use mpip_types::Prefix;
 use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
 
 use super::{BUFFER, NetlinkError, connect, os_result, receive};
@@ -16,15 +16,15 @@ const INET_DIAG_REQ_BYTECODE: u16 = 1;
 /// Operations of the filter (linux/inet_diag.h).
 const INET_DIAG_BC_JMP: u8 = 1;
 const INET_DIAG_BC_D_COND: u8 = 8;
-/// TCP_ESTABLISHED, which a connected UDP socket has too, and TCP_SYN_SENT.
+/// TCP_ESTABLISHED, which connected UDP sockets have too, and TCP_SYN_SENT.
 const STATES: u32 = 1 << 1 | 1 << 2;
-/// Bytes of `inet_diag_req_v2` and `inet_diag_msg`, of the headers of a netlink message and of an
-/// attribute.
+/// Sizes in bytes: of `inet_diag_req_v2`, `inet_diag_msg`, and the headers of a netlink message and
+/// an attribute.
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// A jump that leads out of the filter.
+/// Size in bytes of a jump out of the filter.
 const OUT: usize = 4;
 
 /// Lists the host's connected TCP and UDP sockets.
@@ -37,7 +37,7 @@ pub struct ConnectedSockets {
 }
 
 impl ConnectedSockets {
-    /// Sockets connected to addresses of `prefixes`, of which there are at most 1,024.
+    /// Lists sockets connected to addresses in `prefixes`, at most 1,024.
     pub fn to(prefixes: &[Prefix]) -> Result<Self, NetlinkError> {
         let socket = connect(NETLINK_SOCK_DIAG)
             .map_err(|error| NetlinkError::new("open a socket to sock_diag", error))?;
@@ -45,7 +45,7 @@ impl ConnectedSockets {
         Ok(Self { socket, filter, sequence: 0, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Hands the two ends of each such socket to `take`: the host's address, then the other.
+    /// Calls `take` with the two ends of each socket: the host's address, then the other.
     pub fn list(&mut self, mut take: impl FnMut(IpAddr, IpAddr)) -> Result<(), NetlinkError> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
@@ -109,8 +109,8 @@ impl ConnectedSockets {
     }
 }
 
-/// The filter that lets sockets with a destination in one of `prefixes` pass: a condition each, and
-/// behind each but the last a jump to the end, which is where a match leads.
+/// A filter that accepts sockets with a destination in one of `prefixes`. Each prefix is a
+/// condition. After each but the last comes a jump to the end, which accepts.
 fn filter(prefixes: &[Prefix]) -> Vec<u8> {
     let len = |prefix: &Prefix| ATTRIBUTE + 8 + if prefix.address().is_ipv4() { 4 } else { 16 };
     let mut left: usize = prefixes.iter().map(len).sum::<usize>();
@@ -119,7 +119,8 @@ fn filter(prefixes: &[Prefix]) -> Vec<u8> {
     for (index, prefix) in prefixes.iter().enumerate() {
         let size = len(prefix);
         let last = index + 1 == prefixes.len();
-        // Over the jump to the next condition, or out of the filter: no match.
+        // Without a match: past the jump to the next condition, or, after the last, out of the
+        // filter.
         let no = (size + OUT) as u16;
         filter.extend([INET_DIAG_BC_D_COND, size as u8]);
         filter.extend(no.to_ne_bytes());
@@ -140,7 +141,7 @@ fn filter(prefixes: &[Prefix]) -> Vec<u8> {
     filter
 }
 
-/// Kind, sequence and body of the first message of `bytes`, and what follows it.
+/// Kind, sequence number and body of the first message in `bytes`, and the rest of `bytes`.
 fn next_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     let len = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let body = bytes.get(HEADER..len)?;

@@ -1,4 +1,4 @@
-//! Between the engine, the connections and the kernel.
+//! Sends and receives datagrams on TCP connections, for the engine.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -7,32 +7,44 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use mpip_core::{DatagramSink, Ecn, Instant, LocalId, PathAddress, Slot};
-use mpip_segments::segment::{HEADROOM, frame, seal};
-use mpip_segments::{Counters, Endpoint};
+use mpip_segments::Counters;
+use mpip_segments::Endpoint;
+use mpip_segments::segment::HEADROOM;
+use mpip_segments::segment::frame;
+use mpip_segments::segment::seal;
+use mpip_types::DatagramSink;
+use mpip_types::Ecn;
+use mpip_types::Instant;
+use mpip_types::LocalId;
+use mpip_types::PathAddress;
+use mpip_types::Slot;
 
 use super::socket::TcpSocket;
-use crate::udp::address::RawAddress;
-use crate::udp::batch::{Batch, is_temporary};
-use crate::udp::receive::{ReceiveBuffers, receive};
-use crate::udp::send::{Queues, Report, SendQueue};
-use crate::udp::{SendCounters, SendError};
+use crate::socket::ReceiveBuffers;
+use crate::socket::SendCounters;
+use crate::socket::SendError;
+use crate::socket::address::RawAddress;
+use crate::socket::batch::Batch;
+use crate::socket::batch::is_temporary;
+use crate::socket::queues::Queues;
+use crate::socket::queues::Report;
+use crate::socket::queues::SendQueue;
+use crate::socket::receive::receive;
 
-/// Bytes of the segments that gather before they are sent without being asked to.
+/// Size of the buffer for datagrams, in bytes. When it is full they are sent without a flush.
 const BUFFER_LEN: usize = 128 << 10;
-/// Most bytes of a datagram: with the headers of IPv6 it has to fit an IP packet.
+/// Longest datagram in bytes: together with the headers of IPv6 it has to fit an IP packet.
 const MAX_DATAGRAM: usize = 65_535 - 40 - HEADROOM;
-/// How often the buffers are filled before what came is worked on. Each segment takes one, unless the
-/// kernel has joined some; what follows from a batch (writes to the TUN device, feedback) costs less
-/// for one of many.
+/// How often the buffers are filled in one batch. Each segment takes a buffer, unless the kernel
+/// has gathered several. The work after a batch (writes to the TUN device, feedback) costs less per
+/// segment in a large batch.
 const ROUNDS: usize = 6;
-/// Most segments from one local address that wait because the kernel takes no more.
+/// Most segments in the backlog of a blocked socket.
 const MAX_WAITING: usize = 512;
 
-/// Takes datagrams from the engine and sends them as segments of TCP, and finds those that peers
-/// sent so.
+/// Takes datagrams from the engine and sends them as TCP segments, and receives those of peers.
 ///
-/// It is used as a [`UdpSender`](crate::UdpSender) is.
+/// Its use is that of a [`UdpSender`](crate::UdpSender).
 #[derive(Debug, Default)]
 pub struct TcpSender {
     queues: Queues<Queue>,
@@ -45,13 +57,13 @@ impl TcpSender {
         Self::default()
     }
 
-    /// Adds a socket, whose interface sends packets of at most `mtu` bytes; `seed` is
-    /// unpredictable. One with the same id is replaced.
+    /// Adds a socket whose interface has the MTU `mtu`. It replaces one with the same id. `seed`
+    /// must be unpredictable.
     pub fn insert(&mut self, socket: Arc<TcpSocket>, mtu: u16, seed: [u8; 32]) {
         self.queues.insert(Queue::new(socket, mtu, seed));
     }
 
-    /// Removes the socket of `local` and drops what waits there.
+    /// Removes the socket of `local` and drops its backlog.
     pub fn remove(&mut self, local: LocalId) {
         self.queues.remove(local);
     }
@@ -66,9 +78,9 @@ impl TcpSender {
         self.queues.get(local).map(|queue| &queue.socket)
     }
 
-    /// Receives what has arrived at the socket of `local`, some times one message per buffer, and
-    /// calls `take` for each datagram, which says whether it authenticated: see [`Endpoint::receive`].
-    /// [`flush`](Self::flush) sends what is to be answered.
+    /// Receives the segments that have arrived at the socket of `local`, and calls `take` for each
+    /// datagram. `take` returns whether the datagram authenticated its sender, see
+    /// [`Endpoint::receive`]. Call [`flush`](Self::flush) afterwards to send the answers.
     pub fn recv_batch(
         &mut self,
         now: Instant,
@@ -93,7 +105,7 @@ impl TcpSender {
         Ok(())
     }
 
-    /// A datagram from `from` has turned out to be authentic after `take` had to answer: see
+    /// A datagram from `from` proved to be authentic after `take` had returned: see
     /// [`Endpoint::confirm_later`].
     pub fn confirm(&mut self, now: Instant, from: PathAddress) {
         if let Some((queue, _)) = self.queues.settled_at(from.local) {
@@ -101,7 +113,7 @@ impl TcpSender {
         }
     }
 
-    /// Sends everything that the kernel takes.
+    /// Sends as much as the kernel takes.
     pub fn flush(&mut self, now: Instant) {
         self.now = now;
         let (queues, report) = self.queues.settled();
@@ -110,32 +122,32 @@ impl TcpSender {
         }
     }
 
-    /// Tries to send the backlog of `local`, whose socket has become writable. Returns whether it
-    /// is no longer blocked.
+    /// Sends the backlog of `local`, whose socket has become writable. Returns whether it is no
+    /// longer blocked.
     pub fn writable(&mut self, now: Instant, local: LocalId) -> bool {
         let Some((queue, report)) = self.queues.settled_at(local) else { return false };
         queue.send(now, report);
         !queue.blocked
     }
 
-    /// Whether the socket of `local` has a backlog that waits until it is writable.
+    /// Whether the socket of `local` has a backlog and waits to be writable.
     pub fn is_blocked(&self, local: LocalId) -> bool {
         self.queues.is_blocked(local)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Time at which to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Option<Instant> {
         self.queues.iter().filter_map(|queue| queue.endpoint.next_timeout()).min()
     }
 
-    /// Looks after the connections; [`flush`](Self::flush) sends what comes of it.
+    /// Runs the timers of all connections. Call [`flush`](Self::flush) afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         for queue in self.queues.settled().0 {
             queue.endpoint.handle_timeout(now);
         }
     }
 
-    /// Closes every connection, as far as the kernel takes it.
+    /// Closes all connections, as far as the kernel takes the segments.
     pub fn close(&mut self, now: Instant) {
         self.flush(now);
         for queue in self.queues.settled().0 {
@@ -149,12 +161,12 @@ impl TcpSender {
         self.queues.report.errors.pop_front()
     }
 
-    /// What was sent so far.
+    /// Counts of sending so far.
     pub fn counters(&self) -> SendCounters {
         self.queues.report.counters
     }
 
-    /// What happened to the connections so far, and how many there are.
+    /// Counts of connections so far, and the number of connections.
     pub fn connections(&self) -> (Counters, usize) {
         let mut sum = (Counters::default(), 0);
         for queue in self.queues.iter() {
@@ -172,7 +184,7 @@ impl DatagramSink for TcpSender {
     }
 }
 
-/// Takes a message of a raw socket at `local`.
+/// Hands a message of the raw socket at `local` to the endpoint.
 fn receive_segment(
     now: Instant,
     endpoint: &mut Endpoint,
@@ -189,24 +201,24 @@ fn receive_segment(
     endpoint.receive_bytes(now, source.ip(), segment, &mut take);
 }
 
-/// A segment that has its numbers, or a datagram that is to get them.
+/// A segment, or a datagram that has no header yet.
 #[derive(Debug)]
 struct Outgoing {
     to: SocketAddr,
     ecn: Ecn,
-    /// In the buffer, unless it is in `own`.
+    /// Its place in the buffer, unless it is in `own`.
     range: Range<usize>,
     own: Vec<u8>,
 }
 
-/// What has not left by one socket yet.
+/// The datagrams and segments of one socket that have not left yet.
 #[derive(Debug)]
 struct Queue {
     socket: Arc<TcpSocket>,
     endpoint: Endpoint,
     buffer: Box<[u8]>,
     used: usize,
-    /// Datagrams in their slots, to be numbered when they are sent.
+    /// Datagrams in their slots, which get headers when they are sent.
     datagrams: Vec<Outgoing>,
     segments: VecDeque<Outgoing>,
     reserved: Option<Outgoing>,
@@ -280,7 +292,7 @@ impl Queue {
         self.blocked = false;
         self.take_control();
         self.take_datagrams(now, report);
-        // A datagram without connection has begun one.
+        // A datagram without a connection has opened one.
         self.take_control();
         while !self.segments.is_empty() {
             match self.send_batch(report) {
@@ -300,7 +312,7 @@ impl Queue {
         self.used = 0;
     }
 
-    /// Segments without data, and datagrams that waited for their connection.
+    /// Queues segments without data.
     fn take_control(&mut self) {
         while self.segments.len() < MAX_WAITING
             && let Some(control) = self.endpoint.poll_control()
@@ -317,7 +329,7 @@ impl Queue {
         }
     }
 
-    /// Gives datagrams their headers.
+    /// Gives datagrams their headers, first those that waited for their connection.
     fn take_datagrams(&mut self, now: Instant, report: &mut Report) {
         while let Some((to, ecn, bytes)) = self.endpoint.poll_released() {
             let mut own = vec![0; HEADROOM + bytes.len()];
@@ -350,11 +362,11 @@ impl Queue {
         self.datagrams = datagrams;
     }
 
-    /// Sends the first segments with one call. An error is about the first that is left.
+    /// Sends the first segments with one call. An error is about the first that remains.
     fn send_batch(&mut self, report: &mut Report) -> Result<(), i32> {
         let mut batch = Batch::new();
         for segment in self.segments.iter().take(Batch::CAPACITY) {
-            // Not a port but a protocol to a raw socket, which has one.
+            // The port of a raw socket is a protocol, which it already has.
             let mut to = segment.to;
             to.set_port(0);
             batch.push(RawAddress::from(to), segment.ecn, segment.bytes(&self.buffer), None);

@@ -6,13 +6,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use mpip_core::LocalId;
 use mpip_segments::segment::TCP;
+use mpip_types::LocalId;
 
-use crate::udp::{BindError, SocketConfig, set_buffers, set_packet_options};
+use crate::socket::BindError;
+use crate::socket::SocketConfig;
+use crate::socket::SocketKind;
+use crate::socket::options::set_buffers;
+use crate::socket::options::set_packet_options;
 
-/// The name in errors.
-pub(crate) const NAME: &str = "TCP";
+const KIND: SocketKind = SocketKind::Tcp;
 
 /// Instructions of classic BPF (`linux/bpf_common.h`).
 mod bpf {
@@ -39,28 +42,28 @@ pub struct TcpSocket {
 }
 
 impl TcpSocket {
-    /// Opens both sockets; needs `CAP_NET_RAW`, and for ports below 1024 usually
-    /// `CAP_NET_BIND_SERVICE`. The port is not 0.
+    /// Opens both sockets. Needs `CAP_NET_RAW`, and for ports below 1024 usually
+    /// `CAP_NET_BIND_SERVICE`. The port must not be 0.
     pub fn bind(config: &SocketConfig) -> Result<Self, BindError> {
         let address = config.address;
-        let listener = config.open(NAME, libc::SOCK_STREAM, 0)?;
+        let listener = config.open(KIND, libc::SOCK_STREAM, 0)?;
         let nothing = [instruction(bpf::RETURN, 0, 0, 0)];
-        // Before it listens, or the kernel could answer a SYN in between.
-        attach(listener.as_fd(), &nothing).map_err(config.error(NAME, "silence"))?;
-        config.bind(NAME, listener.as_fd(), address)?;
+        // Attached before it listens, or the kernel could answer a SYN in between.
+        attach(listener.as_fd(), &nothing).map_err(config.error(KIND, "silence"))?;
+        config.bind(KIND, listener.as_fd(), address)?;
         // SAFETY: takes two numbers.
         if unsafe { libc::listen(listener.as_raw_fd(), 1) } < 0 {
-            return Err(config.error(NAME, "listen on")(io::Error::last_os_error()));
+            return Err(config.error(KIND, "listen on")(io::Error::last_os_error()));
         }
 
-        let raw = config.open(NAME, libc::SOCK_RAW, TCP.into())?;
-        attach(raw.as_fd(), &to_port(address)).map_err(config.error(NAME, "filter"))?;
+        let raw = config.open(KIND, libc::SOCK_RAW, TCP.into())?;
+        attach(raw.as_fd(), &to_port(address)).map_err(config.error(KIND, "filter"))?;
         set_buffers(raw.as_fd(), config.buffer)
-            .map_err(config.error(NAME, "set the buffers of"))?;
-        set_packet_options(raw.as_fd(), config)
-            .map_err(config.error(NAME, "set the IP options of"))?;
-        // A raw socket's port is a protocol, and it has one.
-        config.bind(NAME, raw.as_fd(), SocketAddr::new(address.ip(), 0))?;
+            .map_err(config.error(KIND, "set the buffers of"))?;
+        set_packet_options(raw.as_fd(), address.is_ipv6())
+            .map_err(config.error(KIND, "set the IP options of"))?;
+        // The port of a raw socket is a protocol, which it already has.
+        config.bind(KIND, raw.as_fd(), SocketAddr::new(address.ip(), 0))?;
         Ok(Self { raw, _listener: listener, id: config.id, address })
     }
 
@@ -85,8 +88,8 @@ fn instruction(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// Accepts segments to the port of `local`. A raw socket of IPv4 sees the IP header, one of IPv6
-/// does not (ip(7), ipv6(7)).
+/// A filter that accepts segments to the port of `local`. A raw socket gets the IP header with
+/// IPv4, but not with IPv6 (ip(7), ipv6(7)).
 fn to_port(local: SocketAddr) -> Vec<libc::sock_filter> {
     let mut program = match local {
         SocketAddr::V4(_) => vec![
@@ -108,8 +111,8 @@ fn attach(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<(
         len: u16::try_from(program.len()).expect("a few instructions"),
         filter: program.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel reads the structure and the instructions that it points at, which are valid
-    // for the lengths that are given until the call returns.
+    // SAFETY: the kernel reads the structure and the instructions that it points to. Both are valid
+    // for the given lengths until the call returns.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -3,7 +3,7 @@
 
 mod headers;
 
-use mpip_core::{Checksum, InnerPacket, MAX_PACKET, Segmentation};
+use mpip_types::{Checksum, InnerPacket, MAX_PACKET, Segmentation};
 
 use super::vnet::VnetHeader;
 use headers::{Flow, Segment, Shape};

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use mpip_core::{Offload, PartialChecksum, Segmentation, SegmentationKind};
+use mpip_types::{Offload, PartialChecksum, Segmentation, SegmentationKind};
 
 /// Bytes of the header.
 pub(crate) const VNET_HEADER_LEN: usize = 10;

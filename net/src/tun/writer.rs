@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use mpip_core::{InnerPacket, PacketSink};
+use mpip_types::{InnerPacket, PacketSink};
 
 use super::Tun;
 use super::coalesce::{Coalescer, FrameSink};

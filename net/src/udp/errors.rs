@@ -1,4 +1,4 @@
-//! What ICMP says of datagrams that left (ip(7), `IP_RECVERR`).
+//! ICMP errors about datagrams that were sent (ip(7), `IP_RECVERR`).
 
 use core::ffi::c_int;
 use core::mem::{offset_of, size_of, zeroed};
@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use super::UdpSocket;
-use super::address::RawAddress;
+use crate::socket::address::RawAddress;
 
-/// Room for the control messages of one error: the error with its sender's address, and what the
-/// socket asks for with every datagram.
+/// Room for the control messages of one error, in bytes: the error with its sender's address, and
+/// those that the socket gets with every datagram.
 const CONTROL_LEN: usize = 256;
-/// Errors read at a time.
+/// Most errors read at a time.
 const MAX_ERRORS: usize = 64;
 
 /// Aligned for the kernel's structures.
@@ -19,8 +19,8 @@ const MAX_ERRORS: usize = 64;
 struct ControlBytes([u8; CONTROL_LEN]);
 
 impl UdpSocket {
-    /// Reads the errors that have arrived, and calls `take` for each datagram's destination of
-    /// which one says that nobody is there. Anybody can forge such a message.
+    /// Reads the errors that have arrived. Calls `take` with the destination of each datagram whose
+    /// error says that nobody is there. Anybody can forge such an error.
     pub fn recv_errors(&self, mut take: impl FnMut(SocketAddr)) {
         for _ in 0..MAX_ERRORS {
             let mut address = RawAddress::default();
@@ -58,7 +58,7 @@ fn is_absence(errno: c_int) -> bool {
     matches!(errno, libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH)
 }
 
-/// The error number in what the kernel wrote, if it came by ICMP.
+/// The error number in the control messages, if it came by ICMP.
 fn errno(mut control: &[u8]) -> Option<c_int> {
     const HEADER: usize = size_of::<libc::cmsghdr>();
     while control.len() >= HEADER {

@@ -1,24 +1,24 @@
-//! What the kernel grants a UDP socket, found out with one that is never bound.
+//! Finds out what the kernel grants a UDP socket, with one that is never bound.
 
 use core::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::{set_buffers, set_option};
+use crate::socket::options::{set_buffers, set_option};
 
 /// What the kernel grants a UDP socket of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Bytes of the receive buffer, as it was asked for.
+    /// Size of the receive buffer in bytes, in the units of the request.
     pub receive_buffer: usize,
-    /// Whether it cuts datagrams (`UDP_SEGMENT`, Linux 4.18).
+    /// Whether it splits messages into datagrams (`UDP_SEGMENT`, Linux 4.18).
     pub segmentation: bool,
-    /// Whether it joins them (`UDP_GRO`, Linux 5.0).
+    /// Whether it gathers datagrams into messages (`UDP_GRO`, Linux 5.0).
     pub receive_offload: bool,
 }
 
 impl Granted {
-    /// Asks for buffers of so many bytes, and for every offload.
+    /// Asks for buffers of `buffer` bytes and for every offload.
     pub fn ask(buffer: usize) -> io::Result<Self> {
         // SAFETY: takes three numbers.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -28,7 +28,7 @@ impl Granted {
         // SAFETY: the descriptor is new, and nobody else has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         set_buffers(fd.as_fd(), buffer)?;
-        // The kernel doubles what was asked for (socket(7)).
+        // The kernel doubles the requested value (socket(7)).
         let receive_buffer = option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2;
         Ok(Self {
             receive_buffer: usize::try_from(receive_buffer).unwrap_or(0),

@@ -1,50 +1,25 @@
-//! Sending batches: runs of datagrams of one size toward one address are one message each.
+//! Sends datagrams in batches: consecutive datagrams of one size to one address are one message.
 
-mod counters;
 mod queue;
-mod queues;
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mpip_core::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
+use mpip_types::{DatagramSink, Ecn, LocalId, PathAddress, Slot};
 
 use super::UdpSocket;
-pub use counters::{SendCounters, SendError};
+use crate::socket::queues::{Queues, SendQueue};
+use crate::socket::{SendCounters, SendError};
 use queue::Queue;
-pub(crate) use queues::{Queues, SendQueue};
 
-/// Send errors that wait to be read; beyond it the oldest is forgotten.
-const MAX_ERRORS: usize = 64;
-
-/// Takes datagrams from the engine and sends them by the socket of their local address.
+/// Takes datagrams from the engine and sends each by the socket of its local address.
 ///
-/// Datagrams leave with [`flush`](Self::flush), to be called after each batch, or earlier when much
-/// has gathered. While the kernel takes no more from a socket, a bounded backlog is kept and
-/// [`is_blocked`](Self::is_blocked) says so; once the socket is writable again, call
-/// [`writable`](Self::writable) and then the engine's `handle_writable`.
+/// Call [`flush`](Self::flush) after each batch; datagrams leave then, or earlier if many have
+/// gathered. While the kernel takes no more from a socket, it [is blocked](Self::is_blocked) and
+/// has a bounded backlog. Once it is writable again, call [`writable`](Self::writable) and then the
+/// engine's `handle_writable`.
 #[derive(Debug, Default)]
 pub struct UdpSender {
     queues: Queues<Queue>,
-}
-
-/// What the caller learns.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) counters: SendCounters,
-    pub(crate) errors: VecDeque<SendError>,
-}
-
-impl Report {
-    pub(crate) fn error(&mut self, error: SendError) {
-        log::trace!("{error}");
-        self.counters.count_error(&error);
-        if self.errors.len() == MAX_ERRORS {
-            self.errors.pop_front();
-        }
-        self.errors.push_back(error);
-    }
 }
 
 impl UdpSender {
@@ -53,12 +28,12 @@ impl UdpSender {
         Self::default()
     }
 
-    /// Adds a socket; one with the same id is replaced, its backlog dropped.
+    /// Adds a socket. It replaces one with the same id, whose backlog is dropped.
     pub fn insert(&mut self, socket: Arc<UdpSocket>) {
         self.queues.insert(Queue::new(socket));
     }
 
-    /// Removes the socket of `local` and drops its backlog; the socket closes once nobody else
+    /// Removes the socket of `local` and drops its backlog. The socket closes once nobody else
     /// refers to it.
     pub fn remove(&mut self, local: LocalId) {
         self.queues.remove(local);
@@ -74,7 +49,7 @@ impl UdpSender {
         self.queues.get(local).map(Queue::socket)
     }
 
-    /// Sends everything that the kernel takes.
+    /// Sends as much as the kernel takes.
     pub fn flush(&mut self) {
         let (queues, report) = self.queues.settled();
         for queue in queues.iter_mut().filter(|queue| !queue.is_blocked()) {
@@ -82,15 +57,15 @@ impl UdpSender {
         }
     }
 
-    /// Tries to send the backlog of `local`, whose socket has become writable. Returns whether it
-    /// is no longer blocked.
+    /// Sends the backlog of `local`, whose socket has become writable. Returns whether it is no
+    /// longer blocked.
     pub fn writable(&mut self, local: LocalId) -> bool {
         let Some((queue, report)) = self.queues.settled_at(local) else { return false };
         queue.send(report);
         !queue.is_blocked()
     }
 
-    /// Whether the socket of `local` has a backlog that waits until it is writable.
+    /// Whether the socket of `local` has a backlog and waits to be writable.
     pub fn is_blocked(&self, local: LocalId) -> bool {
         self.queues.is_blocked(local)
     }
@@ -105,7 +80,7 @@ impl UdpSender {
         self.queues.report.errors.pop_front()
     }
 
-    /// What was done so far.
+    /// Counts so far.
     pub fn counters(&self) -> SendCounters {
         self.queues.report.counters
     }
@@ -115,9 +90,4 @@ impl DatagramSink for UdpSender {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         self.queues.lend(to.local, |queue, report| queue.reserve(to.remote, ecn, len, report))
     }
-}
-
-/// Whether `remote` can be reached from `socket` at all.
-fn same_family(socket: &UdpSocket, remote: SocketAddr) -> bool {
-    socket.address().is_ipv4() == remote.is_ipv4()
 }

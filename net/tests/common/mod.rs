@@ -14,8 +14,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 pub(crate) mod packets;
 
-/// Waits until there is no such interface. A device that is closed stays while a program that another
-/// test starts has it open as well, which ends with its execve(2).
+/// Waits until the interface is gone. A closed device stays while a child of another test has it
+/// open too, until the child's execve(2).
 pub(crate) fn wait_until_gone(netlink: &mut Netlink, interface: &str) {
     let deadline = Instant::now() + Duration::from_secs(5);
     while netlink.link(interface).is_ok() {
@@ -75,14 +75,4 @@ impl Namespace {
             namespace.ip(&format!("link set {name} up"));
         }
     }
-}
-
-/// Whether namespaces can be made; says so when not.
-pub(crate) fn is_root() -> bool {
-    let root = rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
-    if !root {
-        eprintln!("skipped: network namespaces need root (CAP_SYS_ADMIN)");
-    }
-    root
 }

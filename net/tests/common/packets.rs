@@ -1,6 +1,6 @@
 //! Packets for tests: made, cut and completed in the plainest way, independent of the crate's code.
 
-use mpip_core::{Offload, PartialChecksum, SegmentationKind};
+use mpip_types::{Offload, PartialChecksum, SegmentationKind};
 
 const TCP: u8 = 6;
 

@@ -174,7 +174,8 @@ fn answer(end: &mut Endpoint, now: Instant, from: SocketAddr) -> Option<Header> 
     end.poll_control().map(|control| control.header)
 }
 
-/// Hands to `end` a segment with a datagram that acknowledges `cookie`; how many datagrams that were.
+/// Gives `end` a segment that acknowledges `cookie`, with a datagram. Returns the number of
+/// datagrams taken.
 fn echo(end: &mut Endpoint, now: Instant, from: SocketAddr, cookie: u32, datagram: &[u8]) -> usize {
     let header = Header {
         flags: flag::ACK,
@@ -940,8 +941,8 @@ proptest! {
         }
     }
 
-    /// Connections are opened by both ends, at any time and with any losses: in the end each receives
-    /// what the other sends.
+    /// Both ends open connections, at any time and with any losses. In the end each receives what
+    /// the other sends.
     #[test]
     fn both_ends_agree_on_a_connection_in_the_end(
         steps in prop::collection::vec((0_usize..3, 0_u64..1_500, fate(), fate(), any::<bool>()), 0..60),

@@ -1,60 +1,77 @@
-//! BBR as Linux has it (`tcp_bbr.c`, the first version; draft-cardwell-iccrg-bbr-congestion-control-00), with
-//! its allowance for acknowledgements that come bundled. Left out is what Linux infers of policers from
-//! long-term rates (`lt_bw`): a path that loses a fifth or more of what is sent at a steady rate is not
-//! taken for one.
+//! BBR version 1 as in Linux (`tcp_bbr.c`; draft-cardwell-iccrg-bbr-congestion-control-00), with
+//! the compensation for aggregated acknowledgements. The detection of policers (`lt_bw`) is left
+//! out.
+//!
+//! Names in parentheses are those of `tcp_bbr.c`. Amounts are in segments of full length.
 
 use crate::clock::{MILLI, Nanos, SECOND};
 
-/// 2 / ln 2.
+/// Gain in Startup, 2 / ln 2 (`bbr_high_gain`).
 const HIGH_GAIN: f64 = 2.885;
+/// Pacing gains of ProbeBW (`bbr_pacing_gain`).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Window gain in ProbeBW (`bbr_cwnd_gain`).
 const WINDOW_GAIN: f64 = 2.0;
+/// Share of the rate that is paced (`bbr_pacing_margin_percent`).
 const PACING_MARGIN: f64 = 0.99;
+/// Initial window, segments (RFC 6928).
 const INITIAL_SEGMENTS: f64 = 10.0;
-const LEAST_SEGMENTS: f64 = 4.0;
-/// Rounds over which the rate is a maximum, and after which what came bundled is forgotten, twice.
+/// Smallest window, segments (`bbr_cwnd_min_target`).
+const MIN_SEGMENTS: f64 = 4.0;
+/// Rounds over which the rate is a windowed maximum (`bbr_bw_rtts`).
 const RATE_ROUNDS: u64 = 10;
-const BUNDLE_ROUNDS: u32 = 5;
-/// No more than the rate carries in this is added for what came bundled.
-const MOST_BUNDLED: Nanos = 100 * MILLI;
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
-const LOWEST_RTT_FOR: Nanos = 10 * SECOND;
-const PROBE_RTT_FOR: Nanos = 200 * MILLI;
-/// Bundles of segments that the two hosts may hold beside what the path does.
-const HELD_BUNDLES: f64 = 3.0;
-/// A bundle has what leaves in 1/1024 s and at least two segments, or one below this rate, bit/s.
-const BUNDLES: f64 = 1024.0;
-const LEAST_BUNDLED_RATE: f64 = 1_200_000.0;
-const MOST_IN_BUNDLE: f64 = 127.0;
-/// What is taken for the round trip as long as there is no sample.
-const NO_RTT: Nanos = MILLI;
+/// Rounds of each of the two halves of the window of `extra_acked` (`bbr_extra_acked_win_rtts`).
+const EXTRA_ACKED_ROUNDS: u32 = 5;
+/// Bound of the compensation for aggregation, as time at the rate (`bbr_extra_acked_max_us`).
+const EXTRA_ACKED_MAX: Nanos = 100 * MILLI;
+/// Growth of the rate below which a round counts towards a full pipe (`bbr_full_bw_thresh`).
+const FULL_PIPE_GROWTH: f64 = 1.25;
+/// Rounds without such growth after which the pipe is full (`bbr_full_bw_cnt`).
+const FULL_PIPE_ROUNDS: u32 = 3;
+/// Age at which the minimum RTT expires (`bbr_min_rtt_win_sec`).
+const MIN_RTT_WINDOW: Nanos = 10 * SECOND;
+/// Shortest duration of ProbeRTT (`bbr_probe_rtt_mode_ms`).
+const PROBE_RTT_TIME: Nanos = 200 * MILLI;
+/// TSO packets that the hosts may hold in addition to the path (`bbr_quantization_budget`).
+const HOST_TSO_PACKETS: f64 = 3.0;
+/// TSO packets per second: each has the segments of 1/1024 s.
+const TSO_PER_SECOND: f64 = 1024.0;
+/// Rate in bit/s below which a TSO packet may have one segment. Above it, it has at least two
+/// (`bbr_min_tso_rate`).
+const TSO_MIN_RATE: f64 = 1_200_000.0;
+/// Most segments of a TSO packet.
+const TSO_SEGMENTS_MAX: f64 = 127.0;
+/// Round-trip time before there is a sample.
+const DEFAULT_RTT: Nanos = MILLI;
 
-/// What an acknowledgement shows. Bytes count as segments of the full length.
+/// What an acknowledgement shows (`rate_sample`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) now: Nanos,
-    /// Bytes of a full segment.
+    /// Length of a full segment in bytes.
     pub(super) mss: usize,
-    /// Segments that it is news of, and that are lost by it.
+    /// Segments newly acknowledged.
     pub(super) acked: f64,
+    /// Segments newly detected as lost.
     pub(super) lost: f64,
-    /// Delivered in all, and when the newest of what is acknowledged had left.
+    /// All segments delivered so far.
     pub(super) delivered: f64,
+    /// The same at the time at which the newest acknowledged segment left.
     pub(super) prior_delivered: f64,
-    /// In how long the difference arrived, or was sent if that took longer; 0 if it is not known.
+    /// Time in which the difference was delivered, or was sent if that took longer; 0 if unknown.
     pub(super) interval: Nanos,
-    /// The sender lacked something to send by then.
+    /// Whether the sender was limited by the application then.
     pub(super) app_limited: bool,
-    /// Round-trip time, unless only what was sent again is acknowledged.
+    /// Round-trip time; `None` if only retransmissions were acknowledged.
     pub(super) rtt: Option<Nanos>,
-    /// In flight before and after.
+    /// Segments in flight before the acknowledgement.
     pub(super) prior_in_flight: f64,
+    /// Segments in flight after it.
     pub(super) in_flight: f64,
-    /// For how long pacing still holds back the next segment.
-    pub(super) paced: Nanos,
-    /// What is lost is being sent again.
-    pub(super) recovers: bool,
+    /// Time until pacing permits the next segment.
+    pub(super) paced_for: Nanos,
+    /// Whether the sender is in loss recovery.
+    pub(super) in_recovery: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,32 +91,37 @@ pub(super) struct Bbr {
     /// Segments per second.
     pacing: f64,
     seen_rtt: bool,
-    /// The highest rate of each of the last rounds, with its round.
+    /// Highest rate of each recent round: (round, segments per second).
     rates: Vec<(u64, f64)>,
     round: u64,
     round_started: bool,
-    /// What ends the round: something that left with so much delivered is acknowledged.
+    /// The round ends when a segment is acknowledged that left after this much was delivered.
     round_end: f64,
-    lowest_rtt: Option<Nanos>,
-    lowest_at: Nanos,
+    min_rtt: Option<Nanos>,
+    min_rtt_at: Nanos,
     full_rate: f64,
     full_rounds: u32,
     cycle: usize,
     cycle_at: Nanos,
-    /// When ProbeRTT ends, once the flight is small, and whether it has lasted for a round.
-    probed_at: Option<Nanos>,
-    probed_round: bool,
-    /// The window before a recovery or ProbeRTT.
-    prior: f64,
-    recovers: bool,
-    /// Nothing was in flight for want of something to send, and nothing was acknowledged since.
-    restarts: bool,
-    /// The first round of a recovery sends what has arrived, not more.
-    conserves: bool,
-    /// Acknowledged beyond what the rate explains, of the present rounds and those before.
-    bundled: [f64; 2],
-    bundle_rounds: u32,
-    epoch: (Nanos, f64),
+    /// End of ProbeRTT; `None` until the flight is small.
+    probe_rtt_ends: Option<Nanos>,
+    /// Whether ProbeRTT has lasted for a round.
+    probe_rtt_round_done: bool,
+    /// Window before recovery or ProbeRTT (`prior_cwnd`).
+    prior_segments: f64,
+    in_recovery: bool,
+    /// Whether the sender restarted after an application-limited idle time and nothing was
+    /// acknowledged since (`idle_restart`).
+    idle_restart: bool,
+    /// Whether to send only as much as is delivered, in the first round of recovery
+    /// (`packet_conservation`).
+    conserves_packets: bool,
+    /// Most segments acknowledged beyond what the rate explains, in the current half of the window
+    /// and in the one before (`extra_acked`).
+    extra_acked: [f64; 2],
+    extra_acked_rounds: u32,
+    /// Start of the sampling interval of `extra_acked`, and segments acknowledged in it.
+    ack_epoch: (Nanos, f64),
 }
 
 impl Bbr {
@@ -114,21 +136,21 @@ impl Bbr {
             round: 0,
             round_started: false,
             round_end: 0.0,
-            lowest_rtt: None,
-            lowest_at: 0,
+            min_rtt: None,
+            min_rtt_at: 0,
             full_rate: 0.0,
             full_rounds: 0,
             cycle: 0,
             cycle_at: 0,
-            probed_at: None,
-            probed_round: false,
-            prior: 0.0,
-            recovers: false,
-            restarts: false,
-            conserves: false,
-            bundled: [0.0; 2],
-            bundle_rounds: 0,
-            epoch: (0, 0.0),
+            probe_rtt_ends: None,
+            probe_rtt_round_done: false,
+            prior_segments: 0.0,
+            in_recovery: false,
+            idle_restart: false,
+            conserves_packets: false,
+            extra_acked: [0.0; 2],
+            extra_acked_rounds: 0,
+            ack_epoch: (0, 0.0),
         }
     }
 
@@ -136,31 +158,31 @@ impl Bbr {
         (self.segments * mss as f64) as u64
     }
 
-    /// Time after which `bytes` may be followed by more.
-    pub(super) fn takes(&self, bytes: usize) -> Nanos {
+    /// Time between the departures of `bytes` and of what follows.
+    pub(super) fn pacing_delay(&self, bytes: usize) -> Nanos {
         (bytes as f64 / self.mss / self.pacing * SECOND as f64) as Nanos
     }
 
-    /// Segments that leave at once (`bbr_tso_segs_goal`).
-    pub(super) fn bundle(&self) -> u32 {
-        let slow = self.pacing * self.mss * 8.0 < LEAST_BUNDLED_RATE;
+    /// Segments of a TSO packet, which leave at once (`bbr_tso_segs_goal`).
+    pub(super) fn tso_segments(&self) -> u32 {
+        let slow = self.pacing * self.mss * 8.0 < TSO_MIN_RATE;
         let least = if slow { 1.0 } else { 2.0 };
-        (self.pacing / BUNDLES).floor().clamp(least, MOST_IN_BUNDLE) as u32
+        (self.pacing / TSO_PER_SECOND).floor().clamp(least, TSO_SEGMENTS_MAX) as u32
     }
 
-    /// Its low rates say nothing of the path.
+    /// Whether it is in ProbeRTT, where low rates say nothing about the path.
     pub(super) fn probes_rtt(&self) -> bool {
         self.mode == Mode::ProbeRtt
     }
 
-    /// The connection is open, after a round trip of `rtt` unless that is not known, with segments of `mss`
+    /// The connection is open. The handshake took `rtt`, if that is known; segments have `mss`
     /// bytes.
     pub(super) fn on_open(&mut self, now: Nanos, rtt: Option<Nanos>, mss: usize) {
         self.mss = mss as f64;
-        self.lowest_rtt = rtt;
-        self.lowest_at = now;
+        self.min_rtt = rtt;
+        self.min_rtt_at = now;
         self.seen_rtt = rtt.is_some();
-        self.start_pacing(rtt.unwrap_or(NO_RTT));
+        self.start_pacing(rtt.unwrap_or(DEFAULT_RTT));
     }
 
     fn start_pacing(&mut self, rtt: Nanos) {
@@ -168,37 +190,40 @@ impl Bbr {
         self.pacing = HIGH_GAIN * rate * PACING_MARGIN;
     }
 
-    fn is_full(&self) -> bool {
-        self.full_rounds >= FULL_ROUNDS
+    fn has_full_pipe(&self) -> bool {
+        self.full_rounds >= FULL_PIPE_ROUNDS
     }
 
     fn rate(&self) -> f64 {
         self.rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// What the path holds, `gain` times.
-    fn held(&self, gain: f64) -> f64 {
-        let Some(rtt) = self.lowest_rtt else { return INITIAL_SEGMENTS };
+    /// The bandwidth-delay product times `gain` (`bbr_bdp`).
+    fn bdp(&self, gain: f64) -> f64 {
+        let Some(rtt) = self.min_rtt else { return INITIAL_SEGMENTS };
         (gain * self.rate() * rtt as f64 / SECOND as f64).ceil()
     }
 
-    /// The same, with what the hosts hold.
-    fn volume(&self, gain: f64) -> f64 {
-        self.rounded(self.held(gain))
+    /// The target of packets in flight: [`bdp`](Self::bdp) and what the hosts hold
+    /// (`bbr_inflight`).
+    fn in_flight_target(&self, gain: f64) -> f64 {
+        self.quantized(self.bdp(gain))
     }
 
-    fn rounded(&self, segments: f64) -> f64 {
-        let bundles = HELD_BUNDLES * f64::from(self.bundle());
+    /// Adds what the hosts hold (`bbr_quantization_budget`).
+    fn quantized(&self, segments: f64) -> f64 {
+        let bundles = HOST_TSO_PACKETS * f64::from(self.tso_segments());
         let even = ((segments + bundles) / 2.0).ceil() * 2.0;
         let probes = self.mode == Mode::ProbeBw && self.cycle == 0;
         if probes { even + 2.0 } else { even }
     }
 
-    /// What of `in_flight` there will be when pacing lets the next segments go, with them where that raises it.
-    fn then_in_flight(&self, in_flight: f64, paced: Nanos) -> f64 {
+    /// Segments in flight when pacing permits the next ones to leave. Includes these while the gain
+    /// is above 1 (`bbr_packets_in_net_at_edt`).
+    fn in_flight_at_next_send(&self, in_flight: f64, paced_for: Nanos) -> f64 {
         let raises = self.gains().0 > 1.0;
-        let with = if raises { f64::from(self.bundle()) } else { 0.0 };
-        (in_flight + with - self.rate() * paced as f64 / SECOND as f64).max(0.0)
+        let with = if raises { f64::from(self.tso_segments()) } else { 0.0 };
+        (in_flight + with - self.rate() * paced_for as f64 / SECOND as f64).max(0.0)
     }
 
     fn gains(&self) -> (f64, f64) {
@@ -213,49 +238,50 @@ impl Bbr {
     pub(super) fn on_ack(&mut self, sample: &Sample) {
         self.mss = sample.mss as f64;
         self.update_rate(sample);
-        self.update_bundled(sample);
+        self.update_extra_acked(sample);
         self.update_cycle(sample);
-        self.update_full(sample);
+        self.update_full_pipe(sample);
         self.update_drain(sample);
-        self.update_lowest(sample);
+        self.update_min_rtt(sample);
         if let Some(rtt) = sample.rtt.filter(|_| !self.seen_rtt) {
             self.seen_rtt = true;
             self.start_pacing(rtt);
         }
         let (pacing_gain, window_gain) = self.gains();
         let pacing = self.rate() * pacing_gain * PACING_MARGIN;
-        if self.is_full() || pacing > self.pacing {
+        if self.has_full_pipe() || pacing > self.pacing {
             self.pacing = pacing;
         }
         self.update_window(sample, window_gain);
     }
 
-    /// Something was lost, for the first time in a recovery.
+    /// Recovery begins (`bbr_save_cwnd`).
     pub(super) fn on_loss(&mut self) {
-        let cut = self.recovers || self.mode == Mode::ProbeRtt;
-        self.prior = if cut { self.prior.max(self.segments) } else { self.segments };
+        let cut = self.in_recovery || self.mode == Mode::ProbeRtt;
+        self.prior_segments =
+            if cut { self.prior_segments.max(self.segments) } else { self.segments };
     }
 
-    /// Nothing was acknowledged for a whole time-out.
+    /// The retransmission timer expired.
     pub(super) fn on_timeout(&mut self) {
         self.on_loss();
-        self.recovers = true;
+        self.in_recovery = true;
         self.full_rate = 0.0;
         self.segments = 1.0;
     }
 
-    /// The time-out was one too soon. The window is restored as after a recovery.
+    /// The timeout was spurious (`bbr_undo_cwnd`). The window is restored as after recovery.
     pub(super) fn on_undo(&mut self) {
         self.full_rate = 0.0;
-        if !self.is_full() {
+        if !self.has_full_pipe() {
             self.full_rounds = 0;
         }
     }
 
-    /// There is something to send again, with nothing in flight.
+    /// The application has data again after an idle time (`CA_EVENT_TX_START`).
     pub(super) fn on_restart(&mut self, now: Nanos) {
-        self.restarts = true;
-        self.epoch = (now, 0.0);
+        self.idle_restart = true;
+        self.ack_epoch = (now, 0.0);
         match self.mode {
             Mode::ProbeBw => self.pacing = self.rate() * PACING_MARGIN,
             Mode::ProbeRtt => self.end_probe_rtt(now),
@@ -272,7 +298,7 @@ impl Bbr {
             self.round_end = sample.delivered;
             self.round += 1;
             self.round_started = true;
-            self.conserves = false;
+            self.conserves_packets = false;
         }
         let seconds = sample.interval as f64 / SECOND as f64;
         let rate = (sample.delivered - sample.prior_delivered) / seconds;
@@ -287,39 +313,39 @@ impl Bbr {
         }
     }
 
-    fn update_bundled(&mut self, sample: &Sample) {
+    fn update_extra_acked(&mut self, sample: &Sample) {
         if sample.acked == 0.0 || sample.interval == 0 {
             return;
         }
         if self.round_started {
-            self.bundle_rounds += 1;
-            if self.bundle_rounds >= BUNDLE_ROUNDS {
-                self.bundle_rounds = 0;
-                self.bundled = [0.0, self.bundled[0]];
+            self.extra_acked_rounds += 1;
+            if self.extra_acked_rounds >= EXTRA_ACKED_ROUNDS {
+                self.extra_acked_rounds = 0;
+                self.extra_acked = [0.0, self.extra_acked[0]];
             }
         }
-        let (began, acked) = self.epoch;
+        let (began, acked) = self.ack_epoch;
         let mut expected = self.rate() * sample.now.saturating_sub(began) as f64 / SECOND as f64;
         if acked <= expected {
-            self.epoch = (sample.now, 0.0);
+            self.ack_epoch = (sample.now, 0.0);
             expected = 0.0;
         }
-        self.epoch.1 += sample.acked;
-        let extra = (self.epoch.1 - expected).min(self.segments);
-        self.bundled[0] = self.bundled[0].max(extra);
+        self.ack_epoch.1 += sample.acked;
+        let extra = (self.ack_epoch.1 - expected).min(self.segments);
+        self.extra_acked[0] = self.extra_acked[0].max(extra);
     }
 
     fn update_cycle(&mut self, sample: &Sample) {
         if self.mode != Mode::ProbeBw {
             return;
         }
-        let long = sample.now.saturating_sub(self.cycle_at) > self.lowest_rtt.unwrap_or(0);
+        let long = sample.now.saturating_sub(self.cycle_at) > self.min_rtt.unwrap_or(0);
         let gain = CYCLE[self.cycle];
-        let in_flight = self.then_in_flight(sample.prior_in_flight, sample.paced);
+        let in_flight = self.in_flight_at_next_send(sample.prior_in_flight, sample.paced_for);
         let ends = if gain > 1.0 {
-            long && (sample.lost > 0.0 || in_flight >= self.volume(gain))
+            long && (sample.lost > 0.0 || in_flight >= self.in_flight_target(gain))
         } else {
-            long || gain < 1.0 && in_flight <= self.volume(1.0)
+            long || gain < 1.0 && in_flight <= self.in_flight_target(1.0)
         };
         if ends {
             self.cycle = (self.cycle + 1) % CYCLE.len();
@@ -327,12 +353,12 @@ impl Bbr {
         }
     }
 
-    fn update_full(&mut self, sample: &Sample) {
-        if self.is_full() || !self.round_started || sample.app_limited {
+    fn update_full_pipe(&mut self, sample: &Sample) {
+        if self.has_full_pipe() || !self.round_started || sample.app_limited {
             return;
         }
         let rate = self.rate();
-        if rate >= self.full_rate * FULL_GROWTH {
+        if rate >= self.full_rate * FULL_PIPE_GROWTH {
             (self.full_rate, self.full_rounds) = (rate, 0);
         } else {
             self.full_rounds += 1;
@@ -340,50 +366,50 @@ impl Bbr {
     }
 
     fn update_drain(&mut self, sample: &Sample) {
-        if self.mode == Mode::Startup && self.is_full() {
+        if self.mode == Mode::Startup && self.has_full_pipe() {
             self.mode = Mode::Drain;
         }
-        let in_flight = self.then_in_flight(sample.in_flight, sample.paced);
-        if self.mode == Mode::Drain && in_flight <= self.volume(1.0) {
+        let in_flight = self.in_flight_at_next_send(sample.in_flight, sample.paced_for);
+        if self.mode == Mode::Drain && in_flight <= self.in_flight_target(1.0) {
             self.probe_rate(sample.now);
         }
     }
 
     fn probe_rate(&mut self, now: Nanos) {
         self.mode = Mode::ProbeBw;
-        // Linux draws one but that which drains.
+        // Linux starts at a random phase other than the draining one.
         self.cycle = [0, 2, 3, 4, 5, 6, 7][(self.round % 7) as usize];
         self.cycle_at = now;
     }
 
-    fn update_lowest(&mut self, sample: &Sample) {
+    fn update_min_rtt(&mut self, sample: &Sample) {
         let now = sample.now;
-        let expired = now > self.lowest_at + LOWEST_RTT_FOR;
+        let expired = now > self.min_rtt_at + MIN_RTT_WINDOW;
         if let Some(rtt) = sample.rtt
-            && (expired || self.lowest_rtt.is_none_or(|lowest| rtt <= lowest))
+            && (expired || self.min_rtt.is_none_or(|lowest| rtt <= lowest))
         {
-            self.lowest_rtt = Some(rtt);
-            self.lowest_at = now;
+            self.min_rtt = Some(rtt);
+            self.min_rtt_at = now;
         }
-        if expired && !self.restarts && self.mode != Mode::ProbeRtt {
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
             self.on_loss();
-            self.probed_at = None;
+            self.probe_rtt_ends = None;
         }
-        self.restarts &= sample.interval == 0;
+        self.idle_restart &= sample.interval == 0;
         if self.mode != Mode::ProbeRtt {
             return;
         }
-        match self.probed_at {
-            None if sample.in_flight <= LEAST_SEGMENTS => {
-                self.probed_at = Some(now + PROBE_RTT_FOR);
-                self.probed_round = false;
+        match self.probe_rtt_ends {
+            None if sample.in_flight <= MIN_SEGMENTS => {
+                self.probe_rtt_ends = Some(now + PROBE_RTT_TIME);
+                self.probe_rtt_round_done = false;
                 self.round_end = sample.delivered;
             }
             None => {}
             Some(_) => {
-                self.probed_round |= self.round_started;
-                if self.probed_round {
+                self.probe_rtt_round_done |= self.round_started;
+                if self.probe_rtt_round_done {
                     self.end_probe_rtt(now);
                 }
             }
@@ -391,12 +417,12 @@ impl Bbr {
     }
 
     fn end_probe_rtt(&mut self, now: Nanos) {
-        if self.probed_at.is_none_or(|at| now <= at) {
+        if self.probe_rtt_ends.is_none_or(|at| now <= at) {
             return;
         }
-        self.lowest_at = now;
-        self.segments = self.segments.max(self.prior);
-        match self.is_full() {
+        self.min_rtt_at = now;
+        self.segments = self.segments.max(self.prior_segments);
+        match self.has_full_pipe() {
             true => self.probe_rate(now),
             false => self.mode = Mode::Startup,
         }
@@ -404,43 +430,44 @@ impl Bbr {
 
     fn update_window(&mut self, sample: &Sample, gain: f64) {
         if sample.acked > 0.0 && !self.recover(sample) {
-            let mut target = self.held(gain);
-            if self.is_full() {
-                let most = self.rate() * MOST_BUNDLED as f64 / SECOND as f64;
-                target += self.bundled[0].max(self.bundled[1]).min(most);
+            let mut target = self.bdp(gain);
+            if self.has_full_pipe() {
+                let max = self.rate() * EXTRA_ACKED_MAX as f64 / SECOND as f64;
+                target += self.extra_acked[0].max(self.extra_acked[1]).min(max);
             }
-            let target = self.rounded(target);
+            let target = self.quantized(target);
             let grown = self.segments + sample.acked;
-            if self.is_full() {
+            if self.has_full_pipe() {
                 self.segments = grown.min(target);
             } else if self.segments < target || sample.delivered < INITIAL_SEGMENTS {
                 self.segments = grown;
             }
-            self.segments = self.segments.max(LEAST_SEGMENTS);
+            self.segments = self.segments.max(MIN_SEGMENTS);
         }
         if self.mode == Mode::ProbeRtt {
-            self.segments = self.segments.min(LEAST_SEGMENTS);
+            self.segments = self.segments.min(MIN_SEGMENTS);
         }
     }
 
-    /// The window while what is lost is sent again; whether nothing else decides it.
+    /// Sets the window in recovery, and restores it afterwards. Returns whether packet conservation
+    /// decides the window (`bbr_set_cwnd_to_recover_or_restore`).
     fn recover(&mut self, sample: &Sample) -> bool {
         if sample.lost > 0.0 {
             self.segments = (self.segments - sample.lost).max(1.0);
         }
-        let recovered = core::mem::replace(&mut self.recovers, sample.recovers);
-        if sample.recovers && !recovered {
-            self.conserves = true;
+        let recovered = core::mem::replace(&mut self.in_recovery, sample.in_recovery);
+        if sample.in_recovery && !recovered {
+            self.conserves_packets = true;
             self.round_end = sample.delivered;
             self.segments = sample.in_flight + sample.acked;
-        } else if recovered && !sample.recovers {
-            self.segments = self.segments.max(self.prior);
-            self.conserves = false;
+        } else if recovered && !sample.in_recovery {
+            self.segments = self.segments.max(self.prior_segments);
+            self.conserves_packets = false;
         }
-        if self.conserves {
+        if self.conserves_packets {
             self.segments = self.segments.max(sample.in_flight + sample.acked);
         }
-        self.conserves
+        self.conserves_packets
     }
 }
 

@@ -1,14 +1,14 @@
-//! What decides how much a sender may have in flight, and when that may leave.
+//! Congestion control and pacing of a sender.
 
 use super::bbr::Bbr;
 use super::window::Window;
 use crate::clock::Nanos;
 use crate::spec::{TcpAlgorithm, TcpControl};
 
-/// The first segments are not paced (Linux, as `sch_fq`).
+/// Number of segments at the start that are not paced, as by `sch_fq` of Linux.
 const UNPACED_SEGMENTS: u32 = 10;
 
-/// What decides how much may be in flight.
+/// The congestion control.
 #[derive(Clone, Debug)]
 pub(super) enum Control {
     Window(Window),
@@ -45,22 +45,25 @@ impl Control {
     }
 }
 
-/// Segments leave in bundles, and after each none for as long as it takes at the rate.
+/// Pacing. The segments of a TSO packet leave at once; the next ones wait for as long as these take
+/// at the rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacing {
-    /// Nothing leaves before, but for what is left of a bundle in the same instant.
+    /// Time of the next departure, except for the rest of the current TSO packet.
     pub(super) until: Nanos,
+    /// Departure of the current TSO packet.
     began: Nanos,
+    /// Segments that are left of it.
     left: u32,
-    /// How long something could have left and did not: Linux makes up for it, with up to half of the next
-    /// bundle's time (`tcp_update_skb_after_send`).
+    /// Time that passed unused after `until`. Linux makes up for it with at most half of the time
+    /// of each later segment (`tcp_update_skb_after_send`).
     unused: Nanos,
-    /// Segments that have left, as far as that is of interest.
+    /// Segments sent, up to [`UNPACED_SEGMENTS`].
     sent: u32,
 }
 
 impl Pacing {
-    /// Whether the next segment is to wait.
+    /// Whether the next segment has to wait.
     pub(super) fn waits(&self, now: Nanos) -> bool {
         now < self.until && (now > self.began || self.left == 0)
     }
@@ -74,12 +77,12 @@ impl Pacing {
         }
         if now > self.began || self.left == 0 {
             self.unused = now.saturating_sub(self.until);
-            (self.until, self.began, self.left) = (now, now, bbr.bundle());
+            (self.until, self.began, self.left) = (now, now, bbr.tso_segments());
         }
-        let takes = bbr.takes(len);
-        let less = self.unused.min(takes / 2);
+        let delay = bbr.pacing_delay(len);
+        let less = self.unused.min(delay / 2);
         self.unused -= less;
-        self.until += takes - less;
+        self.until += delay - less;
         self.left -= 1;
     }
 }

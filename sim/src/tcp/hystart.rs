@@ -1,68 +1,70 @@
-//! The end of slow start where a queue begins: HyStart as Linux has it in its cubic ("Taming the
-//! elephants", Ha and Rhee, 2011; RFC 9406 says the same of the delay).
+//! HyStart, which ends slow start when a queue builds up, as in the cubic of Linux ("Taming the
+//! elephants", Ha and Rhee, 2011). The condition on the delay is that of RFC 9406.
 
 use crate::clock::{MILLI, Nanos};
 
-/// Smaller windows are not judged, segments.
-const LEAST_WINDOW: f64 = 16.0;
-/// So many samples of a round trip are taken before it is judged by their least.
+/// Window below which slow start does not end, in segments.
+const MIN_WINDOW: f64 = 16.0;
+/// RTT samples of a round before their minimum is compared.
 const SAMPLES: u32 = 8;
-/// A queue is an eighth of the round trip, within these bounds.
+/// Bounds of the delay increase that ends slow start, which is 1/8 of the minimum RTT.
 const THRESHOLD: (Nanos, Nanos) = (4 * MILLI, 16 * MILLI);
-/// Acknowledgements so close to each other are a train.
+/// Largest distance of the acknowledgements of a train.
 const SPACING: Nanos = 2 * MILLI;
 
-/// What is known of the present round trip.
+/// State of the current round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
-    /// The least round-trip time of all.
-    lowest: Option<Nanos>,
-    /// What ends the round: a byte above this one is acknowledged.
+    /// Minimum RTT of the connection.
+    min_rtt: Option<Nanos>,
+    /// The round ends when a byte above this one is acknowledged.
     end: u64,
     began: Nanos,
-    /// The last acknowledgement of the train.
+    /// Time of the last acknowledgement of the train.
     train: Nanos,
     samples: u32,
-    least: Nanos,
+    /// Minimum RTT of the round.
+    round_min_rtt: Nanos,
 }
 
 impl HyStart {
-    /// Everything before `acked` is acknowledged, a segment after a time of `took`; `next` is the first byte
-    /// that was never sent, `window` in segments. Returns whether slow start is to end.
+    /// All bytes before `acked` are acknowledged, the newest segment after a round-trip time of
+    /// `rtt`. No byte from `next` on has been sent. `window` is in segments. Returns whether slow
+    /// start should end.
     pub(super) fn on_ack(
         &mut self,
         now: Nanos,
-        took: Nanos,
+        rtt: Nanos,
         (acked, next): (u64, u64),
         window: f64,
     ) -> bool {
-        let lowest = self.lowest.map_or(took, |lowest| lowest.min(took));
-        self.lowest = Some(lowest);
+        let min_rtt = self.min_rtt.map_or(rtt, |min_rtt| min_rtt.min(rtt));
+        self.min_rtt = Some(min_rtt);
         if acked > self.end {
             *self = Self {
-                lowest: self.lowest,
+                min_rtt: self.min_rtt,
                 end: next,
                 began: now,
                 train: now,
                 samples: 0,
-                least: Nanos::MAX,
+                round_min_rtt: Nanos::MAX,
             };
         }
-        if window < LEAST_WINDOW {
+        if window < MIN_WINDOW {
             return false;
         }
         if now.saturating_sub(self.train) <= SPACING {
             self.train = now;
-            if now.saturating_sub(self.began) > lowest / 2 {
+            if now.saturating_sub(self.began) > min_rtt / 2 {
                 return true;
             }
         }
-        self.least = self.least.min(took);
+        self.round_min_rtt = self.round_min_rtt.min(rtt);
         if self.samples < SAMPLES {
             self.samples += 1;
             return false;
         }
-        self.least > lowest + (lowest / 8).clamp(THRESHOLD.0, THRESHOLD.1)
+        self.round_min_rtt > min_rtt + (min_rtt / 8).clamp(THRESHOLD.0, THRESHOLD.1)
     }
 }
 
@@ -70,12 +72,13 @@ impl HyStart {
 mod tests {
     use super::*;
 
-    /// A round of `acks` acknowledgements, `apart` from each other, in which a round trip takes `took`.
-    fn round(hystart: &mut HyStart, start: u64, acks: u64, apart: Nanos, took: Nanos) -> bool {
+    /// A round of `acks` acknowledgements, `apart` from each other, in which a round trip takes
+    /// `rtt`.
+    fn round(hystart: &mut HyStart, start: u64, acks: u64, apart: Nanos, rtt: Nanos) -> bool {
         let now = start * 1_000 * MILLI;
         let acked = |ack: u64| start * 1_000 + 1 + ack;
         (0..acks).any(|ack| {
-            hystart.on_ack(now + ack * apart, took, (acked(ack), (start + 1) * 1_000), 20.0)
+            hystart.on_ack(now + ack * apart, rtt, (acked(ack), (start + 1) * 1_000), 20.0)
         })
     }
 

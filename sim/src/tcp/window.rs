@@ -10,25 +10,27 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// RFC 5681, section 3.1.
 const RENO_BETA: f64 = 0.5;
-/// RFC 6928.
+/// Initial window in segments (RFC 6928).
 const INITIAL_SEGMENTS: f64 = 10.0;
-const LEAST_SEGMENTS: f64 = 2.0;
+/// Smallest window after a loss, in segments.
+const MIN_SEGMENTS: f64 = 2.0;
 
-/// How much a sender may have in flight, in segments.
+/// The congestion window, in segments.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     kind: TcpControl,
     segments: f64,
     threshold: f64,
-    /// What it was when something was lost last, and seconds until it is that again.
-    highest: f64,
-    plateau: f64,
-    /// When it began to grow from the last reduction.
+    /// W_max: the window before the last reduction.
+    w_max: f64,
+    /// K: seconds from the start of growth until the window is W_max again.
+    k: f64,
+    /// Start of growth after the last reduction.
     since: Option<Nanos>,
-    /// What Reno would have now (section 4.3).
-    reno: f64,
-    /// Reno's growth for each window that is acknowledged.
-    reno_growth: f64,
+    /// W_est: the window that Reno would have (section 4.3).
+    w_est: f64,
+    /// Growth of W_est per acknowledged window.
+    w_est_growth: f64,
     hystart: HyStart,
     /// Slow start follows a time-out, where one segment counts for each acknowledgement (RFC 3465,
     /// section 2.3).
@@ -41,24 +43,24 @@ impl Window {
             kind,
             segments: INITIAL_SEGMENTS,
             threshold: f64::INFINITY,
-            highest: 0.0,
-            plateau: 0.0,
+            w_max: 0.0,
+            k: 0.0,
             since: None,
-            reno: 0.0,
-            reno_growth: 1.0,
+            w_est: 0.0,
+            w_est_growth: 1.0,
             hystart: HyStart::default(),
             after_timeout: false,
         }
     }
 
-    /// Everything before the first of `bytes` is acknowledged, a segment after a time of `took`; the
-    /// second was never sent.
-    pub(super) fn on_sample(&mut self, now: Nanos, took: Nanos, bytes: (u64, u64)) {
+    /// All bytes before the first of `bytes` are acknowledged, the newest segment after a
+    /// round-trip time of `rtt`. No byte from the second on has been sent.
+    pub(super) fn on_sample(&mut self, now: Nanos, rtt: Nanos, bytes: (u64, u64)) {
         if !self.kind.hystart {
             return;
         }
         let starts = self.segments < self.threshold;
-        if self.hystart.on_ack(now, took, bytes, self.segments) && starts {
+        if self.hystart.on_ack(now, rtt, bytes, self.segments) && starts {
             self.threshold = self.segments;
         }
     }
@@ -67,7 +69,7 @@ impl Window {
         (self.segments * mss as f64) as u64
     }
 
-    /// `acked` segments arrived of a flight that filled the window.
+    /// `acked` segments were acknowledged while the window limited the sender.
     pub(super) fn on_ack(&mut self, now: Nanos, acked: f64, rtt: Nanos) {
         let counting = self.kind.counting;
         if self.segments < self.threshold {
@@ -88,42 +90,42 @@ impl Window {
         let since = match self.since {
             Some(since) => since,
             None => {
-                self.highest = self.highest.max(self.segments);
-                self.plateau = ((self.highest - self.segments) / C).cbrt();
-                self.reno = self.segments;
+                self.w_max = self.w_max.max(self.segments);
+                self.k = ((self.w_max - self.segments) / C).cbrt();
+                self.w_est = self.segments;
                 *self.since.insert(now)
             }
         };
         let curve = |nanos: Nanos| {
-            let seconds = nanos as f64 / SECOND as f64 - self.plateau;
-            C * seconds.powi(3) + self.highest
+            let seconds = nanos as f64 / SECOND as f64 - self.k;
+            C * seconds.powi(3) + self.w_max
         };
         let passed = now.saturating_sub(since);
-        let growth = if self.reno >= self.highest { 1.0 } else { self.reno_growth };
-        self.reno += growth * acked / self.segments;
-        if curve(passed) < self.reno {
-            self.segments = self.segments.max(self.reno);
+        let growth = if self.w_est >= self.w_max { 1.0 } else { self.w_est_growth };
+        self.w_est += growth * acked / self.segments;
+        if curve(passed) < self.w_est {
+            self.segments = self.segments.max(self.w_est);
         } else {
             let target = curve(passed + rtt).clamp(self.segments, 1.5 * self.segments);
             self.segments += (target - self.segments) * acked / self.segments;
         }
     }
 
-    /// Something was lost, for the first time in a round trip.
+    /// The first loss in a round trip.
     pub(super) fn on_loss(&mut self) {
-        // Section 4.7: who has less than before makes room for another.
-        self.highest = match self.segments < self.highest {
+        // Fast convergence (section 4.7).
+        self.w_max = match self.segments < self.w_max {
             true => self.segments * (1.0 + BETA) / 2.0,
             false => self.segments,
         };
         let beta = if self.kind.algorithm == TcpAlgorithm::Reno { RENO_BETA } else { BETA };
-        self.segments = (self.segments * beta).max(LEAST_SEGMENTS);
+        self.segments = (self.segments * beta).max(MIN_SEGMENTS);
         self.threshold = self.segments;
-        self.reno_growth = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+        self.w_est_growth = 3.0 * (1.0 - BETA) / (1.0 + BETA);
         self.since = None;
     }
 
-    /// Nothing was acknowledged for a whole time-out.
+    /// The retransmission timer expired.
     pub(super) fn on_timeout(&mut self) {
         self.on_loss();
         self.segments = 1.0;
@@ -176,7 +178,7 @@ mod tests {
 
     /// RFC 9438, section 4.2: K = cbrt(W_max * (1 - beta) / C).
     #[test]
-    fn what_was_lost_is_regained_after_k() {
+    fn the_window_before_the_loss_is_regained_after_k() {
         let mut window = Window::new(TcpControl::CUBIC);
         window.segments = 1_000.0;
         window.on_loss();

@@ -84,15 +84,15 @@ impl World {
     }
 
     /// How many paths two hosts should have: every pair of addresses of one family that can reach
-    /// each other, unless translators hide both.
+    /// each other, unless both are behind NATs.
     fn expected_paths(&self, first: usize, second: usize) -> usize {
         let mut pairs = BTreeSet::new();
         for a in &self.hosts[first].locals {
             for b in &self.hosts[second].locals {
                 let routed = self.network.has_route(a.interface, b.interface)
                     && self.network.has_route(b.interface, a.interface);
-                let hidden = self.network.is_translated(a.interface)
-                    && self.network.is_translated(b.interface);
+                let hidden = self.network.is_behind_nat(a.interface)
+                    && self.network.is_behind_nat(b.interface);
                 let family = a.address.is_ipv4() == b.address.is_ipv4();
                 if routed && !hidden && family {
                     // By UDP or by TCP.

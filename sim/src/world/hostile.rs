@@ -68,7 +68,7 @@ impl World {
         bytes: &[u8],
     ) -> Result<(), (Invariant, String)> {
         let System::Mpip(engine) = &self.hosts[index].spec.system else { return Ok(()) };
-        if !(0..self.hosts.len()).any(|host| self.is_hostile(host)) {
+        if !self.has_hostile {
             return Ok(());
         }
         // One to which the ports are not known is not whole, or a fragment: addresses count alone.

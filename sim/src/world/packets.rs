@@ -325,10 +325,13 @@ impl World {
         if let crate::node::Node::Hostile(hostile) = &mut host.node {
             hostile.tell_time(self.now);
         }
+        let before = self.may_settle(index);
+        let host = &mut self.hosts[index];
         let result = host.node.handle_datagram(now, from, ecn, bytes, &mut host.inbox);
         let mut proved = Vec::new();
         let worked = host.node.run_jobs(now, &mut proved);
         host.unflushed = true;
+        self.check_work(index, before);
         self.confirm_segments(index, &proved);
         if self.observe.trace {
             let (from, to) =

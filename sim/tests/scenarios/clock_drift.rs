@@ -40,8 +40,8 @@ const SCHEDULERS: [SchedulerKind; 4] = [
     SchedulerKind::RoundRobin,
 ];
 
-/// Share of the first host's bytes on its first path, the mean of runs with slightly different traffic: when
-/// the congestion control probes is a matter of microseconds.
+/// Share of the first host's bytes on its first path. It is the mean of runs with slightly
+/// different traffic, because microseconds decide when the congestion control probes.
 fn share(scheduler: SchedulerKind, clock: HostClock) -> f64 {
     const RUNS: u64 = 4;
     let one = |number| {

@@ -1,5 +1,5 @@
-//! Never slower than the best single path: a path that does harm is left out, and used again when it
-//! has become good.
+//! Never slower than the best single path: a path that does harm is left out, and used again once
+//! it is good.
 
 use core::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A host's own TCP may be BBR, which keeps in flight what it takes for the path: it never fills a window.
+//! The host's own TCP may be BBR, which keeps its estimate of the BDP in flight and never fills a
+//! window.
 
 use core::time::Duration;
 
@@ -39,8 +40,8 @@ fn alone_it_fills_a_link_that_loses_packets_where_cubic_does_not() {
     }
 }
 
-/// What it does not use of the paths' windows must not keep them in Startup, with a queue on one path and
-/// then on the other.
+/// An unused part of the paths' windows must not keep the paths in Startup, with a queue on one
+/// path and then on the other.
 #[test]
 fn it_fills_two_paths_of_which_one_jitters() {
     let paths = vec![both(jittering(5, 3, 0.0)), both(link(10, 5, 100))];

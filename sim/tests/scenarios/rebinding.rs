@@ -1,7 +1,7 @@
-//! A translator forgets its mappings or changes its address: paths follow, TCP goes on.
+//! A NAT forgets its mappings or changes its address: paths follow, TCP goes on.
 //!
 //! ```text
-//!  alice ── NAT ══ 10 Mbit/s ══ bob        at 4 s the first translator changes port and address,
+//!  alice ── NAT ══ 10 Mbit/s ══ bob        at 4 s the first NAT changes port and address,
 //!        ── NAT ══ 10 Mbit/s ══            at 6 s the second its ports
 //! ```
 

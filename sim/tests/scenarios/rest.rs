@@ -1,8 +1,8 @@
 //! An association that carries nothing rests: few datagrams, and the way in stays open.
 //!
 //! ```text
-//!  alice ── NAT ══ 10 Mbit/s ══ bob        both translators forget what is silent for 20 s or
-//!        ── NAT ══ 10 Mbit/s ══            60 s; after ten minutes bob begins a transfer
+//!  alice ── NAT ══ 10 Mbit/s ══ bob        both NATs forget mappings without packets for
+//!        ── NAT ══ 10 Mbit/s ══            20 s or 60 s; after ten minutes bob begins a transfer
 //! ```
 
 use crate::common::{assert_sound, both, client_and_gateway, link, observed};
@@ -24,11 +24,11 @@ fn transfer(from: usize, start: Nanos, stop: Nanos) -> FlowSpec {
 }
 
 /// Two paths that carry something for 5 s and then nothing until [`CALL`].
-fn idle_world(seed: u64, translated: Option<(Nanos, bool, bool)>) -> WorldSpec {
+fn idle_world(seed: u64, nat: Option<(Nanos, bool, bool)>) -> WorldSpec {
     let paths = [both(link(10, 10, 100)), both(link(10, 20, 100))];
     let mut spec = client_and_gateway(seed, &paths).lasting(CALL + 20 * SECOND);
     for (interface, external) in [(0, "198.18.201.1"), (1, "198.18.202.1")] {
-        spec.interfaces[interface].nat = translated.map(|(lifetime, dependent, preserves)| {
+        spec.interfaces[interface].nat = nat.map(|(lifetime, dependent, preserves)| {
             let external = external.parse().expect("valid");
             NatSpec { external, first_port: 30_000, dependent, lifetime, preserves }
         });
@@ -54,7 +54,7 @@ fn failures(world: &World) -> usize {
 }
 
 #[test]
-fn the_pause_that_translators_allow_is_found_and_the_other_side_can_call() {
+fn the_pause_that_nats_allow_is_found_and_the_other_side_can_call() {
     for (seconds, dependent, preserves) in [
         (20, false, false),
         (20, true, true),
@@ -71,8 +71,8 @@ fn the_pause_that_translators_allow_is_found_and_the_other_side_can_call() {
         let (least, most) = (seconds * 1_000 / 2, (seconds * 1_000).min(120_001));
         let fits = |pause: &u64| (least.min(30_000)..most).contains(pause);
         assert!(found.len() == 2 && found.iter().all(fits), "{case}: {found:?} ms");
-        // A keepalive and its answer on each path; five renewals of the keys, ten challenges of paths
-        // that lead nowhere.
+        // A keepalive and its answer on each path, five renewals of keys, and ten challenges of
+        // paths that lead nowhere.
         let (from, to) = (CALL - 600 * SECOND, CALL);
         let keepalives = 600_000 / found[0] + 1;
         let sent = datagrams(&world, from, to) as u64;
@@ -87,7 +87,7 @@ fn the_pause_that_translators_allow_is_found_and_the_other_side_can_call() {
 }
 
 #[test]
-fn without_translators_a_resting_path_sends_little() {
+fn without_nats_a_resting_path_sends_little() {
     let mut world = observed(idle_world(4, None));
     world.run_until(CALL);
     let status = world.status(1).expect("an engine");

@@ -71,8 +71,8 @@ fn a_path_that_dies_leaves_the_choice_and_tcp_goes_on() {
     assert!(again.count() > 100, "the path is used again when it has healed");
 }
 
-/// Now and then the queue is empty, and the last packets in flight, their feedback or the sign of
-/// life that is asked for are lost. One probe is enough to call a path dead until its losses are known.
+/// Now and then the queue is empty, and the last packets in flight, their feedback or the probe are
+/// lost. Until the loss rate of a path is known, one lost probe is enough to call it failed.
 #[test]
 fn a_path_that_loses_a_tenth_each_way_is_not_dead() {
     let mut deaths = 0;

@@ -1,5 +1,5 @@
-//! One TCP connection over paths of different delay is to fill all of them soon after it begins:
-//! its own HyStart takes the longer path for a queue, unless few enough acknowledgements tell it so.
+//! One TCP connection over paths of different delay should fill all of them soon after it begins.
+//! Its own HyStart mistakes the longer path for a queue, unless it sees few acknowledgements of it.
 
 use crate::common::{both, link};
 use mpip_sim::clock::SECOND;

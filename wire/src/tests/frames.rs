@@ -1,6 +1,7 @@
 use std::format;
 use std::net::{IpAddr, SocketAddr};
 use std::string::String;
+use std::vec;
 
 use super::*;
 
@@ -643,6 +644,54 @@ fn writer_reports_lack_of_room_and_keeps_what_was_written() {
     assert_eq!(writer.remaining(), 0);
     let frames: Vec<_> = Frames::new(&buffer).map(Result::unwrap).collect();
     assert_eq!(frames, [Frame::Heartbeat, Frame::PathChallenge([7; 8]), Frame::Padding(2)]);
+}
+
+/// [W-28] The weights are those of the table in section 4.
+#[test]
+fn the_work_of_a_datagram_is_bounded() {
+    let one = [("01", 1), ("04 0000000000000000", 1), ("05 0000000000000000", 1), ("0e 00", 1)];
+    let two = [("07 00 00 00", 2), ("09 00", 2), ("0a 00 00000000 01", 2)];
+    let four = [("02 00 00 00000000 00 00 00", 4), ("03 00 00 00000000 00 00 00 00 00 00", 4)];
+    let eight =
+        [("06 00 00", 8), ("08 00 00000000 04 06 00 40 c6120001 c6120002 0000 00 0001 0002", 8)];
+    let rest = [
+        ("0b 00 00", 1),
+        ("0c 00 00", 1),
+        ("0d 00 04 0001 c6120001 00", 1),
+        ("0f 0000", 1),
+        ("10 00", 1),
+    ];
+    let all = one.iter().chain(&two).chain(&four).chain(&eight).chain(&rest);
+    for (text, work) in all {
+        let bytes = hex(text);
+        let frame = Frames::new(&bytes).next().unwrap().unwrap();
+        assert_eq!(frame.work(), *work, "{frame:?}");
+        let most = (WORK_MAX / work) as usize;
+        // Padding makes no work, wherever it is.
+        let full = [vec![0; 7], bytes.repeat(most), vec![0; 900]].concat();
+        assert_eq!(Frames::check(&full), Ok(most + 2), "{frame:?}");
+        let too_much = [&full[..], &bytes].concat();
+        let error = Error::Work { max: WORK_MAX, got: WORK_MAX + work };
+        assert_eq!(Frames::check(&too_much), Err(error), "{frame:?}");
+    }
+    // A packet counts, too, and is the last.
+    let mut bytes = vec![0x01; WORK_MAX as usize];
+    bytes.extend(hex("20 00 00000000 45"));
+    assert!(matches!(Frames::check(&bytes), Err(Error::Work { .. })));
+    assert_eq!(Frames::check(&bytes[1..]), Ok(WORK_MAX as usize));
+}
+
+/// [W-28]
+#[test]
+fn writer_stops_at_the_most_work_that_may_be() {
+    let mut buffer = [0; 1_200];
+    let mut writer = FrameWriter::new(&mut buffer);
+    let skip = Frame::Skip { session: SessionId(0), first: 0, count: 1 };
+    let pushed = core::iter::repeat_with(|| writer.push(&skip)).take_while(Result::is_ok);
+    assert_eq!(pushed.count(), WORK_MAX as usize / 2);
+    assert!(writer.push(&Frame::Heartbeat).is_err());
+    writer.pad_to(1_000).unwrap();
+    assert!(Frames::check(&buffer[..1_000]).is_ok());
 }
 
 /// [W-15]

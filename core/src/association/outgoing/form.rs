@@ -4,7 +4,7 @@ use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
 
 use super::Load;
 use crate::omission::{CompactHeader, SessionHeader};
-use crate::packet::{HEAD_ROOM, mark_ce};
+use mpip_types::packet::{HEAD_ROOM, mark_ce};
 
 /// How an inner packet is put into its datagram.
 #[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]

@@ -5,8 +5,10 @@ use mpip_wire::{AnswerRepr, QueryRepr};
 use super::super::harness::{Out, Packets, Pair, SECOND, address, locals, sequences, tcp};
 use super::super::*;
 use crate::availability::AvailabilityState;
-use crate::buffer::{Offload, PacketPool};
 use crate::config::Opportunistic;
+use crate::config::Pin;
+use mpip_types::Offload;
+use mpip_types::PacketPool;
 
 const ANSWER: u8 = 6;
 
@@ -27,6 +29,27 @@ fn settings() -> Opportunistic {
 
 fn public(host: u8) -> PublicKey {
     *PrivateKey::from_bytes([host + 1; 32]).public_key()
+}
+
+/// The day on which the engines of a [`Pair`] begin.
+const TODAY: u32 = (1 << 30) / 86_400;
+const EXPIRY: u32 = 180;
+
+fn pin(address: IpAddr, host: u8, met: Option<u32>) -> Pin {
+    Pin { address, public_key: public(host), met }
+}
+
+/// Host 0 knows `pins`, which expire after [`EXPIRY`] days.
+fn knowing(pins: &[Pin]) -> Pair {
+    strangers(|host, config| {
+        if let Some(settings) = config.opportunistic.as_mut().filter(|_| host == 0) {
+            (settings.pins, settings.pin_expiry) = (pins.to_vec(), Some(EXPIRY));
+        }
+    })
+}
+
+fn pin_changes(pair: &mut Pair) -> Vec<PinChange> {
+    core::iter::from_fn(|| pair.engines[0].poll_pin()).collect()
 }
 
 fn inner(host: usize) -> IpAddr {
@@ -75,7 +98,7 @@ fn strangers_find_each_other_and_carry_packets_between_their_own_addresses() {
     pair.run_for(SECOND);
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
     assert_eq!(state(&pair), Some(AvailabilityState::Enabled { public_key: public(1) }));
-    let pinned = Event::Pinned { address: inner(1), public_key: public(1) };
+    let pinned = Event::Pinned { address: inner(1), public_key: public(1), former: None };
     assert!(events(&mut pair, 0).contains(&pinned));
     let at_the_other = events(&mut pair, 1);
     assert!(!at_the_other.iter().any(|event| matches!(event, Event::Pinned { .. })));
@@ -119,7 +142,7 @@ fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
     let mut pair = strangers(|host, config| {
         if host == 1 {
             config.opportunistic.as_mut().expect("set").pins =
-                vec![(address(0, 1).ip(), public(7))];
+                vec![pin(address(0, 1).ip(), 7, None)];
         }
     });
     talk(&mut pair);
@@ -260,7 +283,7 @@ fn only_destinations_of_the_prefixes_that_no_peer_has_are_asked() {
 fn a_changed_key_is_refused_on_both_sides() {
     let mut pair = strangers(|host, config| {
         if host == 0 {
-            config.opportunistic.as_mut().expect("set").pins = vec![(inner(1), public(7))];
+            config.opportunistic.as_mut().expect("set").pins = vec![pin(inner(1), 7, None)];
         }
     });
     talk(&mut pair);
@@ -272,7 +295,7 @@ fn a_changed_key_is_refused_on_both_sides() {
 
     let mut pair = strangers(|host, config| {
         if host == 1 {
-            config.opportunistic.as_mut().expect("set").pins = vec![(inner(0), public(7))];
+            config.opportunistic.as_mut().expect("set").pins = vec![pin(inner(0), 7, None)];
         }
     });
     talk(&mut pair);
@@ -283,6 +306,51 @@ fn a_changed_key_is_refused_on_both_sides() {
     assert_eq!(told.count(), 1);
     assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
+}
+
+///
+#[test]
+fn a_key_takes_the_place_of_one_that_was_not_met_for_long_and_is_met_again_each_day() {
+    let mut pair = knowing(&[pin(inner(1), 7, Some(TODAY - EXPIRY))]);
+    talk(&mut pair);
+    pair.run_for(SECOND * 30);
+    assert_eq!(established(&pair, 0), [] as [bool; 0], "on its last day it holds");
+    assert_eq!(pin_changes(&mut pair), []);
+
+    let mut pair = knowing(&[pin(inner(1), 7, Some(TODAY - EXPIRY - 1))]);
+    talk(&mut pair);
+    pair.run_for(SECOND);
+    assert_eq!(established(&pair, 0), [true]);
+    let former = Some(public(7));
+    let pinned = Event::Pinned { address: inner(1), public_key: public(1), former };
+    assert!(events(&mut pair, 0).contains(&pinned));
+    let met = |day| pin(inner(1), 1, Some(day));
+    assert_eq!(pin_changes(&mut pair), [PinChange::Pinned(met(TODAY))]);
+
+    // The association lasts, and is in use on another day.
+    let unix_time = Duration::from_secs(u64::from(TODAY + 3) * 86_400);
+    pair.engines[0].handle_command(pair.now, Command::WallClock(unix_time));
+    pair.run_for(SECOND);
+    pair.send(0, &plain(0, 1), Offload::default());
+    pair.run_for(SECOND);
+    assert_eq!(pin_changes(&mut pair), [PinChange::Met(met(TODAY + 3))]);
+}
+
+///
+#[test]
+fn a_node_of_a_network_that_has_its_share_of_pins_is_left_to_plain_ip() {
+    let network = |third: u8| move |host| IpAddr::from([198, 18, third, host]);
+    let others = |site: usize| {
+        let addresses = (0..16).flat_map(|third| (0..=255).map(network(third + 100)));
+        let pins = addresses.map(|address| pin(address, 7, Some(TODAY)));
+        pins.take(site).collect::<Vec<_>>()
+    };
+    for (count, expected) in [(4_095, vec![true]), (4_096, vec![])] {
+        let mut pair = knowing(&others(count));
+        talk(&mut pair);
+        pair.run_for(SECOND * 5);
+        assert_eq!(established(&pair, 0), expected, "{count} in 198.18.0.0/16");
+    }
 }
 
 ///

@@ -4,9 +4,9 @@ use mpip_wire::Frame;
 
 use super::super::harness::*;
 use super::super::*;
-use crate::buffer::Offload;
-use crate::config::CongestionControlKind;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::Offload;
 
 /// An endpoint of the configuration that has never answered.
 const NOBODY: SocketAddr =

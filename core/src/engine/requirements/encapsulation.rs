@@ -3,10 +3,11 @@
 use core::time::Duration;
 
 use super::super::harness::{Pair, SECOND, TCP_LOCAL, TCP_PORT, address, locals_with_tcp};
-use crate::config::{Config, Encapsulation, EncapsulationPolicy};
+use crate::config::{Config, EncapsulationPolicy};
 use crate::engine::Command;
-use crate::path::PathState;
-use crate::time::Instant;
+use mpip_transport::PathState;
+use mpip_types::Encapsulation;
+use mpip_types::Instant;
 
 fn pair(policy: EncapsulationPolicy) -> Pair {
     let mut pair = Pair::with(|_, config: &mut Config| {

@@ -6,8 +6,9 @@ use mpip_wire::{AckRange, Feedback, Frame, PathId, Ranges};
 
 use super::super::harness::{Pair, SECOND, Tapped, address, tcp};
 use super::super::*;
-use crate::buffer::Offload;
-use crate::config::{CongestionControlKind, SchedulerKind};
+use crate::config::SchedulerKind;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::Offload;
 
 fn running() -> Pair {
     let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);

@@ -7,9 +7,9 @@ use mpip_wire::{AeadSet, Frame, InitiationPayload};
 
 use super::super::harness::*;
 use super::super::*;
-use crate::buffer::{Offload, PacketPool};
 use crate::config::SchedulerKind;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_types::{Offload, PacketPool};
 
 const INITIATION: u8 = 1;
 const RESPONSE: u8 = 2;

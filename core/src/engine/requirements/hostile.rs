@@ -11,8 +11,8 @@ use super::super::harness::{Pair, SECOND, address, tcp};
 use super::super::*;
 use super::translation::{SHOWN, SYN, behind, client, end, ends, open, server};
 use crate::TRANSLATED_PORTS;
-use crate::packet::{Endpoint, Header, protocol};
 use crate::translation::rewrite::tests::{Kind, error, packet};
+use mpip_types::packet::{Endpoint, Header, protocol};
 
 const WAY: Duration = Duration::from_millis(20);
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::harness::*;
 use super::super::*;
-use crate::sink::Slot;
+use mpip_types::Slot;
 
 const PEERS: usize = 1_000;
 

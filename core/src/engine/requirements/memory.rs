@@ -5,13 +5,12 @@ use mpip_wire::{AckRange, SessionFields};
 
 use crate::association::Association;
 use crate::association::inspect::table_entries;
+use crate::content::{Content, Path};
 use crate::omission::SessionHeader;
-use crate::packet::Segments;
-use crate::path::Path;
-use crate::path::flight::BYTES_PER_PACKET;
 use crate::queue::SendQueue;
 use crate::resequencer::Resequencer;
 use crate::window::DuplicateWindow;
+use mpip_types::packet::Segments;
 
 #[test]
 fn a_session_takes_no_more_memory_than_documented() {
@@ -34,5 +33,5 @@ fn an_association_and_a_path_take_no_more_memory_than_documented() {
     let ranges = 257 * size_of::<AckRange>();
     let path = size_of::<Path>() + replay + ranges;
     assert!(path <= 7_936, "{path}");
-    const { assert!(BYTES_PER_PACKET <= 168) };
+    const { assert!(mpip_transport::bytes_per_datagram::<Content>() <= 168) };
 }

@@ -2,9 +2,9 @@
 
 use super::super::harness::*;
 use super::super::*;
-use crate::buffer::Offload;
-use crate::config::Encapsulation;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_types::Encapsulation;
+use mpip_types::Offload;
 
 /// Host 0 opens the paths. Host 1 has one address of two.
 fn settled() -> Pair {

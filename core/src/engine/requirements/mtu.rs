@@ -4,9 +4,10 @@ use mpip_wire::Frame;
 
 use super::super::harness::{Pair, SECOND, Tapped, address, locals, sequences, tcp};
 use super::super::*;
-use crate::buffer::{Offload, Segmentation, SegmentationKind};
-use crate::config::{CongestionControlKind, SchedulerKind};
-use crate::path::PathState;
+use crate::config::SchedulerKind;
+use mpip_transport::PathState;
+use mpip_transport::cc::CongestionControlKind;
+use mpip_types::{Offload, Segmentation, SegmentationKind};
 
 /// What a path of 1,300 bytes carries: less 20 of IPv4 and 8 of UDP.
 const HOLE: usize = 1_272;

@@ -4,8 +4,8 @@ use mpip_wire::Frame;
 
 use super::super::harness::{Pair, SECOND, Tapped, address, sequences, tcp};
 use super::super::*;
-use crate::buffer::Offload;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_types::Offload;
 
 const RESPONSE: u8 = 2;
 

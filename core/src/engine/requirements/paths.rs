@@ -6,9 +6,10 @@ use mpip_wire::{AddressList, Frame, PathId, PathStatus};
 
 use super::super::harness::{Pair, SECOND, Tapped, address, locals, sequences, tcp};
 use super::super::*;
-use crate::buffer::Offload;
-use crate::config::{Encapsulation, SchedulerKind};
-use crate::path::PathState;
+use crate::config::SchedulerKind;
+use mpip_transport::PathState;
+use mpip_types::Encapsulation;
+use mpip_types::Offload;
 
 /// All packets in turn over all paths.
 fn in_turn() -> Pair {

@@ -4,8 +4,8 @@ use mpip_wire::Frame;
 
 use super::super::harness::{Pair, SECOND, Tapped, address, sequences, tcp};
 use super::super::*;
-use crate::buffer::Offload;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_types::Offload;
 
 /// A pair that has talked and then been silent for 15 s, and whose wires are watched.
 fn resting() -> Pair {

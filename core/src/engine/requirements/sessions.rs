@@ -9,7 +9,7 @@ use mpip_wire::{
 
 use super::super::harness::{Pair, SECOND, Tapped, sequences, tcp};
 use super::super::*;
-use crate::buffer::Offload;
+use mpip_types::Offload;
 
 fn running() -> Pair {
     let mut pair = Pair::new(|_| {});

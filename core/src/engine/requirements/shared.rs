@@ -3,10 +3,10 @@
 use super::super::harness::{Pair, SECOND, address, tcp};
 use super::super::*;
 use super::translation::{ACK, SYN, across, client, end, ends, open, plain, server};
-use crate::buffer::Offload;
 use crate::config::Opportunistic;
-use crate::packet::Endpoint;
 use crate::translation::rewrite::tests::{Kind, packet};
+use mpip_types::Offload;
+use mpip_types::packet::Endpoint;
 
 /// Host 0 as host 1 sees it.
 const SHARED: [u8; 4] = [198, 18, 0, 1];

@@ -6,8 +6,8 @@ use mpip_wire::{AddressList, Frame};
 
 use super::super::harness::*;
 use super::super::*;
-use crate::bucket::Rate;
-use crate::path::PathState;
+use mpip_transport::PathState;
+use mpip_types::Rate;
 
 /// What host 1 tells, and nobody is there.
 fn third_party(number: u16) -> SocketAddr {
@@ -94,7 +94,7 @@ fn nothing_but_short_challenges_goes_to_a_told_address_and_no_handshake() {
     pair.pass = |_, _, _| false;
     for n in 0..10 {
         let packet = tcp(0, n, 1_000);
-        pair.send(0, &packet, crate::buffer::Offload::default());
+        pair.send(0, &packet, mpip_types::Offload::default());
         pair.run_for(SECOND);
     }
     let sent = pair.tapped();
@@ -212,6 +212,26 @@ fn a_sites_own_addresses_are_asked_where_the_peer_is_known_to_be_in_one() {
     assert_eq!(challenged(Some("192.168.77.1"), &all), expected);
     let expected: Vec<_> = provider.into_iter().chain(public).collect();
     assert_eq!(challenged(Some("100.70.0.1"), &all), expected);
+}
+
+#[test]
+fn what_is_told_fills_no_log() {
+    let nobody = ["224.0.0.1:53", "255.255.255.255:53", "[ff02::1]:53"];
+    let nobody = nobody.map(|text| text.parse().expect("an address"));
+    let mut pair = Pair::new(|_| {});
+    pair.run_for(SECOND);
+    for list in 0..3 {
+        tell(&mut pair, 100 + list, &nobody[..1]);
+        pair.run_for(SECOND * 2);
+    }
+    let now = pair.now;
+    assert_eq!(pair.association(0).notes_left(now), 5, "three lines");
+    for list in 0..20 {
+        tell(&mut pair, 200 + list, &nobody);
+        pair.run_for(SECOND * 2);
+        let now = pair.now;
+        assert_eq!(pair.association(0).notes_left(now), 0);
+    }
 }
 
 /// [P-33]

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use super::super::harness::{Packets, Pair, SECOND};
 use super::super::*;
-use crate::buffer::Offload;
-use crate::packet::{Endpoint, Header};
 use crate::translation::rewrite::tests::{Kind, error, is_right, packet};
+use mpip_types::Offload;
+use mpip_types::packet::{Endpoint, Header};
 
 pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;

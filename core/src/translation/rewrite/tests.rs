@@ -3,7 +3,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::Segments;
+use mpip_types::packet::Segments;
 
 /// What a packet for a test is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ proptest! {
     /// [T-5] A super-packet of the host, whose checksums are still to be made.
     #[test]
     fn a_partial_checksum_is_completed_rightly(case in case(), size in 1u16..300) {
-        use crate::buffer::{Offload, PacketPool, PartialChecksum, Segmentation, SegmentationKind};
+        use mpip_types::{Offload, PacketPool, PartialChecksum, Segmentation, SegmentationKind};
         let Case { kind, from, to, public, payload } = case;
         prop_assume!(!is_echo(kind) && kind != Kind::UdpUnchecked);
         let mut original = packet(kind, from, to, &payload);

@@ -1,13 +1,13 @@
-//! A packet's way through the chains of a ruleset.
+//! Walks a packet through the chains of a ruleset.
 
 use std::net::IpAddr;
 
 use mpip_core::Prefix;
 use serde_json::Value;
 
-use super::ruleset::{BaseChain, Ruleset};
+use super::super::ruleset::{BaseChain, Ruleset};
 
-/// Chains that call each other deeper than this are not followed; the kernel allows 16.
+/// Deepest nesting of chains that is followed: the kernel allows no more.
 const DEPTH: u8 = 16;
 
 /// What connection tracking says of a packet.
@@ -29,13 +29,13 @@ pub(super) struct Packet<'a> {
     pub(super) state: State,
 }
 
-/// Where a packet ends that is not let in.
+/// Where a packet is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Drop {
     /// The chain at the hook, as `nft` names it.
     pub(super) chain: String,
     pub(super) reason: String,
-    /// No rule that was passed over could have let it in.
+    /// Whether no skipped rule could have accepted it.
     pub(super) certain: bool,
 }
 
@@ -68,12 +68,12 @@ impl Truth {
 enum Verdict {
     Accept,
     Drop,
-    /// Nothing: the next rule, or the chain's policy.
+    /// Nothing: the next rule decides, or the chain's policy.
     Continue,
     Return,
 }
 
-/// Where the packet is dropped; `None` when it arrives.
+/// Where the packet is dropped; `None` if it is accepted.
 pub(super) fn walk(ruleset: &Ruleset, packet: &Packet<'_>) -> Option<Drop> {
     let families = if packet.ipv6 { ["ip6", "inet"] } else { ["ip", "inet"] };
     // An accepted packet still goes through the chains after this one.
@@ -83,7 +83,7 @@ pub(super) fn walk(ruleset: &Ruleset, packet: &Packet<'_>) -> Option<Drop> {
             .iter()
             .filter(|chain| chain.hook == hook && families.contains(&chain.family.as_str()));
         for chain in chains {
-            let mut walk = Walk { ruleset, packet, base: chain, passed_over: false };
+            let mut walk = Walk { ruleset, packet, base: chain, skipped: false };
             let verdict = walk.chain(&chain.name, 0);
             let name = format!("{} {} {}", chain.family, chain.table, chain.name);
             let reason = match verdict {
@@ -93,7 +93,7 @@ pub(super) fn walk(ruleset: &Ruleset, packet: &Packet<'_>) -> Option<Drop> {
                 }
                 _ => continue,
             };
-            return Some(Drop { chain: name, reason, certain: !walk.passed_over });
+            return Some(Drop { chain: name, reason, certain: !walk.skipped });
         }
     }
     None
@@ -103,8 +103,8 @@ struct Walk<'a> {
     ruleset: &'a Ruleset,
     packet: &'a Packet<'a>,
     base: &'a BaseChain,
-    /// Whether a rule was passed over that might have let the packet in.
-    passed_over: bool,
+    /// Whether a rule was skipped that might have accepted the packet.
+    skipped: bool,
 }
 
 impl Walk<'_> {
@@ -140,7 +140,7 @@ impl Walk<'_> {
                     Some(Some(verdict)) => verdict.clone(),
                     Some(None) => continue,
                     None => {
-                        self.passed_over = true;
+                        self.skipped = true;
                         return Verdict::Continue;
                     }
                 },
@@ -148,7 +148,7 @@ impl Walk<'_> {
                     expression.clone()
                 }
                 "xt" if body["name"] == "REJECT" => serde_json::json!({"drop": null}),
-                // They may end the rule, and are no verdict.
+                // These may keep the rule from matching, and are no verdicts.
                 "limit" | "quota" | "ct count" | "xt" | "synproxy" | "socket" => {
                     certain = false;
                     continue;
@@ -160,13 +160,14 @@ impl Walk<'_> {
         Verdict::Continue
     }
 
-    /// What follows from `verdict` of a rule whose conditions hold, or `certain`ly do not all do.
+    /// The effect of a rule's `verdict`. Unless `certain`, it is unknown whether all conditions
+    /// hold.
     fn decide(&mut self, verdict: &Value, certain: bool, depth: u8) -> Verdict {
         let Some((kind, body)) = verdict.as_object().and_then(|map| map.iter().next()) else {
             return Verdict::Continue;
         };
         if !certain {
-            self.passed_over |= matches!(kind.as_str(), "accept" | "jump" | "goto" | "queue");
+            self.skipped |= matches!(kind.as_str(), "accept" | "jump" | "goto" | "queue");
             return Verdict::Continue;
         }
         match kind.as_str() {
@@ -181,15 +182,15 @@ impl Walk<'_> {
                     (verdict, _) => verdict,
                 }
             }
-            // A program decides.
+            // `queue`: a program decides.
             _ => {
-                self.passed_over = true;
+                self.skipped = true;
                 Verdict::Continue
             }
         }
     }
 
-    /// The verdict that a map has for the packet; `None` when that cannot be known.
+    /// The verdict of a map for the packet, if it has one; `None` if that is unknown.
     fn look_up<'b>(&self, body: &'b Value) -> Option<Option<&'b Value>> {
         let elements = body["data"]["set"].as_array()?;
         for element in elements {
@@ -214,7 +215,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether `left` is a field that the packet does not have, so that the rule does not match.
+    /// Whether `left` is a field of another protocol. Then the rule does not match.
     fn is_of_another_protocol(&self, left: &Value) -> bool {
         let Some(protocol) = left["payload"]["protocol"].as_str() else { return false };
         match protocol {
@@ -225,7 +226,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the packet's `left` is `right`, or one of those in it.
+    /// Whether the packet's field `left` equals `right`, or is in the set `right`.
     fn compare(&self, left: &Value, right: &Value) -> Truth {
         if self.is_of_another_protocol(left) {
             return Truth::No;
@@ -246,7 +247,7 @@ impl Walk<'_> {
         };
         let mut result = Truth::No;
         for one in list {
-            // An element may have a comment, a time-out or a counter around it.
+            // An element with a comment, a timeout or a counter is wrapped in an object.
             let one = one.get("elem").map_or(one, |element| &element["val"]);
             match self.equals(left, one) {
                 Truth::Yes => return Truth::Yes,

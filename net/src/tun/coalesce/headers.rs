@@ -1,6 +1,6 @@
 //! IP, TCP and UDP headers as far as segments are compared by them.
 
-use mpip_core::{InnerPacket, PartialChecksum, SegmentationKind};
+use mpip_types::{InnerPacket, PartialChecksum, SegmentationKind};
 
 use crate::checksum::Sum;
 

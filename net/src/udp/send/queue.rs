@@ -6,35 +6,36 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use mpip_core::{Ecn, LocalId};
+use mpip_types::{Ecn, LocalId};
 
 use super::super::UdpSocket;
-use super::super::batch::{Batch, is_dropped, is_temporary};
-use super::{Report, SendError, SendQueue, same_family};
+use crate::socket::SendError;
+use crate::socket::batch::{Batch, is_dropped, is_temporary};
+use crate::socket::queues::{Report, SendQueue};
 
 /// Most datagrams in a message (`UDP_MAX_SEGMENTS` until Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
 
-/// Most bytes in a message: with the headers of IPv6 and UDP it has to fit an IP packet.
+/// Most bytes in a message: together with the headers of IPv6 and UDP it has to fit an IP packet.
 const MAX_MESSAGE: usize = 65_535 - 48;
 
-/// Messages that gather before they are sent without being asked to.
+/// Number of messages that are sent without waiting for a flush.
 const MAX_MESSAGES: usize = Batch::CAPACITY;
 
-/// Messages that are kept for a socket from which the kernel takes no more.
+/// Most messages in the backlog of a blocked socket.
 const MAX_BACKLOG: usize = 4;
 
-/// Datagrams toward one address, each as long as the first but for the last, which may be shorter.
+/// Datagrams to one address. All have the length of the first, but the last may be shorter.
 #[derive(Debug)]
 struct Message {
     remote: SocketAddr,
     ecn: Ecn,
     bytes: Box<[u8]>,
-    /// Bytes that have left, when datagrams are sent one by one.
+    /// Bytes that have left, if datagrams are sent one by one.
     sent: usize,
     len: usize,
     segment: usize,
-    /// Nothing may follow.
+    /// Whether no datagram may follow.
     closed: bool,
 }
 
@@ -62,9 +63,9 @@ impl Message {
 pub(super) struct Queue {
     socket: Arc<UdpSocket>,
     messages: Vec<Message>,
-    /// Buffers of messages that were sent.
+    /// Free buffers.
     spare: Vec<Box<[u8]>>,
-    /// The message and length of the slot that is lent out.
+    /// Index of the message and length of the slot that is lent out.
     reserved: Option<(usize, usize)>,
     blocked: bool,
 }
@@ -110,7 +111,7 @@ impl Queue {
         &self.socket
     }
 
-    /// Room for a datagram behind those toward the same address.
+    /// A slot for a datagram behind those to the same address.
     pub(super) fn reserve(
         &mut self,
         remote: SocketAddr,
@@ -124,7 +125,7 @@ impl Queue {
             report.error(SendError { local, remote, datagrams: 1, len, errno });
             return None;
         }
-        // Only the last toward an address may grow, else datagrams would change places.
+        // Only the last message to an address may grow, or datagrams would change their order.
         let last = self.messages.iter().rposition(|message| message.remote == remote);
         let index = match last.filter(|index| self.messages[*index].takes(remote, ecn, len)) {
             Some(index) => index,
@@ -167,7 +168,7 @@ impl Queue {
     /// Sends until nothing is left or the kernel takes no more.
     pub(super) fn send(&mut self, report: &mut Report) {
         self.blocked = false;
-        let mut doubted = false;
+        let mut retried = false;
         while !self.messages.is_empty() {
             let result = if self.socket.segmentation() {
                 self.send_messages(report)
@@ -175,16 +176,16 @@ impl Queue {
                 self.send_datagrams(report)
             };
             let result = match result {
-                // It may be what ICMP said of an earlier datagram to somebody else (`IP_RECVERR`);
-                // then the next call knows nothing of it.
-                Err(errno) if !is_temporary(errno) && !is_dropped(errno) && !doubted => {
-                    doubted = true;
+                // It may be an ICMP error about an earlier datagram to another address
+                // (`IP_RECVERR`). Such an error is reported once, so a second call tells.
+                Err(errno) if !is_temporary(errno) && !is_dropped(errno) && !retried => {
+                    retried = true;
                     continue;
                 }
                 Err(errno) if !is_temporary(errno) => self.refused(errno, report),
                 other => other,
             };
-            doubted = false;
+            retried = false;
             if result.is_err_and(|errno| errno != libc::EINTR) {
                 report.counters.blocked += 1;
                 self.blocked = true;
@@ -193,8 +194,8 @@ impl Queue {
         }
     }
 
-    /// Sends messages whole. What was sent is gone from the queue; an error is about the first that
-    /// is left.
+    /// Sends whole messages and removes them from the queue. An error is about the first that
+    /// remains.
     fn send_messages(&mut self, report: &mut Report) -> Result<(), c_int> {
         let count = self.messages.len().min(MAX_MESSAGES);
         let mut batch = Batch::new();
@@ -213,8 +214,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Sends the first message's datagrams one by one, as a batch. An error is about the first of
-    /// them that is left.
+    /// Sends the datagrams of the first message one by one, in a batch. An error is about the first
+    /// that remains.
     fn send_datagrams(&mut self, report: &mut Report) -> Result<(), c_int> {
         let message = &mut self.messages[0];
         let mut batch = Batch::new();
@@ -235,18 +236,18 @@ impl Queue {
         Ok(())
     }
 
-    /// The kernel refused the first message: because it was to be cut, or for good. An error is
-    /// temporary.
+    /// The kernel refused the first message: because it cannot split it, or for good. An error
+    /// returned is temporary.
     fn refused(&mut self, mut errno: c_int, report: &mut Report) -> Result<(), c_int> {
         let message = &self.messages[0];
         // EIO: the interface computes no checksums. EINVAL and EMSGSIZE: a segment is longer than
-        // the MTU, or the socket cannot cut at all; a plain datagram tells them apart.
-        let cut = self.socket.segmentation() && message.datagrams() > 1;
-        if cut && matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP) {
+        // the MTU, or the socket cannot split at all. A single datagram tells which.
+        let split = self.socket.segmentation() && message.datagrams() > 1;
+        if split && matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP) {
             match self.send_datagrams(report) {
                 Ok(()) => {
                     log::info!(
-                        "datagrams from {} leave one by one: the kernel refused to cut messages: {}",
+                        "datagrams from {} leave one by one: the kernel refused to split messages: {}",
                         self.socket.address(),
                         io::Error::from_raw_os_error(errno)
                     );
@@ -272,4 +273,9 @@ impl Queue {
         });
         self.spare.push(message.bytes);
     }
+}
+
+/// Whether `remote` is of the address family of `socket`.
+fn same_family(socket: &UdpSocket, remote: SocketAddr) -> bool {
+    socket.address().is_ipv4() == remote.is_ipv4()
 }

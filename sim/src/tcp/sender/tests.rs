@@ -1,9 +1,10 @@
 use super::super::{Received, Stack};
 use super::*;
+use crate::clock::MILLI;
 use crate::spec::TcpControl;
 
-/// Two stacks over a wire with a delay, which loses what `lost` says of the sender's packets, and takes them
-/// one after the other.
+/// Two stacks over a wire with a delay. It carries one packet after the other, and loses those of
+/// the sender that `lost` selects.
 struct Wire {
     sender: Stack,
     receiver: Stack,
@@ -183,7 +184,7 @@ fn bbr_keeps_its_rate_where_one_of_fifty_is_lost() {
 fn bbr_keeps_its_rate_when_the_path_becomes_longer() {
     let mut wire = slow_wire();
     wire.delay *= 3;
-    // What it takes for twice the path's content is less than this one holds, until ten seconds later.
+    // After the round trip grows, its window is below the BDP until ProbeRTT, ten seconds later.
     let at_first = share(&mut wire, 5 * SECOND, |_, _| false);
     wire.run(wire.now + 15 * SECOND, |_, _| false);
     let then = share(&mut wire, 5 * SECOND, |_, _| false);

@@ -36,8 +36,8 @@ const ACCEPT: &str = r#"{"accept": null}"#;
 const DPORT: &str = r#"{"payload": {"protocol": "udp", "field": "dport"}}"#;
 const SADDR: &str = r#"{"payload": {"protocol": "ip", "field": "saddr"}}"#;
 
-/// Whether a chain that accepts what meets the condition lets the packet in: surely, surely not, or
-/// perhaps.
+/// Whether a chain accepts the packet whose only rule is to accept if the condition holds; `None`
+/// if that is unknown.
 fn accepted(packet: Packet<'_>, left: &str, op: &str, right: &str) -> Option<bool> {
     let rule = format!("{}, {ACCEPT}", test(left, op, right));
     match walk(&ruleset(&[&rule], &[]), &packet) {

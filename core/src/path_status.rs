@@ -1,0 +1,63 @@
+//! Statistics of a path.
+
+use core::time::Duration;
+
+use crate::content::Path;
+use crate::guard::Part;
+use crate::status::PathStatus;
+
+/// The status of `path`. `fastest` is the lowest delay of the association's paths, `carried` what all of
+/// them have carried, `part` what the guard does with this one.
+pub(crate) fn of(
+    path: &Path,
+    fastest: Option<i64>,
+    carried: u64,
+    weight: u16,
+    part: Part,
+) -> PathStatus {
+    let rtt = path.flight.rtt();
+    let relative = match (path.delay.average(), fastest) {
+        (Some(delay), Some(fastest)) => {
+            Some(Duration::from_micros(delay.saturating_sub(fastest).unsigned_abs()))
+        }
+        _ => None,
+    };
+    let share = path.counters.carried as f64 / carried.max(1) as f64;
+    PathStatus {
+        id: path.id.0,
+        interface: path.interface.clone(),
+        local: path.local,
+        remote: path.address.remote,
+        observed: path.seen.ours,
+        encapsulation: path.encapsulation,
+        state: path.state(),
+        resting: path.rest.is_resting(),
+        keepalive: path.rest.interval(),
+        rtt: rtt.is_known().then(|| rtt.smoothed()),
+        min_rtt: rtt.is_known().then(|| rtt.minimum()),
+        relative_delay: relative,
+        queuing_delay: path.delay.queuing(),
+        jitter: path.delay.jitter(),
+        loss: path.loss(),
+        delivery_rate: path.flight.delivery_rate().saturating_mul(8),
+        pacing_rate: path.cc.pacing_rate().map(|rate| rate.saturating_mul(8)),
+        window: path.cc.window(),
+        in_flight: path.flight.in_flight(),
+        congestion_state: path.cc.state(),
+        bottleneck: path.bottleneck,
+        ecn: path.flight.ecn_name(),
+        weight,
+        bytes_sent: path.counters.bytes_sent,
+        bytes_received: path.counters.bytes_received,
+        packets_sent: path.counters.packets_sent,
+        packets_received: path.counters.packets_received,
+        packets_lost: path.counters.packets_lost,
+        spurious_losses: path.counters.spurious,
+        reordering_window: path.flight.reordering_window(),
+        reordering_extent: path.flight.reordering_extent(),
+        share,
+        guard: part.name(),
+        times_left_out: path.counters.left_out,
+        mtu: path.mtu(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `[interface]` and `[[path]]`: the TUN device, and the interfaces that paths use.
+
+use std::collections::BTreeMap;
+
+use mpip_core::{EncapsulationPolicy, Prefix};
+use toml::Spanned;
+
+use super::problems::Problems;
+use super::raw;
+use super::settings::InterfaceAddress;
+use super::values::named;
+
+/// Name of the TUN device unless the configuration sets one.
+pub(super) const DEFAULT_NAME: &str = "mpip0";
+
+/// Longest name of a Linux interface, in bytes: `IFNAMSIZ` less the terminating zero.
+const NAME_MAX: usize = 15;
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len())
+        && !matches!(name, "." | "..")
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'))
+}
+
+fn check_name(name: &Spanned<String>, key: &str, problems: &mut Problems<'_>) {
+    if !is_name(name.get_ref()) {
+        let message = format!(
+            "{key}: expected 1 to {NAME_MAX} visible ASCII characters without `/`, \
+             `:` and `%`, found `{}`",
+            name.get_ref()
+        );
+        problems.add(&name.span(), message);
+    }
+}
+
+/// The name of the TUN device.
+pub(super) fn name(interface: &raw::Interface, problems: &mut Problems<'_>) -> String {
+    let Some(name) = &interface.name else {
+        return DEFAULT_NAME.to_owned();
+    };
+    check_name(name, "name", problems);
+    name.get_ref().clone()
+}
+
+/// The addresses of the TUN device, without those that are none.
+pub(super) fn addresses(
+    interface: &raw::Interface,
+    problems: &mut Problems<'_>,
+) -> Vec<InterfaceAddress> {
+    interface.addresses.iter().filter_map(|text| address(text, problems)).collect()
+}
+
+fn address(text: &Spanned<String>, problems: &mut Problems<'_>) -> Option<InterfaceAddress> {
+    let parsed = text.get_ref().split_once('/').and_then(|(address, prefix_len)| {
+        let address = address.parse().ok()?;
+        let prefix_len = prefix_len.parse().ok()?;
+        Prefix::new(address, prefix_len)?;
+        Some(InterfaceAddress { address, prefix_len })
+    });
+    parsed.or_else(|| {
+        let message = format!(
+            "addresses: expected an address with its prefix length like 10.77.0.1/24, found `{}`",
+            text.get_ref()
+        );
+        problems.none(&text.span(), message)
+    })
+}
+
+/// The interfaces that the `[[path]]` sections name; `None` without any.
+pub(super) fn path_interfaces(
+    paths: &[raw::Path],
+    tun: &str,
+    problems: &mut Problems<'_>,
+) -> Option<Vec<String>> {
+    let mut interfaces = Vec::new();
+    for raw::Path { interface, .. } in paths {
+        check_name(interface, "interface", problems);
+        let name = interface.get_ref();
+        if name == tun {
+            let message =
+                format!("interface: expected an interface other than mpip's own, found `{name}`");
+            problems.add(&interface.span(), message);
+        } else if interfaces.contains(name) {
+            let message = format!("interface: expected each interface once, found `{name}` again");
+            problems.add(&interface.span(), message);
+        }
+        interfaces.push(name.clone());
+    }
+    (!interfaces.is_empty()).then_some(interfaces)
+}
+
+/// The encapsulation of paths from each interface whose `[[path]]` section sets one.
+pub(super) fn path_encapsulations(
+    paths: &[raw::Path],
+    problems: &mut Problems<'_>,
+) -> BTreeMap<String, EncapsulationPolicy> {
+    let mut found = BTreeMap::new();
+    for raw::Path { interface, encapsulation } in paths {
+        let policy =
+            named(encapsulation.as_ref(), "encapsulation", EncapsulationPolicy::NAMES, problems);
+        found.extend(policy.map(|policy| (interface.get_ref().clone(), policy)));
+    }
+    found
+}

@@ -1,0 +1,99 @@
+//! `[node]`: this node's key, its ports and its control socket.
+
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mpip_core::DEFAULT_PORT;
+use mpip_crypto::PrivateKey;
+use toml::Spanned;
+
+use super::problems::Problems;
+use super::raw;
+use super::values::{integer, key_file};
+
+/// Longest path of a control socket, in bytes: `sun_path` less the terminating zero (unix(7)), less
+/// the suffix that the socket has until it is ready.
+const SOCKET_PATH_MAX: usize = 107 - crate::control::NEW_SUFFIX.len();
+
+/// Permitted keepalive intervals, s.
+const KEEPALIVE: RangeInclusive<i64> = 2..=600;
+
+/// The resolved section. A value that is `None` without a default was wrong.
+pub(super) struct Node {
+    pub(super) private_key: Option<PrivateKey>,
+    pub(super) listen_port: Option<u16>,
+    pub(super) tcp_port: Option<u16>,
+    /// `None` by default.
+    pub(super) keepalive: Option<Duration>,
+    pub(super) control_socket: PathBuf,
+    /// `None` by default.
+    pub(super) control_group: Option<u32>,
+}
+
+/// Resolves the section of the node whose TUN device is `interface`. Key files are relative to
+/// `directory`.
+pub(super) fn resolve(
+    raw: &raw::Node,
+    interface: &str,
+    directory: &Path,
+    problems: &mut Problems<'_>,
+) -> Node {
+    let listen_port = match &raw.listen_port {
+        Some(port) => integer(port, "listen_port", 1..=65_535, problems),
+        None => Some(DEFAULT_PORT),
+    };
+    let tcp_port = match &raw.tcp_port {
+        Some(port) => integer(port, "tcp_port", 1..=65_535, problems),
+        None => listen_port,
+    };
+    let keepalive = raw.keepalive.as_ref();
+    let keepalive = keepalive.and_then(|value| integer(value, "keepalive", KEEPALIVE, problems));
+    Node {
+        private_key: key_file(directory, &raw.private_key_file, problems),
+        listen_port,
+        tcp_port,
+        keepalive: keepalive.map(Duration::from_secs),
+        control_socket: control_socket(raw, interface, problems),
+        control_group: raw.control_group.as_ref().and_then(|name| group(name, problems)),
+    }
+}
+
+/// The control socket of the daemon with the TUN device `interface`, unless its configuration sets
+/// another.
+pub(super) fn default_socket(interface: &str) -> PathBuf {
+    Path::new(mpip_api::SOCKET_DIRECTORY).join(format!("{interface}.sock"))
+}
+
+fn control_socket(node: &raw::Node, interface: &str, problems: &mut Problems<'_>) -> PathBuf {
+    let Some(text) = &node.control_socket else {
+        return default_socket(interface);
+    };
+    let path = PathBuf::from(text.get_ref());
+    if !path.is_absolute() || path.as_os_str().len() > SOCKET_PATH_MAX {
+        let message = format!(
+            "control_socket: expected an absolute path of at most {SOCKET_PATH_MAX} bytes, \
+             found `{}`",
+            path.display()
+        );
+        problems.add(&text.span(), message);
+    }
+    path
+}
+
+/// The number of the group with this name in /etc/group (group(5)).
+fn group(name: &Spanned<String>, problems: &mut Problems<'_>) -> Option<u32> {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let number = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name.get_ref())).then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    number.or_else(|| {
+        let message = format!(
+            "control_group: expected the name of a group in /etc/group, found `{}`",
+            name.get_ref()
+        );
+        problems.none(&name.span(), message)
+    })
+}

@@ -1,0 +1,24 @@
+//! What every system under test does once it runs.
+
+use std::io;
+
+use mpip_link::scenario::Traffic;
+
+use crate::testbed::Testbed;
+use crate::traffic::Endpoint;
+
+/// A system that runs.
+pub(crate) trait Running {
+    /// The addresses and wrapper of a flow of the system.
+    fn endpoint(&self, testbed: &Testbed, traffic: &Traffic) -> io::Result<Endpoint>;
+
+    /// Tells that an interface went up or down.
+    fn interface_changed(&mut self, _testbed: &Testbed, _port: usize, _up: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The state that the system reports at the end of a run.
+    fn status(&mut self, _testbed: &Testbed) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}

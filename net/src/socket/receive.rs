@@ -1,0 +1,97 @@
+//! Receives many messages per system call.
+
+use core::mem::zeroed;
+use core::ptr;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use mpip_types::Ecn;
+
+use super::address::RawAddress;
+use super::cmsg::Control;
+
+/// Length of each buffer, in bytes: the kernel gathers no more into one message.
+const BUFFER_LEN: usize = 65_536;
+
+/// Most messages per system call.
+const MAX_BUFFERS: usize = 32;
+
+/// Buffers for received messages. Sockets share them, one after the other.
+#[derive(Debug)]
+pub struct ReceiveBuffers {
+    bytes: Box<[u8]>,
+    truncated: u64,
+}
+
+impl ReceiveBuffers {
+    /// `count` buffers of 64 KiB, 1 to 32. Each takes one message: a datagram, or several that the
+    /// kernel gathered.
+    pub fn new(count: usize) -> Self {
+        let count = count.clamp(1, MAX_BUFFERS);
+        Self { bytes: vec![0; count * BUFFER_LEN].into(), truncated: 0 }
+    }
+
+    /// Number of messages dropped because they were longer than a buffer or not from an IP address.
+    pub fn truncated(&self) -> u64 {
+        self.truncated
+    }
+}
+
+/// Receives the messages that have arrived, at most one per buffer, and calls `take` for each in
+/// the order of arrival: with its source, its ECN field, and the length of its datagrams if it
+/// holds several. Returns whether all buffers were filled, so that more may be waiting.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffers: &mut ReceiveBuffers,
+    mut take: impl FnMut(SocketAddr, Ecn, Option<u16>, &mut [u8]),
+) -> io::Result<bool> {
+    let mut addresses = [RawAddress::default(); MAX_BUFFERS];
+    let mut controls = [Control::EMPTY; MAX_BUFFERS];
+    // SAFETY: both are plain data, for which zero is valid.
+    let mut vectors: [libc::iovec; MAX_BUFFERS] = unsafe { zeroed() };
+    // SAFETY: as above.
+    let mut messages: [libc::mmsghdr; MAX_BUFFERS] = unsafe { zeroed() };
+    let count = buffers.bytes.len() / BUFFER_LEN;
+    for (index, chunk) in buffers.bytes.chunks_exact_mut(BUFFER_LEN).enumerate() {
+        vectors[index] = libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() };
+        let header = &mut messages[index].msg_hdr;
+        header.msg_name = addresses[index].as_mut_ptr().cast();
+        header.msg_namelen = RawAddress::CAPACITY;
+        header.msg_iov = &raw mut vectors[index];
+        header.msg_iovlen = 1;
+        controls[index].offer(header);
+    }
+    // SAFETY: each of the `count` headers points at buffers that are valid for the lengths
+    // given, are not moved before the call returns, and are used by nobody else.
+    let received = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            u32::try_from(count).expect("32 at most"),
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+        )
+    };
+    let Ok(received) = usize::try_from(received) else {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(false),
+            _ => Err(error),
+        };
+    };
+    let chunks = buffers.bytes.chunks_exact_mut(BUFFER_LEN);
+    for (index, chunk) in chunks.take(received).enumerate() {
+        let header = &messages[index].msg_hdr;
+        let remote = addresses[index].to_socket_address();
+        let whole = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
+        let (Some(remote), true) = (remote, whole) else {
+            buffers.truncated += 1;
+            continue;
+        };
+        let (size, ecn) = controls[index].received(header.msg_controllen as usize);
+        let len = usize::try_from(messages[index].msg_len).unwrap_or(0).min(BUFFER_LEN);
+        take(remote, ecn, size, &mut chunk[..len]);
+    }
+    Ok(received == count)
+}

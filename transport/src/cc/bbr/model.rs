@@ -1,0 +1,310 @@
+//! What BBR believes of its path: delivery rate, time in flight, loss that is not of its making,
+//! bursts of acknowledgements.
+
+use core::time::Duration;
+
+use crate::cc::RateSample;
+use mpip_types::Instant;
+
+/// Round trips for which the highest delivery rate holds.
+const FILTER_ROUNDS: usize = 10;
+/// Departures that make a mean worth taking.
+const MIN_DEPARTURES: u64 = 8;
+/// Loss beyond this is not offset by sending more.
+const MAX_RANDOM_LOSS: f64 = 0.3;
+/// Share of the older knowledge that a new measurement of loss leaves.
+const LOSS_MEMORY: f64 = 0.95;
+/// Loss is measured over so many bytes each time as well, for the median of so many times.
+const LOSS_PART: u64 = 300_000;
+const LOSS_PARTS: usize = 9;
+/// Times the median that a mean may be, and what it may be beyond: so few losses come in clumps.
+const MAX_MEAN: f64 = 1.5;
+const LOSS_NOISE: f64 = 0.02;
+
+/// The highest value of the last [`FILTER_ROUNDS`] round trips.
+#[derive(Debug, Default)]
+pub(super) struct MaxFilter {
+    rounds: [f64; FILTER_ROUNDS],
+    at: usize,
+}
+
+impl MaxFilter {
+    pub(super) fn update(&mut self, value: f64) {
+        self.rounds[self.at] = self.rounds[self.at].max(value);
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.at = (self.at + 1) % FILTER_ROUNDS;
+        self.rounds[self.at] = 0.0;
+    }
+
+    pub(super) fn max(&self) -> f64 {
+        self.rounds.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// How much longer than the lowest RTT a packet counts as in flight on an empty path, on average:
+/// jitter, reordering, the feedback's delay and batching, the time until a loss is noticed.
+///
+/// RTT samples do not say it (the newest packet of a feedback is one that overtook the others), but
+/// Little's law does: mean bytes in flight / rate = mean time in flight. The standing queue, by
+/// which even the round's fastest packet was late, is taken off.
+///
+/// On a path that delivers in bursts even the round's fastest packet is late by more than a queue. What
+/// that takes shows while the path is drained: then all of it is the path's own.
+#[derive(Debug, Default)]
+pub(super) struct FlightExcess {
+    flight: Flight,
+    fastest: Option<Duration>,
+    last: Option<Instant>,
+    seconds: Option<f64>,
+    /// The flight since the path was drained, and the mean that it had the last time, seconds.
+    drained: Option<Flight>,
+    empty: f64,
+}
+
+/// What was in flight, since `start`.
+#[derive(Debug, Default)]
+struct Flight {
+    /// Integral of bytes in flight over time, byte seconds.
+    area: f64,
+    start: Option<Instant>,
+    arrived: u64,
+    departed: u64,
+}
+
+impl Flight {
+    /// Mean seconds in flight once enough packets say it. The law holds for a steady flight. Of one
+    /// that grows or shrinks the greater rate is taken, so that growth does not pass for jitter, and
+    /// of a queue that builds up nothing can be said before its packets have come through.
+    fn mean(&self, now: Instant, packet: u64) -> Option<f64> {
+        let elapsed = now.since(self.start?).as_secs_f64();
+        let mean = self.area / self.arrived.max(self.departed) as f64;
+        (self.departed >= MIN_DEPARTURES * packet && elapsed >= mean).then_some(mean)
+    }
+}
+
+impl FlightExcess {
+    pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
+        self.advance(now, in_flight);
+        for flight in self.flights() {
+            flight.arrived += bytes;
+        }
+    }
+
+    pub(super) fn on_feedback(&mut self, sample: &RateSample) {
+        self.advance(sample.now, sample.prior_in_flight);
+        for flight in self.flights() {
+            flight.departed += sample.acked + sample.lost;
+        }
+        if let Some(rtt) = sample.rtt {
+            self.fastest = Some(self.fastest.map_or(rtt, |fastest| fastest.min(rtt)));
+        }
+    }
+
+    /// The path is empty but for the little that is in flight now.
+    pub(super) fn on_drained(&mut self, now: Instant) {
+        self.drained = Some(Flight { start: Some(now), ..Flight::default() });
+    }
+
+    /// It is not any more: its lowest round-trip time is `lowest`.
+    pub(super) fn on_filled(&mut self, now: Instant, lowest: Duration, packet: u64) {
+        if let Some(mean) = self.drained.take().and_then(|flight| flight.mean(now, packet)) {
+            self.empty = (mean - lowest.as_secs_f64()).max(0.0);
+        }
+    }
+
+    /// Takes a new value if enough has been seen.
+    pub(super) fn update(&mut self, now: Instant, packet: u64) {
+        let (Some(mean), Some(fastest)) = (self.flight.mean(now, packet), self.fastest) else {
+            return;
+        };
+        let fastest = fastest.as_secs_f64();
+        let excess = (mean - fastest).max(0.0);
+        self.seconds = Some(match self.seconds {
+            None => excess,
+            // An outage must not pass for jitter: no more than twice what was believed.
+            Some(old) if excess > old => {
+                old + (excess.min(2.0 * old + fastest / 2.0 + 0.001) - old) / 8.0
+            }
+            // Its own probing makes a queue within the round, so the lower values count more.
+            Some(old) => old + (excess - old) / 4.0,
+        });
+        self.flight = Flight { start: Some(now), ..Flight::default() };
+        self.fastest = None;
+    }
+
+    /// Seconds; 0 while nothing is known.
+    pub(super) fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(0.0).max(self.empty)
+    }
+
+    /// Whether a value was taken.
+    pub(super) fn is_known(&self) -> bool {
+        self.seconds.is_some()
+    }
+
+    fn advance(&mut self, now: Instant, in_flight: u64) {
+        let elapsed = self.last.map_or(0.0, |last| now.since(last).as_secs_f64());
+        for flight in self.flights() {
+            flight.start.get_or_insert(now);
+            flight.area += in_flight as f64 * elapsed;
+        }
+        self.last = Some(now);
+    }
+
+    fn flights(&mut self) -> impl Iterator<Item = &mut Flight> {
+        core::iter::once(&mut self.flight).chain(&mut self.drained)
+    }
+}
+
+/// The share of packets that is lost although no more is sent than the path delivers and no queue
+/// stands.
+///
+/// What a path loses by itself it loses all the time. A queue that overflows unnoticed does so now and then;
+/// taken for random, that would be sent in addition, and overflow it the more. So the mean is not
+/// believed beyond [`MAX_MEAN`] times the median of some measurements.
+#[derive(Debug, Default)]
+pub(super) struct RandomLoss {
+    lost: f64,
+    total: f64,
+    /// Bytes lost, and all of which is known what became of them.
+    parts: [(u64, u64); LOSS_PARTS],
+    at: usize,
+    ratio: f64,
+}
+
+impl RandomLoss {
+    pub(super) fn add(&mut self, lost: u64, acked: u64) {
+        self.lost = self.lost * LOSS_MEMORY + lost as f64;
+        self.total = self.total * LOSS_MEMORY + (lost + acked) as f64;
+        if self.parts[self.at].1 >= LOSS_PART {
+            self.at = (self.at + 1) % LOSS_PARTS;
+            self.parts[self.at] = (0, 0);
+        }
+        let part = &mut self.parts[self.at];
+        *part = (part.0 + lost, part.1 + lost + acked);
+        let most = MAX_MEAN * self.median() + LOSS_NOISE;
+        self.ratio = (self.lost / self.total.max(1.0)).min(most).min(MAX_RANDOM_LOSS);
+    }
+
+    pub(super) fn ratio(&self) -> f64 {
+        self.ratio
+    }
+
+    fn median(&self) -> f64 {
+        let known = self.parts.iter().filter(|part| part.1 > 0).count();
+        let mut ratios = self.parts.map(|(lost, total)| match total {
+            0 => f64::INFINITY,
+            total => lost as f64 / total as f64,
+        });
+        ratios.sort_unstable_by(f64::total_cmp);
+        if known > 0 { ratios[(known - 1) / 2] } else { 0.0 }
+    }
+}
+
+/// By how many bytes acknowledgements run ahead of the delivery rate
+/// (draft-ietf-ccwg-bbr, `BBRUpdateACKAggregation`).
+#[derive(Debug, Default)]
+pub(super) struct Aggregation {
+    start: Option<Instant>,
+    acked: f64,
+    extra: MaxFilter,
+}
+
+impl Aggregation {
+    pub(super) fn on_feedback(&mut self, now: Instant, acked: u64, rate: f64, window: f64) {
+        let start = *self.start.get_or_insert(now);
+        let expected = rate * now.since(start).as_secs_f64();
+        if self.acked <= expected {
+            self.start = Some(now);
+            self.acked = acked as f64;
+            self.extra.update(self.acked.min(window));
+        } else {
+            self.acked += acked as f64;
+            self.extra.update((self.acked - expected).min(window));
+        }
+    }
+
+    pub(super) fn end_round(&mut self) {
+        self.extra.advance();
+    }
+
+    pub(super) fn bytes(&self) -> f64 {
+        self.extra.max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1_000;
+
+    /// One packet leaves each millisecond and is acknowledged 30 ms later; the fastest takes as long
+    /// as the others. 30 are in flight.
+    fn steady(excess: &mut FlightExcess, from: u64, millis: u64) {
+        for at in (from..from + millis).map(Instant::from_millis) {
+            excess.on_sent(at, PACKET, 29 * PACKET);
+            excess.on_feedback(&RateSample {
+                now: at,
+                acked: PACKET,
+                lost: 0,
+                prior_in_flight: 30 * PACKET,
+                in_flight: 29 * PACKET,
+                delivery_rate: None,
+                app_limited: false,
+                delivered: 0,
+                prior_delivered: 0,
+                rtt: Some(Duration::from_millis(30)),
+                smoothed_rtt: Duration::from_millis(30),
+                rtt_deviation: Duration::ZERO,
+                jitter: Duration::ZERO,
+                min_rtt: Duration::from_millis(2),
+                ecn_ce: 0,
+            });
+        }
+        excess.update(Instant::from_millis(from + millis), PACKET);
+    }
+
+    #[test]
+    fn what_all_packets_take_longer_is_a_queue_unless_the_path_is_drained() {
+        let lowest = Duration::from_millis(2);
+        let mut excess = FlightExcess::default();
+        steady(&mut excess, 1_000, 200);
+        assert!(excess.seconds() < 0.002, "{}", excess.seconds());
+        excess.on_drained(Instant::from_millis(1_200));
+        steady(&mut excess, 1_200, 200);
+        excess.on_filled(Instant::from_millis(1_400), lowest, PACKET);
+        steady(&mut excess, 1_400, 200);
+        assert!((excess.seconds() - 0.028).abs() < 0.002, "{}", excess.seconds());
+    }
+
+    /// What 100 rounds of 200 packets make of `lost` packets in every round and `overflows` in each fifth.
+    fn random_loss(lost: u64, overflows: u64) -> f64 {
+        let mut loss = RandomLoss::default();
+        for round in 0..100 {
+            let lost = lost + if round % 5 == 0 { overflows } else { 0 };
+            loss.add(lost * PACKET, (200 - lost) * PACKET);
+        }
+        loss.ratio()
+    }
+
+    #[test]
+    fn loss_is_random_that_is_there_all_the_time() {
+        assert!((random_loss(10, 0) - 0.05).abs() < 0.001);
+        assert!((random_loss(0, 10) - 0.01).abs() < 0.003);
+        assert!(random_loss(0, 150) <= LOSS_NOISE, "queues that overflow");
+        assert!(random_loss(10, 150) <= 0.05 * MAX_MEAN + LOSS_NOISE);
+        assert_eq!(RandomLoss::default().ratio(), 0.0);
+    }
+
+    #[test]
+    fn a_drained_path_that_carried_hardly_anything_says_nothing() {
+        let mut excess = FlightExcess::default();
+        excess.on_drained(Instant::from_millis(1_000));
+        steady(&mut excess, 1_000, 7);
+        excess.on_filled(Instant::from_millis(1_200), Duration::from_millis(2), PACKET);
+        assert_eq!(excess.seconds(), 0.0);
+    }
+}

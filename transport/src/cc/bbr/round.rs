@@ -1,0 +1,150 @@
+//! One round trip as BBR counts it.
+
+use core::time::Duration;
+
+use mpip_types::Instant;
+
+/// Loss below it is never answered.
+const LOSS_THRESHOLD: f64 = 0.02;
+/// Packets that have to be lost for part of a round to say something, and the share of it: half of what
+/// a probe sends too much.
+const LATE_LOSSES: u64 = 6;
+const LATE_THRESHOLD: f64 = 0.1;
+/// From so many flight times on a round is long enough to take its rate as a whole; shorter ones
+/// could be a burst of feedback that had been held up.
+const LONG_ROUND: f64 = 4.0;
+/// Share of the pacing rate that counts as use of it.
+const USED_SHARE: f64 = 0.9;
+
+/// What happened in the current round trip.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) start: Instant,
+    /// Value of `delivered` when it began.
+    pub(super) delivered: u64,
+    pub(super) acked: u64,
+    pub(super) lost: u64,
+    /// Of both, what came with feedback of packets that had waited in a queue.
+    pub(super) late_acked: u64,
+    pub(super) late_lost: u64,
+    pub(super) ecn: bool,
+    pub(super) fastest: Option<Duration>,
+    pub(super) peak_flight: u64,
+    /// Bytes that left, and that pacing would have let leave.
+    pub(super) sent: u64,
+    pub(super) allowance: f64,
+    /// Whether the window was full at some time.
+    pub(super) window_full: bool,
+    /// Sum of rate x weight, and of weights.
+    pub(super) rate_sum: f64,
+    pub(super) rate_weight: f64,
+}
+
+impl Round {
+    pub(super) fn new(start: Instant, delivered: u64, in_flight: u64) -> Self {
+        Self {
+            start,
+            delivered,
+            acked: 0,
+            lost: 0,
+            late_acked: 0,
+            late_lost: 0,
+            ecn: false,
+            fastest: None,
+            peak_flight: in_flight,
+            sent: 0,
+            allowance: 0.0,
+            window_full: false,
+            rate_sum: 0.0,
+            rate_weight: 0.0,
+        }
+    }
+
+    /// Delivery rate of the round: the mean of its samples, or over all of it when it lasted for
+    /// many flight times (then samples cover single bursts of the sender).
+    pub(super) fn rate(&self, now: Instant, flight_time: f64) -> Option<f64> {
+        if self.rate_weight == 0.0 {
+            return None;
+        }
+        let mean = self.rate_sum / self.rate_weight;
+        let seconds = now.since(self.start).as_secs_f64();
+        let whole =
+            if seconds >= LONG_ROUND * flight_time { self.acked as f64 / seconds } else { 0.0 };
+        Some(mean.max(whole))
+    }
+
+    /// Whether the sender used what it was permitted. A scheduler that prefers other paths, or a
+    /// sender that wakes late, shows in no sample; yet what such a round delivers says nothing of
+    /// the path.
+    pub(super) fn used(&self) -> bool {
+        self.window_full || self.sent as f64 >= USED_SHARE * self.allowance
+    }
+
+    /// Whether a queue overflowed, or said that it is about to (ECN).
+    ///
+    /// A queue that drops for want of room is full, so that every packet of the round is late by
+    /// it; even the fastest one, unless it filled within the round: then those are late that left
+    /// with what is lost. Radio noise drops whatever the queue. So loss counts only where packets
+    /// were clearly late and more was lost of them than is lost anyway (two standard deviations
+    /// more, as a round has few packets).
+    pub(super) fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
+        let whole = (self.acked, self.lost);
+        let behind = (self.late_acked, self.late_lost);
+        self.ecn
+            || (late && exceeds(whole, random_loss, LOSS_THRESHOLD, packet))
+            || (self.late_lost >= LATE_LOSSES * packet
+                && exceeds(behind, random_loss, LATE_THRESHOLD, packet))
+    }
+
+    /// Bytes lost and acknowledged while no packet was late.
+    pub(super) fn on_time(&self) -> (u64, u64) {
+        (self.lost - self.late_lost, self.acked - self.late_acked)
+    }
+
+    /// Whether more was lost than is lost anyway, or a queue said that it is about to overflow.
+    pub(super) fn lost_more(&self, random_loss: f64, packet: u64) -> bool {
+        self.ecn || exceeds((self.acked, self.lost), random_loss, 0.0, packet)
+    }
+}
+
+fn exceeds((acked, lost): (u64, u64), random_loss: f64, threshold: f64, packet: u64) -> bool {
+    let total = (acked + lost) as f64;
+    let noise = 2.0 * (random_loss * packet as f64 / total.max(1.0)).sqrt();
+    lost as f64 > total * (random_loss + threshold + noise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1_500;
+
+    /// A round of 200 packets; of so many of the 100 late ones and of the others something is lost.
+    fn round(lost_late: u64, lost_on_time: u64) -> Round {
+        Round {
+            acked: (200 - lost_late - lost_on_time) * PACKET,
+            lost: (lost_late + lost_on_time) * PACKET,
+            late_acked: (100 - lost_late) * PACKET,
+            late_lost: lost_late * PACKET,
+            ..Round::new(Instant::ZERO, 0, 0)
+        }
+    }
+
+    #[test]
+    fn a_queue_that_overflows_in_the_middle_of_a_round_is_noticed() {
+        assert!(round(30, 0).overflowed(false, 0.0, PACKET));
+        assert!(!round(0, 30).overflowed(false, 0.0, PACKET));
+        assert_eq!(round(30, 2).on_time(), (2 * PACKET, 98 * PACKET));
+    }
+
+    #[test]
+    fn what_is_lost_anyway_is_no_overflow_also_of_late_packets() {
+        assert!(!round(12, 12).overflowed(false, 0.1, PACKET));
+        assert!(round(40, 12).overflowed(false, 0.1, PACKET));
+    }
+
+    #[test]
+    fn a_handful_of_losses_says_nothing() {
+        assert!(!round(5, 0).overflowed(false, 0.0, PACKET));
+    }
+}

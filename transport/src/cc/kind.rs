@@ -1,0 +1,40 @@
+//! The congestion controls that there are.
+
+use mpip_types::named;
+
+/// What limits a path's packets in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CongestionControlKind {
+    /// Delivery rate and minimum RTT.
+    #[default]
+    Bbr,
+    /// RFC 9438.
+    Cubic,
+    /// RFC 5681, RFC 9002.
+    Reno,
+    /// Linked increases, coupled over the association's paths (RFC 6356).
+    Lia,
+    /// Opportunistic linked increases.
+    Olia,
+    /// Balanced linked adaptation (seed 003).
+    Balia,
+    /// No limit, as in the seeds' MPIP.
+    None,
+}
+
+impl CongestionControlKind {
+    /// Whether all paths of an association count as one flow, wherever they lead.
+    pub fn couples_all(self) -> bool {
+        matches!(self, Self::Lia | Self::Olia | Self::Balia)
+    }
+}
+
+named!(CongestionControlKind {
+    Bbr = "bbr",
+    Cubic = "cubic",
+    Reno = "reno",
+    Lia = "lia",
+    Olia = "olia",
+    Balia = "balia",
+    None = "none",
+});

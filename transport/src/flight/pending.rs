@@ -1,0 +1,114 @@
+//! Which packets in flight, or lost, could still turn out to have arrived.
+
+use std::collections::VecDeque;
+
+const WORD: u64 = u64::BITS as u64;
+
+/// A set of packet numbers that are added one after the other. To find the next one takes a look at a
+/// word for each 64 numbers in between.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// The number `n` is bit `n % 64` of the word `n / 64 - first`.
+    words: VecDeque<u64>,
+    first: u64,
+}
+
+impl Pending {
+    /// The packet `number`, one more than the one before, has left.
+    pub(super) fn push(&mut self, number: u64, pending: bool) {
+        if self.words.is_empty() {
+            self.first = number / WORD;
+        }
+        if number / WORD >= self.first + self.words.len() as u64 {
+            self.words.push_back(0);
+        }
+        if pending && let Some(word) = self.words.back_mut() {
+            *word |= 1 << (number % WORD);
+        }
+    }
+
+    /// The first member from `from` to `to`, and how many words were looked at.
+    pub(super) fn next(&self, from: u64, to: u64) -> (Option<u64>, u64) {
+        let from = from.max(self.first * WORD);
+        if from > to {
+            return (None, 0);
+        }
+        let at = (from / WORD - self.first) as usize;
+        let mut looked = 0;
+        for (word, bits) in
+            (from / WORD..=to / WORD).zip(self.words.range(at.min(self.words.len())..))
+        {
+            looked += 1;
+            let bits = if word == from / WORD { bits & u64::MAX << (from % WORD) } else { *bits };
+            if bits != 0 {
+                let number = word * WORD + u64::from(bits.trailing_zeros());
+                return ((number <= to).then_some(number), looked);
+            }
+        }
+        (None, looked)
+    }
+
+    /// The packet `number` is known to have arrived.
+    pub(super) fn remove(&mut self, number: u64) {
+        let word = (number / WORD).checked_sub(self.first);
+        if let Some(word) = word.and_then(|word| self.words.get_mut(word as usize)) {
+            *word &= !(1 << (number % WORD));
+        }
+    }
+
+    /// Nothing below `number` is of interest any more.
+    pub(super) fn drop_below(&mut self, number: u64) {
+        while self.first < number / WORD && self.words.len() > 1 {
+            self.words.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_next_member_is_that_of_a_set(
+            start in 0u64..1 << 40,
+            steps in prop::collection::vec((0u8..8, 0u64..600, 0u64..600), 1..400),
+        ) {
+            let mut pending = Pending::default();
+            let mut model = BTreeSet::new();
+            let (mut low, mut end) = (start, start);
+            for (kind, one, other) in steps {
+                let number = low + one.min(end - low);
+                match kind {
+                    0 => {
+                        low = low.max(number.saturating_sub(other));
+                        pending.drop_below(low);
+                        model = model.split_off(&low);
+                    }
+                    1 | 2 => {
+                        pending.remove(number);
+                        model.remove(&number);
+                    }
+                    _ => {
+                        for _ in 0..=one % 40 {
+                            pending.push(end, one % 3 > 0);
+                            if one % 3 > 0 {
+                                model.insert(end);
+                            }
+                            end += 1;
+                        }
+                    }
+                }
+                let to = number + other;
+                let (next, looked) = pending.next(number, to);
+                prop_assert_eq!(next, model.range(number..=to).next().copied());
+                prop_assert!(looked <= other / WORD + 2, "{}", looked);
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! How large the packets may be that a path carries, found without ICMP.
+//!
+//! Datagram packetization layer path MTU discovery (RFC 8899), as QUIC uses it (RFC 9000,
+//! section 14.3). A padded datagram that nobody misses is sent as a probe; feedback says whether it
+//! arrived. All sizes are of outer IP packets, in bytes.
+//!
+//! ```text
+//!               the first probe is lost
+//!   ┌──────────┐ ──────────────────────► ┌───────────┐ ◄──────────────────────────┐
+//!   │ untested │                         │ searching │   it does not: a black hole │
+//!   └──────────┘                         └───────────┘                             │
+//!        │ it arrived                         │  ▲ after 600 s, or the       ┌────────────┐
+//!        │                  nothing is left   ▼  │ interface carries more    │ confirming │
+//!        └────────────────────────────────► ┌──────────┐ ──────────────────► └────────────┘
+//!                                           │ complete │  only large ones are lost   │
+//!                                           └──────────┘ ◄───────────────────────────┘
+//!                                                              it arrives after all
+//! ```
+//!
+//! The base is the size of the datagrams with path challenges, one of which the path has carried.
+
+use core::time::Duration;
+
+use mpip_types::Instant;
+
+/// Sizes that paths are often found to end at: tunnels, mobile networks, PPPoE, Ethernet with and
+/// without jumbo frames. A table is searched in fewer steps than all numbers (RFC 8899,
+/// section 5.3.2).
+const COMMON: [u16; 22] = [
+    1_280, 1_300, 1_320, 1_340, 1_360, 1_380, 1_400, 1_410, 1_420, 1_430, 1_440, 1_450, 1_460,
+    1_472, 1_480, 1_492, 1_500, 2_000, 4_000, 8_000, 8_900, 9_000,
+];
+/// A size does not pass when so many probes in a row are lost (RFC 8899, section 5.1.2).
+const MAX_PROBES: u8 = 3;
+/// A size that has passed before does not any more when so many are lost, after [`SUSPICIOUS`].
+const MAX_CONFIRMATIONS: u8 = 2;
+/// So many lost datagrams above the base, and none of their size arriving in between, are a reason
+/// to ask whether their size still passes.
+const SUSPICIOUS: u32 = 3;
+/// The path may have become larger after this (RFC 8899, section 5.1.1).
+pub(crate) const RAISE_AFTER: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No probe has had a result.
+    Untested,
+    /// A larger size than the confirmed one is tried.
+    Searching,
+    /// The confirmed size is tried again.
+    Confirming,
+    /// Nothing is tried before this.
+    Complete(Option<Instant>),
+}
+
+/// The search for the largest size that a path carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    base: u16,
+    /// What the interface carries.
+    limit: u16,
+    /// The largest size that is known to arrive.
+    confirmed: u16,
+    /// The smallest size that was found not to arrive.
+    too_big: Option<u16>,
+    state: State,
+    /// What is tried in any state but `Complete`.
+    target: u16,
+    /// A probe is on its way.
+    asked: bool,
+    /// Probes of this size that were lost.
+    lost: u8,
+    /// The search has come to an end since the base was all that was known.
+    settled: bool,
+    /// Datagrams above the base lost since one of their size arrived, and the smallest of them.
+    suspects: u32,
+    smallest_suspect: u16,
+}
+
+impl Search {
+    /// A search from `base` up to `limit`, the interface's MTU; it is the base if that is larger.
+    pub(crate) fn new(base: u16, limit: u16) -> Self {
+        let confirmed = base.min(limit);
+        let state = if confirmed < limit { State::Untested } else { State::Complete(None) };
+        Self {
+            base,
+            limit,
+            confirmed,
+            too_big: None,
+            state,
+            target: limit,
+            asked: false,
+            lost: 0,
+            settled: confirmed == limit,
+            suspects: 0,
+            smallest_suspect: u16::MAX,
+        }
+    }
+
+    /// The largest size that is known to arrive.
+    pub(crate) fn confirmed(&self) -> u16 {
+        self.confirmed
+    }
+
+    /// What the interface carries.
+    pub(crate) fn limit(&self) -> u16 {
+        self.limit
+    }
+
+    /// The largest size that may be hoped to arrive: until a first probe has had a result, what the
+    /// interface carries.
+    pub(crate) fn hoped(&self) -> u16 {
+        if self.state == State::Untested { self.limit } else { self.confirmed }
+    }
+
+    /// The size to reckon with for longer; `None` while it is being found out.
+    pub(crate) fn lasting(&self) -> Option<u16> {
+        (self.settled || self.state == State::Untested).then(|| self.hoped())
+    }
+
+    /// When the search is to go on by itself.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Complete(raise_at) => raise_at,
+            _ => None,
+        }
+    }
+
+    /// The size of a probe that is to be sent now.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<u16> {
+        if let State::Complete(Some(raise_at)) = self.state
+            && now >= raise_at
+        {
+            self.search_anew();
+        }
+        (!self.asked && !matches!(self.state, State::Complete(_))).then_some(self.target)
+    }
+
+    /// The probe that [`poll`](Self::poll) asked for has left.
+    pub(crate) fn on_probe_sent(&mut self) {
+        self.asked = true;
+    }
+
+    /// What is on its way says nothing any more, since the path failed.
+    pub(crate) fn on_interruption(&mut self) {
+        self.asked = false;
+        self.suspects = 0;
+        self.smallest_suspect = u16::MAX;
+    }
+
+    /// The path leads elsewhere, or works again: what was found may be out of date.
+    pub(crate) fn on_path_change(&mut self) {
+        self.on_interruption();
+        if let State::Complete(_) = self.state {
+            if self.confirmed > self.base { self.confirm() } else { self.search_anew() }
+        }
+    }
+
+    /// The interface's MTU is `limit`.
+    pub(crate) fn on_limit(&mut self, limit: u16) {
+        if limit == self.limit {
+            return;
+        }
+        self.limit = limit;
+        self.confirmed = self.confirmed.min(limit);
+        self.search_anew();
+    }
+
+    /// A datagram, a probe or not, arrived in a packet of `size`.
+    pub(crate) fn on_arrived(&mut self, now: Instant, size: u16) {
+        if size >= self.smallest_suspect {
+            self.suspects = 0;
+            self.smallest_suspect = u16::MAX;
+        }
+        if size > self.limit {
+            return;
+        }
+        let confirms = self.state == State::Confirming && size >= self.target;
+        if size > self.confirmed || confirms {
+            self.confirmed = self.confirmed.max(size);
+            if self.too_big.is_some_and(|too_big| too_big <= size) {
+                self.too_big = None;
+            }
+            if !matches!(self.state, State::Complete(_)) && size >= self.target {
+                self.advance(now);
+            }
+        }
+    }
+
+    /// A probe of `size` was lost on a path that works.
+    pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16) {
+        if !self.asked || size != self.target {
+            return;
+        }
+        self.asked = false;
+        self.lost += 1;
+        match self.state {
+            State::Complete(_) => {}
+            State::Confirming if self.lost >= MAX_CONFIRMATIONS => {
+                self.confirmed = self.base.min(self.limit);
+                self.too_big = Some(size);
+                self.settled = false;
+                self.advance(now);
+            }
+            State::Confirming => {}
+            State::Untested | State::Searching => {
+                self.state = State::Searching;
+                if self.lost >= MAX_PROBES {
+                    self.too_big = Some(size);
+                    self.advance(now);
+                }
+            }
+        }
+    }
+
+    /// `count` datagrams above the base were lost that were no probes, the smallest in a packet of
+    /// `smallest`.
+    pub(crate) fn on_lost(&mut self, count: u32, smallest: u16) {
+        if count == 0 {
+            return;
+        }
+        self.suspects = self.suspects.saturating_add(count);
+        self.smallest_suspect = self.smallest_suspect.min(smallest);
+        let known = matches!(self.state, State::Searching | State::Complete(_));
+        if known && self.suspects >= SUSPICIOUS && self.confirmed > self.base {
+            self.confirm();
+        }
+    }
+
+    fn confirm(&mut self) {
+        self.state = State::Confirming;
+        self.begin(self.confirmed);
+    }
+
+    fn search_anew(&mut self) {
+        self.too_big = None;
+        if self.confirmed < self.limit {
+            if self.state != State::Untested {
+                self.state = State::Searching;
+            }
+            self.begin(self.limit);
+        } else {
+            self.complete(None);
+        }
+    }
+
+    fn begin(&mut self, target: u16) {
+        self.target = target;
+        self.asked = false;
+        self.lost = 0;
+    }
+
+    fn complete(&mut self, raise_at: Option<Instant>) {
+        self.state = State::Complete(raise_at);
+        self.settled = true;
+        self.asked = false;
+    }
+
+    /// Goes on with the next size, if one is left.
+    fn advance(&mut self, now: Instant) {
+        match self.next_size() {
+            Some(size) => {
+                self.state = State::Searching;
+                self.begin(size);
+            }
+            None => self.complete((self.confirmed < self.limit).then(|| now + RAISE_AFTER)),
+        }
+    }
+
+    /// The most likely size at first, then the middle of what the table has left.
+    fn next_size(&self) -> Option<u16> {
+        let Some(too_big) = self.too_big else {
+            return (self.confirmed < self.limit).then_some(self.limit);
+        };
+        let end = too_big.min(self.limit.saturating_add(1));
+        let first = COMMON.partition_point(|&size| size <= self.confirmed);
+        let left = &COMMON[first..COMMON.partition_point(|&size| size < end).max(first)];
+        left.get(left.len() / 2).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Spreads what leaves a path over time.
+
+use core::time::Duration;
+
+use mpip_types::Instant;
+
+/// What may leave in one go, in time at the path's rate: long enough that a timer and a system
+/// call serve many packets, short enough that a queue of a few milliseconds takes it.
+const QUANTUM: Duration = Duration::from_millis(1);
+/// At least so many bytes go at once, so that a slow path is not paced below two packets.
+const MIN_BURST: u64 = 3_000;
+/// At most so many bytes go at once: one batch for the network device.
+const MAX_BURST: u64 = 65_536;
+
+/// When a path may send next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pacer {
+    /// When everything sent so far would have left at the path's rate.
+    drained: Instant,
+    /// A whole burst has left: nothing more before [`Self::drained`].
+    blocked: bool,
+}
+
+impl Pacer {
+    /// When the next packet may leave; an instant not after `now` means at once.
+    pub(crate) fn ready_at(&self) -> Instant {
+        if self.blocked { self.drained } else { Instant::ZERO }
+    }
+
+    /// Notes `size` bytes that leave at `now` while the path may send `rate` bytes per second.
+    pub(crate) fn on_sent(&mut self, now: Instant, size: u64, rate: Option<u64>) {
+        let Some(rate) = rate.filter(|rate| *rate > 0) else {
+            self.blocked = false;
+            return;
+        };
+        let burst_bytes =
+            (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
+        let burst = time_for((burst_bytes as u64).max(MIN_BURST), rate);
+        if self.drained <= now {
+            // A timer that came late, or a short pause, costs no rate: up to a burst is made up for.
+            self.drained = self.drained.max(now - burst);
+            self.blocked = false;
+        }
+        self.drained += time_for(size, rate);
+        if self.drained.since(now) >= burst {
+            self.blocked = true;
+        }
+    }
+
+    /// The time has come that [`ready_at`](Self::ready_at) named.
+    pub(crate) fn refresh(&mut self, now: Instant) {
+        if self.drained <= now {
+            self.blocked = false;
+        }
+    }
+}
+
+/// How long `bytes` take at `rate` bytes per second.
+pub(crate) fn time_for(bytes: u64, rate: u64) -> Duration {
+    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent_in_a_second(rate: u64, size: u64) -> u64 {
+        let mut pacer = Pacer::default();
+        let mut now = Instant::from_millis(5);
+        let end = now + Duration::from_secs(1);
+        let mut sent = 0;
+        while now < end {
+            pacer.refresh(now);
+            if pacer.ready_at() <= now {
+                pacer.on_sent(now, size, Some(rate));
+                sent += size;
+            } else {
+                now = pacer.ready_at();
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn the_rate_is_kept_from_slow_to_fast() {
+        for rate in [30_000, 1_250_000, 125_000_000, 1_250_000_000] {
+            let sent = sent_in_a_second(rate, 1_500);
+            let error = sent.abs_diff(rate);
+            assert!(error <= (rate / 100).max(MAX_BURST), "{rate} bytes/s: sent {sent}");
+        }
+    }
+
+    #[test]
+    fn a_timer_that_comes_late_costs_no_rate() {
+        let (rate, mut now, mut sent) = (12_500_000, Instant::from_millis(5), 0);
+        let mut pacer = Pacer::default();
+        let end = now + Duration::from_secs(1);
+        while now < end {
+            pacer.refresh(now);
+            if pacer.ready_at() <= now {
+                pacer.on_sent(now, 1_500, Some(rate));
+                sent += 1_500;
+            } else {
+                now = pacer.ready_at() + Duration::from_micros(300);
+            }
+        }
+        assert!(rate.abs_diff(sent) < rate / 50, "{sent} of {rate} bytes");
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pacer = Pacer::default();
+        for _ in 0..1_000 {
+            pacer.on_sent(Instant::ZERO, 1_500, None);
+            assert_eq!(pacer.ready_at(), Instant::ZERO);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The delivery rate over an interval that is long enough to mean something.
+//!
+//! A sample by packet (draft-cheng-iccrg-delivery-rate-estimation) covers one round trip. Where
+//! that is shorter than the bursts in which senders, token buckets and receivers work, it measures
+//! those: a bucket of 32 kB passes at the speed of the machine and looks like gigabits. So a rate
+//! is taken over no less than [`MIN_INTERVAL`].
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use mpip_types::Instant;
+
+/// Three times what a bucket of 32 kB holds at 100 Mbit/s.
+const MIN_INTERVAL: Duration = Duration::from_millis(8);
+/// Where packets overtake each other an interval has so many mean deviations of their delay, so that
+/// what arrives in it and left before is little beside the rest; up to the longest.
+const DEVIATIONS: u32 = 4;
+const MAX_INTERVAL: Duration = Duration::from_millis(400);
+/// History is kept in so many steps.
+const STEPS: u32 = 16;
+/// A path that delivered nothing for so long was not in use: what was before does not count.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What was delivered when.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// When its feedback came.
+    at: Instant,
+    /// When its feedback left, by the receiver's clock, µs modulo 2^32.
+    told: u32,
+    delivered: u64,
+}
+
+/// Recent deliveries of a path.
+#[derive(Debug, Default)]
+pub(crate) struct DeliveryHistory {
+    marks: VecDeque<Mark>,
+    /// When there was last too little to send.
+    app_limited_at: Option<Instant>,
+}
+
+impl DeliveryHistory {
+    /// The application had nothing more to send at `now`.
+    pub(crate) fn on_app_limited(&mut self, now: Instant) {
+        self.app_limited_at = Some(now);
+    }
+
+    /// Notes that `delivered` bytes had arrived in all when feedback came at `now` that left when the
+    /// receiver's clock showed `told`, µs: the feedback's own jitter does not matter so. `jitter` is
+    /// the mean deviation of the path's delay, zero where packets keep their order.
+    pub(crate) fn on_delivered(
+        &mut self,
+        now: Instant,
+        told: u32,
+        delivered: u64,
+        jitter: Duration,
+    ) {
+        let least = least(jitter);
+        if let Some(last) = self.marks.back() {
+            let step = (told.wrapping_sub(last.told) as i32).max(0) as u32;
+            if now.since(last.at) >= PAUSE.max(least / 2) {
+                self.marks.clear();
+            } else if Duration::from_micros(step.into()) < least / STEPS {
+                // Too soon, or overtaken by newer feedback.
+                return;
+            }
+        }
+        let mark = Mark { at: now, told, delivered };
+        self.marks.push_back(mark);
+        // One mark older than the interval stays, to measure from.
+        while self.marks.get(1).is_some_and(|first| span(first, &mark) >= least) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// The rate in bytes per second over the interval of a sample, in which `delivered` less `prior`
+    /// bytes arrived; over a longer one if that is too short or packets overtake each other. With it
+    /// comes whether the sender lacked something to send in that. `None` if too little is known.
+    pub(crate) fn rate(
+        &self,
+        delivered: u64,
+        (interval, prior): (Duration, u64),
+        jitter: Duration,
+    ) -> Option<(u64, bool)> {
+        let least = least(jitter);
+        if jitter.is_zero() && interval >= least {
+            return Some((per_second(delivered - prior, interval), false));
+        }
+        let (first, last) = (self.marks.front()?, self.marks.back()?);
+        let span = span(first, last);
+        let limited = self.app_limited_at.is_some_and(|at| at >= first.at);
+        (span >= least).then(|| (per_second(last.delivered - first.delivered, span), limited))
+    }
+}
+
+/// The shortest interval that means something.
+fn least(jitter: Duration) -> Duration {
+    (jitter * DEVIATIONS).clamp(MIN_INTERVAL, MAX_INTERVAL)
+}
+
+fn span(from: &Mark, to: &Mark) -> Duration {
+    Duration::from_micros(to.told.wrapping_sub(from.told).into())
+}
+
+fn per_second(bytes: u64, interval: Duration) -> u64 {
+    let nanos = interval.as_nanos().max(1);
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The highest rate that is seen of a link of 12.5 MB/s behind a token bucket of 32 kB, when
+    /// a burst of 21 ms arrives after a pause.
+    #[test]
+    fn a_token_bucket_does_not_look_like_a_fast_link() {
+        let mut history = DeliveryHistory::default();
+        let mut delivered = 0;
+        let mut highest = 0;
+        for burst in 0..10 {
+            for packet in 0..200_u64 {
+                // The first 22 packets pass at once, the others at the rate of the link.
+                let micros = burst * 80_000 + packet.saturating_sub(22) * 120 + packet;
+                let now = Instant::from_micros(1_000_000 + micros);
+                delivered += 1_500;
+                history.on_delivered(now, now.as_micros() as u32, delivered, Duration::ZERO);
+                let sample = (Duration::from_micros(100), delivered - 1_500);
+                if let Some((rate, _)) = history.rate(delivered, sample, Duration::ZERO) {
+                    highest = highest.max(rate);
+                }
+            }
+        }
+        assert!(highest < 12_500_000 * 3 / 2, "{highest} bytes/s");
+        assert!(highest > 6_000_000, "{highest} bytes/s");
+    }
+
+    #[test]
+    fn a_long_interval_is_measured_as_it_is() {
+        let history = DeliveryHistory::default();
+        let sample = (Duration::from_millis(100), 1_000);
+        let rate = history.rate(11_000, sample, Duration::ZERO);
+        assert_eq!(rate, Some((100_000, false)));
+    }
+
+    #[test]
+    fn a_short_interval_without_history_says_nothing() {
+        let mut history = DeliveryHistory::default();
+        let now = Instant::from_millis(500);
+        history.on_delivered(now, 500_000, 100_000, Duration::ZERO);
+        assert_eq!(history.rate(100_000, (Duration::from_micros(50), 0), Duration::ZERO), None);
+    }
+
+    /// Bytes arrive evenly at 1 MB/s; feedback leaves each 10 ms and takes up to 40 ms longer, so
+    /// that five arrive at once.
+    #[test]
+    fn feedback_that_is_late_does_not_look_like_a_burst() {
+        let mut history = DeliveryHistory::default();
+        let jitter = Duration::from_millis(20);
+        let mut arrivals: Vec<(u64, u64)> =
+            (0..200).map(|n| (1_000 + n * 10 + 40 - n % 5 * 10, n)).collect();
+        arrivals.sort_unstable();
+        let (mut highest, mut lowest) = (0, u64::MAX);
+        let mut delivered = 0;
+        for (at, n) in arrivals {
+            delivered = delivered.max(n * 10_000);
+            let now = Instant::from_millis(at);
+            history.on_delivered(now, (n * 10_000) as u32, delivered, jitter);
+            let sample = (Duration::from_millis(100), delivered.saturating_sub(100_000));
+            if let Some((rate, _)) = history.rate(delivered, sample, jitter) {
+                highest = highest.max(rate);
+                lowest = lowest.min(rate);
+            }
+        }
+        assert_eq!((lowest, highest), (1_000_000, 1_000_000));
+    }
+
+    #[test]
+    fn a_path_that_was_silent_while_the_clock_wrapped_is_measured_anew() {
+        let mut history = DeliveryHistory::default();
+        let feedback = |history: &mut DeliveryHistory, ms: u64| {
+            let now = Instant::from_millis(ms);
+            history.on_delivered(now, (ms * 1_000) as u32, ms * 1_000, Duration::ZERO);
+        };
+        feedback(&mut history, 1);
+        let hour = 3_600_000;
+        (hour..hour + 20).for_each(|ms| feedback(&mut history, ms));
+        let sample = (Duration::from_millis(1), 0);
+        let rate = history.rate((hour + 19) * 1_000, sample, Duration::ZERO);
+        assert_eq!(rate, Some((1_000_000, false)));
+    }
+
+    #[test]
+    fn a_pause_within_the_longer_interval_is_told() {
+        let mut history = DeliveryHistory::default();
+        let ms = Instant::from_millis;
+        for n in 0..20 {
+            let now = ms(1_000 + n);
+            history.on_delivered(now, now.as_micros() as u32, n * 10_000, Duration::ZERO);
+        }
+        let sample = (Duration::from_millis(1), 180_000);
+        let (rate, limited) = history.rate(190_000, sample, Duration::ZERO).expect("known");
+        assert!(rate.abs_diff(10_000_000) < 100_000 && !limited, "{rate}");
+        history.on_app_limited(ms(1_015));
+        let (_, limited) = history.rate(190_000, sample, Duration::ZERO).expect("known");
+        assert!(limited);
+    }
+}

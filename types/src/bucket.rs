@@ -1,0 +1,91 @@
+//! Token buckets: how often something may happen.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// Times at once, after a pause; 1 or more.
+    pub burst: u32,
+    /// Times in a second in the long run; 1 or more.
+    pub per_second: u32,
+}
+
+impl Rate {
+    const fn pause(self) -> Duration {
+        Duration::from_nanos(1_000_000_000 / self.per_second as u64)
+    }
+}
+
+/// What is left of a [`Rate`]. Whoever has one names the rate with each call, always the same.
+///
+/// It is kept as the time at which the bucket is full again (the generic cell rate algorithm, ITU-T
+/// I.371, annex A).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bucket {
+    full_at: Instant,
+}
+
+impl Bucket {
+    /// A full one.
+    pub const fn new() -> Self {
+        Self { full_at: Instant::ZERO }
+    }
+
+    /// Takes one, if there is one.
+    pub fn take(&mut self, now: Instant, rate: Rate) -> bool {
+        if now < self.ready_at(rate) {
+            return false;
+        }
+        self.full_at = self.full_at.max(now) + rate.pause();
+        true
+    }
+
+    /// When there is one to be taken.
+    pub fn ready_at(&self, rate: Rate) -> Instant {
+        self.full_at - rate.pause() * (rate.burst - 1)
+    }
+
+    /// What was taken did not count.
+    pub fn give_back(&mut self, count: u32, rate: Rate) {
+        self.full_at = self.full_at - rate.pause() * count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate { burst: 3, per_second: 10 };
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(1_000_000 + millis)
+    }
+
+    fn taken(bucket: &mut Bucket, now: Instant) -> usize {
+        (0..10).filter(|_| bucket.take(now, RATE)).count()
+    }
+
+    #[test]
+    fn a_burst_may_happen_at_once_and_the_rate_in_the_long_run() {
+        let mut bucket = Bucket::new();
+        assert_eq!(taken(&mut bucket, at(0)), 3);
+        assert_eq!(bucket.ready_at(RATE), at(100));
+        assert_eq!(taken(&mut bucket, at(99)), 0);
+        assert_eq!(taken(&mut bucket, at(100)), 1);
+        assert_eq!(taken(&mut bucket, at(350)), 2);
+        assert_eq!(taken(&mut bucket, at(60_000)), 3, "no more than a burst is saved up");
+    }
+
+    #[test]
+    fn what_is_given_back_may_be_taken_again() {
+        let mut bucket = Bucket::new();
+        assert_eq!(taken(&mut bucket, at(0)), 3);
+        bucket.give_back(2, RATE);
+        assert_eq!(taken(&mut bucket, at(0)), 2);
+        bucket.give_back(100, RATE);
+        assert_eq!(taken(&mut bucket, at(0)), 3, "no more than a burst");
+    }
+}

@@ -1,0 +1,35 @@
+//! What every layer of mpip shares: time, addresses, buffers, inner packets, and the sinks that
+//! take what a layer produces.
+//!
+//! A packet from the host lives in a [`PacketBuf`] of a [`PacketPool`], is read once
+//! ([`packet::Header`]) and cut into [`packet::Segments`]. A datagram for the network is written
+//! into a [`Slot`] that a [`DatagramSink`] lends. Time is an [`Instant`] that the caller passes.
+//!
+//! This crate must not know of messages, keys, paths or sessions: whatever has a state of the
+//! protocol belongs to a layer above. It owns no socket, thread, clock or randomness.
+
+#[macro_use]
+mod named;
+
+mod address;
+mod bucket;
+mod buffer;
+mod ecn;
+mod intervals;
+pub mod packet;
+mod prefix;
+mod sink;
+pub mod table;
+mod time;
+
+pub use address::{Encapsulation, LocalAddress, LocalId, PathAddress};
+pub use bucket::{Bucket, Rate};
+pub use buffer::{
+    MAX_PACKET, Offload, PacketBuf, PacketPool, PartialChecksum, SMALL_PACKET, Segmentation,
+    SegmentationKind,
+};
+pub use ecn::Ecn;
+pub use intervals::Intervals;
+pub use prefix::{Prefix, PrefixError};
+pub use sink::{Checksum, DatagramSink, InnerPacket, PacketSink, Slot};
+pub use time::Instant;

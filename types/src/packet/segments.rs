@@ -1,0 +1,407 @@
+//! Cutting a super-packet, one segment at a time, into the caller's buffer.
+//!
+//! Segments are what the kernel's own segmentation makes of the super-packet (Linux
+//! `net/ipv4/tcp_offload.c`, `udp_offload.c`, `af_inet.c`, `net/ipv6/ip6_offload.c`), so that the
+//! peer's host sees what a network card without offloads would have sent.
+
+use core::fmt;
+
+use super::checksum::{fold, sum};
+use super::{Header, Version, protocol};
+use crate::buffer::{PacketBuf, PartialChecksum, Segmentation, SegmentationKind};
+use crate::ecn::Ecn;
+
+const TCP_HEADER: usize = 20;
+const TCP_SEQUENCE: usize = 4;
+const TCP_FLAGS: usize = 13;
+const TCP_CHECKSUM: usize = 16;
+const TCP_FIN: u8 = 0x01;
+const TCP_PSH: u8 = 0x08;
+const TCP_CWR: u8 = 0x80;
+
+const UDP_HEADER: usize = 8;
+const UDP_LENGTH: usize = 4;
+const UDP_CHECKSUM: usize = 6;
+
+/// Room for all headers of a packet that can be cut: IPv6 with extension headers of up to 68 bytes,
+/// and TCP with all options; for what is not cut, enough for a session's headers.
+pub const HEAD_ROOM: usize = 168;
+
+/// Why the offload state of a packet contradicts its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentError {
+    /// The segment size is 0.
+    Size,
+    /// The packet to be cut is a fragment.
+    Fragment,
+    /// The packet to be cut has another transport protocol than its offload state says.
+    Protocol {
+        /// What is to be cut.
+        kind: SegmentationKind,
+        /// The protocol number in the packet.
+        found: u8,
+    },
+    /// The headers up to and with the transport's end beyond the packet, or the transport header
+    /// is shorter than its fixed part.
+    HeaderLength {
+        /// Bytes of all headers as the packet claims them.
+        found: usize,
+        /// Bytes of the packet.
+        total: usize,
+    },
+    /// The checksum to be completed lies outside the packet, or is not the transport's.
+    Checksum {
+        /// Where the offload state has it.
+        found: PartialChecksum,
+    },
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Size => write!(f, "expected a segment size of at least 1 byte, found 0"),
+            Self::Fragment => write!(f, "expected a whole packet to cut, found a fragment"),
+            Self::Protocol { kind, found } => {
+                write!(f, "expected a {kind:?} super-packet, found IP protocol {found}")
+            }
+            Self::HeaderLength { found, total } => {
+                write!(f, "headers of {found} bytes do not fit a packet of {total} bytes")
+            }
+            Self::Checksum { found } => write!(
+                f,
+                "the partial checksum at {} + {} is not the packet's",
+                found.start, found.offset
+            ),
+        }
+    }
+}
+
+impl core::error::Error for SegmentError {}
+
+/// How the transport checksum of each segment comes about.
+#[derive(Clone, Copy, Debug)]
+enum Checksum {
+    /// It is complete already, or the packet has none.
+    AsIs,
+    /// The sum of the bytes from `start`, the field at `field` included.
+    Completed { start: u16, field: u16 },
+    /// Computed for the segment; `pseudo` is the folded sum of the pseudo-header without the
+    /// length, in the machine's byte order.
+    PerSegment { pseudo: u16 },
+}
+
+/// A packet or super-packet with all that is needed to write any of its segments. Cloning shares
+/// the bytes.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    packet: PacketBuf,
+    /// Bytes of the packet by its length field.
+    total_len: u16,
+    /// Bytes before the transport header.
+    network_len: u16,
+    /// Bytes of the headers that every segment repeats; the whole packet when it is not to be cut.
+    header_len: u16,
+    /// Transport payload of every segment but the last.
+    size: u16,
+    count: u16,
+    version: Version,
+    kind: Option<SegmentationKind>,
+    checksum: Checksum,
+    ecn: Ecn,
+    pure_ack: bool,
+}
+
+impl Segments {
+    /// The segments of `packet`, whose headers are `header`.
+    ///
+    /// # Errors
+    ///
+    /// When the packet's offload state contradicts its bytes.
+    pub fn new(packet: PacketBuf, header: &Header) -> Result<Self, SegmentError> {
+        let total_len = header.total_len.min(packet.bytes().len());
+        let whole = Self {
+            total_len: total_len as u16,
+            network_len: header.header_len.min(total_len) as u16,
+            header_len: total_len as u16,
+            size: 0,
+            count: 1,
+            version: header.version,
+            kind: None,
+            checksum: Checksum::AsIs,
+            ecn: header.ecn,
+            pure_ack: header.is_pure_ack(packet.bytes()),
+            packet,
+        };
+        match whole.packet.offload().segmentation {
+            Some(segmentation) => whole.cut(header, segmentation),
+            None => whole.complete(),
+        }
+    }
+
+    /// Plans a packet that stays whole.
+    fn complete(mut self) -> Result<Self, SegmentError> {
+        if let Some(partial) = self.packet.offload().partial_checksum {
+            let field = usize::from(partial.start) + usize::from(partial.offset);
+            let covered = partial.start >= self.network_len && field + 2 <= self.total_len.into();
+            if !covered {
+                return Err(SegmentError::Checksum { found: partial });
+            }
+            self.checksum = Checksum::Completed { start: partial.start, field: field as u16 };
+        }
+        Ok(self)
+    }
+
+    /// Plans a super-packet.
+    fn cut(mut self, header: &Header, to: Segmentation) -> Result<Self, SegmentError> {
+        if to.size == 0 {
+            return Err(SegmentError::Size);
+        }
+        if header.fragment {
+            return Err(SegmentError::Fragment);
+        }
+        let expected = match to.kind {
+            SegmentationKind::Tcp => protocol::TCP,
+            SegmentationKind::Udp => protocol::UDP,
+        };
+        if header.protocol != expected {
+            return Err(SegmentError::Protocol { kind: to.kind, found: header.protocol });
+        }
+        let total = usize::from(self.total_len);
+        let network = usize::from(self.network_len);
+        let transport = &self.packet.bytes()[network..total];
+        let (fixed, transport_len, field) = match to.kind {
+            SegmentationKind::Tcp => {
+                let words = transport.get(12).map_or(0, |byte| byte >> 4);
+                (TCP_HEADER, usize::from(words) * 4, TCP_CHECKSUM)
+            }
+            SegmentationKind::Udp => (UDP_HEADER, UDP_HEADER, UDP_CHECKSUM),
+        };
+        if transport.len() < fixed || transport_len < fixed || transport_len > transport.len() {
+            return Err(SegmentError::HeaderLength { found: network + transport_len, total });
+        }
+        let partial = self.packet.offload().partial_checksum;
+        if let Some(found) = partial
+            && (usize::from(found.start), usize::from(found.offset)) != (network, field)
+        {
+            return Err(SegmentError::Checksum { found });
+        }
+        let filled = u16::from_ne_bytes([transport[field], transport[field + 1]]);
+        self.checksum = if to.kind == SegmentationKind::Udp && filled == 0 {
+            // RFC 768: the sender made no checksum.
+            Checksum::AsIs
+        } else if partial.is_some() {
+            // The field knows the final destination also where a routing header hides it.
+            let len = !native(transport.len() as u16);
+            Checksum::PerSegment { pseudo: fold(u64::from(filled) + u64::from(len)) }
+        } else {
+            Checksum::PerSegment { pseudo: pseudo_header(self.packet.bytes(), header) }
+        };
+        self.header_len = (network + transport_len) as u16;
+        let payload = self.total_len - self.header_len;
+        self.size = to.size;
+        self.count = payload.div_ceil(to.size).max(1);
+        self.kind = Some(to.kind);
+        Ok(self)
+    }
+
+    /// Whether it is a TCP segment that does nothing but acknowledge.
+    pub fn is_pure_ack(&self) -> bool {
+        self.pure_ack
+    }
+
+    /// How many segments there are, at least 1.
+    pub fn count(&self) -> usize {
+        self.count.into()
+    }
+
+    /// Bytes of segment `index` from its IP header on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment.
+    pub fn segment_len(&self, index: usize) -> usize {
+        let payload = self.payload(index);
+        usize::from(self.header_len) + payload.1 - payload.0
+    }
+
+    /// Bytes of TCP's payload in segment `index`, and the sequence number after it; `None` if it has no
+    /// TCP header. The transport protocol has to be TCP.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment.
+    pub fn stream(&self, index: usize) -> Option<(usize, u32)> {
+        let network = usize::from(self.network_len);
+        let (from, to) = self.payload(index);
+        let fixed = self.packet.bytes()[..to].get(network..)?.first_chunk::<20>()?;
+        let header = network + usize::from(fixed[12] >> 4) * 4;
+        let number = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
+        // What is not cut is all header.
+        let from = if self.kind.is_some() { from } else { header };
+        let end = number.wrapping_add(to.saturating_sub(header) as u32);
+        Some((to.saturating_sub(from), end))
+    }
+
+    /// The same of all segments together ([`stream`](Self::stream)).
+    pub fn whole_stream(&self) -> Option<(usize, u32)> {
+        let (first, start) = self.stream(0)?;
+        let (_, end) = self.stream(self.count() - 1)?;
+        Some((first + end.wrapping_sub(start) as usize, end))
+    }
+
+    /// Bytes of all segments from `index` on.
+    pub fn remaining_len(&self, index: usize) -> usize {
+        if index >= self.count() {
+            return 0;
+        }
+        let payload = usize::from(self.total_len) - self.payload(index).0;
+        payload + (self.count() - index) * usize::from(self.header_len)
+    }
+
+    /// Explicit congestion notification of every segment.
+    pub fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+
+    /// The packet that is cut.
+    pub fn packet(&self) -> &PacketBuf {
+        &self.packet
+    }
+
+    /// Writes segment `index`, complete in every field, to the start of `out`; returns its length.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment, or `out` is shorter than [`segment_len`](Self::segment_len).
+    pub fn write(&self, index: usize, out: &mut [u8]) -> usize {
+        let (from, to) = self.payload(index);
+        let header = usize::from(self.header_len);
+        let len = header + to - from;
+        let out = &mut out[..len];
+        let bytes = self.packet.bytes();
+        out[..header].copy_from_slice(&bytes[..header]);
+        out[header..].copy_from_slice(&bytes[from..to]);
+        self.patch(index, len, out);
+        match self.checksum {
+            Checksum::AsIs => {}
+            Checksum::Completed { start, field } => {
+                let value = !fold(sum(&out[start.into()..]));
+                put_native(out, field.into(), if value == 0 { !0 } else { value });
+            }
+            Checksum::PerSegment { pseudo } => self.sum_transport(pseudo, out),
+        }
+        len
+    }
+
+    /// Writes the first bytes of segment `index` to `head`, among them all its headers, with every
+    /// field as [`write`](Self::write) leaves it but the transport checksum, which is not computed.
+    /// Returns how many bytes were written, and the rest of the segment; nothing of either when the
+    /// headers of what is to be cut have no room.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such segment.
+    pub fn write_head(&self, index: usize, head: &mut [u8; HEAD_ROOM]) -> (usize, &[u8]) {
+        let (from, to) = self.payload(index);
+        let header = usize::from(self.header_len);
+        let bytes = self.packet.bytes();
+        if self.kind.is_some() && header > HEAD_ROOM {
+            return (0, &[]);
+        }
+        let written = header.min(HEAD_ROOM);
+        head[..written].copy_from_slice(&bytes[..written]);
+        self.patch(index, header + to - from, &mut head[..written]);
+        // A packet that is not cut is all header.
+        (written, if header > written { &bytes[written..header] } else { &bytes[from..to] })
+    }
+
+    /// Whether the transport checksum is of the packet's origin, and may be wrong.
+    pub fn has_foreign_checksum(&self) -> bool {
+        matches!(self.checksum, Checksum::AsIs)
+    }
+
+    /// Where the payload of segment `index` begins and ends in the packet.
+    fn payload(&self, index: usize) -> (usize, usize) {
+        assert!(index < self.count(), "segment {index} of {}", self.count);
+        let total = usize::from(self.total_len);
+        let from = usize::from(self.header_len) + index * usize::from(self.size);
+        let to = if index + 1 == self.count() { total } else { from + usize::from(self.size) };
+        (from, to)
+    }
+
+    /// Makes the headers at the start of `out` those of segment `index` of `len` bytes.
+    fn patch(&self, index: usize, len: usize, out: &mut [u8]) {
+        if let Some(kind) = self.kind {
+            self.patch_network(index, len as u16, out);
+            self.patch_transport(kind, index, len as u16, out);
+        }
+    }
+
+    fn patch_network(&self, index: usize, len: u16, out: &mut [u8]) {
+        match self.version {
+            Version::V4 => {
+                put(out, 2, len);
+                let id = u16::from_be_bytes([out[4], out[5]]);
+                put(out, 4, id.wrapping_add(index as u16));
+                put(out, 10, 0);
+                let header = usize::from(out[0] & 15) * 4;
+                let checksum = !fold(sum(&out[..header]));
+                put_native(out, 10, checksum);
+            }
+            Version::V6 => put(out, 4, len - 40),
+        }
+    }
+
+    fn patch_transport(&self, kind: SegmentationKind, index: usize, len: u16, out: &mut [u8]) {
+        let transport = &mut out[self.network_len.into()..];
+        match kind {
+            SegmentationKind::Tcp => {
+                let sequence = transport[TCP_SEQUENCE..].first_chunk().expect("checked at the cut");
+                let sequence = u32::from_be_bytes(*sequence);
+                let sequence = sequence.wrapping_add(index as u32 * u32::from(self.size));
+                transport[TCP_SEQUENCE..][..4].copy_from_slice(&sequence.to_be_bytes());
+                if index + 1 < self.count() {
+                    transport[TCP_FLAGS] &= !(TCP_FIN | TCP_PSH);
+                }
+                if index > 0 {
+                    transport[TCP_FLAGS] &= !TCP_CWR;
+                }
+            }
+            SegmentationKind::Udp => put(transport, UDP_LENGTH, len - self.network_len),
+        }
+    }
+
+    fn sum_transport(&self, pseudo: u16, out: &mut [u8]) {
+        let transport = &mut out[self.network_len.into()..];
+        let udp = self.kind == Some(SegmentationKind::Udp);
+        let field = if udp { UDP_CHECKSUM } else { TCP_CHECKSUM };
+        put(transport, field, 0);
+        let len = native(transport.len() as u16);
+        let value = !fold(u64::from(pseudo) + u64::from(len) + sum(transport));
+        // RFC 768: a sum of zero is sent as all ones.
+        put_native(transport, field, if udp && value == 0 { !0 } else { value });
+    }
+}
+
+/// The folded sum of the pseudo-header without the length (RFC 9293, section 3.1; RFC 8200,
+/// section 8.1).
+fn pseudo_header(packet: &[u8], header: &Header) -> u16 {
+    let addresses = match header.version {
+        Version::V4 => &packet[12..20],
+        Version::V6 => &packet[8..40],
+    };
+    fold(sum(addresses) + u64::from(native(header.protocol.into())))
+}
+
+/// A number as the word that it is on the wire, in the machine's byte order.
+fn native(value: u16) -> u16 {
+    value.to_be()
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+fn put_native(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+}
