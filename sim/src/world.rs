@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::net::SocketAddr;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mpip_core::trace::TraceSink;
 use mpip_core::{CongestionControlKind, Event, Limits, PathAddress, Status};
@@ -87,6 +87,8 @@ pub struct World {
     recorded: VecDeque<(usize, Datagram)>,
     /// Every outer address that a host ever had, as the others see it.
     known_addresses: BTreeMap<core::net::IpAddr, usize>,
+    /// Every address that an interface of a host ever had.
+    held_addresses: BTreeSet<(usize, core::net::IpAddr)>,
     attacker: Rng,
     restarts: Rng,
     trace: Vec<String>,
@@ -134,6 +136,7 @@ impl World {
             next_memory_check: MEMORY_INTERVAL,
             recorded: VecDeque::new(),
             known_addresses: BTreeMap::new(),
+            held_addresses: BTreeSet::new(),
             attacker: Rng::stream(spec.seed, purpose::ATTACKER),
             restarts: rng,
             trace: Vec::new(),
@@ -174,6 +177,7 @@ impl World {
             for address in &interface.addresses {
                 let seen = self.network.seen_as(index, *address);
                 self.known_addresses.insert(seen, interface.host);
+                self.held_addresses.insert((interface.host, *address));
             }
         }
     }

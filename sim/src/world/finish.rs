@@ -3,12 +3,13 @@
 use core::net::SocketAddr;
 use std::collections::BTreeSet;
 
-use mpip_core::{PathState, PathStatus, PeerStatus, SessionStatus};
+use mpip_core::{Limits, PathState, PathStatus, PeerStatus, Policy, SessionStatus};
 
 use super::World;
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::host::{POOL, public_key};
 use crate::invariant::Invariant;
+use crate::node::Node;
 use crate::spec::{Mode, System, Traffic};
 
 /// How long healing may take: probes of a path that failed come at growing intervals, and at rest
@@ -48,6 +49,17 @@ impl World {
                 || self.flow(number).finished
                 || broken
                 || flow.start >= flow.stop
+                || !self.ends_are_there(number)
+        })
+    }
+
+    /// Whether both hosts have the addresses of a flow. An ordinary address may be gone for good.
+    fn ends_are_there(&self, number: usize) -> bool {
+        let flow = &self.flows[number];
+        let ends = [(flow.spec.from, flow.shape.source), (flow.spec.to, flow.shape.destination)];
+        ends.iter().all(|(host, end)| {
+            let mut held = self.hosts[*host].locals.iter().map(|local| local.address.ip());
+            !self.spec.is_ordinary(*host) || held.any(|ip| ip == end.ip())
         })
     }
 
@@ -63,7 +75,7 @@ impl World {
             let flow = &self.flows[number].spec;
             let (from, tcp) = (flow.from, matches!(flow.traffic, Traffic::Tcp { .. }));
             let report = self.flow(number);
-            if !tcp || report.finished || flow.start >= flow.stop {
+            if !tcp || report.finished || flow.start >= flow.stop || !self.ends_are_there(number) {
                 continue;
             }
             let broken = self.hosts[from].stack.is_broken(number as u64);
@@ -111,12 +123,27 @@ impl World {
         })
     }
 
+    /// Whether a host sends plain IP while no path works.
+    fn falls_back(&self, host: usize) -> bool {
+        match &self.hosts[host].spec.system {
+            System::Mpip(engine) => {
+                matches!(engine.mode, Mode::Host(Policy::Prefer) | Mode::Opportunistic)
+            }
+            System::Plain { .. } | System::Hostile(_) => false,
+        }
+    }
+
     fn paths_are_complete(&self) -> bool {
         let hosts =
             (0..self.hosts.len()).flat_map(|a| (a + 1..self.hosts.len()).map(move |b| (a, b)));
         hosts.into_iter().all(|(first, second)| {
             let Some(one) = self.peer_status(first, second) else { return true };
             let Some(other) = self.peer_status(second, first) else { return true };
+            // A path by TCP is given up soon after UDP works again between its ends.
+            let once = |status: &PeerStatus| usable(status).count() == pairs(status).len();
+            if !once(&one) || !once(&other) {
+                return false;
+            }
             if self.are_strangers(first, second) {
                 return true;
             }
@@ -157,13 +184,19 @@ impl World {
         if pairs(&one).len() != expected {
             disagreements.push(format!("{expected} paths expected, found {}", show(&one)));
         }
+        // A sender that falls back to plain IP forgets its sessions, and cannot tell.
+        let falls_back = self.falls_back(first) || self.falls_back(second);
         for (sender, receiver) in [(&one, &other), (&other, &one)] {
             let key = |session: &SessionStatus| {
                 (session.id, session.protocol, session.source, session.destination)
             };
             let outgoing = sender.sessions.iter().filter(|session| session.outgoing);
             let known: BTreeSet<_> = outgoing.map(key).collect();
-            for session in receiver.sessions.iter().filter(|session| !session.outgoing) {
+            // The receiver remembers for longer than the sender.
+            let kept = |session: &&SessionStatus| {
+                !session.outgoing && session.idle < Limits::default().session_idle && !falls_back
+            };
+            for session in receiver.sessions.iter().filter(kept) {
                 let key = key(session);
                 if !known.contains(&key) {
                     disagreements
@@ -188,13 +221,19 @@ impl World {
                 self.violate(index, (Invariant::Agreement, detail));
             }
         }
-        if !matches!(self.hosts[index].spec.system, System::Mpip(_)) {
-            return;
-        }
+        let Node::Engine(engine) = &self.hosts[index].node else { return };
+        // A hostile node is silent now. What it did not acknowledge waits for it in bounded tables.
+        let waits = |&(what, held, _): &(&str, usize, usize)| {
+            if matches!(what, "repairs" | "packets of a path") { held } else { 0 }
+        };
+        let may_hold = match self.has_hostile {
+            true => engine.kept().iter().map(waits).sum(),
+            false => 0,
+        };
         let pool = &mut self.hosts[index].pool;
         let free = core::iter::from_fn(|| pool.copy_from(&[0; 20])).take(POOL.0 + POOL.1);
         let free = free.collect::<Vec<_>>().len();
-        if free < POOL.0 + POOL.1 {
+        if free + may_hold < POOL.0 + POOL.1 {
             let detail = format!("{} packet buffers are still held", POOL.0 + POOL.1 - free);
             self.violate(index, (Invariant::BoundedMemory, detail));
         }

@@ -45,8 +45,7 @@ impl World {
             System::Hostile(hostile) => hostile.configured && hostile.target == index,
             System::Mpip(_) | System::Plain { .. } => false,
         };
-        let public = crate::hostile::is_bystander(ip);
-        let peers = self.hosts.iter().filter(|host| public && tells(&host.spec.system)).count();
+        let peers = self.hosts.iter().filter(|host| tells(&host.spec.system)).count();
         Standing::Told(peers as u64)
     }
 
@@ -80,7 +79,9 @@ impl World {
             Mode::Tunnel => self.inner_host(source),
             Mode::Host(_) | Mode::Opportunistic => self.known_addresses.get(&source).copied(),
         };
-        let own = self.hosts[index].own_addresses(index).contains(&destination);
+        // A packet may have waited since before the host lost the address.
+        let own = self.hosts[index].own_addresses(index).contains(&destination)
+            || self.held_addresses.contains(&(index, destination));
         if own && from.is_some_and(|host| host != index) {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use mpip_core::{Checksum, Ecn, Encapsulation, Event, Offload, PathAddress};
 
 use super::{Choice, RECORDED, World};
 use crate::host::Way;
-use crate::invariant::Invariant;
+use crate::invariant::{Invariant, Standing};
 use crate::network::{Arrival, Carries, Datagram, SendError};
 use crate::packet::{self, protocol};
 use crate::spec::{FIRST_PORT, System, inner_address};
@@ -235,16 +235,6 @@ impl World {
             genuine: true,
         };
         let len = datagram.packet_len();
-        let ruled = matches!(self.hosts[index].spec.system, System::Mpip(_));
-        if ruled && carries != Carries::Packet {
-            let remote = to.remote;
-            let known = self.knowledge(index, remote.ip());
-            let payload = bytes.len() as u64;
-            let sent = self.amplification.sent(self.now, index, remote, payload, known);
-            if let Err(found) = sent {
-                self.violate(index, found);
-            }
-        }
         *self.sent_bytes.entry((index, local.interface)).or_default() += len as u64;
         if self.observe.choices {
             let (local, remote) = (local.address, to.remote);
@@ -260,6 +250,19 @@ impl World {
             self.record(local.interface, &datagram);
         }
         let result = self.network.send(self.now, local.interface, datagram);
+        let remote = to.remote;
+        let known = self.knowledge(index, remote.ip());
+        let ruled = matches!(self.hosts[index].spec.system, System::Mpip(_));
+        // Without a route nothing leaves. The addresses that a hostile node tells stand for others of the
+        // Internet, to which there is one.
+        let leaves = known != Standing::Known || result != Err(SendError::Unreachable);
+        if ruled && leaves && carries != Carries::Packet {
+            let payload = bytes.len() as u64;
+            let sent = self.amplification.sent(self.now, index, remote, payload, known);
+            if let Err(found) = sent {
+                self.violate(index, found);
+            }
+        }
         if self.observe.trace {
             let (from, remote) = (local.address, to.remote);
             self.note(|| {
