@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher24;
 use crate::connection::{Connection, Due, Held, SYN_WINDOW, State, WINDOW_SCALE, ticks, timestamp};
 use crate::limit::Limiter;
 use crate::pool::{Pool, Source};
-use crate::segment::{Header, flag, is_intact};
+use crate::segment::{Header, flag, is_intact, is_joined};
 use crate::stream::PREFIX;
 
 /// Most connections of one local address with an authenticated datagram. When there are more, the
@@ -193,7 +193,7 @@ impl Endpoint {
 
     /// Takes the bytes of a segment from the address `source`; see [`receive`](Self::receive). Drops
     /// segments for another port, and control segments with a wrong checksum. Data is authenticated,
-    /// and segments that a kernel has gathered have no valid checksum.
+    /// its header is not: with a wrong checksum the datagrams serve and the numbers do not.
     pub fn receive_bytes(
         &mut self,
         now: Instant,
@@ -209,11 +209,18 @@ impl Endpoint {
         }
         let remote = SocketAddr::new(source, header.source);
         let control = segment.len() == header_len || header.flags & flag::SYN != 0;
-        if control && !is_intact(remote, self.local, segment) {
-            return self.malformed();
+        let intact =
+            is_joined(remote, self.local, segment) || is_intact(remote, self.local, segment);
+        if !intact {
+            self.malformed();
         }
         let payload = &mut segment[header_len..];
-        self.receive(now, remote, &header, payload, &mut |datagram| take(remote, datagram));
+        let mut take = |datagram: &mut [u8]| take(remote, datagram);
+        match (intact, control) {
+            (true, _) => self.receive(now, remote, &header, payload, &mut take),
+            (false, false) => self.on_data(now, remote, (&header, false), payload, &mut take),
+            (false, true) => {}
+        }
     }
 
     /// Takes a segment. `take` gets each datagram in it, and returns whether the datagram
@@ -230,7 +237,7 @@ impl Endpoint {
             // Anybody can forge a reset. Only datagrams tell whether the peer is alive.
             flags if flags & flag::RST != 0 => self.counters.resets += 1,
             flag::SYN => self.on_syn(now, from, header),
-            flag::ACK => self.on_ack(now, from, header, payload, take),
+            flag::ACK => self.on_data(now, from, (header, true), payload, take),
             0 => self.counters.unknown += 1,
             _ => self.on_syn_ack(now, from, header),
         }
@@ -294,16 +301,19 @@ impl Endpoint {
         self.counters.unknown += 1;
     }
 
-    fn on_ack(
+    /// A segment with data, or an acknowledgement. The second part of `header` tells whether the
+    /// checksum is right: if not, the numbers change nothing.
+    fn on_data(
         &mut self,
         now: Instant,
         from: SocketAddr,
-        header: &Header,
+        (header, intact): (&Header, bool),
         payload: &mut [u8],
         take: &mut impl FnMut(&mut [u8]) -> bool,
     ) {
-        let place = self.place(now, from, header, payload);
-        let Some(mut place) = place.or_else(|| self.accept(now, from, header, payload)) else {
+        let place = self.place(now, from, (header, intact), payload);
+        let opened = || if intact { self.accept(now, from, header, payload) } else { None };
+        let Some(mut place) = place.or_else(opened) else {
             // Without data it is the last segment of a handshake, for which no state exists yet.
             self.counters.unknown += u64::from(!payload.is_empty());
             return;
@@ -321,7 +331,10 @@ impl Endpoint {
             let pool = self.pool_mut(Kind::Confirmed);
             pool.touch(place.index, now);
             if let Some(connection) = pool.get_mut(place.index) {
-                connection.on_authenticated(now, header, payload.len());
+                match intact {
+                    true => connection.on_authenticated(now, header, payload.len()),
+                    false => return connection.on_proof(now),
+                }
             }
         }
         let Some(connection) = self.pool_mut(place.kind).get_mut(place.index) else { return };
@@ -337,7 +350,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         from: SocketAddr,
-        header: &Header,
+        (header, intact): (&Header, bool),
         payload: &[u8],
     ) -> Option<Place> {
         for kind in KINDS {
@@ -347,7 +360,7 @@ impl Endpoint {
             if connection.accepts(now, header) {
                 return Some(Place { kind, index });
             }
-            if !payload.is_empty() && connection.opens(now, header) {
+            if intact && !payload.is_empty() && connection.opens(now, header) {
                 let held = core::mem::take(&mut connection.held);
                 self.released.extend(held.into_iter().map(|held| (from, held)));
                 return Some(Place { kind, index });

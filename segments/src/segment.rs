@@ -194,17 +194,25 @@ pub fn is_intact(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> bool 
     packet::fold(sum(local, remote, segment)) == u16::MAX
 }
 
+/// Whether a kernel has joined `segment` from several (GRO): then its checksum is the sum of the
+/// pseudo-header alone.
+pub fn is_joined(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> bool {
+    let sum = packet::fold(pseudo_header(local, remote, segment.len()));
+    segment.get(16..18) == Some(&sum.to_ne_bytes())
+}
+
 fn sum(one: SocketAddr, other: SocketAddr, segment: &[u8]) -> u64 {
-    let len = u32::try_from(segment.len()).expect("a packet is shorter than 4 GiB");
+    pseudo_header(one, other, segment.len()) + packet::sum(segment)
+}
+
+fn pseudo_header(one: SocketAddr, other: SocketAddr, len: usize) -> u64 {
+    let len = u32::try_from(len).expect("a packet is shorter than 4 GiB");
     // The order of the addresses makes no difference.
     let addresses = [one, other].map(|address| match address.ip() {
         IpAddr::V4(v4) => packet::sum(&v4.octets()),
         IpAddr::V6(v6) => packet::sum(&v6.octets()),
     });
-    packet::sum(&len.to_be_bytes())
-        + packet::sum(&[0, TCP])
-        + addresses.iter().sum::<u64>()
-        + packet::sum(segment)
+    packet::sum(&len.to_be_bytes()) + packet::sum(&[0, TCP]) + addresses.iter().sum::<u64>()
 }
 
 #[cfg(test)]

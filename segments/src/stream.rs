@@ -3,7 +3,7 @@
 //! Each segment is sent with one datagram. On the way, segments may be merged (GRO, LRO) or split
 //! at other places. Then the rest of a datagram comes with the next segment.
 //!
-//! The checksum of a segment with data is not checked. A wrong length, by damage or forged, would
+//! Segments with data serve whatever their checksum. A wrong length, by damage or forged, would
 //! shift the boundaries of all datagrams behind it: so a segment of whole datagrams ends the wait
 //! for the rest of another.
 

@@ -154,6 +154,11 @@ impl Stack {
         self.senders.iter_mut().filter(of_flow).for_each(Sender::stop);
     }
 
+    /// Forgets the sender of `flow`.
+    pub fn abandon(&mut self, flow: u64) {
+        self.senders.retain(|sender| sender.flow != flow);
+    }
+
     /// Takes a packet, which the next [`poll`](Self::poll) processes.
     pub fn receive(&mut self, packet: &[u8]) {
         let ends = tuple(packet).map(|tuple| (tuple.destination, tuple.source));

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::connection::UNCONFIRMED;
+use crate::segment;
+use mpip_types::packet;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SEED: [u8; 32] = [7; 32];
@@ -998,4 +1000,58 @@ proptest! {
             prop_assert!(pair.ends[1].control.len() <= MAX_CONTROL);
         }
     }
+}
+
+/// Writes a segment of the client with a datagram, damages it, and hands it to the server. Returns
+/// how many datagrams were taken.
+fn receive_damaged(pair: &mut Pair, damage: impl FnOnce(&mut [u8])) -> usize {
+    let datagram = [7; 30];
+    let header = pair.ends[0].data(pair.now, server(), datagram.len(), true).expect("open");
+    let mut room = vec![0; segment::HEADROOM + datagram.len()];
+    room[segment::HEADROOM..].copy_from_slice(&datagram);
+    let start = segment::frame(&header, client(), server(), &mut room);
+    damage(&mut room[start..]);
+    let mut taken = 0;
+    let mut take = |_, datagram: &mut [u8]| {
+        taken += 1;
+        datagram == [7; 30]
+    };
+    pair.ends[1].receive_bytes(pair.now, client().ip(), &mut room[start..], &mut take);
+    taken
+}
+
+/// [E-15]
+#[test]
+fn a_damaged_header_brings_its_datagram_and_moves_no_number() {
+    let mut pair = Pair::established();
+    let before = pair.header(1);
+    for byte in (4..12).chain([13, 14, 24, 25, 26, 27, 28, 29, 30, 31]) {
+        let expected = pair.header(1).acknowledgement;
+        // A number far away is dropped as a whole.
+        assert!(receive_damaged(&mut pair, |segment| segment[byte] ^= 0x01) <= 1);
+        assert_eq!(pair.header(1).acknowledgement, expected, "byte {byte}");
+    }
+    assert_eq!(receive_damaged(&mut pair, |segment| segment[5] ^= 0x01), 1);
+    assert_eq!(pair.header(1).acknowledgement, before.acknowledgement);
+    assert_eq!(receive_damaged(&mut pair, |_| {}), 1);
+    let after = pair.header(0).sequence;
+    assert_eq!(pair.header(1).acknowledgement, after);
+}
+
+/// [E-15]
+#[test]
+fn a_segment_that_a_kernel_has_joined_moves_the_numbers() {
+    let mut pair = Pair::established();
+    let expected = pair.header(1).acknowledgement;
+    let joined = |segment: &mut [u8]| {
+        // The complement of the checksum without the segment's own bytes.
+        segment[16..18].fill(0);
+        let own = packet::fold(packet::sum(segment));
+        segment::seal(client(), server(), segment);
+        let all = !u16::from_ne_bytes([segment[16], segment[17]]);
+        let pseudo = packet::fold(u64::from(all) + u64::from(!own));
+        segment[16..18].copy_from_slice(&pseudo.to_ne_bytes());
+    };
+    assert_eq!(receive_damaged(&mut pair, joined), 1);
+    assert!(pair.header(1).acknowledgement.wrapping_sub(expected) >= 32);
 }

@@ -25,6 +25,12 @@ impl World {
         let last = self.script.back().map_or(0, |(at, _)| *at);
         self.run_until(self.spec.duration.max(last));
         self.heal();
+        for number in 0..self.flows.len() {
+            // Whether such a transfer completes nobody can say, and without it all can rest.
+            if !self.ends_are_there(number) {
+                self.hosts[self.flows[number].spec.from].stack.abandon(number as u64);
+            }
+        }
         let limit = self.now + HEALING;
         while self.now < limit
             && !(self.transfers_are_done() && self.paths_are_complete() && self.queues_are_empty())
@@ -53,7 +59,7 @@ impl World {
         })
     }
 
-    /// Whether both hosts have the addresses of a flow. An ordinary address may be gone for good.
+    /// Whether both hosts have the addresses of a flow. An ordinary address may have gone for good.
     fn ends_are_there(&self, number: usize) -> bool {
         let flow = &self.flows[number];
         let ends = [(flow.spec.from, flow.shape.source), (flow.spec.to, flow.shape.destination)];
@@ -66,8 +72,16 @@ impl World {
     fn queues_are_empty(&self) -> bool {
         (0..self.hosts.len()).all(|host| {
             let peers = self.status(host).map(|status| status.peers);
-            peers.into_iter().flatten().all(|peer| peer.queued == 0)
+            let mut peers = peers.into_iter().flatten();
+            peers.all(|peer| peer.queued == 0 || !self.follows_rules(&peer))
         })
+    }
+
+    /// Whether a peer is there at the end: a hostile node has fallen silent.
+    fn follows_rules(&self, peer: &PeerStatus) -> bool {
+        let ruled = |host: &usize| matches!(self.hosts[*host].node, Node::Engine(_));
+        let mut ruled = (0..self.hosts.len()).filter(ruled);
+        ruled.any(|host| public_key(host).node_id() == peer.node)
     }
 
     fn check_completion(&mut self) {
@@ -213,7 +227,7 @@ impl World {
     fn check_rest(&mut self, index: usize) {
         let Some(status) = self.status(index) else { return };
         for peer in status.peers {
-            if peer.queued > 0 || peer.resequencing > 0 {
+            if (peer.queued > 0 || peer.resequencing > 0) && self.follows_rules(&peer) {
                 let detail = format!(
                     "{} bytes wait for a path, {} bytes for what is missing",
                     peer.queued, peer.resequencing
