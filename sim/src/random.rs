@@ -154,7 +154,10 @@ fn hostile(rng: &mut Rng, spec: &mut WorldSpec, configured: bool) {
             engine.limits.send_queue = 256 << 10;
             engine.limits.resequencing = 256 << 10;
             engine.limits.sessions = 64;
-            engine.limits.paths = 32;
+            // Two paths for each pair of addresses, where there is TCP beside UDP.
+            if engine.encapsulation == EncapsulationPolicy::Udp {
+                engine.limits.paths = 32;
+            }
             engine.limits.unknown_nodes = 8;
         });
     }
