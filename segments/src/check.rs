@@ -148,6 +148,7 @@ fn remote(index: usize) -> SocketAddr {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "corpora are files")]
 mod tests {
     use std::fs;
     use std::path::Path;

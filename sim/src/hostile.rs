@@ -88,7 +88,7 @@ impl Default for HostileSpec {
 pub(crate) fn is_bystander(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets()[..3] == [198, 18, BYSTANDERS],
-        IpAddr::V6(ip) => ip.segments()[..3] == [0x2001, 0xdb8, BYSTANDERS as u16],
+        IpAddr::V6(ip) => ip.segments()[..3] == [0x2001, 0xdb8, u16::from(BYSTANDERS)],
     }
 }
 

@@ -473,6 +473,19 @@ impl WorldSpec {
         }
     }
 
+    /// The same world, in which the nodes that follow no rule are silent. `None` if there are none.
+    pub(crate) fn silenced(mut self) -> Option<Self> {
+        if !self.has_hostile() {
+            return None;
+        }
+        for host in &mut self.hosts {
+            if let System::Hostile(hostile) = &mut host.system {
+                hostile.most = 0;
+            }
+        }
+        Some(self)
+    }
+
     /// Whether there is a node that follows no rule.
     pub(crate) fn has_hostile(&self) -> bool {
         self.hosts.iter().any(|host| matches!(host.system, System::Hostile(_)))

@@ -102,6 +102,8 @@ pub struct World {
     /// When the hosts' connections are looked at next.
     next_look: Nanos,
     has_hostile: bool,
+    /// Bytes of flows between honest nodes when the world began to heal.
+    goodput: u64,
     traced_to_stderr: bool,
 }
 
@@ -146,6 +148,7 @@ impl World {
             given_back: Inbox::default(),
             proved: Vec::new(),
             next_look: 0,
+            goodput: 0,
             has_hostile: spec.has_hostile(),
             traced_to_stderr: false,
             spec,
@@ -258,6 +261,11 @@ impl World {
     /// Inner packets given to the nodes and delivered by them, when packets are observed.
     pub fn packets(&self) -> (u64, u64) {
         (self.ledger.sent, self.ledger.delivered)
+    }
+
+    /// Bytes that flows between nodes that follow the rules had delivered when the world began to heal.
+    pub fn goodput(&self) -> u64 {
+        self.goodput
     }
 
     /// Inner packets that came late in their session, after they had been given up.

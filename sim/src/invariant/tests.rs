@@ -132,3 +132,39 @@ fn a_timer_that_stays_due_is_noticed() {
     let mut spin = Spin::default();
     assert!((0..10_000).all(|n| spin.timeout(n * MILLI / 500).is_ok()));
 }
+
+#[test]
+fn a_table_that_holds_more_than_it_may_is_noticed() {
+    let kept = |held| [("a", 3, 3), ("b", held, 7)];
+    assert_eq!(check_kept(&kept(7)).count(), 0);
+    let found: Vec<_> = check_kept(&kept(8)).collect();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, Invariant::BoundedMemory);
+    assert!(found[0].1.starts_with("b: 8"), "{}", found[0].1);
+}
+
+#[test]
+fn a_datagram_that_takes_more_steps_than_it_may_is_noticed() {
+    let bound = u64::from(WORK_MAX) * STEPS_PER_UNIT;
+    let none = Settled::new(50, &[]);
+    assert_eq!(broken(check_work(&none, bound)), None);
+    assert_eq!(broken(check_work(&none, bound + 1)), Some(Invariant::BoundedWork));
+    // Packets in flight and packets that wait are done with once.
+    let kept =
+        [("packets of a path", 10, 16_000), ("bytes that wait in order, of all", 4_096, 9_000)];
+    let some = Settled::new(50, &kept);
+    let more = 10 * STEPS_IN_FLIGHT + 2 * STEPS_WAITING;
+    assert_eq!(broken(check_work(&some, bound + more)), None);
+    assert_eq!(broken(check_work(&some, bound + more + 1)), Some(Invariant::BoundedWork));
+    // That was an earlier datagram.
+    let before = Settled::new(bound * 2, &[]);
+    assert_eq!(broken(check_work(&before, bound * 2)), None);
+}
+
+#[test]
+fn honest_nodes_that_are_held_up_are_noticed() {
+    assert_eq!(broken(check_harm(100_000, 300_000)), None);
+    assert_eq!(broken(check_harm(0, 65_536)), None);
+    assert_eq!(broken(check_harm(0, 300_000)), Some(Invariant::Harm));
+    assert_eq!(broken(check_harm(1_000_000, 4_000_000)), Some(Invariant::Harm));
+}

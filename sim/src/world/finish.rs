@@ -23,6 +23,8 @@ impl World {
     /// Runs the world to its end, lets it heal and rest, and checks what has to hold then.
     pub fn finish(&mut self) {
         let last = self.script.back().map_or(0, |(at, _)| *at);
+        self.run_until(self.spec.duration);
+        self.goodput = self.honest_bytes();
         self.run_until(self.spec.duration.max(last));
         self.heal();
         for number in 0..self.flows.len() {
@@ -49,6 +51,15 @@ impl World {
             }
             self.check_rest(first);
         }
+    }
+
+    /// Bytes that flows between nodes that follow the rules have delivered.
+    fn honest_bytes(&self) -> u64 {
+        let honest = |number: &usize| {
+            let flow = &self.flows[*number].spec;
+            [flow.from, flow.to].iter().all(|host| !self.is_hostile(*host))
+        };
+        (0..self.flows.len()).filter(honest).map(|number| self.flow(number).bytes).sum()
     }
 
     fn is_healed(&self) -> bool {

@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    fn is_hostile(&self, host: usize) -> bool {
+    pub(super) fn is_hostile(&self, host: usize) -> bool {
         matches!(self.hosts[host].spec.system, System::Hostile(_))
     }
 

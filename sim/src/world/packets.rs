@@ -292,7 +292,7 @@ impl World {
         let by_node = !matches!(self.hosts[index].spec.system, System::Plain { .. });
         let kind = match datagram.carries {
             Carries::Segment => Encapsulation::Tcp,
-            Carries::Packet if by_node => return self.arrive_plain(index, datagram),
+            Carries::Packet if by_node => return self.arrive_plain(index, &datagram),
             Carries::Datagram | Carries::Packet => Encapsulation::Udp,
         };
         let Some(local) = self.hosts[index].local_at(datagram.destination.ip(), kind).copied()

@@ -83,7 +83,7 @@ impl World {
     }
 
     /// A plain packet reached an interface.
-    pub(super) fn arrive_plain(&mut self, index: usize, datagram: Datagram) {
+    pub(super) fn arrive_plain(&mut self, index: usize, datagram: &Datagram) {
         if !self.spec.is_ordinary(index) {
             return;
         }
