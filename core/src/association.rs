@@ -52,6 +52,7 @@ use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
+use crate::parameters::Parameters;
 use crate::path_status;
 use crate::queue::SendQueue;
 use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
@@ -133,6 +134,7 @@ pub(crate) struct Association {
     pub(crate) config: PeerConfig,
     pub(crate) node: NodeId,
     limits: Limits,
+    parameters: Arc<Parameters>,
     keys: KeyRing,
     pending: Option<Box<Pending>>,
     answering: Option<Box<Answering>>,
@@ -241,10 +243,17 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    pub(crate) fn new(config: PeerConfig, limits: &Limits, rng: &mut Rng, now: Instant) -> Self {
+    pub(crate) fn new(
+        config: PeerConfig,
+        limits: &Limits,
+        parameters: &Arc<Parameters>,
+        rng: &mut Rng,
+        now: Instant,
+    ) -> Self {
         Self {
             node: config.public_key.node_id(),
             limits: limits.clone(),
+            parameters: Arc::clone(parameters),
             keys: KeyRing::default(),
             pending: None,
             answering: None,
@@ -282,9 +291,9 @@ impl Association {
             periods: 0,
             inner_mtu: 0,
             allowance: Allowance::new(now),
-            guard: Guard::default(),
+            guard: Guard::new(parameters.guard),
             benefit: Period::default(),
-            scheduler: scheduler::new(&config),
+            scheduler: scheduler::new(&config, &parameters.earliest),
             candidates: Vec::new(),
             candidate_paths: Vec::new(),
             subflows: Vec::new(),
@@ -433,7 +442,7 @@ impl Association {
         self.status_owed.clear();
         self.observed_owed.clear();
         self.delay_reference = None;
-        self.guard = Guard::default();
+        self.guard = Guard::new(self.parameters.guard);
         self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);

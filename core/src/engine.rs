@@ -17,6 +17,7 @@ use crate::config::Limits;
 use crate::config::Policy;
 use crate::event::Event;
 use crate::handshake::Jobs;
+use crate::parameters::Parameters;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::status::Status;
@@ -123,6 +124,7 @@ pub struct Engine {
     own: Vec<IpAddr>,
     rules: RuleTable,
     limits: Limits,
+    parameters: Arc<Parameters>,
     /// Those of the configuration, then those with unknown nodes.
     associations: Vec<Association>,
     /// How many are of the configuration.
@@ -171,6 +173,7 @@ impl Engine {
         let mut by_key = BTreeMap::new();
         let mut associations = Vec::with_capacity(config.peers.len());
         let mut endpoints = Vec::new();
+        let parameters = Arc::new(config.parameters);
         for (index, peer) in config.peers.into_iter().enumerate() {
             by_key.insert(peer.public_key, index);
             for prefix in &peer.allowed_prefixes {
@@ -182,7 +185,7 @@ impl Engine {
                 }
             }
             endpoints.extend(peer.endpoints.iter().map(SocketAddr::ip));
-            associations.push(Association::new(peer, &config.limits, &mut rng, now));
+            associations.push(Association::new(peer, &config.limits, &parameters, &mut rng, now));
         }
         let unknown = config.opportunistic;
         let pins = config.limits.pins;
@@ -222,6 +225,7 @@ impl Engine {
             cookies: CookieJar::new(&mut rng, &public_key),
             calls: Calls::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]),
             limits: config.limits,
+            parameters,
             unknown,
             private_key: Arc::new(config.private_key),
             rng,

@@ -38,6 +38,7 @@ mod event;
 mod guard;
 mod handshake;
 pub mod omission;
+pub mod parameters;
 mod path_status;
 pub mod queue;
 mod repeats;
@@ -70,5 +71,6 @@ pub use mpip_types::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
+pub use parameters::Parameters;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

@@ -137,6 +137,7 @@ impl Host {
                     peers: peers.map(|peer| peer_config(world, engine, peer)).collect(),
                     rules: engine.rules.clone(),
                     limits: engine.limits.clone(),
+                    parameters: engine.parameters,
                     opportunistic: None,
                 };
                 let clock = self.spec.clock;

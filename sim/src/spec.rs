@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use mpip_core::{CongestionControlKind, DEFAULT_PORT, Limits, Rule, SchedulerKind};
+use mpip_core::{CongestionControlKind, DEFAULT_PORT, Limits, Parameters, Rule, SchedulerKind};
 use mpip_link::{Change, LinkConfig};
 
 use crate::clock::{HostClock, Nanos, SECOND};
@@ -80,6 +80,8 @@ pub struct EngineSpec {
     pub resequencing: bool,
     /// Bounds of the tables.
     pub limits: Limits,
+    /// What tunes its mechanisms.
+    pub parameters: Parameters,
     /// The rule table.
     pub rules: Vec<Rule>,
     /// Whether the configuration names the peer's addresses; otherwise this host waits to be
@@ -96,6 +98,7 @@ impl Default for EngineSpec {
             max_paths: None,
             resequencing: true,
             limits: Limits::default(),
+            parameters: Parameters::default(),
             rules: Vec::new(),
             knows_peer: true,
         }

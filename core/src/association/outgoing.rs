@@ -3,7 +3,6 @@
 mod form;
 mod header_fields;
 
-use core::time::Duration;
 use std::collections::BTreeSet;
 
 use mpip_wire::{Frame, SessionId};
@@ -26,25 +25,10 @@ use mpip_types::DatagramSink;
 use mpip_types::Instant;
 use mpip_types::packet::{Header, Segments, SessionKey, protocol};
 
-/// A packet that left for the first time longer ago than this is of no use to its receiver: a
-/// TCP sender has sent it again itself (RFC 6298, section 2.4). Time without any path does not count: of
-/// what is missing then a TCP sender repeats the first packet only.
-const REPAIR_FOR: Duration = Duration::from_secs(1);
-/// So long after a time without any path, what waits in the queue waits for that reason, and the inner
-/// TCP has stopped by itself: a signal would only take away what is to go first.
-const OUTAGE_PARDON: Duration = Duration::from_millis(500);
 /// Packets that wait to be sent again; beyond it the oldest is given up.
 const REPAIRS: usize = 16_384;
 /// Skips that wait to be told; beyond it the receiver's time limit has to do.
 const SKIPS: usize = 256;
-/// Packets of so many bytes are taken for part of a transfer, which an even delay helps more than a
-/// short one.
-const BULK: usize = 1_000;
-/// As are the first so many of a session, which show the inner TCP how long the paths are: were one of
-/// them faster than the packets of a transfer that follows, they would look as if they waited in a queue.
-const FIRST: u32 = 32;
-/// Something to send after a pause shorter than this counts as if there had been no pause.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +100,14 @@ impl Association {
                 && let Some((len, end)) = segments.whole_stream()
             {
                 let news = session.queues(len as u32, end);
-                if !news && self.queue.flow_bytes(slot) > 0 {
+                let drops = self.parameters.repair.drops_waiting;
+                if drops && !news && self.queue.flow_bytes(slot) > 0 {
                     return Err(refuse(cx, DropReason::Waits));
                 }
             }
         }
         if let Some(idle) = self.idle_since.take()
-            && now.since(idle) > PAUSE
+            && now.since(idle) > self.parameters.repair.pause
         {
             self.busy_since = now;
         }
@@ -186,7 +171,7 @@ impl Association {
         let mut begun = Vec::new();
         for cargo in repairs {
             begun.push((cargo.slot, cargo.session));
-            if now.since(cargo.first_sent) <= REPAIR_FOR {
+            if now.since(cargo.first_sent) <= self.parameters.repair.longest {
                 left(cargo.slot, cargo.segments, cargo.segment.into());
             }
         }
@@ -224,7 +209,7 @@ impl Association {
             return;
         }
         if let Some(since) = self.outage_since.take() {
-            self.queue.pardon(now + OUTAGE_PARDON);
+            self.queue.pardon(now + self.parameters.repair.outage_pardon);
             let outage = now.since(since);
             let ordered = self.repairs.iter_mut().filter(|cargo| cargo.ordered);
             ordered.for_each(|cargo| cargo.first_sent += outage);
@@ -284,7 +269,7 @@ impl Association {
     fn next_load(&mut self, now: Instant) -> Option<Load> {
         self.drop_arrived_repairs();
         while let Some(cargo) = self.repairs.front() {
-            if now.since(cargo.first_sent) <= REPAIR_FOR {
+            if now.since(cargo.first_sent) <= self.parameters.repair.longest {
                 return Some(Load {
                     segments: cargo.segments.clone(),
                     segment: usize::from(cargo.segment),
@@ -305,6 +290,7 @@ impl Association {
         }
         loop {
             let candidate = self.queue.next(now)?;
+            let passes = self.uneven && self.parameters.even_delay.acks_pass;
             let Some(session) = self.outgoing.get(candidate.flow) else {
                 let flow = candidate.flow;
                 self.queue.discard(flow);
@@ -316,7 +302,7 @@ impl Association {
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
-                ordered: session.ordered && !(self.uneven && candidate.item.is_pure_ack()),
+                ordered: session.ordered && !(passes && candidate.item.is_pure_ack()),
                 repair: session.ordered || session.repair,
                 mark: candidate.mark,
                 priority: candidate.priority,
@@ -425,7 +411,8 @@ impl Association {
                 .filter(|frame| frame.encoded_len() <= free);
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
-        let even = len >= BULK || load.sequence < FIRST;
+        let parameters = &self.parameters.even_delay;
+        let even = len >= parameters.bulk as usize || load.sequence < parameters.first;
         let even = even && load.ordered && load.first_sent.is_none();
         let playout = path.playout(now, self.delay_reference).filter(|_| even);
         let playout =
@@ -582,9 +569,10 @@ impl Association {
     pub(super) fn probe_tail(&mut self, now: Instant, index: usize) {
         let others = self.paths.iter().enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
-        if others.next().is_some()
+        if self.parameters.repair.probes_tail
+            && others.next().is_some()
             && let Some(Content::Packet(cargo)) = self.paths[index].flight.newest()
-            && now.since(cargo.first_sent) <= REPAIR_FOR
+            && now.since(cargo.first_sent) <= self.parameters.repair.longest
         {
             self.repairs.push_back(cargo.clone());
         }

@@ -10,6 +10,7 @@ use super::{Association, Context};
 use crate::config::Policy;
 use crate::content::Path;
 use crate::event::Event;
+use crate::parameters::{Parameters, ResequencingParameters};
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
 use crate::trace::What;
@@ -32,20 +33,6 @@ const STALE: Duration = Duration::from_secs(3);
 const FALLBACK_PAUSE: Duration = Duration::from_millis(200);
 /// When no path works, a new handshake is tried after this.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// Longest queue that is kept for paths that are starting.
-const GROWTH: Duration = Duration::from_millis(300);
-/// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
-/// path; a wait is seen by nobody unless something is missing.
-const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// So much the delay of a path varies by what is sent on it.
-const OWN_JITTER: Duration = Duration::from_millis(2);
-/// A TCP takes a round trip longer by so much for a queue (RFC 9406, section 4.3: MIN_RTT_THRESH).
-const MISLEADING: Duration = Duration::from_millis(4);
-/// Where delays are seen to differ by so much they may differ by more: heartbeats are few.
-const UNEVEN: Duration = Duration::from_millis(1);
-/// An inner TCP whose packets wait for gaps answers a signal when the peer no longer waits for the one that
-/// the signal makes; what then comes in a burst says nothing yet. No longer than this in all.
-const STANDSTILL: Duration = Duration::from_secs(2);
 /// Bottlenecks are looked for once in so many periods.
 const REGROUP_PERIODS: u32 = 10;
 /// A path takes another's place among the fastest only if it is faster by this much.
@@ -215,7 +202,7 @@ impl Association {
             return None;
         }
         let kind = self.config.congestion_control;
-        let mut path = Path::new(id, address, local, kind, now);
+        let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
             // Connections wait as plain IP for what works again.
             path.longest_pause = FALLBACK_PAUSE;
@@ -408,8 +395,8 @@ impl Association {
             return;
         }
         let mut groups: Vec<u16> = self.paths.iter().map(|path| path.bottleneck).collect();
-        let paths = &self.paths;
-        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays);
+        let (paths, parameters) = (&self.paths, &self.parameters.transport.bottleneck);
+        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays, parameters);
         regroup(&mut groups, |path| paths[path].id.0, compare);
         for (path, group) in self.paths.iter_mut().zip(groups) {
             path.bottleneck = group;
@@ -463,7 +450,7 @@ impl Association {
     /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, or
     /// the one with which slow start ended, and signals come no faster than they can be answered.
     fn tune_queue(&mut self, paths: &[Candidate]) {
-        let base = CodelParameters::default();
+        let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {
             let in_turn = paths.iter().filter(|path| !self.guard.leaves_out(path.id));
             in_turn.map(|path| path.delay + path.repair)
@@ -478,27 +465,29 @@ impl Association {
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
-        let rtt = rtt.min(WAIT_BOUNDS.1);
-        let late = (jitter.saturating_sub(OWN_JITTER) * 4).min(WAIT_BOUNDS.1);
+        let rtt = rtt.min(self.parameters.resequencing.most);
+        let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
+        let late = late.min(tuning.spread_most);
         // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
         let rival = in_use().any(|path| path.cc.reduced().is_some());
-        let rival = if rival { rtt / 2 } else { Duration::ZERO };
+        let rival = if rival { rtt.mul_f64(tuning.rival_share) } else { Duration::ZERO };
         // What waits for a path that is starting is what will fill it.
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
-        let growing = growing.unwrap_or_default().min(GROWTH);
+        let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        self.thins = uneven >= UNEVEN;
-        let misleading = uneven >= MISLEADING;
-        let target = base.target.max(rival).max(growing).max(rtt / 20);
+        self.thins = thinning.enabled && uneven >= thinning.uneven;
+        let misleading = uneven >= tuning.misleading;
+        let target = base.target.max(rival).max(growing).max(rtt.mul_f64(tuning.rtt_share));
         // What waits for a path that is left out for a trial may be on its way with it soon.
-        let trial = if self.guard.tries_fewer() { WAIT_BOUNDS.1 } else { Duration::ZERO };
+        let trial = if self.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
         let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
-        let interval = base.interval.max((answer * 2).min(STANDSTILL));
+        let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.queue.set_codel(CodelParameters {
-            target: target.max(spread.min(WAIT_BOUNDS.1)).max(late).max(trial),
+            target: target.max(spread.min(tuning.spread_most)).max(late).max(trial),
             interval,
-            patient: self.guard.is_narrow() || misleading,
+            patient: base.patient && (self.guard.is_narrow() || misleading),
+            patient_signals: base.patient_signals,
         });
     }
 
@@ -517,8 +506,8 @@ impl Association {
             .map(|path| path.probe_timeout() + path.flight.reordering_window())
             .max()
             .unwrap_or_default();
-        let (least, most) = WAIT_BOUNDS;
-        let wait = (spread + detection * 3).clamp(least, most);
+        let ResequencingParameters { least, most, repairs } = self.parameters.resequencing;
+        let wait = (spread + detection * repairs).clamp(least, most.max(least));
         // Small changes are not worth a frame.
         if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
             self.wait_told = wait;

@@ -14,6 +14,7 @@ use super::*;
 use crate::association::inspect::Peeked;
 use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
+use crate::parameters::Parameters;
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
@@ -245,6 +246,7 @@ impl Pair {
                 peers: vec![peer],
                 rules: vec![],
                 limits: Limits::default(),
+                parameters: Parameters::default(),
                 opportunistic: None,
             };
             adjust(host, &mut config);

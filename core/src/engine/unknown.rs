@@ -334,7 +334,8 @@ impl Engine {
         }
         let config = unknown.peer_config(address, public_key, asked);
         let limits = self.limits.of_unknown();
-        let mut association = Association::new(config, &limits, &mut self.rng, now);
+        let mut association =
+            Association::new(config, &limits, &self.parameters, &mut self.rng, now);
         association.is_of_a_stranger();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
