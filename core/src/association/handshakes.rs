@@ -11,7 +11,6 @@ use mpip_crypto::{
 
 use super::keys::{KeyRing, Origin};
 use crate::config::PeerConfig;
-use crate::engine::send;
 use crate::handshake::{Jobs, Work};
 use mpip_types::{Bucket, DatagramSink, Instant, PathAddress, Rate};
 
@@ -324,7 +323,7 @@ impl Handshakes {
     /// Sends what the sockets take; `left` is told where something went.
     pub(super) fn send(&mut self, out: &mut impl DatagramSink, mut left: impl FnMut(PathAddress)) {
         let mut sends = |to: PathAddress, datagram: &[u8]| {
-            let sent = send(out, to, datagram);
+            let sent = out.send(to, datagram);
             if sent {
                 left(to);
             }

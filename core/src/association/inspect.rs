@@ -108,11 +108,11 @@ impl Association {
         let limits = &self.limits;
         let mut kept = vec![
             ("sessions that send", self.outgoing.len(), limits.sessions),
-            ("sessions that receive", self.incoming.len(), limits.sessions),
+            ("sessions that receive", self.receiving.sessions().len(), limits.sessions),
             ("paths", self.paths.len(), limits.paths),
             ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
-            ("bytes that wait in order", self.share.held(), limits.resequencing),
-            ("sessions that wait", self.waiting.len(), self.incoming.len()),
+            ("bytes that wait in order", self.receiving.share().held(), limits.resequencing),
+            ("sessions that wait", self.receiving.waiting(), self.receiving.sessions().len()),
             ("repairs", self.repairs.len(), 16_384),
             ("told addresses", self.peer_addresses.len(), AddressList::MAX),
             ("networks", self.networks.len(), 16),

@@ -17,7 +17,7 @@ use super::moving::local;
 use super::outbox::Notice;
 use super::path_set::PathIndex;
 use super::{Association, Context};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::repeats::Repeats;
 use mpip_transport::PathState;
 use mpip_transport::Standing;
