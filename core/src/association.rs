@@ -12,17 +12,21 @@ mod departure;
 mod early;
 mod encapsulation;
 pub(crate) mod handshake;
+mod handshakes;
 pub(crate) mod host;
+mod identity;
 mod incoming;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
 mod keys;
 mod moving;
+pub(crate) mod outbox;
 mod outgoing;
 mod path_ids;
+mod path_set;
 mod paths;
-mod pending;
 mod playout;
+mod receiving;
 mod rest;
 mod told;
 mod too_big;
@@ -30,36 +34,41 @@ mod translated;
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
+use mpip_crypto::{NodeId, PrivateKey, Rng, TimestampSource};
+use mpip_wire::{AckRange, Ranges};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
-use self::host::{Capture, HostMode};
+use self::handshakes::Handshakes;
+use self::host::HostMode;
+use self::identity::Identity;
 use self::keys::KeyRing;
-use self::path_ids::RetiredIds;
-use self::pending::{Answering, Pending, Response};
+use self::outbox::{Notice, Outbox};
+use self::path_set::{PathIndex, PathSet};
+use self::receiving::Receiving;
 use self::rest::Network;
 use self::told::Told;
 use self::too_big::Allowance;
+use crate::capture::Capture;
 use crate::config::{Limits, PeerConfig};
 use crate::content::Path;
 use crate::content::{Cargo, Content};
-use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
+use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
+use crate::host_packets::{Plain, Returns};
 use crate::parameters::Parameters;
 use crate::path_status;
+use crate::prefixes::PrefixTable;
 use crate::queue::SendQueue;
-use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
+use crate::resequencer::{HoldPool, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
 use crate::sending::Sending;
-use crate::session::Incoming;
 use crate::session::Order;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
@@ -70,8 +79,7 @@ use mpip_transport::cc::Subflow;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
-use mpip_types::table::Table;
-use mpip_types::{DatagramSink, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, LocalId, PacketSink};
 use mpip_types::{LocalAddress, Prefix};
 
 /// What an association may use of its engine.
@@ -136,35 +144,11 @@ pub(crate) struct Association {
     limits: Limits,
     parameters: Arc<Parameters>,
     keys: KeyRing,
-    pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
-    /// The answer to the handshake that offered the newest keys, until it is sent.
-    response: Option<Box<Response>>,
-    answers: Bucket,
-    attempts: u32,
-    /// The only address of ours from which the first handshake leaves; `None` for every one.
-    pub(crate) first_from: Option<IpAddr>,
-    next_attempt: Option<Instant>,
-    cookies: CookieMemory,
-    replay_guard: ReplayGuard,
-    /// The peer's run; another one has none of our paths and sessions.
-    peer_instance: Option<u64>,
-    /// Where the initiation came from that the offered keys answer.
-    handshake_from: Option<PathAddress>,
-    /// Whether this node opens the paths.
-    opener: bool,
-    /// Which association this is; 0 before the first keys.
-    number: u16,
-    established: bool,
-    handshake_at: Option<Instant>,
+    handshakes: Handshakes,
+    identity: Identity,
 
-    paths: Vec<Path>,
-    /// Where the search for the next path's identifier begins.
-    next_path: u16,
-    retired_paths: RetiredIds,
+    paths: PathSet,
     proven: Proven,
-    /// Paths that the peer still uses though they were given up: it has not heard.
-    refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
     told: Told,
@@ -172,10 +156,7 @@ pub(crate) struct Association {
     generation: u64,
     /// How often a path changed its state.
     pub(crate) path_changes: u64,
-    addresses_owed: bool,
-    /// Paths whose status the peer has to be told, and those on which it has to be told how it is seen.
-    status_owed: BTreeSet<PathId>,
-    observed_owed: BTreeSet<PathId>,
+    outbox: Outbox,
     /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
     standby_changed: bool,
     delay_reference: Option<u32>,
@@ -195,7 +176,7 @@ pub(crate) struct Association {
     benefit: Period,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
-    candidate_paths: Vec<usize>,
+    candidate_paths: Vec<PathIndex>,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
@@ -203,15 +184,6 @@ pub(crate) struct Association {
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    /// Sequences that will not be sent again: the first, and how many.
-    skips: VecDeque<(SessionId, u32, u32)>,
-    /// Header fields that wait to be told.
-    opens: VecDeque<(u32, SessionId, SessionFields)>,
-    /// Sessions of the peer whose header fields we do not have.
-    unknown: VecDeque<SessionId>,
-    /// Which of them the peer was told of lately, and since when.
-    unknown_told: BTreeSet<SessionId>,
-    unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
@@ -221,24 +193,14 @@ pub(crate) struct Association {
     traffic_at: Instant,
     resting: bool,
     networks: Vec<Network>,
-    /// How long the peer is to wait for gaps, as last computed, how often that has changed, and
-    /// whether it must be told.
+    /// How long the peer is to wait for gaps, as last computed, and how often that has changed.
     wait_told: Duration,
     wait_sequence: u64,
-    wait_owed: bool,
 
-    incoming: Table<SessionId, Incoming>,
-    share: Share,
-    /// Deadlines of the sessions that wait for a gap to close.
-    waiting: BTreeSet<(Instant, u32)>,
-    /// How long to wait for gaps, and the peer's change that said so.
-    max_wait: Duration,
-    wait_heard: u64,
+    receiving: Receiving,
 
     pub(crate) trace: Trace,
     bytes_sent: u64,
-    bytes_received: u64,
-    close_owed: bool,
     host: HostMode,
 }
 
@@ -255,34 +217,16 @@ impl Association {
             limits: limits.clone(),
             parameters: Arc::clone(parameters),
             keys: KeyRing::default(),
-            pending: None,
-            answering: None,
-            response: None,
-            answers: Bucket::new(),
-            attempts: 0,
-            first_from: None,
-            next_attempt: (!config.endpoints.is_empty()).then_some(now),
-            cookies: CookieMemory::new(&config.public_key),
-            replay_guard: ReplayGuard::new(),
-            peer_instance: None,
-            handshake_from: None,
-            opener: false,
-            number: 0,
-            established: false,
-            handshake_at: None,
-            paths: Vec::new(),
-            next_path: 0,
-            retired_paths: RetiredIds::default(),
+            handshakes: Handshakes::new(&config, now),
+            identity: Identity::default(),
+            paths: PathSet::new(limits.paths),
             proven: Proven::default(),
-            refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
             told: Told::default(),
             generation: 1,
             path_changes: 0,
-            addresses_owed: true,
-            status_owed: BTreeSet::new(),
-            observed_owed: BTreeSet::new(),
+            outbox: Outbox::new(now),
             standby_changed: false,
             delay_reference: None,
             uneven: false,
@@ -302,11 +246,6 @@ impl Association {
             next_session: 0,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
-            skips: VecDeque::new(),
-            opens: VecDeque::new(),
-            unknown: VecDeque::new(),
-            unknown_told: BTreeSet::new(),
-            unknown_since: now,
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
@@ -315,16 +254,9 @@ impl Association {
             networks: Vec::new(),
             wait_told: Duration::ZERO,
             wait_sequence: 0,
-            wait_owed: false,
-            incoming: Table::new(limits.sessions, rng.bytes()),
-            share: Share::new(limits.resequencing),
-            waiting: BTreeSet::new(),
-            max_wait: incoming::INITIAL_MAX_WAIT,
-            wait_heard: 0,
+            receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
             bytes_sent: 0,
-            bytes_received: 0,
-            close_owed: false,
             host: HostMode::of(&config),
             config,
         }
@@ -333,13 +265,13 @@ impl Association {
     /// The host's addresses changed.
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
         self.drop_homeless_handshakes(cx.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
-        } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {
-            self.next_attempt = Some(now);
+        } else if !self.config.endpoints.is_empty() && !self.handshakes.is_planned() {
+            self.handshakes.plan(Some(now));
         }
         self.period_at = now;
     }
@@ -355,18 +287,25 @@ impl Association {
 
     /// Says goodbye at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
-        self.close_owed = self.keys.current().is_some();
+        if self.keys.current().is_some() {
+            self.outbox.owe(Notice::Close);
+        }
+    }
+
+    /// The first handshake leaves from this address of ours only; from every one if it is `None`.
+    pub(crate) fn begin_from(&mut self, address: Option<IpAddr>) {
+        self.handshakes.first_from = address;
     }
 
     /// Whether there are keys that the peer has confirmed.
     pub(crate) fn is_established(&self) -> bool {
-        self.established
+        self.identity.is_established()
     }
 
     /// Where the peer receives: the remote addresses of its validated paths, and whether it says
     /// that they are its own. Behind a translator they are not.
     pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         validated.map(|path| {
             let ip = path.address.remote.ip();
             (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
@@ -375,7 +314,7 @@ impl Association {
 
     /// Whether no session is known.
     pub(crate) fn is_idle(&self) -> bool {
-        self.outgoing.is_empty() && self.incoming.is_empty()
+        self.outgoing.is_empty() && self.receiving.sessions().is_empty()
     }
 
     /// Whether nothing waits to be sent or to be acknowledged on a path that works.
@@ -405,90 +344,60 @@ impl Association {
             self.run_period(now, cx);
         }
         if self.host.release_at.take().is_some() {
-            self.release_held(now, cx, packets);
+            self.receiving.release_all(now, cx.hold, packets);
         }
-        self.release_overdue(now, cx, packets);
+        self.receiving.release_overdue(now, cx.hold, packets);
         self.transmit(now, cx, out);
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.has_waiting();
-        let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
+        let keys =
+            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
-        let gap = self.waiting.first().map(|(deadline, _)| *deadline);
-        let alone = self.no_path_answers();
+        let gap = self.receiving.next_timeout();
+        let alone = self.paths.none_answers();
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
     }
 
     /// Forgets paths and sessions: the peer has none of them any more.
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
         if self.goes_on_plain() {
             self.give_back(now, cx);
         }
-        self.paths.clear();
-        self.next_path = 0;
-        self.retired_paths = RetiredIds::default();
+        self.paths = PathSet::new(self.limits.paths);
         self.proven = Proven::default();
-        self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;
         self.told.reset();
-        self.addresses_owed = true;
-        self.status_owed.clear();
-        self.observed_owed.clear();
+        self.outbox.reset();
         self.delay_reference = None;
         self.guard = Guard::new(self.parameters.guard);
         self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
-        self.skips.clear();
-        self.opens.clear();
-        self.unknown.clear();
-        self.discard_held(cx);
-        self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.max_wait = incoming::INITIAL_MAX_WAIT;
-        self.wait_heard = 0;
+        self.receiving.reset(self.limits.sessions, cx.rng.bytes(), cx.hold);
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
-        self.wait_owed = false;
         self.resting = false;
-        self.number = 0;
-        self.established = false;
+        self.identity.end();
         self.review_capture();
-    }
-
-    /// Gives back what the sessions hold.
-    fn discard_held(&mut self, cx: &mut Context<'_>) {
-        let hold = &mut Hold::new(cx.hold, &mut self.share);
-        for (_, _, session) in self.incoming.iter_mut() {
-            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-                resequencer.discard(hold);
-            }
-        }
-        self.waiting.clear();
-        if cx.hold.held() == 0 {
-            cx.hold.trim();
-        }
-    }
-
-    fn path_index(&self, id: PathId) -> Option<usize> {
-        self.paths.iter().position(|path| path.id == id)
     }
 
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
     /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
-    fn gather_subflows(&mut self, own: usize) -> usize {
+    fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
         let couples_all = self.config.congestion_control.couples_all();
         let bottleneck = self.paths[own].bottleneck;
         let mut position = 0;
-        for (index, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.enumerate() {
             if index == own {
                 position = self.subflows.len();
             } else if path.state() != PathState::Active
@@ -503,7 +412,7 @@ impl Association {
 
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
-        let fastest = self.paths.iter().filter(|path| path.is_validated());
+        let fastest = self.paths.validated();
         let fastest = fastest.filter_map(|path| path.delay.average()).min();
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
         let counters = self.queue.counters();
@@ -515,9 +424,9 @@ impl Association {
         PeerStatus {
             name: self.config.name.clone(),
             node: self.node,
-            established: self.established,
-            opener: self.opener,
-            handshake_age: self.handshake_at.map(|at| now.since(at)),
+            established: self.identity.is_established(),
+            opener: self.identity.opens(),
+            handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
             aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
@@ -529,11 +438,11 @@ impl Association {
             translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
             translated: self.host.begun.len(),
             bytes_sent: self.bytes_sent,
-            bytes_received: self.bytes_received,
+            bytes_received: self.receiving.bytes(),
             queued: self.queue.bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.share.waiting(),
+            resequencing: self.receiving.share().waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }
@@ -555,7 +464,7 @@ impl Association {
             waits: [0; WAIT_BUCKETS],
             idle: idle(self.outgoing.used(slot)),
         });
-        let incoming = self.incoming.iter().map(|(slot, id, session)| SessionStatus {
+        let incoming = self.receiving.sessions().iter().map(|(slot, id, session)| SessionStatus {
             id: id.0,
             outgoing: false,
             protocol: session.key.protocol,
@@ -566,7 +475,7 @@ impl Association {
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),
-            idle: idle(self.incoming.used(slot)),
+            idle: idle(self.receiving.sessions().used(slot)),
         });
         outgoing.chain(incoming).collect()
     }
