@@ -7,6 +7,7 @@ use core::time::Duration;
 use self::link::{Link, Measured, PACKET, World, jain};
 use super::{CongestionControl, CongestionEvent, RateSample};
 use crate::cc::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
+use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 fn ms(millis: u64) -> Duration {
