@@ -14,6 +14,7 @@ use super::*;
 use crate::association::inspect::Peeked;
 use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
+use mpip_crypto::PrivateKey;
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
@@ -330,7 +331,7 @@ impl Pair {
 
     /// How often `host` refused something for `reason`.
     pub(crate) fn drops(&self, host: usize, reason: DropReason) -> u64 {
-        self.engines[host].drops.of(reason)
+        self.engines[host].shared.drops.of(reason)
     }
 
     /// What the tap saw since it was last asked.
