@@ -2,21 +2,25 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_wire::{
     CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, SessionFields, SessionId,
     TransportHeader,
 };
 
-use super::outbox::Notice;
-use super::outgoing::Loss;
-use super::path_set::PathIndex;
-use super::receiving::{Delivering, Delivery};
+use super::Association;
 use super::translated::{Changed, Source, shown_as};
-use super::{Association, Context, playout};
 use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
+use crate::parts::addresses::local;
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::playout;
+use crate::parts::receiving::{Delivering, Delivery};
+use crate::parts::sending::Loss;
 use crate::session::{Counters, Incoming, Shown};
+use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
@@ -119,7 +123,8 @@ impl Association {
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
-        let local = cx.locals.iter().find(|local| local.id == from.local);
+        let locals = Arc::clone(&cx.shared.locals);
+        let local = local(from, &locals);
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
@@ -127,7 +132,7 @@ impl Association {
             // Only who received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
-            let data = cx.rng.bytes();
+            let data = cx.shared.rng.bytes();
             self.paths[index].validation.challenge = Some(Challenge::new(data, from, now));
         }
         Ok(index)
@@ -150,7 +155,7 @@ impl Association {
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
-            *cx.work += u64::from(frame.work());
+            cx.shared.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
                     let delivery =
@@ -158,7 +163,7 @@ impl Association {
                     let session = header.session;
                     if let Err(reason) = self.on_packet(now, session, delivery, packet, cx, packets)
                     {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
                 Frame::Feedback(feedback) => {
@@ -185,17 +190,17 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
-                    self.receiving.skip(now, session, (first, count), cx.hold, packets);
+                    self.receiving.skip(now, session, (first, count), &mut cx.shared.hold, packets);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
                     self.receiving.on_resequencing(sequence, Duration::from_micros(max_wait));
                 }
                 Frame::SessionOpen { session, fields } => {
                     if let Err(reason) = self.on_session_open(now, session, &fields, cx) {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
-                Frame::SessionUnknown { session } => self.on_session_unknown(session),
+                Frame::SessionUnknown { session } => self.sending.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
                     let received = self.on_compact_packet(
                         now,
@@ -206,10 +211,12 @@ impl Association {
                         packets,
                     );
                     if let Err(reason) = received {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
-                Frame::SessionClose { session } => self.receiving.close(session, cx.hold),
+                Frame::SessionClose { session } => {
+                    self.receiving.close(session, &mut cx.shared.hold);
+                }
                 Frame::Close { .. } => closed = true,
                 Frame::Keepalive { interval } => {
                     self.paths[index].rest.on_asked(number, interval);
@@ -243,17 +250,17 @@ impl Association {
         self.losses.clear();
         let path = &mut self.paths[index];
         let Ok(progress) = path.flight.on_feedback(now, feedback, &mut self.losses) else {
-            cx.drops.count(DropReason::Malformed);
+            cx.shared.drops.count(DropReason::Malformed);
             return;
         };
-        *cx.work += self.losses.steps;
+        cx.shared.work += self.losses.steps;
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
             path.on_delay(now, delay);
         }
-        *cx.work += self.paths.len() as u64;
+        cx.shared.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
         let nobody_answered = self.paths.none_answers();
         let Self { paths, losses, subflows, .. } = self;
@@ -267,7 +274,7 @@ impl Association {
             busy.for_each(|path| path.cc.drain(now));
         }
         if paths[index].cc.drains() {
-            self.queue.pardon(now + DRAIN_PARDON);
+            self.sending.queue_mut().pardon(now + DRAIN_PARDON);
         }
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
@@ -299,12 +306,12 @@ impl Association {
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
-        let waits = !self.repairs.is_empty();
-        if self.paths[about].flight.on_arrivals(feedback, waits, cx.work).is_err() {
-            cx.drops.count(DropReason::Malformed);
+        let waits = !self.sending.repairs().is_empty();
+        if self.paths[about].flight.on_arrivals(feedback, waits, &mut cx.shared.work).is_err() {
+            cx.shared.drops.count(DropReason::Malformed);
             return;
         }
-        self.drop_arrived_repairs();
+        self.sending.drop_arrived(&self.paths);
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.
@@ -371,7 +378,7 @@ impl Association {
     }
 
     fn reaches(&self, destination: IpAddr, cx: &Context<'_>) -> bool {
-        cx.is_ours(destination)
+        cx.shared.is_ours(destination)
             || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
     }
 
@@ -455,13 +462,13 @@ impl Association {
     ) {
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
-        let Self { receiving, outgoing, .. } = self;
+        let Self { receiving, sending, .. } = self;
         let passes = |packet: &InnerPacket<'_>| {
             let Some((answered, waits)) = answers else { return true };
-            let (session, ack) = (outgoing.get_mut(answered), plain_ack(packet));
+            let (session, ack) = (sending.get_mut(answered), plain_ack(packet));
             session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
         };
-        let with = Delivering { hold: cx.hold, drops: cx.drops, sink };
+        let with = Delivering { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
@@ -479,8 +486,8 @@ impl Association {
             Shown::As(known) => known.0,
             Shown::AsItIs | Shown::EachByItself => key.source,
         };
-        let answered = self.outgoing.find(&SessionKey { source, ..*key }.reversed())?;
-        Some((answered, self.queue.behind_since(now, answered)))
+        let answered = self.sending.sessions().find(&SessionKey { source, ..*key }.reversed())?;
+        Some((answered, self.sending.queue().behind_since(now, answered)))
     }
 
     fn accept_session(
@@ -502,7 +509,7 @@ impl Association {
             newest: sequence,
             counters: Counters::default(),
         };
-        self.receiving.open(now, id, session, cx.hold)
+        self.receiving.open(now, id, session, &mut cx.shared.hold)
     }
 
     /// The peer tells what the packets of a session have in common.

@@ -7,7 +7,8 @@ use mpip_wire::{
     TransportPacket, TruncatedNumber,
 };
 
-use super::{Association, keys};
+use super::Association;
+use crate::parts::keys;
 #[cfg(test)]
 use crate::session::{Incoming, Outgoing};
 use mpip_types::Instant;
@@ -107,15 +108,15 @@ impl Association {
     pub(crate) fn kept(&self) -> Vec<(&'static str, usize, usize)> {
         let limits = &self.limits;
         let mut kept = vec![
-            ("sessions that send", self.outgoing.len(), limits.sessions),
+            ("sessions that send", self.sending.sessions().len(), limits.sessions),
             ("sessions that receive", self.receiving.sessions().len(), limits.sessions),
             ("paths", self.paths.len(), limits.paths),
-            ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
+            ("bytes in the send queue", self.sending.queue().bytes(), limits.send_queue),
             ("bytes that wait in order", self.receiving.share().held(), limits.resequencing),
             ("sessions that wait", self.receiving.waiting(), self.receiving.sessions().len()),
-            ("repairs", self.repairs.len(), 16_384),
-            ("told addresses", self.peer_addresses.len(), AddressList::MAX),
-            ("networks", self.networks.len(), 16),
+            ("repairs", self.sending.repairs().len(), 16_384),
+            ("told addresses", self.peer.told().len(), AddressList::MAX),
+            ("networks", self.rest.networks(), crate::parts::resting::NETWORKS),
             ("keys", self.keys.len(), 3),
         ];
         kept.extend(self.outbox.kept());
@@ -163,7 +164,7 @@ impl Association {
 
     /// Path and number of the packets that wait to be sent again.
     pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
-        self.repairs.iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
+        self.sending.repairs().iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
     }
 
     /// Both ends of a path.
@@ -183,7 +184,7 @@ impl Association {
 
     /// Numbers of the sessions in which this end sends.
     pub(crate) fn sending(&self) -> Vec<u32> {
-        self.outgoing.iter().map(|(_, _, session)| session.id.0).collect()
+        self.sending.sessions().iter().map(|(_, _, session)| session.id.0).collect()
     }
 }
 

@@ -1,20 +1,23 @@
 //! The paths of an association: which there are, which carry packets, and when that changes.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_wire::{PathId, PathStatus};
 
-use super::outbox::Notice;
-use super::outgoing::Loss;
-use super::path_set::PathIndex;
-use super::told::is_sensible;
-use super::{Association, Context};
+use super::Association;
 use crate::config::Policy;
 use crate::content::Path;
+use crate::drops::DropReason;
 use crate::event::Event;
 use crate::parameters::{Parameters, ResequencingParameters};
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sending::Loss;
+use crate::parts::sizes::INNER_OVERHEAD;
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
+use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::bottleneck::regroup;
 use mpip_transport::rest::{REST_PERIOD, Rest};
@@ -23,9 +26,6 @@ use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::PathAddress;
 
-/// Headers of a packet inside its datagram at the most: clear header with a short path
-/// identifier, frame header with a four-byte session number, tag.
-pub(super) const INNER_OVERHEAD: usize = 9 + 9 + mpip_wire::TAG_LEN;
 /// How long an abandoned path is kept to tell the peer and to understand what is on its way.
 const LINGER: Duration = Duration::from_secs(3);
 /// Without a path for so long, what waits is stale.
@@ -53,11 +53,11 @@ impl Association {
         let path = &mut self.paths[index];
         let Some(from) = path.set_state(now, to) else { return };
         if matches!(from, PathState::Active | PathState::Standby) {
-            self.proven.note(now, path.address.remote);
+            self.peer.note_left(now, path.address.remote);
         }
         self.trace.record(now, path.id.0, || What::PathState { from, to, reason });
         self.path_changes += 1;
-        cx.events.push_back(Event::Path {
+        cx.shared.events.push_back(Event::Path {
             peer: self.config.name.clone(),
             path: path.id.0,
             interface: path.interface.clone(),
@@ -102,7 +102,7 @@ impl Association {
         let mtu = datagram.saturating_sub(INNER_OVERHEAD) as u16;
         if mtu != self.inner_mtu {
             self.inner_mtu = mtu;
-            cx.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
+            cx.shared.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
         }
     }
 
@@ -111,19 +111,19 @@ impl Association {
         if !self.identity.opens() {
             return;
         }
-        for local in cx.locals {
+        for local in &*Arc::clone(&cx.shared.locals) {
             for remote in self.remotes(local.encapsulation) {
-                *cx.work += 1 + self.paths.len() as u64;
+                cx.shared.work += 1 + self.paths.len() as u64;
                 let address = PathAddress { local: local.id, remote };
                 if local.address.is_ipv4() == remote.is_ipv4()
-                    && self.wants_path(now, cx.locals, local, remote)
-                    && is_sensible(remote, cx)
+                    && self.wants_path(now, &cx.shared.locals, local, remote)
+                    && cx.shared.may_be_sent_to(remote)
                     && self.may_challenge(now, remote, local.encapsulation)
                     && !self.paths.is_taken(address)
                     && let Some(index) = self.open_path(now, address, local)
                 {
                     let standing = self.standing(now, address, cx);
-                    let challenge = Challenge::ours(cx.rng.bytes(), address, standing, now);
+                    let challenge = Challenge::ours(cx.shared.rng.bytes(), address, standing, now);
                     self.paths[index].validation.challenge = Some(challenge);
                 }
             }
@@ -153,7 +153,7 @@ impl Association {
                 PathState::Abandoned => {}
             }
         }
-        let local = cx.locals.iter().find(|local| local.id == address.local);
+        let local = cx.shared.locals.iter().find(|local| local.id == address.local);
         if let Some(index) = local.and_then(|local| self.open_path(now, address, local)) {
             self.paths[index].ping = true;
             self.change_state(now, cx, index, PathState::Active, "the handshake was answered");
@@ -173,9 +173,7 @@ impl Association {
     /// Removes path `index`. Its identifier stays in use as long as the keys do.
     fn remove_path(&mut self, index: PathIndex) {
         if self.paths[index].flight.knows_of_elsewhere() {
-            let mut repairs = core::mem::take(&mut self.repairs);
-            repairs.retain(|cargo| !self.has_arrived(cargo));
-            self.repairs = repairs;
+            self.sending.retain_missing(&self.paths);
         }
         let path = self.paths.remove(index);
         self.outbox.forget_path(path.id);
@@ -341,7 +339,7 @@ impl Association {
     /// expiry of sessions.
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.settle_rest(now);
-        self.period_at = now + if self.resting { REST_PERIOD } else { PERIOD };
+        self.period_at = now + if self.rest.is_resting() { REST_PERIOD } else { PERIOD };
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
         self.limit_to_fastest(now, cx);
@@ -357,7 +355,7 @@ impl Association {
         self.tune_queue(&candidates);
         self.find_bottlenecks();
         self.guard_benefit(now, cx);
-        if !self.resting {
+        if !self.rest.is_resting() {
             // Each change costs a datagram.
             self.compute_wait();
         }
@@ -366,7 +364,8 @@ impl Association {
         if !self.paths.iter().any(works)
             && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
         {
-            self.drop_queued(cx);
+            let dropped = self.sending.drop_queued(&mut self.outbox);
+            cx.shared.drops.add(DropReason::NoPath, dropped);
         }
     }
 
@@ -396,7 +395,7 @@ impl Association {
         if limit.is_none() && !self.paths.iter().any(aside) {
             return;
         }
-        *cx.work += self.paths.len() as u64;
+        cx.shared.work += self.paths.len() as u64;
         let heeds = !self.identity.opens() || limit.is_none();
         let mut working: Vec<(bool, i64, u16, PathIndex)> = Vec::new();
         for (index, path) in self.paths.enumerate() {
@@ -467,7 +466,7 @@ impl Association {
         let trial = if self.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
         let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
-        self.queue.set_codel(CodelParameters {
+        self.sending.queue_mut().set_codel(CodelParameters {
             target: target.max(spread.min(tuning.spread_most)).max(late).max(trial),
             interval,
             patient: base.patient && (self.guard.is_narrow() || misleading),

@@ -94,7 +94,7 @@ impl Engine {
     /// [`handle_job`](Self::handle_job). Ask after every batch of calls, and whenever a result was
     /// handled. There are never more than a few jobs for each association and 128 for others.
     pub fn poll_job(&mut self) -> Option<HandshakeJob> {
-        self.jobs.poll()
+        self.shared.jobs.poll()
     }
 
     /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush). Returns
@@ -111,20 +111,20 @@ impl Engine {
     ) -> Result<Option<PathAddress>, DropReason> {
         let handled = match *done.0 {
             Outcome::Read(call, read) => {
-                self.jobs.on_read(&call);
+                self.shared.jobs.on_read(&call);
                 let read = read.map_err(|_| DropReason::Handshake);
                 read.and_then(|responder| self.on_call(now, &call, responder))
                     .map(|()| Some(call.from))
             }
             Outcome::Started(index, started) => {
-                if let Some(peer) = self.indices.get(&index).copied() {
+                if let Some(peer) = self.shared.indices.get(&index).copied() {
                     self.associations[peer].on_started(now, index, started);
                     self.touched.insert(peer);
                 }
                 Ok(None)
             }
             Outcome::Responded(index, responded) => {
-                let Some(peer) = self.indices.get(&index).copied() else { return Ok(None) };
+                let Some(peer) = self.shared.indices.get(&index).copied() else { return Ok(None) };
                 let (association, mut cx) = self.association(peer);
                 let answered = association.on_responded(now, index, responded, &mut cx);
                 self.touched.insert(peer);
@@ -140,7 +140,7 @@ impl Engine {
                 }
             }
             Outcome::Finished(index, from, initiator, finished) => {
-                let Some(peer) = self.indices.get(&index).copied() else { return Ok(None) };
+                let Some(peer) = self.shared.indices.get(&index).copied() else { return Ok(None) };
                 let (association, mut cx) = self.association(peer);
                 let finished =
                     association.on_finished(now, from, (index, initiator), finished, &mut cx);
@@ -197,7 +197,7 @@ impl Engine {
             return Err(DropReason::TooManyHandshakes);
         }
         let call = Call { from, class: self.calls.class(source), datagram: *datagram };
-        match self.jobs.call(call, &self.private_key, &mut self.rng) {
+        match self.shared.jobs.call(call, &self.shared.private_key, &mut self.shared.rng) {
             true => Ok(()),
             false => Err(DropReason::TooManyHandshakes),
         }
@@ -241,7 +241,7 @@ impl Engine {
         from: core::net::SocketAddr,
         reason: String,
     ) -> DropReason {
-        self.events.push_back(Event::HandshakeRefused { from, reason });
+        self.shared.events.push_back(Event::HandshakeRefused { from, reason });
         DropReason::Handshake
     }
 
@@ -255,7 +255,7 @@ impl Engine {
         let index = response.receiver().0;
         let datagram: &[u8; RESPONSE_LEN] =
             datagram.try_into().map_err(|_| DropReason::Malformed)?;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         self.mac1_key.verify(datagram).map_err(|_| DropReason::Handshake)?;
         let (association, mut cx) = self.association(peer);
         let handled = association.on_response(now, from, index, datagram, &mut cx);
@@ -269,7 +269,7 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let reply = CookieReplyPacket::new_checked(datagram);
         let index = reply.map_err(|_| DropReason::Malformed)?.receiver().0;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         let handled = self.associations[peer].on_cookie_reply(now, datagram);
         self.touched.insert(peer);
         handled.map_err(|_| DropReason::Handshake)

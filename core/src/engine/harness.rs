@@ -15,6 +15,7 @@ use crate::association::inspect::Peeked;
 use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
 use crate::parameters::Parameters;
+use mpip_crypto::PrivateKey;
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
@@ -332,7 +333,7 @@ impl Pair {
 
     /// How often `host` refused something for `reason`.
     pub(crate) fn drops(&self, host: usize, reason: DropReason) -> u64 {
-        self.engines[host].drops.of(reason)
+        self.engines[host].shared.drops.of(reason)
     }
 
     /// What the tap saw since it was last asked.

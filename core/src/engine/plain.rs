@@ -13,7 +13,7 @@ impl Engine {
     /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not come back by the TUN device. To
     /// be called after each batch.
     pub fn take_plain(&mut self, packets: &mut impl PacketSink) {
-        self.plain.deliver(packets);
+        self.shared.plain.deliver(packets);
     }
 }
 

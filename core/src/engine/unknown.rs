@@ -157,10 +157,10 @@ impl Engine {
     /// [`handle_timeout`](Self::handle_timeout), which is then due.
     pub fn handle_destination(&mut self, now: Instant, source: IpAddr, destination: IpAddr) {
         let Some(unknown) = &mut self.unknown else { return };
-        let own = self.locals.iter().any(|local| local.address.ip() == destination);
+        let own = self.shared.locals.iter().any(|local| local.address.ip() == destination);
         if !own
             && unknown.settings.concerns(destination)
-            && self.by_prefix.find(destination).is_none()
+            && self.shared.prefixes.find(destination).is_none()
             && unknown.node_at(destination).is_none()
         {
             unknown.table.note(now, source, destination);
@@ -176,7 +176,7 @@ impl Engine {
 
     /// The day, by the wall clock, in days since 1970-01-01 UTC.
     fn today(&self, now: Instant) -> u32 {
-        let unix_time = self.unix_origin + now.since(Instant::ZERO);
+        let unix_time = self.shared.unix_origin + now.since(Instant::ZERO);
         u32::try_from(unix_time.as_secs() / DAY).unwrap_or(u32::MAX)
     }
 
@@ -190,7 +190,7 @@ impl Engine {
     pub(super) fn run_unknown(&mut self, now: Instant, out: &mut impl DatagramSink) {
         for _ in 0..QUERIES_AT_ONCE {
             let Some(unknown) = &mut self.unknown else { return };
-            let nonce = || u64::from_be_bytes(self.rng.bytes());
+            let nonce = || u64::from_be_bytes(self.shared.rng.bytes());
             let Some(query) = unknown.table.poll_query(now, nonce) else { break };
             let remote = SocketAddr::new(query.to, unknown.settings.port);
             self.send_query(query, remote, out);
@@ -210,7 +210,7 @@ impl Engine {
     /// address in turn.
     fn send_query(&mut self, query: Query, remote: SocketAddr, out: &mut impl DatagramSink) {
         let locals = || {
-            let family = self.locals.iter();
+            let family = self.shared.locals.iter();
             family.filter(|local| {
                 local.encapsulation == Encapsulation::Udp
                     && local.address.is_ipv4() == remote.is_ipv4()
@@ -240,7 +240,7 @@ impl Engine {
         if !unknown.is_some_and(|unknown| unknown.answers.take(now, PER_SECOND)) {
             return Err(DropReason::Availability);
         }
-        let public_key = *self.private_key.public_key().as_bytes();
+        let public_key = *self.shared.private_key.public_key().as_bytes();
         let repr = AnswerRepr { flags: 0, nonce: query.nonce(), public_key };
         let mut answer = vec![0; repr.encoded_len()];
         repr.emit(&mut answer).expect("the buffer has the answer's length");
@@ -265,19 +265,19 @@ impl Engine {
         }
         let source = unknown.table.on_answer(now, address, answer.nonce(), found);
         let source = source.ok_or(DropReason::Availability)?;
-        if found == *self.private_key.public_key() {
+        if found == *self.shared.private_key.public_key() {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
-        } else if unknown.refuses((now, today), address, found, &mut self.events) {
+        } else if unknown.refuses((now, today), address, found, &mut self.shared.events) {
             let state = AvailabilityState::KeyChanged { public_key: found };
             unknown.table.refuse(now, address, state);
         } else if !self.by_key.contains_key(&found)
-            && self.by_prefix.find(address).is_none()
+            && self.shared.prefixes.find(address).is_none()
             && unknown.node_at(address).is_none()
             && let Some(peer) = self.add_node(now, address, found, true)
         {
             // The other node takes the address that calls for that of the inner packets.
-            let used = self.locals.iter().find(|local| local.address.ip() == source);
-            let asked = self.locals.iter().find(|local| local.id == from.local);
+            let used = self.shared.locals.iter().find(|local| local.address.ip() == source);
+            let asked = self.shared.locals.iter().find(|local| local.id == from.local);
             let first = used.or(asked).map(|local| local.address.ip());
             self.associations[peer].begin_from(first);
         }
@@ -301,10 +301,11 @@ impl Engine {
             let reason = format!("no peer has the key {found}");
             return Err(self.refuse_handshake(from.remote, reason));
         };
-        if unknown.refuses((now, today), address, found, &mut self.events) {
+        if unknown.refuses((now, today), address, found, &mut self.shared.events) {
             return Err(DropReason::Handshake);
         }
-        if let Some(peer) = self.by_prefix.find(address).or_else(|| unknown.node_at(address)) {
+        if let Some(peer) = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address))
+        {
             let name = &self.associations[peer].config.name;
             let reason = format!("its address is that of peer `{name}`, which has another key");
             return Err(self.refuse_handshake(from.remote, reason));
@@ -334,8 +335,9 @@ impl Engine {
         }
         let config = unknown.peer_config(address, public_key, asked);
         let limits = self.limits.of_unknown();
+        let parameters = &self.parameters;
         let mut association =
-            Association::new(config, &limits, &self.parameters, &mut self.rng, now);
+            Association::new(config, &limits, parameters, &mut self.shared.rng, now);
         association.is_of_a_stranger();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
@@ -416,7 +418,7 @@ impl Engine {
             if !unknown.settings.concerns(address) {
                 continue;
             }
-            let owner = self.by_prefix.find(address).or_else(|| unknown.node_at(address));
+            let owner = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address));
             let Unknown { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
@@ -435,7 +437,7 @@ impl Engine {
                     Met::Other | Met::Full => continue,
                 };
                 let pinned = |former| Event::Pinned { address, public_key, former };
-                self.events.extend(former.map(pinned));
+                self.shared.events.extend(former.map(pinned));
             }
             if new {
                 node.addresses.push(address);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mpip_crypto::{CookieMemory, Initiator, PresharedKey};
+use mpip_crypto::{CookieMemory, Initiator, PresharedKey, PrivateKey};
 use mpip_wire::{AeadSet, Frame, InitiationPayload};
 
 use super::super::harness::*;
@@ -92,8 +92,8 @@ fn set_clock(pair: &mut Pair, host: usize, seconds: u64) {
 /// The pair with host 0 started anew, whose clock shows `seconds` more than the virtual time.
 fn restart(pair: &mut Pair, instance: u64, seconds: u64) {
     let Pair { engines: [mut fresh, _], .. } = Pair::new(|_| {});
-    fresh.instance = instance;
-    fresh.rng = Rng::new([instance as u8; 32]);
+    fresh.shared.instance = instance;
+    fresh.shared.rng = Rng::new([instance as u8; 32]);
     pair.engines[0] = fresh;
     set_clock(pair, 0, seconds);
 }
@@ -280,8 +280,8 @@ fn another_run_of_the_peer_has_none_of_the_paths_and_sessions() {
         pair.run_for(SECOND);
         let Pair { engines: [zero, one], .. } = Pair::new(|_| {});
         pair.engines[restarted] = [zero, one].into_iter().nth(restarted).expect("two");
-        pair.engines[restarted].instance = 77;
-        pair.engines[restarted].unix_origin += SECOND * 10;
+        pair.engines[restarted].shared.instance = 77;
+        pair.engines[restarted].shared.unix_origin += SECOND * 10;
         pair.run_for(SECOND * 10);
         for host in 0..2 {
             assert_eq!(pair.states(host), [PathState::Active; 4], "{restarted}");
@@ -371,7 +371,7 @@ fn an_aead_that_was_not_offered_is_refused() {
     pair.deliver(1, from(0), &offer.bytes).expect("answered");
     let (_, response) = pair.out[1].datagrams.remove(0);
     // Host 0 had offered ChaCha20-Poly1305 alone.
-    pair.engines[0].aes_in_hardware = false;
+    pair.engines[0].shared.aes_in_hardware = false;
     assert_eq!(pair.deliver(0, from(1), &response), Err(DropReason::Handshake));
     assert_eq!(pair.association(0).epochs(), 0);
 }
@@ -544,7 +544,7 @@ fn one_initiation_is_answered_at_a_time_and_judged_when_it_was_read() {
     pair.pass = |_, _, _| false;
     pair.run_for(SECOND);
     assert_eq!(pair.association(1).epochs(), 0);
-    assert_eq!(pair.engines[1].indices.len(), 0);
+    assert_eq!(pair.engines[1].shared.indices.len(), 0);
 }
 
 #[test]

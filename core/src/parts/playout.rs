@@ -13,16 +13,16 @@ use mpip_types::Instant;
 /// Units of the time in the frame.
 const UNIT_SHIFT: u32 = 8;
 /// Longest that a receiver is asked to wait.
-pub(super) const LONGEST: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
 /// The time in the frame for the receiver's clock `micros`, modulo 2^32.
-pub(super) fn encode(micros: u32) -> u16 {
+pub(crate) fn encode(micros: u32) -> u16 {
     (micros >> UNIT_SHIFT) as u16
 }
 
 /// The time that the frame's `at` means at `now`; `now` if it has passed or is too far away to be
 /// meant.
-pub(super) fn time(now: Instant, at: u16) -> Instant {
+pub(crate) fn time(now: Instant, at: u16) -> Instant {
     let units = at.wrapping_sub(encode(now.as_micros() as u32)) as i16;
     let wait = Duration::from_micros(u64::from(units.max(0).unsigned_abs()) << UNIT_SHIFT);
     if wait > LONGEST { now } else { now + wait }

@@ -15,7 +15,7 @@ use crate::handshake::{Jobs, Work};
 use mpip_types::{Bucket, DatagramSink, Instant, PathAddress, Rate};
 
 /// Pauses between attempts: the first, and the longest that they double to.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+pub(crate) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// Responses that wait for another one to be read; beyond it the newest are dropped. Who saw the
 /// initiation can forge some that have to be read to be found out.
 const RESPONSES: usize = 4;
@@ -25,11 +25,11 @@ const ANSWERS: Rate = Rate { burst: 8, per_second: 2 };
 
 /// A handshake of ours that awaits its response.
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) index: u32,
-    pub(super) state: State,
+pub(crate) struct Pending {
+    pub(crate) index: u32,
+    pub(crate) state: State,
     /// The association that it names.
-    pub(super) claim: u16,
+    pub(crate) claim: u16,
     /// Where it goes: a response counts only from there, or it would validate an address that has
     /// answered nothing.
     sent_to: Vec<PathAddress>,
@@ -61,7 +61,7 @@ impl Pending {
     }
 
     /// Reads the next response, if one has come and none is being read.
-    pub(super) fn read_response(&mut self, jobs: &mut Jobs) {
+    pub(crate) fn read_response(&mut self, jobs: &mut Jobs) {
         if let State::Waiting(_) = self.state
             && let Some((from, datagram)) = self.responses.pop_front()
             && let State::Waiting(initiator) = core::mem::replace(&mut self.state, State::Reading)
@@ -74,7 +74,7 @@ impl Pending {
 
 /// How far a handshake of ours is.
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// The initiation is being made.
     Making,
     /// A response is awaited.
@@ -85,12 +85,12 @@ pub(super) enum State {
 
 /// An answer to the peer's initiation that is being made.
 #[derive(Debug)]
-pub(super) struct Answering {
-    pub(super) local_index: u32,
-    pub(super) peer_index: u32,
-    pub(super) from: PathAddress,
-    pub(super) aead: Aead,
-    pub(super) origin: Origin,
+pub(crate) struct Answering {
+    pub(crate) local_index: u32,
+    pub(crate) peer_index: u32,
+    pub(crate) from: PathAddress,
+    pub(crate) aead: Aead,
+    pub(crate) origin: Origin,
 }
 
 /// An answer that is made, and where it goes.
@@ -102,7 +102,7 @@ struct Response {
 
 /// The handshakes with one peer.
 #[derive(Debug)]
-pub(super) struct Handshakes {
+pub(crate) struct Handshakes {
     pending: Option<Box<Pending>>,
     answering: Option<Box<Answering>>,
     /// The answer to the handshake that offered the newest keys, until it is sent.
@@ -110,10 +110,10 @@ pub(super) struct Handshakes {
     answers: Bucket,
     attempts: u32,
     /// The only address of ours from which the first handshake leaves; `None` for every one.
-    pub(super) first_from: Option<IpAddr>,
+    pub(crate) first_from: Option<IpAddr>,
     next_attempt: Option<Instant>,
     cookies: CookieMemory,
-    pub(super) replay_guard: ReplayGuard,
+    pub(crate) replay_guard: ReplayGuard,
     /// Where the initiation came from that the offered keys answer.
     answered_to: Option<PathAddress>,
     completed_at: Option<Instant>,
@@ -121,7 +121,7 @@ pub(super) struct Handshakes {
 
 impl Handshakes {
     /// None yet; the first is due at once if it is known where the peer is.
-    pub(super) fn new(config: &PeerConfig, now: Instant) -> Self {
+    pub(crate) fn new(config: &PeerConfig, now: Instant) -> Self {
         Self {
             pending: None,
             answering: None,
@@ -138,53 +138,53 @@ impl Handshakes {
     }
 
     /// When a handshake has to be begun, if one has to.
-    pub(super) fn due(&self, keys: &KeyRing) -> Option<Instant> {
+    pub(crate) fn due(&self, keys: &KeyRing) -> Option<Instant> {
         self.next_attempt.or_else(|| keys.rekey_at())
     }
 
     /// Begins one at `at`, or none.
-    pub(super) fn plan(&mut self, at: Option<Instant>) {
+    pub(crate) fn plan(&mut self, at: Option<Instant>) {
         self.next_attempt = at;
     }
 
     /// Whether one is planned, or under way.
-    pub(super) fn is_planned(&self) -> bool {
+    pub(crate) fn is_planned(&self) -> bool {
         self.next_attempt.is_some()
     }
 
     /// How many had no answer one after the other.
-    pub(super) fn attempts(&self) -> u32 {
+    pub(crate) fn attempts(&self) -> u32 {
         self.attempts
     }
 
     /// When the newest keys were agreed on.
-    pub(super) fn completed_at(&self) -> Option<Instant> {
+    pub(crate) fn completed_at(&self) -> Option<Instant> {
         self.completed_at
     }
 
     /// Keys are in use.
-    pub(super) fn complete(&mut self, now: Instant) {
+    pub(crate) fn complete(&mut self, now: Instant) {
         self.completed_at = Some(now);
     }
 
     /// The one that awaits its response.
-    pub(super) fn pending(&self) -> Option<&Pending> {
+    pub(crate) fn pending(&self) -> Option<&Pending> {
         self.pending.as_deref()
     }
 
     /// The one with `index`, if it awaits its response.
-    pub(super) fn pending_mut(&mut self, index: u32) -> Option<&mut Pending> {
+    pub(crate) fn pending_mut(&mut self, index: u32) -> Option<&mut Pending> {
         self.pending.as_deref_mut().filter(|pending| pending.index == index)
     }
 
     /// Whether an initiation is being made.
-    pub(super) fn is_making(&self) -> bool {
+    pub(crate) fn is_making(&self) -> bool {
         self.pending().is_some_and(|pending| matches!(pending.state, State::Making))
     }
 
     /// One begins, in the place of a former one; the next attempt is planned. Returns in what time that
     /// is, and how many had no answer.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         now: Instant,
         (index, claim): (u32, u16),
@@ -209,7 +209,7 @@ impl Handshakes {
     /// # Errors
     ///
     /// When none can be made.
-    pub(super) fn on_started(
+    pub(crate) fn on_started(
         &mut self,
         now: Instant,
         index: u32,
@@ -238,7 +238,7 @@ impl Handshakes {
     /// # Errors
     ///
     /// Why it is not.
-    pub(super) fn on_response(
+    pub(crate) fn on_response(
         &mut self,
         from: PathAddress,
         index: u32,
@@ -260,7 +260,7 @@ impl Handshakes {
     }
 
     /// The peer has answered, or begun one itself: there is no reason to try again.
-    pub(super) fn succeed(&mut self) {
+    pub(crate) fn succeed(&mut self) {
         self.attempts = 0;
         self.next_attempt = None;
     }
@@ -270,7 +270,7 @@ impl Handshakes {
     /// # Errors
     ///
     /// When it is not the answer to anything.
-    pub(super) fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), String> {
+    pub(crate) fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), String> {
         self.cookies
             .receive(now.since(Instant::ZERO), datagram)
             .map_err(|error| error.to_string())?;
@@ -285,43 +285,43 @@ impl Handshakes {
     }
 
     /// Takes an answer to the peer out of what there may be. `false` if it begins too many.
-    pub(super) fn may_answer(&mut self, now: Instant) -> bool {
+    pub(crate) fn may_answer(&mut self, now: Instant) -> bool {
         self.answers.take(now, ANSWERS)
     }
 
     /// Whether an answer to the peer is being made.
-    pub(super) fn is_answering(&self) -> bool {
+    pub(crate) fn is_answering(&self) -> bool {
         self.answering.is_some()
     }
 
     /// An answer to the peer is being made.
-    pub(super) fn answer(&mut self, answering: Answering) {
+    pub(crate) fn answer(&mut self, answering: Answering) {
         self.answering = Some(Box::new(answering));
     }
 
     /// The answer with `index` is made.
-    pub(super) fn take_answering(&mut self, index: u32) -> Option<Answering> {
+    pub(crate) fn take_answering(&mut self, index: u32) -> Option<Answering> {
         self.answering.take_if(|answering| answering.local_index == index).map(|it| *it)
     }
 
     /// The answer is to be sent to `to`, where the initiation came from.
-    pub(super) fn respond(&mut self, to: PathAddress, datagram: [u8; RESPONSE_LEN]) {
+    pub(crate) fn respond(&mut self, to: PathAddress, datagram: [u8; RESPONSE_LEN]) {
         self.answered_to = Some(to);
         self.response = Some(Box::new(Response { to, datagram }));
     }
 
     /// Whether the offered keys answer an initiation from `from`; only once.
-    pub(super) fn take_answered_to(&mut self, from: PathAddress) -> bool {
+    pub(crate) fn take_answered_to(&mut self, from: PathAddress) -> bool {
         self.answered_to.take_if(|address| *address == from).is_some()
     }
 
     /// Whether a datagram waits for a socket to take it.
-    pub(super) fn has_to_send(&self) -> bool {
+    pub(crate) fn has_to_send(&self) -> bool {
         self.pending().is_some_and(|pending| !pending.unsent.is_empty()) || self.response.is_some()
     }
 
     /// Sends what the sockets take; `left` is told where something went.
-    pub(super) fn send(&mut self, out: &mut impl DatagramSink, mut left: impl FnMut(PathAddress)) {
+    pub(crate) fn send(&mut self, out: &mut impl DatagramSink, mut left: impl FnMut(PathAddress)) {
         let mut sends = |to: PathAddress, datagram: &[u8]| {
             let sent = out.send(to, datagram);
             if sent {
@@ -336,7 +336,7 @@ impl Handshakes {
     }
 
     /// Drops datagrams that were to leave from addresses that are gone.
-    pub(super) fn retain(&mut self, has_home: impl Fn(&PathAddress) -> bool) {
+    pub(crate) fn retain(&mut self, has_home: impl Fn(&PathAddress) -> bool) {
         if let Some(pending) = &mut self.pending {
             pending.unsent.retain(&has_home);
         }
@@ -344,14 +344,14 @@ impl Handshakes {
     }
 
     /// What an initiation has said of the association is not true any more.
-    pub(super) fn drop_initiation(&mut self, indices: &mut BTreeMap<u32, usize>) {
+    pub(crate) fn drop_initiation(&mut self, indices: &mut BTreeMap<u32, usize>) {
         if let Some(pending) = self.pending.take() {
             indices.remove(&pending.index);
         }
     }
 
     /// The same of an answer that is being made, or was not sent.
-    pub(super) fn drop_answer(&mut self, indices: &mut BTreeMap<u32, usize>) {
+    pub(crate) fn drop_answer(&mut self, indices: &mut BTreeMap<u32, usize>) {
         if let Some(answering) = self.answering.take() {
             indices.remove(&answering.local_index);
         }
@@ -359,13 +359,13 @@ impl Handshakes {
     }
 
     /// The one that awaits its response has it.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.pending = None;
         self.succeed();
     }
 
     /// The peer is gone: the next attempt begins a series anew.
-    pub(super) fn restart(&mut self, at: Option<Instant>) {
+    pub(crate) fn restart(&mut self, at: Option<Instant>) {
         self.attempts = 0;
         self.next_attempt = at;
     }

@@ -7,7 +7,7 @@ const OPENER: u16 = 1 << 15;
 
 /// What the two ends of an association have agreed on.
 #[derive(Debug, Default)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// The peer's run; another one has none of our paths and sessions.
     peer_instance: Option<u64>,
     /// Whether this node opens the paths.
@@ -19,62 +19,62 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Whether this node opens the paths.
-    pub(super) fn opens(&self) -> bool {
+    pub(crate) fn opens(&self) -> bool {
         self.opener
     }
 
     /// Whether there are keys that the peer has confirmed.
-    pub(super) fn is_established(&self) -> bool {
+    pub(crate) fn is_established(&self) -> bool {
         self.established
     }
 
     /// The run of the peer that is known, if one is.
-    pub(super) fn peer_instance(&self) -> Option<u64> {
+    pub(crate) fn peer_instance(&self) -> Option<u64> {
         self.peer_instance
     }
 
     /// What this node says of its association: which it is, and whether it opens the paths.
-    pub(super) fn claim(&self) -> u16 {
+    pub(crate) fn claim(&self) -> u16 {
         if self.opener && self.number > 0 { self.number | OPENER } else { self.number }
     }
 
     /// Whether keys are for the association that we have.
-    pub(super) fn continues(&self, origin: Origin) -> bool {
+    pub(crate) fn continues(&self, origin: Origin) -> bool {
         origin.goes_on && self.peer_instance == Some(origin.instance)
     }
 
     /// Another association begins, with keys from `origin`.
-    pub(super) fn begin(&mut self, origin: Origin) {
+    pub(crate) fn begin(&mut self, origin: Origin) {
         self.peer_instance = Some(origin.instance);
         self.opener = origin.initiated;
         self.number = origin.number;
     }
 
     /// The peer has confirmed keys. Returns whether it had not before.
-    pub(super) fn establish(&mut self) -> bool {
+    pub(crate) fn establish(&mut self) -> bool {
         !core::mem::replace(&mut self.established, true)
     }
 
     /// The association has ended. Who opened its paths is known until another begins.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.number = 0;
         self.established = false;
     }
 
     /// The peer is gone, and may come back as another run.
-    pub(super) fn forget_peer(&mut self) {
+    pub(crate) fn forget_peer(&mut self) {
         self.peer_instance = None;
     }
 }
 
 /// The number of the association that begins with the handshake of these receiver indices; never 0.
-pub(super) fn fresh_number(initiator: u32, responder: u32) -> u16 {
+pub(crate) fn fresh_number(initiator: u32, responder: u32) -> u16 {
     let mixed = initiator ^ responder;
     ((mixed ^ mixed >> 16) as u16 & !OPENER).max(1)
 }
 
 /// Whether two nodes that claim this have the same association, and one of them opens its paths.
-pub(super) fn agree(one: u16, other: u16) -> bool {
+pub(crate) fn agree(one: u16, other: u16) -> bool {
     one & !OPENER != 0 && one ^ other == OPENER
 }
 

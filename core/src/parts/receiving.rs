@@ -20,23 +20,23 @@ const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// How a packet is to be delivered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Delivery {
-    pub(super) sequence: u32,
-    pub(super) ordered: bool,
+pub(crate) struct Delivery {
+    pub(crate) sequence: u32,
+    pub(crate) ordered: bool,
     /// Not before.
-    pub(super) not_before: Instant,
+    pub(crate) not_before: Instant,
 }
 
 /// Where packets go, and what is used on the way.
-pub(super) struct Delivering<'a, S> {
-    pub(super) hold: &'a mut HoldPool,
-    pub(super) drops: &'a mut Drops,
-    pub(super) sink: &'a mut S,
+pub(crate) struct Delivering<'a, S> {
+    pub(crate) hold: &'a mut HoldPool,
+    pub(crate) drops: &'a mut Drops,
+    pub(crate) sink: &'a mut S,
 }
 
 /// The receiving half of an association.
 #[derive(Debug)]
-pub(super) struct Receiving {
+pub(crate) struct Receiving {
     sessions: Table<SessionId, Incoming>,
     share: Share,
     /// The most bytes that one session may have waiting.
@@ -52,7 +52,7 @@ pub(super) struct Receiving {
 
 impl Receiving {
     /// Without sessions. `sessions`: the most there may be; `bytes`: the most that may wait for order.
-    pub(super) fn new(sessions: usize, bytes: usize, seed: [u8; 16]) -> Self {
+    pub(crate) fn new(sessions: usize, bytes: usize, seed: [u8; 16]) -> Self {
         Self {
             sessions: Table::new(sessions, seed),
             share: Share::new(bytes),
@@ -65,7 +65,7 @@ impl Receiving {
     }
 
     /// Forgets the sessions and gives back what they held.
-    pub(super) fn reset(&mut self, limit: usize, seed: [u8; 16], pool: &mut HoldPool) {
+    pub(crate) fn reset(&mut self, limit: usize, seed: [u8; 16], pool: &mut HoldPool) {
         let hold = &mut Hold::new(pool, &mut self.share);
         for (_, _, session) in self.sessions.iter_mut() {
             if let Some(Order::Sequenced(resequencer)) = &mut session.order {
@@ -82,43 +82,43 @@ impl Receiving {
     }
 
     /// The peer is one that nobody configured.
-    pub(super) fn of_unknown(&mut self) {
+    pub(crate) fn of_unknown(&mut self) {
         self.share.of_unknown();
     }
 
     /// The sessions.
-    pub(super) fn sessions(&self) -> &Table<SessionId, Incoming> {
+    pub(crate) fn sessions(&self) -> &Table<SessionId, Incoming> {
         &self.sessions
     }
 
     /// The session in `slot`.
-    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Incoming> {
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Incoming> {
         self.sessions.get_mut(slot)
     }
 
     /// Bytes of inner packets that were handed on.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Memory of what waits, and packets that wait.
-    pub(super) fn share(&self) -> &Share {
+    pub(crate) fn share(&self) -> &Share {
         &self.share
     }
 
     /// Sessions that wait for a gap to close.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// When what waits is overdue.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.waiting.first().map(|(deadline, _)| *deadline)
     }
 
     /// The peer advertises its resequencing timeout for the `sequence`th time.
-    pub(super) fn on_resequencing(&mut self, sequence: u64, max_wait: Duration) {
+    pub(crate) fn on_resequencing(&mut self, sequence: u64, max_wait: Duration) {
         // One from before may come by a slower path, or be a repetition.
         if sequence > self.wait_heard {
             self.wait_heard = sequence;
@@ -131,7 +131,7 @@ impl Receiving {
     /// # Errors
     ///
     /// When it is that of another connection than `key`.
-    pub(super) fn find(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
+    pub(crate) fn find(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
         let Some(slot) = self.sessions.find(&id) else { return Ok(None) };
         match self.sessions.get(slot) {
             Some(session) if session.key != *key => Err(DropReason::OtherSession),
@@ -140,7 +140,7 @@ impl Receiving {
     }
 
     /// Adds a session; at the limit the one that was idle for longest makes room.
-    pub(super) fn open(
+    pub(crate) fn open(
         &mut self,
         now: Instant,
         id: SessionId,
@@ -155,7 +155,7 @@ impl Receiving {
     }
 
     /// The peer closes session `id`.
-    pub(super) fn close(&mut self, id: SessionId, pool: &mut HoldPool) {
+    pub(crate) fn close(&mut self, id: SessionId, pool: &mut HoldPool) {
         if let Some(slot) = self.sessions.find(&id)
             && let Some(removed) = self.sessions.remove(slot)
         {
@@ -164,7 +164,7 @@ impl Receiving {
     }
 
     /// Forgets sessions that carried nothing for `idle`.
-    pub(super) fn expire(&mut self, now: Instant, idle: Duration, pool: &mut HoldPool) {
+    pub(crate) fn expire(&mut self, now: Instant, idle: Duration, pool: &mut HoldPool) {
         while let Some(removed) = self.sessions.expire(now, idle) {
             self.give_back(removed, pool);
         }
@@ -184,7 +184,7 @@ impl Receiving {
 
     /// Hands a packet of the session in `slot` on, in order if that is asked for. `passes` says of each
     /// packet that is due whether the host is to see it.
-    pub(super) fn deliver(
+    pub(crate) fn deliver(
         &mut self,
         now: Instant,
         slot: u32,
@@ -243,7 +243,7 @@ impl Receiving {
     }
 
     /// The peer will not send `count` packets from `first` on again.
-    pub(super) fn skip(
+    pub(crate) fn skip(
         &mut self,
         now: Instant,
         session: SessionId,
@@ -258,7 +258,7 @@ impl Receiving {
     }
 
     /// Releases what has waited for as long as it may.
-    pub(super) fn release_overdue(
+    pub(crate) fn release_overdue(
         &mut self,
         now: Instant,
         pool: &mut HoldPool,
@@ -276,7 +276,7 @@ impl Receiving {
     }
 
     /// Delivers everything that waits for a gap to close.
-    pub(super) fn release_all(
+    pub(crate) fn release_all(
         &mut self,
         now: Instant,
         pool: &mut HoldPool,

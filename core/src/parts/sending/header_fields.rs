@@ -2,38 +2,32 @@
 
 use mpip_wire::{SessionFields, SessionId};
 
-use crate::association::Association;
-use crate::association::outbox::Notice;
+use super::Sending;
+use crate::parts::outbox::{Notice, Outbox};
 use crate::session::{Known, Told};
 
-impl Association {
+impl Sending {
     /// Lets the peer know what the packets of a session have in common.
-    pub(super) fn tell(&mut self, slot: u32, id: SessionId, told: Told) {
-        if let Some(session) = self.outgoing.get_mut(slot)
-            && self.outbox.owe(Notice::SessionOpen(slot, id))
+    pub(crate) fn tell(&mut self, slot: u32, id: SessionId, told: Told, outbox: &mut Outbox) {
+        if let Some(session) = self.sessions.get_mut(slot)
+            && outbox.owe(Notice::SessionOpen(slot, id))
         {
             session.known = Known::Told(Box::new(told));
         }
     }
 
     /// Tells it anew, and nothing else: what was told first may still be on its way.
-    pub(super) fn tell_again(&mut self, slot: u32, id: SessionId) {
-        let Some(session) = self.outgoing.get_mut(slot) else { return };
+    pub(crate) fn tell_again(&mut self, slot: u32, id: SessionId, outbox: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
         session.known = match core::mem::replace(&mut session.known, Known::Nothing) {
-            Known::Lapsed(told) if self.outbox.owe(Notice::SessionOpen(slot, id)) => {
-                Known::Told(told)
-            }
+            Known::Lapsed(told) if outbox.owe(Notice::SessionOpen(slot, id)) => Known::Told(told),
             other => other,
         };
     }
 
     /// The header fields of the session `id` in `slot`, if the peer is to be told now.
-    pub(in crate::association) fn fields_to_tell(
-        &self,
-        slot: u32,
-        id: SessionId,
-    ) -> Option<SessionFields> {
-        let session = self.outgoing.get(slot).filter(|session| session.id == id)?;
+    pub(crate) fn fields_to_tell(&self, slot: u32, id: SessionId) -> Option<SessionFields> {
+        let session = self.sessions.get(slot).filter(|session| session.id == id)?;
         match &session.known {
             Known::Told(told) => Some(told.fields.at(session.next_sequence)),
             Known::Nothing | Known::Lapsed(_) | Known::Header(_) => None,
@@ -41,13 +35,8 @@ impl Association {
     }
 
     /// The receiver has the header fields of a session, or was found not to have them.
-    pub(in crate::association) fn settle_open(
-        &mut self,
-        slot: u32,
-        id: SessionId,
-        confirmed: bool,
-    ) {
-        let session = self.outgoing.get_mut(slot).filter(|session| session.id == id);
+    pub(crate) fn settle_open(&mut self, slot: u32, id: SessionId, confirmed: bool) {
+        let session = self.sessions.get_mut(slot).filter(|session| session.id == id);
         let Some(session) = session else { return };
         session.known = match (core::mem::replace(&mut session.known, Known::Nothing), confirmed) {
             (Known::Told(told) | Known::Header(told), true) => Known::Header(told),
@@ -59,8 +48,8 @@ impl Association {
     }
 
     /// The peer has forgotten a session, or has never learnt its header fields.
-    pub(in crate::association) fn on_session_unknown(&mut self, id: SessionId) {
-        if let Some(slot) = self.outgoing.slot_of(id) {
+    pub(crate) fn on_session_unknown(&mut self, id: SessionId) {
+        if let Some(slot) = self.sessions.slot_of(id) {
             self.settle_open(slot, id, false);
         }
     }

@@ -2,13 +2,13 @@
 
 use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
 
-use super::Load;
 use crate::omission::{CompactHeader, SessionHeader};
+use crate::parts::sending::Load;
 use mpip_types::packet::{HEAD_ROOM, mark_ce};
 
 /// How an inner packet is put into its datagram.
 #[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]
-pub(super) enum Form<'a> {
+pub(crate) enum Form<'a> {
     /// As it is.
     Full(PacketFrameHeader),
     /// Without the fields that the receiver knows: what differs, and the payload in two parts.
@@ -17,7 +17,7 @@ pub(super) enum Form<'a> {
 
 impl<'a> Form<'a> {
     /// The shortest form of `load`, of which the receiver knows `header`.
-    pub(super) fn of(load: &'a Load, len: usize, header: Option<&SessionHeader>) -> Self {
+    pub(crate) fn of(load: &'a Load, len: usize, header: Option<&SessionHeader>) -> Self {
         let full = PacketFrameHeader {
             session: load.session,
             sequence: load.sequence,
@@ -48,7 +48,7 @@ impl<'a> Form<'a> {
     }
 
     /// Bytes of the frame for a packet of `len` bytes.
-    pub(super) fn encoded_len(&self, len: usize) -> usize {
+    pub(crate) fn encoded_len(&self, len: usize) -> usize {
         match self {
             Self::Full(frame) => frame.encoded_len() + len,
             Self::Compact(frame, compact, ..) => {
@@ -58,7 +58,7 @@ impl<'a> Form<'a> {
     }
 
     /// Writes the frame, which fills `out`.
-    pub(super) fn write(&self, load: &Load, out: &mut [u8]) {
+    pub(crate) fn write(&self, load: &Load, out: &mut [u8]) {
         match self {
             Self::Full(frame) => {
                 let at = frame.emit(out).expect("room was reserved");

@@ -15,13 +15,13 @@ type Sessions = Table<SessionKey, Outgoing>;
 
 /// See the module. A session keeps its number as long as it is here.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct OutgoingSessions {
     table: Sessions,
     /// The slot of each session, by its number.
     by_number: BTreeMap<u32, u32>,
 }
 
-impl Deref for Sending {
+impl Deref for OutgoingSessions {
     type Target = Sessions;
 
     fn deref(&self) -> &Sessions {
@@ -29,7 +29,7 @@ impl Deref for Sending {
     }
 }
 
-impl Sending {
+impl OutgoingSessions {
     /// As [`Table::new`].
     pub(crate) fn new(limit: usize, seed: [u8; 16]) -> Self {
         Self { table: Table::new(limit, seed), by_number: BTreeMap::new() }
@@ -105,25 +105,25 @@ mod tests {
 
     #[test]
     fn a_session_is_found_by_its_number_as_long_as_it_is_there() {
-        let mut sending = Sending::new(4, [7; 16]);
+        let mut sessions = OutgoingSessions::new(4, [7; 16]);
         let at = Instant::from_millis;
         for number in 0..20u32 {
             let port = (number % 6) as u16;
             let session = Outgoing::new(SessionId(number), &key(port), true);
-            let slot = sending.insert(at(number.into()), key(port), session).index;
+            let slot = sessions.insert(at(number.into()), key(port), session).index;
             if number % 7 == 3 {
-                sending.remove(slot);
+                sessions.remove(slot);
             }
             if number == 15 {
-                while sending.expire(at(15), Duration::from_millis(2)).is_some() {}
+                while sessions.expire(at(15), Duration::from_millis(2)).is_some() {}
             }
-            let numbers = sending.iter().map(|(slot, _, session)| (session.id.0, slot));
+            let numbers = sessions.iter().map(|(slot, _, session)| (session.id.0, slot));
             let numbers: BTreeMap<u32, u32> = numbers.collect();
-            assert_eq!(numbers, sending.by_number);
+            assert_eq!(numbers, sessions.by_number);
             for number in 0..20 {
-                assert_eq!(sending.slot_of(SessionId(number)), numbers.get(&number).copied());
+                assert_eq!(sessions.slot_of(SessionId(number)), numbers.get(&number).copied());
             }
         }
-        assert!(sending.len() >= 2, "{}", sending.len());
+        assert!(sessions.len() >= 2, "{}", sessions.len());
     }
 }
