@@ -31,6 +31,7 @@
 
 mod association;
 mod availability;
+mod callers;
 mod capture;
 mod config;
 mod content;
@@ -44,6 +45,7 @@ pub mod omission;
 mod outgoing_sessions;
 mod parts;
 mod path_status;
+mod pins;
 mod prefixes;
 pub mod queue;
 mod repeats;
@@ -53,6 +55,7 @@ mod scheduler;
 mod session;
 mod shared;
 mod status;
+mod strangers;
 mod thinning;
 pub mod trace;
 mod translation;
@@ -67,7 +70,7 @@ pub use config::{
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, Engine, PinChange, Sender};
+pub use engine::{Command, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;
@@ -77,5 +80,6 @@ pub use mpip_types::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
+pub use pins::PinChange;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;
