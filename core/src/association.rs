@@ -18,8 +18,10 @@ mod incoming;
 pub(crate) mod inspect;
 mod keys;
 mod moving;
+pub(crate) mod outbox;
 mod outgoing;
 mod path_ids;
+mod path_set;
 mod paths;
 mod pending;
 mod playout;
@@ -34,13 +36,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
+use mpip_wire::{AckRange, Ranges, SessionId};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
 use self::host::{Capture, HostMode};
 use self::keys::KeyRing;
-use self::path_ids::RetiredIds;
+use self::outbox::{Notice, Outbox};
+use self::path_set::{PathIndex, PathSet};
 use self::pending::{Answering, Pending, Response};
 use self::rest::Network;
 use self::told::Told;
@@ -156,13 +159,8 @@ pub(crate) struct Association {
     established: bool,
     handshake_at: Option<Instant>,
 
-    paths: Vec<Path>,
-    /// Where the search for the next path's identifier begins.
-    next_path: u16,
-    retired_paths: RetiredIds,
+    paths: PathSet,
     proven: Proven,
-    /// Paths that the peer still uses though they were given up: it has not heard.
-    refused_paths: VecDeque<PathId>,
     peer_addresses: Vec<core::net::SocketAddr>,
     peer_generation: u64,
     told: Told,
@@ -170,10 +168,7 @@ pub(crate) struct Association {
     generation: u64,
     /// How often a path changed its state.
     pub(crate) path_changes: u64,
-    addresses_owed: bool,
-    /// Paths whose status the peer has to be told, and those on which it has to be told how it is seen.
-    status_owed: BTreeSet<PathId>,
-    observed_owed: BTreeSet<PathId>,
+    outbox: Outbox,
     /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
     standby_changed: bool,
     delay_reference: Option<u32>,
@@ -193,7 +188,7 @@ pub(crate) struct Association {
     benefit: Period,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
-    candidate_paths: Vec<usize>,
+    candidate_paths: Vec<PathIndex>,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
@@ -201,15 +196,6 @@ pub(crate) struct Association {
     next_session: u32,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    /// Sequences that will not be sent again: the first, and how many.
-    skips: VecDeque<(SessionId, u32, u32)>,
-    /// Header fields that wait to be told.
-    opens: VecDeque<(u32, SessionId, SessionFields)>,
-    /// Sessions of the peer whose header fields we do not have.
-    unknown: VecDeque<SessionId>,
-    /// Which of them the peer was told of lately, and since when.
-    unknown_told: BTreeSet<SessionId>,
-    unknown_since: Instant,
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
@@ -219,11 +205,9 @@ pub(crate) struct Association {
     traffic_at: Instant,
     resting: bool,
     networks: Vec<Network>,
-    /// How long the peer is to wait for gaps, as last computed, how often that has changed, and
-    /// whether it must be told.
+    /// How long the peer is to wait for gaps, as last computed, and how often that has changed.
     wait_told: Duration,
     wait_sequence: u64,
-    wait_owed: bool,
 
     incoming: Table<SessionId, Incoming>,
     share: Share,
@@ -236,7 +220,6 @@ pub(crate) struct Association {
     pub(crate) trace: Trace,
     bytes_sent: u64,
     bytes_received: u64,
-    close_owed: bool,
     host: HostMode,
 }
 
@@ -261,19 +244,14 @@ impl Association {
             number: 0,
             established: false,
             handshake_at: None,
-            paths: Vec::new(),
-            next_path: 0,
-            retired_paths: RetiredIds::default(),
+            paths: PathSet::new(limits.paths),
             proven: Proven::default(),
-            refused_paths: VecDeque::new(),
             peer_addresses: Vec::new(),
             peer_generation: 0,
             told: Told::default(),
             generation: 1,
             path_changes: 0,
-            addresses_owed: true,
-            status_owed: BTreeSet::new(),
-            observed_owed: BTreeSet::new(),
+            outbox: Outbox::new(now),
             standby_changed: false,
             delay_reference: None,
             uneven: false,
@@ -293,11 +271,6 @@ impl Association {
             next_session: 0,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
-            skips: VecDeque::new(),
-            opens: VecDeque::new(),
-            unknown: VecDeque::new(),
-            unknown_told: BTreeSet::new(),
-            unknown_since: now,
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
@@ -306,7 +279,6 @@ impl Association {
             networks: Vec::new(),
             wait_told: Duration::ZERO,
             wait_sequence: 0,
-            wait_owed: false,
             incoming: Table::new(limits.sessions, rng.bytes()),
             share: Share::new(limits.resequencing),
             waiting: BTreeSet::new(),
@@ -315,7 +287,6 @@ impl Association {
             trace: Trace::default(),
             bytes_sent: 0,
             bytes_received: 0,
-            close_owed: false,
             host: HostMode::of(&config),
             config,
         }
@@ -324,7 +295,7 @@ impl Association {
     /// The host's addresses changed.
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
         self.drop_homeless_handshakes(cx.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
@@ -346,7 +317,9 @@ impl Association {
 
     /// Says goodbye at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
-        self.close_owed = self.keys.current().is_some();
+        if self.keys.current().is_some() {
+            self.outbox.owe(Notice::Close);
+        }
     }
 
     /// Whether there are keys that the peer has confirmed.
@@ -357,7 +330,7 @@ impl Association {
     /// Where the peer receives: the remote addresses of its validated paths, and whether it says
     /// that they are its own. Behind a translator they are not.
     pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         validated.map(|path| {
             let ip = path.address.remote.ip();
             (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
@@ -408,46 +381,37 @@ impl Association {
         let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
         let gap = self.waiting.first().map(|(deadline, _)| *deadline);
-        let alone = self.no_path_answers();
+        let alone = self.paths.none_answers();
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
     }
 
     /// Forgets paths and sessions: the peer has none of them any more.
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
         if self.goes_on_plain() {
             self.give_back(now, cx);
         }
-        self.paths.clear();
-        self.next_path = 0;
-        self.retired_paths = RetiredIds::default();
+        self.paths = PathSet::new(self.limits.paths);
         self.proven = Proven::default();
-        self.refused_paths.clear();
         self.peer_addresses.clear();
         self.peer_generation = 0;
         self.told.reset();
-        self.addresses_owed = true;
-        self.status_owed.clear();
-        self.observed_owed.clear();
+        self.outbox.reset();
         self.delay_reference = None;
         self.guard = Guard::default();
         self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
-        self.skips.clear();
-        self.opens.clear();
-        self.unknown.clear();
         self.discard_held(cx);
         self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
         self.max_wait = incoming::INITIAL_MAX_WAIT;
         self.wait_heard = 0;
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
-        self.wait_owed = false;
         self.resting = false;
         self.number = 0;
         self.established = false;
@@ -468,18 +432,14 @@ impl Association {
         }
     }
 
-    fn path_index(&self, id: PathId) -> Option<usize> {
-        self.paths.iter().position(|path| path.id == id)
-    }
-
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
     /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
-    fn gather_subflows(&mut self, own: usize) -> usize {
+    fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
         let couples_all = self.config.congestion_control.couples_all();
         let bottleneck = self.paths[own].bottleneck;
         let mut position = 0;
-        for (index, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.enumerate() {
             if index == own {
                 position = self.subflows.len();
             } else if path.state() != PathState::Active
@@ -494,7 +454,7 @@ impl Association {
 
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
-        let fastest = self.paths.iter().filter(|path| path.is_validated());
+        let fastest = self.paths.validated();
         let fastest = fastest.filter_map(|path| path.delay.average()).min();
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
         let counters = self.queue.counters();

@@ -1,5 +1,6 @@
 //! What the datagrams of an association carry, kept until it has arrived or is lost.
 
+use crate::association::outbox::Notice;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
 use mpip_wire::{PathId, SessionId};
@@ -12,8 +13,16 @@ pub(crate) type Path = mpip_transport::Path<Content>;
 pub(crate) enum Content {
     /// An inner packet, to be sent again.
     Packet(Cargo),
-    /// Control frames, to be said again.
-    Control(Control),
+    /// Control frames, to be sent again.
+    Control(Vec<Notice>),
+}
+
+impl Content {
+    /// What has to be remembered of `notices` that leave in one datagram, if anything has.
+    pub(crate) fn of(notices: &[Notice]) -> Option<Self> {
+        let repeated: Vec<_> = notices.iter().copied().filter(|it| it.is_repeated()).collect();
+        (!repeated.is_empty()).then_some(Self::Control(repeated))
+    }
 }
 
 impl mpip_transport::Content for Content {
@@ -22,7 +31,10 @@ impl mpip_transport::Content for Content {
     }
 
     fn reports_arrival(&self) -> bool {
-        matches!(self, Self::Control(Control { open: Some(_), .. }))
+        match self {
+            Self::Packet(_) => false,
+            Self::Control(notices) => notices.iter().any(|notice| notice.reports_arrival()),
+        }
     }
 }
 
@@ -49,28 +61,4 @@ pub(crate) struct Cargo {
     pub(crate) path: PathId,
     /// Its number there.
     pub(crate) number: u64,
-}
-
-/// Control frames of a datagram that have to be said again if it is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Control {
-    /// The list of local addresses.
-    pub(crate) addresses: bool,
-    /// How long the peer is to wait for gaps.
-    pub(crate) resequencing: bool,
-    /// The status of a path.
-    pub(crate) path_status: bool,
-    /// How the peer's end of the path is seen.
-    pub(crate) observed: bool,
-    /// How long the path may rest.
-    pub(crate) keepalive: bool,
-    /// The header fields of a session, by slot and number.
-    pub(crate) open: Option<(u32, SessionId)>,
-}
-
-impl Control {
-    /// What has to be remembered of it, if anything has.
-    pub(crate) fn content(self) -> Option<Content> {
-        (self != Self::default()).then_some(Content::Control(self))
-    }
 }

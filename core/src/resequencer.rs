@@ -11,7 +11,7 @@
 //! needs no order ([`Resequencer::pass_by`]) waits for nothing, and only its number counts.
 //!
 //! The peer chooses the numbers, so memory and work follow what has arrived and not how far apart that
-//! is: numbers ahead are kept as runs ([`disorder`]), all memory beyond a fixed size comes from the pool,
+//! is: numbers ahead are kept as runs (`disorder`), all memory beyond a fixed size comes from the pool,
 //! and each call takes logarithmic time beside what it delivers or gives up for good.
 
 use core::time::Duration;

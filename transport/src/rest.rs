@@ -117,8 +117,6 @@ pub struct Rest {
     allowed: Option<Duration>,
     /// What the peer was told last.
     told: Option<Duration>,
-    /// It was lost, or is something else by now.
-    owed: bool,
     /// The peer's keepalive did not come after this pause, and ours was sent.
     overdue: Option<Duration>,
 }
@@ -134,7 +132,6 @@ impl Rest {
             usual: USUAL,
             allowed: None,
             told: None,
-            owed: false,
             overdue: None,
         }
     }
@@ -158,13 +155,11 @@ impl Rest {
     pub fn begin(&mut self, opener: bool) {
         self.resting = true;
         self.usual = if opener { USUAL } else { USUAL_OTHER };
-        self.owed |= self.wanted() != self.told;
     }
 
     /// What a translator on the way allows is `pause`, if there is one.
     pub fn allow(&mut self, pause: Option<Duration>) {
         self.allowed = pause;
-        self.owed |= self.resting && self.wanted() != self.told;
     }
 
     /// The path is awake from now on. Returns whether it rested.
@@ -214,21 +209,19 @@ impl Rest {
         self.overdue.take()
     }
 
-    /// The pause that the peer has to be told, in ms, if it has to.
-    pub fn owed(&self) -> Option<u64> {
-        let pause = self.wanted().unwrap_or_default();
-        self.owed.then_some(pause.as_millis() as u64)
+    /// Whether the path rests with a pause that the peer was not told.
+    pub fn differs_from_told(&self) -> bool {
+        self.resting && self.wanted() != self.told
+    }
+
+    /// The pause that the peer is told, in ms; 0 if it is to do as it likes.
+    pub fn keepalive_interval(&self) -> u64 {
+        self.wanted().unwrap_or_default().as_millis() as u64
     }
 
     /// It was told.
     pub fn on_told(&mut self) {
         self.told = self.wanted();
-        self.owed = false;
-    }
-
-    /// What was told may have been lost.
-    pub fn tell_again(&mut self) {
-        self.owed |= self.told.is_some();
     }
 
     /// The longest pause that the path makes at rest, as far as this end knows.

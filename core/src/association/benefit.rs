@@ -23,8 +23,7 @@ impl Association {
         let in_flight = |path: &Path| path.flight.in_flight() > LOAD;
         period.load = self.has_waiting()
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
-        let views: Vec<View> =
-            self.paths.iter().filter(|path| path.is_validated()).map(view).collect();
+        let views: Vec<View> = self.paths.validated().map(view).collect();
         let mut verdicts = Vec::new();
         self.guard.on_period(now, period, &views, &mut verdicts);
         for verdict in verdicts {

@@ -1,13 +1,16 @@
 //! What leaves beside packets: challenges, answers, feedback, heartbeats, and what concerns the
 //! whole association.
 
-use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames};
+use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames, PathStatus};
 
 use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
+use super::outbox::{Carrier, Notice, Skip};
+use super::path_set::PathIndex;
 use super::{Association, Context, range_room};
-use crate::content::Control;
+use crate::content::Content;
 use mpip_transport::{PathState, Standing};
 use mpip_types::Instant;
+use mpip_types::LocalAddress;
 use mpip_types::{DatagramSink, PathAddress};
 
 /// Bytes of frames of a heartbeat behind a translator, at least: as many as a path response and a
@@ -25,7 +28,7 @@ impl Association {
         cx: &mut Context<'_>,
         out: &mut impl DatagramSink,
     ) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.send_challenge(now, cx, index, out);
             self.send_response(now, index, out);
         }
@@ -40,16 +43,16 @@ impl Association {
         out: &mut impl DatagramSink,
     ) {
         self.join_keepalives(now);
-        self.send_shared(now, cx, out);
-        for index in 0..self.paths.len() {
+        self.send_notices(now, cx, out);
+        for index in self.paths.indices() {
             self.send_mtu_probe(now, index, out);
             self.lend_credit(now, index, out);
-            self.send_signs_of_life(now, index, out);
+            self.send_probes(now, index, cx.locals, out);
         }
     }
 
     /// Asks whether a larger datagram arrives; nothing is missed when it does not.
-    fn send_mtu_probe(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_mtu_probe(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         if path.blocked {
             return;
@@ -71,7 +74,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         out: &mut impl DatagramSink,
     ) {
         let due = self.paths[index]
@@ -106,7 +109,7 @@ impl Association {
     pub(super) fn write_challenge(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         out: &mut impl DatagramSink,
     ) -> bool {
         let path = &mut self.paths[index];
@@ -151,11 +154,11 @@ impl Association {
         if unknown {
             path.validation.credit -= len + overhead;
         }
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        self.send_frames_to(now, index, to, &room[..len], &[], out);
         true
     }
 
-    fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_response(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         let Some((data, to)) = path.validation.response_owed.take() else { return };
         let mut room = [0; 16];
@@ -165,114 +168,127 @@ impl Association {
             let Some(credit) = path.validation.credit.checked_sub(size) else { return };
             path.validation.credit = credit;
         }
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
     /// What concerns the association goes on its best path.
-    fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
-        let owed = self.addresses_owed
-            || self.wait_owed
-            || !self.status_owed.is_empty()
-            || self.close_owed
-            || !self.refused_paths.is_empty();
-        if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
-            return;
-        }
-        let best = (0..self.paths.len())
-            .filter(|&index| self.paths[index].state() == PathState::Active)
-            .min_by_key(|&index| {
-                let path = &self.paths[index];
-                (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
-            });
-        let Some(index) = best else { return };
-        self.send_opens(now, index, out);
-        if !owed && self.skips.is_empty() && self.unknown.is_empty() {
-            return;
-        }
-        let mut room = [0; CONTROL_ROOM];
-        let mut frames = FrameWriter::new(&mut room);
-        let mut control = Control::default();
-        if self.addresses_owed {
-            let addresses = super::encapsulation::told_addresses(cx.locals);
-            let list = AddressList::new(&addresses).expect("no more than may be in a list");
-            let frame = Frame::Addresses { generation: self.generation, list };
-            control.addresses = frames.push(&frame).is_ok();
-        }
-        if self.wait_owed {
-            let (sequence, max_wait) = (self.wait_sequence, self.wait_told.as_micros() as u64);
-            let frame = Frame::Resequencing { sequence, max_wait };
-            control.resequencing = frames.push(&frame).is_ok();
-        }
-        let mut told = Vec::new();
-        for path in self.paths.iter().filter(|path| self.status_owed.contains(&path.id)) {
-            let status = match path.state() {
-                PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
-                _ if path.reserve.is_told() => mpip_wire::PathStatus::Standby,
-                _ => mpip_wire::PathStatus::Available,
-            };
-            let sequence = path.reserve.sequence();
-            let frame = Frame::PathStatus { path: path.id, sequence, status };
-            if frames.push(&frame).is_ok() {
-                told.push(path.id);
-            }
-        }
-        control.path_status = !told.is_empty();
-        let mut refused = 0;
-        for path in &self.refused_paths {
-            let status = mpip_wire::PathStatus::Abandoned;
-            if frames.push(&Frame::PathStatus { path: *path, sequence: 0, status }).is_err() {
-                break;
-            }
-            refused += 1;
-        }
-        let mut skipped = 0;
-        for (session, first, count) in &self.skips {
-            let frame = Frame::Skip { session: *session, first: *first, count: *count };
-            if frames.push(&frame).is_err() {
-                break;
-            }
-            skipped += 1;
-        }
-        let mut unknown = 0;
-        for session in &self.unknown {
-            if frames.push(&Frame::SessionUnknown { session: *session }).is_err() {
-                break;
-            }
-            unknown += 1;
-        }
-        if self.close_owed {
-            let frame = Frame::Close { reason: 0, message: "shutting down" };
-            self.close_owed = frames.push(&frame).is_err();
-        }
-        let len = frames.len();
-        let to = self.paths[index].address;
-        if self.send_frames(now, index, to, &room[..len], control, out) {
-            self.addresses_owed &= !control.addresses;
-            self.wait_owed &= !control.resequencing;
-            self.status_owed.retain(|path| !told.contains(path));
-            self.refused_paths.drain(..refused);
-            self.skips.drain(..skipped);
-            self.unknown.drain(..unknown);
-        }
-    }
-
-    /// Tells the header fields of new sessions, each in a datagram of its own: once it is
-    /// acknowledged, the fields are known.
-    fn send_opens(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        while let Some((slot, session, fields)) = self.opens.pop_front() {
-            let mut room = [0; 64];
-            let frame = Frame::SessionOpen { session, fields };
-            let len = frame.emit(&mut room).expect("a session's fields have 64 bytes at most");
-            let control = Control { open: Some((slot, session)), ..Control::default() };
-            let to = self.paths[index].address;
-            if !self.send_frames(now, index, to, &room[..len], control, out) {
-                self.opens.push_front((slot, session, fields));
+    fn send_notices(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        while !self.outbox.is_empty() {
+            let best = self
+                .paths
+                .indices()
+                .filter(|&index| self.paths[index].state() == PathState::Active)
+                .min_by_key(|&index| {
+                    let path = &self.paths[index];
+                    (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
+                });
+            let Some(index) = best else { return };
+            let mut room = [0; CONTROL_ROOM];
+            let mut frames = FrameWriter::new(&mut room);
+            let notices = self.write_notices(Carrier::Best, cx.locals, &mut frames);
+            let len = frames.len();
+            if len > 0 && !self.send_frames(now, index, &room[..len], &notices, out) {
                 return;
             }
+            self.on_told(&notices);
         }
     }
 
-    fn send_signs_of_life(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    /// Writes the notices that `carrier` is to carry, as many as there is room for; returns those.
+    fn write_notices(
+        &mut self,
+        carrier: Carrier,
+        locals: &[LocalAddress],
+        frames: &mut FrameWriter<'_>,
+    ) -> Vec<Notice> {
+        let mut written = Vec::new();
+        let mut void = Vec::new();
+        for notice in self.outbox.due(carrier) {
+            match self.write_notice(notice, locals, frames) {
+                Ok(true) => written.push(notice),
+                Ok(false) => void.push(notice),
+                Err(_) => break,
+            }
+        }
+        void.into_iter().for_each(|notice| self.outbox.settle(notice));
+        written
+    }
+
+    /// Writes the frame of `notice`. `false` if there is nothing to tell any more.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it.
+    fn write_notice(
+        &self,
+        notice: Notice,
+        locals: &[LocalAddress],
+        frames: &mut FrameWriter<'_>,
+    ) -> Result<bool, mpip_wire::Error> {
+        let path = |id| self.paths.get(id);
+        let addresses;
+        let frame = match notice {
+            Notice::Addresses => {
+                addresses = super::encapsulation::told_addresses(locals);
+                let list = AddressList::new(&addresses).expect("no more than a list holds");
+                Some(Frame::Addresses { generation: self.generation, list })
+            }
+            Notice::Resequencing => (self.wait_sequence > 0).then_some(Frame::Resequencing {
+                sequence: self.wait_sequence,
+                max_wait: self.wait_told.as_micros() as u64,
+            }),
+            Notice::PathStatus(id) => path(id).map(|path| Frame::PathStatus {
+                path: id,
+                sequence: path.reserve.sequence(),
+                status: match path.state() {
+                    PathState::Abandoned => PathStatus::Abandoned,
+                    _ if path.reserve.is_told() => PathStatus::Standby,
+                    _ => PathStatus::Available,
+                },
+            }),
+            Notice::PathRefused(id) => {
+                Some(Frame::PathStatus { path: id, sequence: 0, status: PathStatus::Abandoned })
+            }
+            Notice::Skip(Skip { session, first, count }) => {
+                Some(Frame::Skip { session, first, count })
+            }
+            Notice::SessionUnknown(session) => Some(Frame::SessionUnknown { session }),
+            Notice::SessionOpen(slot, session) => self
+                .fields_to_tell(slot, session)
+                .map(|fields| Frame::SessionOpen { session, fields }),
+            Notice::Close => Some(Frame::Close { reason: 0, message: "shutting down" }),
+            Notice::AddressObserved(id) => path(id).map(|path| Frame::AddressObserved {
+                path: id,
+                address: path.address.remote,
+                taken: path.seen.is_theirs,
+            }),
+            Notice::Keepalive(id) => {
+                path(id).map(|path| Frame::Keepalive { interval: path.rest.keepalive_interval() })
+            }
+        };
+        frame.map_or(Ok(false), |frame| frames.push(&frame).map(|_| true))
+    }
+
+    /// These notices have left.
+    fn on_told(&mut self, notices: &[Notice]) {
+        for notice in notices {
+            self.outbox.settle(*notice);
+            if let Notice::Keepalive(id) = notice
+                && let Some(index) = self.paths.find(*id)
+            {
+                self.paths[index].rest.on_told();
+            }
+        }
+    }
+
+    /// Sends the heartbeat, the feedback and the notices of path `index` that are due.
+    fn send_probes(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        locals: &[LocalAddress],
+        out: &mut impl DatagramSink,
+    ) {
         self.send_early_feedback(now, index, out);
         let path = &mut self.paths[index];
         if !path.is_validated() {
@@ -281,13 +297,13 @@ impl Association {
         let calls = path.calls().is_some();
         let heartbeat =
             core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
+        let due = || self.outbox.due(Carrier::Path(path.id));
+        let keepalive = due().any(|notice| matches!(notice, Notice::Keepalive(_)));
+        let notices = due().next().is_some();
         let feedback = path.arrivals.due().is_some_and(|at| now >= at)
             || heartbeat && path.arrivals.has_news();
-        let feedback = feedback && !calls;
-        let observed = self.observed_owed.contains(&path.id);
-        let keepalive = path.rest.owed();
-        let feedback = feedback || keepalive.is_some() && path.arrivals.has_news();
-        if !heartbeat && !feedback && !observed && keepalive.is_none() {
+        let feedback = feedback && !calls || keepalive && path.arrivals.has_news();
+        if !heartbeat && !feedback && !notices {
             return;
         }
         if heartbeat {
@@ -303,35 +319,23 @@ impl Association {
             // Also when the socket refuses it: the next packet brings the news again.
             path.arrivals.on_feedback_sent();
         }
-        let mut control = Control::default();
-        if observed {
-            let (address, taken) = (path.address.remote, path.seen.is_theirs);
-            let frame = Frame::AddressObserved { path: path.id, address, taken };
-            control.observed = frames.push(&frame).is_ok();
-        }
-        if let Some(interval) = keepalive {
-            control.keepalive = frames.push(&Frame::Keepalive { interval }).is_ok();
-        }
+        let (id, pads) = (path.id, path.is_translated());
+        let notices = self.write_notices(Carrier::Path(id), locals, &mut frames);
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
-            if path.is_translated() {
+            if pads {
                 let len = frames.len().max(HEARTBEAT_FRAMES);
                 frames.pad_to(len).expect("padding fits the room");
             }
         }
-        let (len, to) = (frames.len(), path.address);
-        if len > 0 && self.send_frames(now, index, to, &room[..len], control, out) {
-            if control.observed {
-                self.observed_owed.remove(&self.paths[index].id);
-            }
-            if control.keepalive {
-                self.paths[index].rest.on_told();
-            }
+        let len = frames.len();
+        if len > 0 && self.send_frames(now, index, &room[..len], &notices, out) {
+            self.on_told(&notices);
         }
     }
 
     /// Says what has arrived on a path that does not work yet, unless packets that wait may say it.
-    fn send_early_feedback(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_early_feedback(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let waiting = self.has_waiting();
         let path = &mut self.paths[index];
         if path.early_feedback_at(waiting).is_none_or(|at| now < at) {
@@ -348,17 +352,31 @@ impl Association {
         }
         path.spend(size);
         let to = path.leads_to();
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
-    /// Sends `frames` on path `index` to `to`. `false` if the path's socket takes no more now.
+    /// Sends `frames`, `notices` among them, on path `index`. `false` if the path's socket takes no more
+    /// now.
     fn send_frames(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
+        frames: &[u8],
+        notices: &[Notice],
+        out: &mut impl DatagramSink,
+    ) -> bool {
+        let to = self.paths[index].address;
+        self.send_frames_to(now, index, to, frames, notices, out)
+    }
+
+    /// The same to the address `to`.
+    fn send_frames_to(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
         to: PathAddress,
         frames: &[u8],
-        control: Control,
+        notices: &[Notice],
         out: &mut impl DatagramSink,
     ) -> bool {
         let path = &self.paths[index];
@@ -366,7 +384,8 @@ impl Association {
         let asks = to == path.address
             && path.is_validated()
             && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
-        let manifest = Manifest { asks, paced: false, probe: false, content: control.content() };
+        let content = Content::of(notices);
+        let manifest = Manifest { asks, paced: false, probe: false, content };
         let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
         self.send_datagram(now, index, to, frames.len(), manifest, out, write).is_some()
     }

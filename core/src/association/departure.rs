@@ -5,6 +5,7 @@
 use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
 use super::Association;
+use super::path_set::PathIndex;
 use crate::content::Content;
 use crate::trace::What;
 use mpip_transport::cc::CongestionControlKind;
@@ -34,7 +35,7 @@ impl Association {
     pub(super) fn send_datagram<T>(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         to: PathAddress,
         plain_len: usize,
         manifest: Manifest,

@@ -12,8 +12,8 @@ use core::time::Duration;
 
 use super::moving::local;
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::{Association, Context};
-use crate::content::Path;
 use crate::scheduler::Candidate;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
@@ -47,7 +47,7 @@ impl Proven {
 impl Association {
     /// Whether no path carries packets.
     pub(super) fn is_cut_off(&self) -> bool {
-        !self.paths.iter().any(Path::works)
+        !self.paths.any_works()
     }
 
     /// Whether a first flight may go to `to` before that has answered. By TCP nothing leaves before the
@@ -66,7 +66,7 @@ impl Association {
     pub(super) fn gather_early(&mut self, now: Instant, size: usize) {
         self.candidates.clear();
         self.candidate_paths.clear();
-        for (index, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.enumerate() {
             let room = path.early_room().min(path.hoped_datagram());
             if size <= room && !path.blocked && path.flight.has_room() {
                 // A first flight may leave at once (RFC 9002, section 7.7).
@@ -79,7 +79,12 @@ impl Association {
 
     /// Who is called may answer with as many bytes as came: when we have little to send, the challenge is
     /// repeated at once.
-    pub(super) fn lend_credit(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    pub(super) fn lend_credit(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        out: &mut impl DatagramSink,
+    ) {
         let cut_off = self.is_cut_off();
         while let Some(len) = self.paths[index].lends().filter(|_| cut_off) {
             self.write_challenge(now, index, out);
@@ -88,7 +93,7 @@ impl Association {
     }
 
     /// What was sent on path `index` before it was validated may not have arrived.
-    pub(super) fn retrieve_early(&mut self, index: usize) {
+    pub(super) fn retrieve_early(&mut self, index: PathIndex) {
         let path = &mut self.paths[index];
         if !path.works() && path.flight.in_flight() > 0 {
             path.flight.abandon(&mut self.losses);
@@ -98,7 +103,7 @@ impl Association {
 
     /// The same, on all paths that do not work.
     pub(super) fn retrieve_all_early(&mut self) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.retrieve_early(index);
         }
     }

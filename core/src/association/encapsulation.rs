@@ -87,7 +87,7 @@ impl Association {
         if self.paths.iter().any(|path| is_udp(path) && waits(now, path)) {
             self.open_paths(now, cx);
         }
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             if path.encapsulation != Encapsulation::Tcp || path.state() == PathState::Abandoned {
                 continue;

@@ -14,6 +14,7 @@ use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
 use super::keys::{Epoch, Origin};
 use super::moving::local;
+use super::outbox::Notice;
 use super::pending::{Answering, Pending, Response, State};
 use super::{Association, Context};
 use crate::engine::send;
@@ -283,13 +284,13 @@ impl Association {
         let mut retired = Vec::new();
         self.keys.adopt(epoch, &mut retired);
         forget(cx, retired);
-        self.retired_paths.on_renewal();
+        self.paths.on_renewal();
         self.on_established(now, aead, cx);
         if self.opener {
             self.open_validated_path(now, from, cx);
             self.open_paths(now, cx);
         }
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
         Ok(())
     }
 
@@ -403,13 +404,13 @@ impl Association {
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         forget(cx, retired);
-        self.retired_paths.on_renewal();
+        self.paths.on_renewal();
         if self.pending.is_none() {
             self.next_attempt = None;
         }
         let aead = self.keys.current().map(|epoch| epoch.keys.send.aead());
         self.on_established(now, aead.expect("keys were confirmed"), cx);
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
     }
 
     fn on_established(&mut self, now: Instant, aead: Aead, cx: &mut Context<'_>) {
@@ -492,7 +493,7 @@ impl Association {
         self.review_at_last();
         self.config.endpoints.clear();
         self.next_attempt = None;
-        self.close_owed = false;
+        self.outbox.settle(Notice::Close);
     }
 
     /// What an initiation has said of the association is not true any more.

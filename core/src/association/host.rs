@@ -195,7 +195,7 @@ impl Association {
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
-        let works = self.established && self.paths.iter().any(Path::works);
+        let works = self.established && self.paths.any_works();
         let traffic = self.next_traffic(now, works);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Nothing has changed until there is something to capture.
@@ -258,7 +258,7 @@ impl Association {
     fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
         cx.translations.expire(now);
         self.host.begun.expire(now);
-        let works = self.paths.iter().any(Path::works);
+        let works = self.paths.any_works();
         let left_at = &mut self.host.left_at;
         let left_at = if works { left_at.take() } else { Some(*left_at.get_or_insert(now)) };
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
@@ -296,13 +296,13 @@ impl Association {
 
     /// Whether `ip` is the peer's as a whole, or is about to be.
     pub(super) fn takes(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
-        let mut validated = self.paths.iter().filter(|path| path.is_validated());
+        let mut validated = self.paths.validated();
         validated.any(|path| path.address.remote.ip() == ip) && self.may_take(ip, cx)
     }
 
     /// Takes up addresses that may be the peer's and that were validated since.
     fn claim_addresses(&mut self, cx: &mut Context<'_>) {
-        for path in self.paths.iter().filter(|path| path.is_validated()) {
+        for path in self.paths.validated() {
             let ip = path.address.remote.ip();
             let known = self.host.addresses.contains_key(&ip)
                 || self.config.allowed_prefixes.contains(&Prefix::host(ip));

@@ -8,7 +8,9 @@ use mpip_wire::{
     TransportHeader,
 };
 
+use super::outbox::Notice;
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
 use crate::engine::DropReason;
@@ -30,12 +32,6 @@ use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The peer may not make us wait longer than this.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
-
-/// Given up paths that the peer is reminded of at once.
-const REFUSED: usize = 16;
-/// Sessions without header fields that the peer is told of in one such time.
-const UNKNOWN: usize = 16;
-const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
@@ -69,7 +65,7 @@ impl Association {
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
         // The paths of another run are not those that we know.
         let anew = self.begins_anew(header.receiver.0);
-        let known = if anew { None } else { self.path_index(header.path) };
+        let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
         let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
@@ -121,7 +117,7 @@ impl Association {
 
     /// Whether path `index` is one of ours on its first challenge: then only the address that was
     /// asked counts.
-    fn opens_it(&self, index: usize) -> bool {
+    fn opens_it(&self, index: PathIndex) -> bool {
         self.opener && self.paths[index].state() == PathState::Validating
     }
 
@@ -134,13 +130,11 @@ impl Association {
         id: mpip_wire::PathId,
         from: PathAddress,
         len: usize,
-    ) -> Result<usize, DropReason> {
+    ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
-        if self.opener || self.retired_paths.contains(id) {
+        if self.opener || self.paths.is_retired(id) {
             self.open_to_mover(now, cx, from, len);
-            if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
-                self.refused_paths.push_back(id);
-            }
+            self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
         let local = cx.locals.iter().find(|local| local.id == from.local);
@@ -162,7 +156,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         plain: &[u8],
         (number, ecn): (u64, Ecn),
@@ -249,7 +243,7 @@ impl Association {
                     self.paths[index].rest.on_asked(number, interval);
                 }
                 Frame::AddressObserved { path, address, taken } => {
-                    if let Some(index) = self.path_index(path) {
+                    if let Some(index) = self.paths.find(path) {
                         let seen = &mut self.paths[index].seen;
                         let known = (seen.ours, seen.is_ours);
                         (seen.ours, seen.is_ours) = (Some(address), taken);
@@ -273,7 +267,7 @@ impl Association {
     }
 
     fn on_feedback(&mut self, now: Instant, cx: &mut Context<'_>, feedback: &Feedback<'_>) {
-        let Some(index) = self.path_index(feedback.path) else { return };
+        let Some(index) = self.paths.find(feedback.path) else { return };
         self.losses.clear();
         let path = &mut self.paths[index];
         let Ok(progress) = path.flight.on_feedback(now, feedback, &mut self.losses) else {
@@ -289,7 +283,7 @@ impl Association {
         }
         *cx.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
-        let nobody_answered = self.no_path_answers();
+        let nobody_answered = self.paths.none_answers();
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, &losses.summary, subflows, own);
@@ -322,8 +316,13 @@ impl Association {
 
     /// Feedback that did not come by the path that it is about, but on path `index`, or from where the
     /// peer has moved to: what arrived on a path that does not work any more.
-    fn on_last_feedback(&mut self, feedback: &Feedback<'_>, index: usize, cx: &mut Context<'_>) {
-        let Some(about) = self.path_index(feedback.path) else { return };
+    fn on_last_feedback(
+        &mut self,
+        feedback: &Feedback<'_>,
+        index: PathIndex,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(about) = self.paths.find(feedback.path) else { return };
         // A path that works has feedback of its own.
         if about != index && self.paths[about].state() == PathState::Active {
             return;
@@ -337,7 +336,13 @@ impl Association {
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.
-    fn trace_feedback(&mut self, now: Instant, index: usize, before: &'static str, spurious: u64) {
+    fn trace_feedback(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        before: &'static str,
+        spurious: u64,
+    ) {
         let (path, trace) = (&self.paths[index], &mut self.trace);
         let (id, state) = (path.id.0, path.cc.state());
         trace.record(now, id, || What::Metrics(path.metrics()));
@@ -439,7 +444,7 @@ impl Association {
         let slot = self.incoming.find(&frame.session);
         let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
         let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
-            self.report_unknown(now, frame.session);
+            self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
         let sequence = frame.sequence.expand(*newest);
@@ -622,17 +627,6 @@ impl Association {
             session.header = header.map(Box::new);
         }
         Ok(())
-    }
-
-    /// Asks for the header fields of a session, now and then.
-    pub(super) fn report_unknown(&mut self, now: Instant, id: SessionId) {
-        if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
-            self.unknown_since = now;
-            self.unknown_told.clear();
-        }
-        if self.unknown_told.len() < UNKNOWN && self.unknown_told.insert(id) {
-            self.unknown.push_back(id);
-        }
     }
 
     /// Gives back what a session held.

@@ -33,7 +33,7 @@ impl Association {
         let view = TransportPacket::new_checked(datagram).ok()?;
         let (header, header_len) = (view.header(), view.header_len());
         let epoch = self.keys.by_index(header.receiver.0)?;
-        let path = self.path_index(header.path).map(|index| &self.paths[index]);
+        let path = self.paths.get(header.path);
         let number = header.number.expand(path.and_then(|path| path.replay.largest()));
         let mut sealed = datagram[header_len..].to_vec();
         let receive = &epoch.keys.receive;
@@ -59,7 +59,7 @@ impl Association {
         path: u16,
         plain: &[u8],
     ) -> Option<(PathAddress, Vec<u8>)> {
-        let index = self.path_index(PathId(path))?;
+        let index = self.paths.find(PathId(path))?;
         let number = self.paths[index].flight.next_number();
         let datagram = self.seal_plain(path, number, plain)?;
         let path = &mut self.paths[index];
@@ -114,15 +114,11 @@ impl Association {
             ("bytes that wait in order", self.share.held(), limits.resequencing),
             ("sessions that wait", self.waiting.len(), self.incoming.len()),
             ("repairs", self.repairs.len(), 16_384),
-            ("skips", self.skips.len(), 256),
-            ("opens", self.opens.len(), 64),
-            ("unknown sessions", self.unknown.len(), 16),
-            ("unknown sessions told", self.unknown_told.len(), 16),
-            ("refused paths", self.refused_paths.len(), 16),
             ("told addresses", self.peer_addresses.len(), AddressList::MAX),
             ("networks", self.networks.len(), 16),
             ("keys", self.keys.len(), 3),
         ];
+        kept.extend(self.outbox.kept());
         for path in &self.paths {
             kept.push(("packets of a path", path.flight.tracked(), 16_000));
             kept.push(("ranges of a lane", path.arrivals.ranges(), 256));
@@ -132,7 +128,7 @@ impl Association {
 
     /// The number of the next message on `path`.
     pub(crate) fn next_number(&self, path: u16) -> Option<u64> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].flight.next_number())
+        self.paths.get(PathId(path)).map(|path| path.flight.next_number())
     }
 
     /// Whether this end opens paths.
@@ -172,17 +168,17 @@ impl Association {
 
     /// Both ends of a path.
     pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].address)
+        self.paths.get(PathId(path)).map(|path| path.address)
     }
 
     /// Whether the peer takes this end's address on a path for its own.
     pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].seen.is_ours)
+        self.paths.get(PathId(path)).map(|path| path.seen.is_ours)
     }
 
     /// As if all identifiers before `id` had been given to paths.
     pub(crate) fn number_paths_from(&mut self, id: u16) {
-        self.next_path = id;
+        self.paths.number_from(id);
     }
 
     /// Numbers of the sessions in which this end sends.

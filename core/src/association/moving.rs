@@ -12,6 +12,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::told::is_sensible;
 use super::{Association, Context};
 use crate::content::Path;
@@ -27,7 +28,7 @@ impl Association {
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let works = |path: &Path| path.works() && local(path.address, cx.locals).is_some();
         let keeps = !self.opener && self.established && !self.paths.iter().any(works);
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &mut self.paths[index];
             match local(path.address, cx.locals) {
                 Some(local) => path.on_interface_mtu(local.mtu),
@@ -101,9 +102,7 @@ impl Association {
             };
             for local in locals.iter().filter(fits) {
                 let pair = PathAddress { local: local.id, remote };
-                let taken =
-                    |path: &Path| path.address == pair && path.state() != PathState::Abandoned;
-                if !pairs.contains(&pair) && !self.paths.iter().any(taken) {
+                if !pairs.contains(&pair) && !self.paths.is_taken(pair) {
                     pairs.push(pair);
                 }
             }
@@ -117,10 +116,10 @@ impl Association {
 
     /// Where one path works, the others need not be moved.
     pub(super) fn settle_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.opener || !self.paths.iter().any(Path::works) {
+        if self.opener || !self.paths.any_works() {
             return;
         }
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             if is_homeless(&self.paths[index], cx.locals) {
                 self.abandon_path(now, cx, index, HOMELESS);
             }
@@ -144,17 +143,16 @@ impl Association {
         from: PathAddress,
         len: usize,
     ) {
-        let taken = |path: &Path| path.address == from && path.state() != PathState::Abandoned;
         let called = |path: &Path| {
             path.state() == PathState::Validating
                 && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
         let Some(local) = local(from, cx.locals)
-            .filter(|_| self.opener && !self.paths.iter().any(|path| path.works() || taken(path)))
+            .filter(|_| self.opener && !self.paths.any_works() && !self.paths.is_taken(from))
         else {
             return;
         };
-        if let Some(former) = self.paths.iter().position(called) {
+        if let Some(former) = self.paths.position(called) {
             if now.since(self.paths[former].opened) < CALL {
                 return;
             }
@@ -174,7 +172,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         len: usize,
     ) {
@@ -193,7 +191,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         answered: &Challenge,
     ) {
         self.give_challenges_back(answered.attempts, cx);
@@ -207,9 +205,9 @@ impl Association {
     }
 
     /// Path `index` may have moved to addresses at which the opener has opened another since.
-    fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: usize) {
+    fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: PathIndex) {
         let address = self.paths[index].address;
-        for other in (0..self.paths.len()).filter(|other| *other != index) {
+        for other in self.paths.indices().filter(|other| *other != index) {
             if self.opener && self.paths[other].address == address {
                 self.abandon_path(now, cx, other, "another has moved there");
             }
@@ -221,7 +219,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         data: [u8; 8],
     ) {

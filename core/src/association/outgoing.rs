@@ -11,10 +11,12 @@ use mpip_wire::{Frame, SessionId};
 use self::form::Form;
 use super::control::CONTROL_ROOM;
 use super::departure::{Manifest, datagram_overhead};
+use super::outbox::{Notice, Skip};
+use super::path_set::PathIndex;
 use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, playout, range_room, refuse};
 use crate::config::Priority;
-use crate::content::{Cargo, Content, Control};
+use crate::content::{Cargo, Content};
 use crate::engine::DropReason;
 use crate::omission::{SessionHeader, fields};
 use crate::scheduler::{Candidate, Demand, lowest_delay};
@@ -35,8 +37,6 @@ const REPAIR_FOR: Duration = Duration::from_secs(1);
 const OUTAGE_PARDON: Duration = Duration::from_millis(500);
 /// Packets that wait to be sent again; beyond it the oldest is given up.
 const REPAIRS: usize = 16_384;
-/// Skips that wait to be told; beyond it the receiver's time limit has to do.
-const SKIPS: usize = 256;
 /// Packets of so many bytes are taken for part of a transfer, which an even delay helps more than a
 /// short one.
 const BULK: usize = 1_000;
@@ -337,7 +337,7 @@ impl Association {
         {
             self.candidates.clear();
             self.candidate_paths.clear();
-            for (index, path) in self.paths.iter().enumerate() {
+            for (index, path) in self.paths.enumerate() {
                 let usable = match answering {
                     true => path.is_usable(),
                     false => path.state() == PathState::Active,
@@ -396,7 +396,7 @@ impl Association {
     fn send_load(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         load: &Load,
         len: usize,
         out: &mut impl DatagramSink,
@@ -479,21 +479,11 @@ impl Association {
         if !ordered {
             return;
         }
-        if let Some((known, first, count)) = self.skips.back_mut()
-            && *known == session
-            && sequence == first.wrapping_add(*count)
-        {
-            *count += 1;
-            return;
-        }
-        if self.skips.len() >= SKIPS {
-            self.skips.pop_front();
-        }
-        self.skips.push_back((session, sequence, 1));
+        self.outbox.owe(Notice::Skip(Skip { session, first: sequence, count: 1 }));
     }
 
     /// Losses found outside of a feedback frame: congestion control and repair.
-    pub(super) fn apply_losses(&mut self, now: Instant, index: usize) {
+    pub(super) fn apply_losses(&mut self, now: Instant, index: PathIndex) {
         let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
             let path = self.paths[index].id.0;
@@ -508,8 +498,8 @@ impl Association {
     /// What was lost goes out again, or its receiver is told that it will not.
     pub(super) fn repair_losses(&mut self, loss: Loss) {
         while let Some(content) = self.losses.arrived.pop() {
-            if let Content::Control(Control { open: Some((slot, id)), .. }) = content {
-                self.settle_open(slot, id, true);
+            if let Content::Control(notices) = content {
+                notices.into_iter().for_each(|notice| self.on_notice(notice, true));
             }
         }
         let mut lost = core::mem::take(&mut self.losses.lost);
@@ -517,7 +507,9 @@ impl Association {
         for content in lost.drain(..) {
             match content {
                 Content::Packet(cargo) => self.repair(loss, cargo),
-                Content::Control(control) => self.say_again(control),
+                Content::Control(notices) => {
+                    notices.into_iter().for_each(|notice| self.on_notice(notice, false));
+                }
             }
         }
         self.losses.lost = lost;
@@ -543,29 +535,20 @@ impl Association {
         self.repairs.push_back(cargo);
     }
 
-    /// Control frames were lost.
-    fn say_again(&mut self, control: Control) {
-        self.addresses_owed |= control.addresses;
-        if control.observed {
-            let told = self.paths.iter().filter(|path| path.seen.told);
-            self.observed_owed.extend(told.map(|path| path.id));
-        }
-        if control.keepalive {
-            self.paths.iter_mut().for_each(|path| path.rest.tell_again());
-        }
-        self.wait_owed |= control.resequencing && self.wait_sequence > 0;
-        if control.path_status {
-            let told = self.paths.iter().filter(|path| path.reserve.sequence() > 0);
-            self.status_owed.extend(told.map(|path| path.id));
-        }
-        if let Some((slot, id)) = control.open {
-            self.settle_open(slot, id, false);
+    /// A notice has arrived, or was lost.
+    fn on_notice(&mut self, notice: Notice, arrived: bool) {
+        match notice {
+            Notice::SessionOpen(slot, id) => self.settle_open(slot, id, arrived),
+            _ if arrived => {}
+            _ => {
+                self.outbox.owe(notice);
+            }
         }
     }
 
     /// Whether another path has said that a packet which was given up has arrived.
     pub(super) fn has_arrived(&self, cargo: &Cargo) -> bool {
-        let path = self.path_index(cargo.path).map(|index| &self.paths[index]);
+        let path = self.paths.get(cargo.path);
         path.is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
     }
 
@@ -579,8 +562,8 @@ impl Association {
 
     /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
     /// whose loss nothing later would show. It goes out again on a path that answers.
-    pub(super) fn probe_tail(&mut self, now: Instant, index: usize) {
-        let others = self.paths.iter().enumerate();
+    pub(super) fn probe_tail(&mut self, now: Instant, index: PathIndex) {
+        let others = self.paths.enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
         if others.next().is_some()
             && let Some(Content::Packet(cargo)) = self.paths[index].flight.newest()

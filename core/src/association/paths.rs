@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, PathStatus};
 
+use super::outbox::Notice;
 use super::outgoing::Loss;
+use super::path_set::PathIndex;
 use super::told::is_sensible;
 use super::{Association, Context};
 use crate::config::Policy;
@@ -57,7 +59,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         to: PathState,
         reason: &'static str,
     ) {
@@ -87,7 +89,8 @@ impl Association {
             let path = &mut self.paths[index];
             path.validation.challenge = None;
             path.validation.response_owed = None;
-            self.retired_paths.insert(path.id);
+            let id = path.id;
+            self.paths.retire(id);
         }
         if from == PathState::Validating {
             self.tell_how_path_is_seen(now, index, cx);
@@ -107,7 +110,7 @@ impl Association {
     /// it unused, and the headers of smaller ones cost less than that. A path whose MTU is being
     /// found out does not count yet.
     pub(super) fn update_inner_mtu(&mut self, cx: &mut Context<'_>) {
-        let usable = self.paths.iter().filter(|path| path.is_validated());
+        let usable = self.paths.validated();
         let Some(datagram) = usable.filter_map(Path::lasting_datagram).min() else { return };
         let mtu = datagram.saturating_sub(INNER_OVERHEAD) as u16;
         if mtu != self.inner_mtu {
@@ -125,13 +128,11 @@ impl Association {
             for remote in self.remotes(local.encapsulation) {
                 *cx.work += 1 + self.paths.len() as u64;
                 let address = PathAddress { local: local.id, remote };
-                let taken =
-                    |path: &Path| path.address == address && path.state() != PathState::Abandoned;
                 if local.address.is_ipv4() == remote.is_ipv4()
                     && self.wants_path(now, cx.locals, local, remote)
                     && is_sensible(remote, cx)
                     && self.may_challenge(now, remote, local.encapsulation)
-                    && !self.paths.iter().any(taken)
+                    && !self.paths.is_taken(address)
                     && let Some(index) = self.open_path(now, address, local)
                 {
                     let standing = self.standing(now, address, cx);
@@ -151,7 +152,7 @@ impl Association {
         address: PathAddress,
         cx: &mut Context<'_>,
     ) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             match path.state() {
                 _ if path.address != address => {}
@@ -177,30 +178,21 @@ impl Association {
         now: Instant,
         address: PathAddress,
         local: &LocalAddress,
-    ) -> Option<usize> {
-        let id = self.free_id()?;
-        let index = self.add_path(now, id, address, local)?;
-        self.next_path = id.0.wrapping_add(1);
-        Some(index)
-    }
-
-    /// The identifier of the next path: upwards and around, so that one is used again as late as
-    /// possible, when the peer has long forgotten the path that had it.
-    fn free_id(&self) -> Option<PathId> {
-        let first = self.next_path;
-        let mut ids = (0..=u16::MAX).map(|step| PathId(first.wrapping_add(step)));
-        ids.find(|id| !self.retired_paths.contains(*id) && self.path_index(*id).is_none())
+    ) -> Option<PathIndex> {
+        let id = self.paths.take_id().filter(|_| !self.paths.is_full())?;
+        self.add_path(now, id, address, local)
     }
 
     /// Removes path `index`. Its identifier stays in use as long as the keys do.
-    fn remove_path(&mut self, index: usize) {
+    fn remove_path(&mut self, index: PathIndex) {
         if self.paths[index].flight.knows_of_elsewhere() {
             let mut repairs = core::mem::take(&mut self.repairs);
             repairs.retain(|cargo| !self.has_arrived(cargo));
             self.repairs = repairs;
         }
         let path = self.paths.remove(index);
-        self.retired_paths.insert(path.id);
+        self.outbox.forget_path(path.id);
+        self.paths.retire(path.id);
     }
 
     /// Adds a path, unless there are too many.
@@ -210,10 +202,7 @@ impl Association {
         id: PathId,
         address: PathAddress,
         local: &LocalAddress,
-    ) -> Option<usize> {
-        if self.paths.len() >= self.limits.paths {
-            return None;
-        }
+    ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
@@ -222,18 +211,17 @@ impl Association {
         }
         path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
-        self.paths.push(path);
-        Some(self.paths.len() - 1)
+        self.paths.add(path)
     }
 
     /// At the bound, the path that has been of no use for longest makes room for one that the peer
     /// opens: a peer that loses its only address cannot say which paths it gave up.
     pub(super) fn make_room_for_path(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.paths.len() < self.limits.paths {
+        if !self.paths.is_full() {
             return;
         }
         let idle = |path: &Path| !path.works() && now.since(path.changed) >= LINGER;
-        let idle = self.paths.iter().enumerate().filter(|(_, path)| idle(path));
+        let idle = self.paths.enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
             self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
             self.remove_path(index);
@@ -245,13 +233,13 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         reason: &'static str,
     ) {
         let path = &mut self.paths[index];
         if path.state() != PathState::Abandoned {
             path.reserve.advance();
-            self.status_owed.insert(path.id);
+            self.outbox.owe(Notice::PathStatus(path.id));
             self.change_state(now, cx, index, PathState::Abandoned, reason);
         }
     }
@@ -265,7 +253,7 @@ impl Association {
         sequence: u64,
         status: PathStatus,
     ) {
-        let Some(index) = self.path_index(id) else { return };
+        let Some(index) = self.paths.find(id) else { return };
         let path = &mut self.paths[index];
         if status != PathStatus::Abandoned {
             self.standby_changed |= path.reserve.on_peer(sequence, status == PathStatus::Standby);
@@ -285,7 +273,7 @@ impl Association {
     /// Looks after every path: losses that have become certain, silence, what lingers.
     pub(super) fn check_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.move_paths(now, cx);
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.paths[index].refresh_pacing(now);
             if self.paths[index].flight.loss_timer().is_some_and(|at| now >= at) {
                 self.losses.clear();
@@ -295,7 +283,7 @@ impl Association {
                 self.update_inner_mtu(cx);
             }
             self.losses.clear();
-            let alone = self.no_path_answers();
+            let alone = self.paths.none_answers();
             match self.paths[index].check_silence(now, alone, &mut self.losses) {
                 Silence::None => {}
                 Silence::Probe => {
@@ -312,15 +300,10 @@ impl Association {
         }
         let gone =
             |path: &Path| path.state() == PathState::Abandoned && now.since(path.changed) >= LINGER;
-        while let Some(index) = self.paths.iter().position(gone) {
+        while let Some(index) = self.paths.position(gone) {
             self.remove_path(index);
         }
         self.reconnect(now);
-    }
-
-    /// Whether every path that works has been asked for a sign of life and gives none.
-    pub(super) fn no_path_answers(&self) -> bool {
-        self.paths.iter().filter(|path| path.works()).all(Path::is_silent)
     }
 
     /// The host cannot send to this address. Returns whether a path is concerned.
@@ -331,7 +314,7 @@ impl Association {
         address: PathAddress,
     ) -> bool {
         let concerned = |path: &Path| path.address == address && path.works();
-        let concerned = self.paths.iter().position(concerned);
+        let concerned = self.paths.position(concerned);
         let Some(index) = concerned else { return false };
         self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
         let path = &mut self.paths[index];
@@ -408,7 +391,7 @@ impl Association {
             return;
         }
         let mut groups: Vec<u16> = self.paths.iter().map(|path| path.bottleneck).collect();
-        let paths = &self.paths;
+        let paths: Vec<&Path> = self.paths.iter().collect();
         let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays);
         regroup(&mut groups, |path| paths[path].id.0, compare);
         for (path, group) in self.paths.iter_mut().zip(groups) {
@@ -427,8 +410,8 @@ impl Association {
         }
         *cx.work += self.paths.len() as u64;
         let heeds = !self.opener || limit.is_none();
-        let mut working: Vec<(bool, i64, u16, usize)> = Vec::new();
-        for (index, path) in self.paths.iter().enumerate() {
+        let mut working: Vec<(bool, i64, u16, PathIndex)> = Vec::new();
+        for (index, path) in self.paths.enumerate() {
             let margin = match path.state() {
                 PathState::Active => 0,
                 PathState::Standby => STANDBY_MARGIN,
@@ -449,7 +432,7 @@ impl Association {
             };
             self.change_state(now, cx, index, state, reason);
             if self.paths[index].reserve.tell(beyond && !aside) {
-                self.status_owed.insert(self.paths[index].id);
+                self.outbox.owe(Notice::PathStatus(self.paths[index].id));
             }
         }
     }
@@ -473,7 +456,7 @@ impl Association {
             _ => Duration::ZERO,
         };
         let in_use = || {
-            let active = self.paths.iter().filter(|path| path.state() == PathState::Active);
+            let active = self.paths.active();
             active.filter(|path| !self.guard.leaves_out(path.id.0))
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
@@ -505,7 +488,7 @@ impl Association {
     /// How long the peer is to wait for a gap: the paths' spread of delay, and the time that three
     /// repairs take, one after the other.
     fn compute_wait(&mut self) {
-        let in_use = || self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let in_use = || self.paths.active();
         let late = |path: &Path| {
             path.delay.average().map(|delay| delay + 4 * path.delay.jitter().as_micros() as i64)
         };
@@ -523,7 +506,7 @@ impl Association {
         if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
             self.wait_told = wait;
             self.wait_sequence += 1;
-            self.wait_owed = true;
+            self.outbox.owe(Notice::Resequencing);
         }
     }
 }

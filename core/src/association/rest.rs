@@ -4,6 +4,8 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::Association;
+use super::outbox::Notice;
+use super::path_set::PathIndex;
 use crate::content::Path;
 use mpip_transport::rest::{Lifetime, REST_AFTER, USUAL};
 use mpip_types::Encapsulation;
@@ -52,7 +54,7 @@ impl Association {
         let rests = self.established
             && now.since(self.traffic_at) >= REST_AFTER
             && !self.has_waiting()
-            && self.paths.iter().any(Path::works);
+            && self.paths.any_works();
         if !rests {
             if self.resting {
                 self.wake(now);
@@ -60,7 +62,7 @@ impl Association {
             return;
         }
         self.resting = true;
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             if now.since(path.changed) < REST_AFTER {
                 continue;
@@ -70,6 +72,7 @@ impl Association {
             let rest = &mut self.paths[index].rest;
             rest.allow(pause);
             rest.begin(self.opener);
+            self.tell_keepalive(index);
         }
     }
 
@@ -80,7 +83,7 @@ impl Association {
             return;
         }
         let rests = |path: &Path| path.rest.is_resting() && path.works();
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             if !rests(path) || path.ping || path.heartbeat_at().is_none_or(|at| now < at) {
                 continue;
@@ -101,7 +104,7 @@ impl Association {
 
     /// Something came in on path `index`. After a pause it shows that the translator in front of us
     /// still knows the paths from here.
-    pub(super) fn note_survival(&mut self, now: Instant, index: usize) {
+    pub(super) fn note_survival(&mut self, now: Instant, index: PathIndex) {
         if !self.paths[index].rest.learns() {
             return;
         }
@@ -118,7 +121,7 @@ impl Association {
 
     /// Something was acknowledged on path `index`. If that had to be sent because nothing came in, the
     /// translator in front of us had forgotten the path.
-    pub(super) fn note_lapse(&mut self, now: Instant, index: usize) {
+    pub(super) fn note_lapse(&mut self, now: Instant, index: PathIndex) {
         let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
         let lifetime = &mut self.network(index).lifetime;
         lifetime.on_lapsed(now, lapsed);
@@ -127,16 +130,27 @@ impl Association {
     }
 
     /// All paths from the address of path `index` may be silent for `pause`.
-    fn allow(&mut self, index: usize, pause: Duration) {
+    fn allow(&mut self, index: PathIndex, pause: Duration) {
         let local = self.paths[index].address.local;
-        let beside = self.paths.iter_mut().filter(|path| path.address.local == local);
-        for path in beside.filter(|path| path.rest.learns()) {
-            path.rest.allow(Some(pause));
+        for index in self.paths.indices() {
+            let path = &mut self.paths[index];
+            if path.address.local == local && path.rest.learns() {
+                path.rest.allow(Some(pause));
+                self.tell_keepalive(index);
+            }
+        }
+    }
+
+    /// The peer has to be told how long path `index` may be silent, if that has changed.
+    fn tell_keepalive(&mut self, index: PathIndex) {
+        let path = &self.paths[index];
+        if path.rest.differs_from_told() {
+            self.outbox.owe(Notice::Keepalive(path.id));
         }
     }
 
     /// What is known of the translator in front of path `index`.
-    fn network(&mut self, index: usize) -> &mut Network {
+    fn network(&mut self, index: PathIndex) -> &mut Network {
         let path = &self.paths[index];
         let (interface, local) = (&path.interface, path.local.ip());
         let known = |network: &Network| network.interface == *interface && network.local == local;

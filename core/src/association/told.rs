@@ -14,6 +14,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::host::{is_capturable, is_one_host};
 use super::moving::local;
+use super::outbox::Notice;
+use super::path_set::PathIndex;
 use super::{Association, Context};
 use crate::engine::DropReason;
 use crate::repeats::Repeats;
@@ -103,7 +105,7 @@ impl Association {
         }
         let scope = Scope::of(remote.ip());
         let endpoints = self.config.endpoints.iter().copied();
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         let mut known = endpoints.chain(validated.map(|path| path.address.remote));
         let mut is_there = || known.any(|known| Scope::of(known.ip()) == scope);
         !self.is_stranger() && (scope == Scope::Everywhere || is_there())
@@ -205,7 +207,7 @@ impl Association {
         self.peer_addresses = addresses;
         self.refuse_addresses(now, cx);
         self.review_capture();
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let remote = self.paths[index].address.remote;
             if self.paths[index].state() != PathState::Validating || !self.opener {
                 continue;
@@ -253,14 +255,19 @@ impl Association {
 
     /// Tells the peer how it is seen on each path.
     pub(super) fn tell_how_it_is_seen(&mut self, now: Instant, cx: &Context<'_>) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.tell_how_path_is_seen(now, index, cx);
         }
     }
 
     /// A path whose remote address the peer did not tell leads through a translator, and one whose
     /// address is not taken for the peer's does no better: the peer is told how it is seen there.
-    pub(super) fn tell_how_path_is_seen(&mut self, now: Instant, index: usize, cx: &Context<'_>) {
+    pub(super) fn tell_how_path_is_seen(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        cx: &Context<'_>,
+    ) {
         let stranger = self.is_stranger();
         let remote = self.paths[index].address.remote;
         let told = self.peer_addresses.contains(&remote);
@@ -286,7 +293,7 @@ impl Association {
         let tell = path.seen.told || !told || !takes;
         if path.is_validated() && self.peer_generation > 0 && tell {
             path.seen.told = true;
-            self.observed_owed.insert(path.id);
+            self.outbox.owe(Notice::AddressObserved(path.id));
         }
     }
 }

@@ -5,7 +5,6 @@ use core::time::Duration;
 use super::{Association, Context, refuse};
 use crate::content::Path;
 use crate::engine::DropReason;
-use mpip_transport::PathState;
 use mpip_types::Instant;
 use mpip_types::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
 
@@ -101,7 +100,7 @@ impl Association {
 
     /// The longest inner packet that a path carries now, or may be hoped to; `None` without one.
     fn largest_inner(&self) -> Option<usize> {
-        let active = self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let active = self.paths.active();
         let most = active.map(Path::hoped_datagram).max()?;
         Some(most.saturating_sub(INNER_OVERHEAD))
     }

@@ -165,7 +165,7 @@ impl Association {
             return Ok(());
         }
         session.header = None;
-        self.report_unknown(now, id);
+        self.outbox.owe_unknown(now, id);
         Err(DropReason::UnknownSession)
     }
 

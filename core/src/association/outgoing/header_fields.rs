@@ -1,37 +1,43 @@
 //! What the packets of a session have in common: the peer is told, and then they leave it out.
 
-use mpip_wire::SessionId;
+use mpip_wire::{SessionFields, SessionId};
 
 use crate::association::Association;
+use crate::association::outbox::Notice;
 use crate::session::{Known, Told};
-
-/// Sessions whose header fields wait to be told; beyond it a session tells them later.
-const OPENS: usize = 64;
 
 impl Association {
     /// Lets the peer know what the packets of a session have in common.
     pub(super) fn tell(&mut self, slot: u32, id: SessionId, told: Told) {
-        if self.opens.len() < OPENS
-            && let Some(session) = self.outgoing.get_mut(slot)
+        if let Some(session) = self.outgoing.get_mut(slot)
+            && self.outbox.owe(Notice::SessionOpen(slot, id))
         {
-            self.opens.push_back((slot, id, told.fields));
             session.known = Known::Told(Box::new(told));
         }
     }
 
     /// Tells it anew, and nothing else: what was told first may still be on its way.
     pub(super) fn tell_again(&mut self, slot: u32, id: SessionId) {
-        if self.opens.len() >= OPENS {
-            return;
-        }
         let Some(session) = self.outgoing.get_mut(slot) else { return };
         session.known = match core::mem::replace(&mut session.known, Known::Nothing) {
-            Known::Lapsed(told) => {
-                self.opens.push_back((slot, id, told.fields.at(session.next_sequence)));
+            Known::Lapsed(told) if self.outbox.owe(Notice::SessionOpen(slot, id)) => {
                 Known::Told(told)
             }
             other => other,
         };
+    }
+
+    /// The header fields of the session `id` in `slot`, if the peer is to be told now.
+    pub(in crate::association) fn fields_to_tell(
+        &self,
+        slot: u32,
+        id: SessionId,
+    ) -> Option<SessionFields> {
+        let session = self.outgoing.get(slot).filter(|session| session.id == id)?;
+        match &session.known {
+            Known::Told(told) => Some(told.fields.at(session.next_sequence)),
+            Known::Nothing | Known::Lapsed(_) | Known::Header(_) => None,
+        }
     }
 
     /// The receiver has the header fields of a session, or was found not to have them.

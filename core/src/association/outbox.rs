@@ -1,0 +1,335 @@
+//! Control frames that the peer has to be sent, and what became of them.
+//!
+//! ```text
+//!            written                acknowledged
+//!   owed ──────────────► in flight ──────────────► known
+//!     ▲                      │
+//!     └────────── lost ──────┘
+//! ```
+//!
+//! A notice says what the peer is to be told, not how: its frame is written from the state at the time
+//! when it leaves. A new control frame is a variant of [`Notice`], a place in [`Notice::carrier`] and
+//! [`Notice::is_repeated`], and an arm in `Association::write_notice`.
+
+use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+
+use mpip_types::Instant;
+use mpip_wire::{PathId, SessionId};
+
+/// Skips that wait to be sent. Beyond it the oldest is dropped: the receiver's timeout has to do.
+pub(crate) const SKIPS: usize = 256;
+/// Sessions whose header fields wait to be sent. Beyond it a session's next packet asks again.
+pub(crate) const OPENS: usize = 64;
+/// Abandoned paths that the peer is reminded of at a time.
+pub(crate) const REFUSED: usize = 16;
+/// Sessions without header fields that the peer is told of in each [`UNKNOWN_INTERVAL`].
+pub(crate) const UNKNOWN: usize = 16;
+const UNKNOWN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the peer is to be told. Notices leave in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Notice {
+    /// This node's addresses.
+    Addresses,
+    /// How long to wait for a gap in a session.
+    Resequencing,
+    /// How this node wants a path to be used.
+    PathStatus(PathId),
+    /// A path on which the peer still sends was abandoned.
+    PathRefused(PathId),
+    /// These sequence numbers of a session will not be sent again.
+    Skip(Skip),
+    /// The header fields of a session of the peer are not known here.
+    SessionUnknown(SessionId),
+    /// The header fields of a session of this node, by its slot and number.
+    SessionOpen(u32, SessionId),
+    /// This node shuts down.
+    Close,
+    /// How the peer's end of a path is seen.
+    AddressObserved(PathId),
+    /// How long a path may be silent.
+    Keepalive(PathId),
+}
+
+/// Sequence numbers of a session: the first, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Skip {
+    pub(crate) session: SessionId,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+/// The path that carries a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// The best one.
+    Best,
+    /// The one that it is about.
+    Path(PathId),
+}
+
+impl Notice {
+    /// Which path carries it.
+    pub(crate) fn carrier(self) -> Carrier {
+        match self {
+            Self::AddressObserved(path) | Self::Keepalive(path) => Carrier::Path(path),
+            Self::Addresses
+            | Self::Resequencing
+            | Self::PathStatus(_)
+            | Self::PathRefused(_)
+            | Self::Skip(_)
+            | Self::SessionUnknown(_)
+            | Self::SessionOpen(..)
+            | Self::Close => Carrier::Best,
+        }
+    }
+
+    /// Whether it is sent again when its datagram is lost. The others are asked for again, or replaced by
+    /// a timeout of the peer.
+    pub(crate) fn is_repeated(self) -> bool {
+        match self {
+            Self::Addresses
+            | Self::Resequencing
+            | Self::PathStatus(_)
+            | Self::SessionOpen(..)
+            | Self::AddressObserved(_)
+            | Self::Keepalive(_) => true,
+            Self::PathRefused(_) | Self::Skip(_) | Self::SessionUnknown(_) | Self::Close => false,
+        }
+    }
+
+    /// Whether something depends on its arrival.
+    pub(crate) fn reports_arrival(self) -> bool {
+        matches!(self, Self::SessionOpen(..))
+    }
+}
+
+/// The notices that are owed, see the module.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// All but the skips.
+    owed: BTreeSet<Notice>,
+    /// In the order in which they were found.
+    skips: VecDeque<Skip>,
+    /// Sessions that the peer was told of since `unknown_since`.
+    unknown_told: BTreeSet<SessionId>,
+    unknown_since: Instant,
+}
+
+impl Outbox {
+    /// The outbox of an association whose peer knows nothing yet.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            owed: BTreeSet::from([Notice::Addresses]),
+            skips: VecDeque::new(),
+            unknown_told: BTreeSet::new(),
+            unknown_since: now,
+        }
+    }
+
+    /// The peer knows nothing any more. A goodbye is still sent.
+    pub(crate) fn reset(&mut self) {
+        self.owed.retain(|notice| *notice == Notice::Close);
+        self.owed.insert(Notice::Addresses);
+        self.skips.clear();
+    }
+
+    /// `notice` is to be sent. `false` if too many of its kind wait.
+    pub(crate) fn owe(&mut self, notice: Notice) -> bool {
+        let room = match notice {
+            Notice::Skip(skip) => {
+                self.skip(skip);
+                return true;
+            }
+            Notice::SessionOpen(..) => {
+                self.count(|other| matches!(other, Notice::SessionOpen(..))) < OPENS
+            }
+            Notice::PathRefused(_) => {
+                self.count(|other| matches!(other, Notice::PathRefused(_))) < REFUSED
+            }
+            Notice::SessionUnknown(_) => {
+                self.count(|other| matches!(other, Notice::SessionUnknown(_))) < UNKNOWN
+            }
+            _ => true,
+        };
+        if room {
+            self.owed.insert(notice);
+        }
+        room
+    }
+
+    /// The peer is to be asked for the header fields of a session, but not too often.
+    pub(crate) fn owe_unknown(&mut self, now: Instant, session: SessionId) {
+        if now.since(self.unknown_since) >= UNKNOWN_INTERVAL {
+            self.unknown_since = now;
+            self.unknown_told.clear();
+        }
+        if self.unknown_told.len() < UNKNOWN && self.unknown_told.insert(session) {
+            self.owe(Notice::SessionUnknown(session));
+        }
+    }
+
+    fn skip(&mut self, skip: Skip) {
+        if let Some(last) = self.skips.back_mut()
+            && last.session == skip.session
+            && skip.first == last.first.wrapping_add(last.count)
+            && last.count < mpip_wire::SKIP_MAX
+        {
+            last.count += skip.count;
+            return;
+        }
+        if self.skips.len() >= SKIPS {
+            self.skips.pop_front();
+        }
+        self.skips.push_back(skip);
+    }
+
+    /// Whether nothing waits for the best path.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.skips.is_empty() && self.owed.iter().all(|notice| notice.carrier() != Carrier::Best)
+    }
+
+    /// What `carrier` is to carry, in order.
+    pub(crate) fn due(&self, carrier: Carrier) -> impl Iterator<Item = Notice> {
+        let skips = self.skips.iter().filter(move |_| carrier == Carrier::Best);
+        let owed = self.owed.iter().filter(move |notice| notice.carrier() == carrier);
+        owed.copied().chain(skips.copied().map(Notice::Skip))
+    }
+
+    /// `notice` has left, or has become void.
+    pub(crate) fn settle(&mut self, notice: Notice) {
+        match notice {
+            Notice::Skip(skip) => {
+                if let Some(at) = self.skips.iter().position(|other| *other == skip) {
+                    self.skips.remove(at);
+                }
+            }
+            notice => {
+                self.owed.remove(&notice);
+            }
+        }
+    }
+
+    /// The path `id` is gone: the peer has heard what there was to say of it.
+    pub(crate) fn forget_path(&mut self, id: PathId) {
+        for notice in [Notice::PathStatus(id), Notice::AddressObserved(id), Notice::Keepalive(id)] {
+            self.owed.remove(&notice);
+        }
+    }
+
+    fn count(&self, is_kind: impl Fn(&Notice) -> bool) -> usize {
+        self.owed.iter().filter(|notice| is_kind(notice)).count()
+    }
+
+    /// How much of each kind waits, with the most there may be, for tests.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn kept(&self) -> [(&'static str, usize, usize); 5] {
+        let unknown = self.count(|notice| matches!(notice, Notice::SessionUnknown(_)));
+        [
+            ("skips", self.skips.len(), SKIPS),
+            ("opens", self.count(|notice| matches!(notice, Notice::SessionOpen(..))), OPENS),
+            ("unknown sessions", unknown, UNKNOWN),
+            ("unknown sessions told", self.unknown_told.len(), UNKNOWN),
+            ("refused paths", self.count(|n| matches!(n, Notice::PathRefused(_))), REFUSED),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn notice() -> impl Strategy<Value = Notice> {
+        let id = (0..40u16).prop_map(PathId);
+        let session = (0..200u32).prop_map(SessionId);
+        prop_oneof![
+            Just(Notice::Addresses),
+            Just(Notice::Resequencing),
+            id.clone().prop_map(Notice::PathStatus),
+            id.clone().prop_map(Notice::PathRefused),
+            (session.clone(), 0..9u32, 1..3u32)
+                .prop_map(|(session, first, count)| Notice::Skip(Skip { session, first, count })),
+            session.clone().prop_map(Notice::SessionUnknown),
+            (0..200u32, session).prop_map(|(slot, session)| Notice::SessionOpen(slot, session)),
+            Just(Notice::Close),
+            id.clone().prop_map(Notice::AddressObserved),
+            id.prop_map(Notice::Keepalive),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_owed_stays_until_it_is_settled_and_is_bounded(
+            steps in prop::collection::vec((notice(), 0..3u8), 1..600),
+        ) {
+            let mut outbox = Outbox::new(Instant::ZERO);
+            for (notice, step) in steps {
+                let carrier = notice.carrier();
+                match step {
+                    0 => outbox.settle(notice),
+                    _ if outbox.owe(notice) => {
+                        if !matches!(notice, Notice::Skip(_)) {
+                            prop_assert!(outbox.due(carrier).any(|due| due == notice));
+                        }
+                        prop_assert!(carrier != Carrier::Best || !outbox.is_empty());
+                    }
+                    _ => {}
+                }
+                for (kind, kept, most) in outbox.kept() {
+                    prop_assert!(kept <= most, "{kept} {kind}");
+                }
+            }
+            let due: Vec<_> = outbox.due(Carrier::Best).collect();
+            due.into_iter().for_each(|notice| outbox.settle(notice));
+            prop_assert!(outbox.is_empty());
+        }
+    }
+
+    fn skip(session: u32, first: u32, count: u32) -> Skip {
+        Skip { session: SessionId(session), first, count }
+    }
+
+    #[test]
+    fn skips_that_follow_each_other_are_one() {
+        let mut outbox = Outbox::new(Instant::ZERO);
+        for next in [skip(1, u32::MAX, 1), skip(1, 0, 1), skip(2, 1, 1), skip(1, 1, 1)] {
+            outbox.owe(Notice::Skip(next));
+        }
+        let due = outbox.due(Carrier::Best).skip(1);
+        let expected = [skip(1, u32::MAX, 2), skip(2, 1, 1), skip(1, 1, 1)].map(Notice::Skip);
+        assert_eq!(due.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_peer_is_asked_for_header_fields_now_and_then() {
+        let mut outbox = Outbox::new(Instant::ZERO);
+        let asked = |outbox: &Outbox| {
+            outbox.due(Carrier::Best).filter(|it| matches!(it, Notice::SessionUnknown(_))).count()
+        };
+        for session in 0..2 * UNKNOWN as u32 {
+            outbox.owe_unknown(Instant::ZERO, SessionId(session));
+        }
+        assert_eq!(asked(&outbox), UNKNOWN);
+        let due: Vec<_> = outbox.due(Carrier::Best).collect();
+        due.into_iter().for_each(|notice| outbox.settle(notice));
+        outbox.owe_unknown(Instant::ZERO, SessionId(0));
+        assert_eq!(asked(&outbox), 0);
+        outbox.owe_unknown(Instant::ZERO + UNKNOWN_INTERVAL, SessionId(0));
+        assert_eq!(asked(&outbox), 1);
+    }
+
+    #[test]
+    fn a_peer_that_knows_nothing_any_more_gets_the_addresses_and_the_goodbye() {
+        let mut outbox = Outbox::new(Instant::ZERO);
+        outbox.settle(Notice::Addresses);
+        for notice in [Notice::Close, Notice::PathStatus(PathId(1)), Notice::Skip(skip(1, 2, 3))] {
+            outbox.owe(notice);
+        }
+        outbox.reset();
+        let due: Vec<_> = outbox.due(Carrier::Best).collect();
+        assert_eq!(due, [Notice::Addresses, Notice::Close]);
+    }
+}
