@@ -12,7 +12,9 @@ mod departure;
 mod early;
 mod encapsulation;
 pub(crate) mod handshake;
+mod handshakes;
 pub(crate) mod host;
+mod identity;
 mod incoming;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
@@ -23,8 +25,8 @@ mod outgoing;
 mod path_ids;
 mod path_set;
 mod paths;
-mod pending;
 mod playout;
+mod receiving;
 mod rest;
 mod told;
 mod too_big;
@@ -32,36 +34,40 @@ mod translated;
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, Ranges, SessionId};
+use mpip_crypto::{NodeId, PrivateKey, Rng, TimestampSource};
+use mpip_wire::{AckRange, Ranges};
 use rand_chacha::ChaCha8Rng;
 
 use self::early::Proven;
-use self::host::{Capture, HostMode};
+use self::handshakes::Handshakes;
+use self::host::HostMode;
+use self::identity::Identity;
 use self::keys::KeyRing;
 use self::outbox::{Notice, Outbox};
 use self::path_set::{PathIndex, PathSet};
-use self::pending::{Answering, Pending, Response};
+use self::receiving::Receiving;
 use self::rest::Network;
 use self::told::Told;
 use self::too_big::Allowance;
+use crate::capture::Capture;
 use crate::config::{Limits, PeerConfig};
 use crate::content::Path;
 use crate::content::{Cargo, Content};
-use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
+use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::guard::{Guard, Period};
 use crate::handshake::Jobs;
+use crate::host_packets::{Plain, Returns};
 use crate::path_status;
+use crate::prefixes::PrefixTable;
 use crate::queue::SendQueue;
-use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
+use crate::resequencer::{HoldPool, WAIT_BUCKETS};
 use crate::rules::RuleTable;
 use crate::scheduler::{self, Candidate, Scheduler};
 use crate::sending::Sending;
-use crate::session::Incoming;
 use crate::session::Order;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
@@ -72,8 +78,7 @@ use mpip_transport::cc::Subflow;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
-use mpip_types::table::Table;
-use mpip_types::{DatagramSink, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, LocalId, PacketSink};
 use mpip_types::{LocalAddress, Prefix};
 
 /// What an association may use of its engine.
@@ -137,27 +142,8 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     limits: Limits,
     keys: KeyRing,
-    pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
-    /// The answer to the handshake that offered the newest keys, until it is sent.
-    response: Option<Box<Response>>,
-    answers: Bucket,
-    attempts: u32,
-    /// The only address of ours from which the first handshake leaves; `None` for every one.
-    pub(crate) first_from: Option<IpAddr>,
-    next_attempt: Option<Instant>,
-    cookies: CookieMemory,
-    replay_guard: ReplayGuard,
-    /// The peer's run; another one has none of our paths and sessions.
-    peer_instance: Option<u64>,
-    /// Where the initiation came from that the offered keys answer.
-    handshake_from: Option<PathAddress>,
-    /// Whether this node opens the paths.
-    opener: bool,
-    /// Which association this is; 0 before the first keys.
-    number: u16,
-    established: bool,
-    handshake_at: Option<Instant>,
+    handshakes: Handshakes,
+    identity: Identity,
 
     paths: PathSet,
     proven: Proven,
@@ -209,17 +195,10 @@ pub(crate) struct Association {
     wait_told: Duration,
     wait_sequence: u64,
 
-    incoming: Table<SessionId, Incoming>,
-    share: Share,
-    /// Deadlines of the sessions that wait for a gap to close.
-    waiting: BTreeSet<(Instant, u32)>,
-    /// How long to wait for gaps, and the peer's change that said so.
-    max_wait: Duration,
-    wait_heard: u64,
+    receiving: Receiving,
 
     pub(crate) trace: Trace,
     bytes_sent: u64,
-    bytes_received: u64,
     host: HostMode,
 }
 
@@ -229,21 +208,8 @@ impl Association {
             node: config.public_key.node_id(),
             limits: limits.clone(),
             keys: KeyRing::default(),
-            pending: None,
-            answering: None,
-            response: None,
-            answers: Bucket::new(),
-            attempts: 0,
-            first_from: None,
-            next_attempt: (!config.endpoints.is_empty()).then_some(now),
-            cookies: CookieMemory::new(&config.public_key),
-            replay_guard: ReplayGuard::new(),
-            peer_instance: None,
-            handshake_from: None,
-            opener: false,
-            number: 0,
-            established: false,
-            handshake_at: None,
+            handshakes: Handshakes::new(&config, now),
+            identity: Identity::default(),
             paths: PathSet::new(limits.paths),
             proven: Proven::default(),
             peer_addresses: Vec::new(),
@@ -279,14 +245,9 @@ impl Association {
             networks: Vec::new(),
             wait_told: Duration::ZERO,
             wait_sequence: 0,
-            incoming: Table::new(limits.sessions, rng.bytes()),
-            share: Share::new(limits.resequencing),
-            waiting: BTreeSet::new(),
-            max_wait: incoming::INITIAL_MAX_WAIT,
-            wait_heard: 0,
+            receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
             bytes_sent: 0,
-            bytes_received: 0,
             host: HostMode::of(&config),
             config,
         }
@@ -300,8 +261,8 @@ impl Association {
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
-        } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {
-            self.next_attempt = Some(now);
+        } else if !self.config.endpoints.is_empty() && !self.handshakes.is_planned() {
+            self.handshakes.plan(Some(now));
         }
         self.period_at = now;
     }
@@ -322,9 +283,14 @@ impl Association {
         }
     }
 
+    /// The first handshake leaves from this address of ours only; from every one if it is `None`.
+    pub(crate) fn begin_from(&mut self, address: Option<IpAddr>) {
+        self.handshakes.first_from = address;
+    }
+
     /// Whether there are keys that the peer has confirmed.
     pub(crate) fn is_established(&self) -> bool {
-        self.established
+        self.identity.is_established()
     }
 
     /// Where the peer receives: the remote addresses of its validated paths, and whether it says
@@ -339,7 +305,7 @@ impl Association {
 
     /// Whether no session is known.
     pub(crate) fn is_idle(&self) -> bool {
-        self.outgoing.is_empty() && self.incoming.is_empty()
+        self.outgoing.is_empty() && self.receiving.sessions().is_empty()
     }
 
     /// Whether nothing waits to be sent or to be acknowledged on a path that works.
@@ -369,18 +335,19 @@ impl Association {
             self.run_period(now, cx);
         }
         if self.host.release_at.take().is_some() {
-            self.release_held(now, cx, packets);
+            self.receiving.release_all(now, cx.hold, packets);
         }
-        self.release_overdue(now, cx, packets);
+        self.receiving.release_overdue(now, cx.hold, packets);
         self.transmit(now, cx, out);
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.has_waiting();
-        let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
+        let keys =
+            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.deferred_addresses_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
-        let gap = self.waiting.first().map(|(deadline, _)| *deadline);
+        let gap = self.receiving.next_timeout();
         let alone = self.paths.none_answers();
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
@@ -406,30 +373,12 @@ impl Association {
         self.next_session = 0;
         self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
         self.repairs.clear();
-        self.discard_held(cx);
-        self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.max_wait = incoming::INITIAL_MAX_WAIT;
-        self.wait_heard = 0;
+        self.receiving.reset(self.limits.sessions, cx.rng.bytes(), cx.hold);
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
         self.resting = false;
-        self.number = 0;
-        self.established = false;
+        self.identity.end();
         self.review_capture();
-    }
-
-    /// Gives back what the sessions hold.
-    fn discard_held(&mut self, cx: &mut Context<'_>) {
-        let hold = &mut Hold::new(cx.hold, &mut self.share);
-        for (_, _, session) in self.incoming.iter_mut() {
-            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-                resequencer.discard(hold);
-            }
-        }
-        self.waiting.clear();
-        if cx.hold.held() == 0 {
-            cx.hold.trim();
-        }
     }
 
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
@@ -466,9 +415,9 @@ impl Association {
         PeerStatus {
             name: self.config.name.clone(),
             node: self.node,
-            established: self.established,
-            opener: self.opener,
-            handshake_age: self.handshake_at.map(|at| now.since(at)),
+            established: self.identity.is_established(),
+            opener: self.identity.opens(),
+            handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
             aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
@@ -480,11 +429,11 @@ impl Association {
             translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
             translated: self.host.begun.len(),
             bytes_sent: self.bytes_sent,
-            bytes_received: self.bytes_received,
+            bytes_received: self.receiving.bytes(),
             queued: self.queue.bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.share.waiting(),
+            resequencing: self.receiving.share().waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }
@@ -506,7 +455,7 @@ impl Association {
             waits: [0; WAIT_BUCKETS],
             idle: idle(self.outgoing.used(slot)),
         });
-        let incoming = self.incoming.iter().map(|(slot, id, session)| SessionStatus {
+        let incoming = self.receiving.sessions().iter().map(|(slot, id, session)| SessionStatus {
             id: id.0,
             outgoing: false,
             protocol: session.key.protocol,
@@ -517,7 +466,7 @@ impl Association {
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),
-            idle: idle(self.incoming.used(slot)),
+            idle: idle(self.receiving.sessions().used(slot)),
         });
         outgoing.chain(incoming).collect()
     }

@@ -10,13 +10,16 @@ use mpip_wire::{MessageType, TransportPacket};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-use crate::association::host::Capture;
 use crate::association::{Association, Context};
+use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
 use crate::config::Policy;
+use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
+use crate::host_packets::{Plain, Returns};
+use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::status::Status;
@@ -25,62 +28,25 @@ use crate::translation::Translations;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::Rate;
-use mpip_types::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use mpip_types::{LocalAddress, Prefix};
 
 mod calls;
-mod drops;
 mod from_host;
 mod pins;
 mod plain;
-mod prefixes;
 mod replies;
 mod unknown;
 
 use self::calls::Calls;
-pub use self::drops::DropReason;
-pub(crate) use self::drops::Drops;
 pub use self::pins::PinChange;
-pub(crate) use self::plain::Plain;
-pub(crate) use self::prefixes::PrefixTable;
 use self::replies::Replies;
-pub(crate) use self::replies::send;
 use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
 /// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all paths.
 const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
-/// Packets of our own for the host that wait for the next time-out; beyond it the newest go.
-const RETURNS: usize = 64;
-
-/// Packets of the engine's own that wait to be handed to the host, and since when.
-#[derive(Debug, Default)]
-pub(crate) struct Returns {
-    packets: VecDeque<Vec<u8>>,
-    since: Instant,
-}
-
-impl Returns {
-    pub(crate) fn push(&mut self, now: Instant, packet: Vec<u8>) {
-        if self.packets.is_empty() {
-            self.since = now;
-        }
-        if self.packets.len() < RETURNS {
-            self.packets.push_back(packet);
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        (!self.packets.is_empty()).then_some(self.since)
-    }
-
-    fn deliver(&mut self, sink: &mut impl PacketSink) {
-        while let Some(packet) = self.packets.pop_front() {
-            sink.packet(InnerPacket { head: &packet, tail: &[], checksum: Checksum::Complete });
-        }
-    }
-}
 
 /// What the host tells the engine.
 #[derive(Clone, Debug)]

@@ -31,14 +31,18 @@
 
 mod association;
 mod availability;
+mod capture;
 mod config;
 mod content;
+mod drops;
 mod engine;
 mod event;
 mod guard;
 mod handshake;
+mod host_packets;
 pub mod omission;
 mod path_status;
+mod prefixes;
 pub mod queue;
 mod repeats;
 pub mod resequencer;
@@ -52,15 +56,16 @@ pub mod trace;
 mod translation;
 pub mod window;
 
-pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
+pub use capture::{Capture, Traffic};
 pub use config::{
     Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
     Priority, Rule, SchedulerKind,
 };
+pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, DropReason, Engine, PinChange, Sender};
+pub use engine::{Command, Engine, PinChange, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;

@@ -80,7 +80,7 @@ impl Association {
 
     /// Opens paths by TCP where UDP does not get through, and gives those up where it does again.
     pub(super) fn choose_encapsulations(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if !self.opener || self.config.encapsulation != EncapsulationPolicy::Auto {
+        if !self.identity.opens() || self.config.encapsulation != EncapsulationPolicy::Auto {
             return;
         }
         let is_udp = |path: &Path| path.encapsulation == Encapsulation::Udp;
@@ -114,7 +114,7 @@ impl Association {
             EncapsulationPolicy::Auto => {
                 local.encapsulation == Encapsulation::Udp
                     || udp_beside(locals, local).is_none()
-                    || self.attempts > 0
+                    || self.handshakes.attempts() > 0
                     || self.paths.iter().any(works)
             }
             policy => policy.permits(local.encapsulation),

@@ -8,12 +8,12 @@
 //! change of address. What the host is to lead into the engine (the capture) follows from these
 //! addresses, the policy, and whether any path works.
 
-use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Association, Context};
+use crate::capture::{Capture, Traffic};
 use crate::config::Policy;
 use crate::content::Path;
 use crate::event::Event;
@@ -38,53 +38,6 @@ const ADDRESSES: usize = 64;
 const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
 /// How often is looked whether sessions still use an address that the peer has lost.
 const HELD_CHECK: Duration = Duration::from_secs(1);
-
-/// How packets between this host and a peer in host mode travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Traffic {
-    /// As plain IP, as without mpip.
-    #[default]
-    Plain,
-    /// On all paths.
-    Multipath,
-    /// Not at all: no path works, and the policy forbids plain packets.
-    Blocked,
-}
-
-impl Traffic {
-    /// The name in status output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Multipath => "multipath",
-            Self::Blocked => "blocked",
-        }
-    }
-}
-
-impl fmt::Display for Traffic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What packets of the host belong to a peer in host mode; replaces what was said before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capture {
-    /// The peer's name.
-    pub peer: String,
-    /// Destinations whose packets the host has to hand to the engine.
-    pub prefixes: Vec<Prefix>,
-    /// Addresses of the peer to which only TCP and ICMP are handed to it: the peer sees this host
-    /// elsewhere, and other protocols stay as they are.
-    pub translated: Vec<IpAddr>,
-    /// Addresses of translators in front of the peer: packets to
-    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
-    /// gives back what is none of its own.
-    pub translators: Vec<IpAddr>,
-    /// No packet to them may leave in another way, whatever happens to this process.
-    pub fail_closed: bool,
-}
 
 /// The host-mode side of an association.
 #[derive(Debug)]
@@ -129,7 +82,7 @@ impl Association {
     /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
     pub(crate) fn is_of_a_stranger(&mut self) {
         self.host.scope = Some(Vec::new());
-        self.share.of_unknown();
+        self.receiving.of_unknown();
     }
 
     /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
@@ -189,13 +142,13 @@ impl Association {
             self.host.check_at = Some(self.host.reviews.ready_at(REVIEWS));
             return;
         }
-        *cx.work += 1 + (self.incoming.len() + self.outgoing.len()) as u64;
+        *cx.work += 1 + (self.receiving.sessions().len() + self.outgoing.len()) as u64;
         self.host.stale = false;
         self.host.check_at = None;
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
-        let works = self.established && self.paths.any_works();
+        let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.next_traffic(now, works);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Nothing has changed until there is something to capture.
@@ -215,7 +168,7 @@ impl Association {
             self.give_back(now, cx);
             self.host.release_at = Some(now);
         }
-        let reason = match (traffic, self.established) {
+        let reason = match (traffic, self.identity.is_established()) {
             (Traffic::Multipath, _) => "paths work",
             (_, true) => "no path answers",
             (_, false) => "there is no association",
@@ -289,7 +242,8 @@ impl Association {
             && (self.host.begun.iter().any(|key| key.source.address == address)
                 || self.outgoing.iter().any(|(_, key, _)| key.source.address == address)
                 || self
-                    .incoming
+                    .receiving
+                    .sessions()
                     .iter()
                     .any(|(_, _, session)| session.key.destination.address == address))
     }
@@ -329,7 +283,8 @@ impl Association {
         }
         let mut used = BTreeSet::new();
         if addresses.values().any(|held| *held) {
-            let sources = self.incoming.iter().map(|(_, _, session)| session.key.source.address);
+            let sources =
+                self.receiving.sessions().iter().map(|(_, _, session)| session.key.source.address);
             used.extend(sources.filter(|ip| addresses.contains_key(ip)));
         }
         addresses.retain(|ip, held| {

@@ -11,27 +11,18 @@ use mpip_wire::{
 use super::outbox::Notice;
 use super::outgoing::Loss;
 use super::path_set::PathIndex;
+use super::receiving::{Delivering, Delivery};
 use super::translated::{Changed, Source, shown_as};
 use super::{Association, Context, playout};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::resequencer::Hold;
-use crate::resequencer::HoldLimits;
-use crate::resequencer::Received;
-use crate::resequencer::Resequencer;
-use crate::session::{Counters, Incoming, Order, Shown};
+use crate::session::{Counters, Incoming, Shown};
 use crate::trace::What;
-use crate::window::Seen;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
-
-/// How long a gap is waited for until the peer has said how long.
-pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
-/// The peer may not make us wait longer than this.
-const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
@@ -39,15 +30,6 @@ const DRAIN_PARDON: Duration = Duration::from_millis(150);
 
 /// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
 const ACK_MAX: usize = 128;
-
-/// How a packet is to be handed on.
-#[derive(Clone, Copy, Debug)]
-struct Delivery {
-    sequence: u32,
-    ordered: bool,
-    /// Not before.
-    not_before: Instant,
-}
 
 impl Association {
     /// Takes in a transport datagram with its clear header, which was checked, and the header's
@@ -118,7 +100,7 @@ impl Association {
     /// Whether path `index` is one of ours on its first challenge: then only the address that was
     /// asked counts.
     fn opens_it(&self, index: PathIndex) -> bool {
-        self.opener && self.paths[index].state() == PathState::Validating
+        self.identity.opens() && self.paths[index].state() == PathState::Validating
     }
 
     /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other
@@ -132,7 +114,7 @@ impl Association {
         len: usize,
     ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
-        if self.opener || self.paths.is_retired(id) {
+        if self.identity.opens() || self.paths.is_retired(id) {
             self.open_to_mover(now, cx, from, len);
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
@@ -141,7 +123,7 @@ impl Association {
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
-        if self.handshake_from.take_if(|address| *address == from).is_some() {
+        if self.handshakes.take_answered_to(from) {
             // Only who received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
@@ -203,14 +185,10 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
-                    self.on_skip(now, session, (first, count), cx, packets);
+                    self.receiving.skip(now, session, (first, count), cx.hold, packets);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
-                    // One from before may come by a slower path, or be a repetition.
-                    if sequence > self.wait_heard {
-                        self.wait_heard = sequence;
-                        self.max_wait = Duration::from_micros(max_wait).min(LONGEST_MAX_WAIT);
-                    }
+                    self.receiving.on_resequencing(sequence, Duration::from_micros(max_wait));
                 }
                 Frame::SessionOpen { session, fields } => {
                     if let Err(reason) = self.on_session_open(now, session, &fields, cx) {
@@ -231,13 +209,7 @@ impl Association {
                         cx.drops.count(reason);
                     }
                 }
-                Frame::SessionClose { session } => {
-                    if let Some(slot) = self.incoming.find(&session)
-                        && let Some(removed) = self.incoming.remove(slot)
-                    {
-                        self.forget_incoming(slot, removed.value, cx);
-                    }
-                }
+                Frame::SessionClose { session } => self.receiving.close(session, cx.hold),
                 Frame::Close { .. } => closed = true,
                 Frame::Keepalive { interval } => {
                     self.paths[index].rest.on_asked(number, interval);
@@ -372,7 +344,7 @@ impl Association {
             return Err(DropReason::MalformedPacket);
         }
         let key = header.session();
-        let known = self.session_of(session, &key)?;
+        let known = self.receiving.find(session, &key)?;
         self.check_destination(header.destination, cx)?;
         let source = self.show(now, &header, packet, cx)?;
         let slot =
@@ -388,19 +360,6 @@ impl Association {
         };
         self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
-    }
-
-    /// The slot of session `id`, if it is known.
-    ///
-    /// # Errors
-    ///
-    /// When it is that of another connection than `key`.
-    fn session_of(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
-        let Some(slot) = self.incoming.find(&id) else { return Ok(None) };
-        match self.incoming.get(slot) {
-            Some(session) if session.key != *key => Err(DropReason::OtherSession),
-            _ => Ok(Some(slot)),
-        }
     }
 
     /// Refuses what is neither for this host nor for whom the peer may reach through it.
@@ -419,13 +378,14 @@ impl Association {
     /// This host has lost addresses: what was told of sessions to them holds no longer.
     pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
         let lost: Vec<u32> = self
-            .incoming
+            .receiving
+            .sessions()
             .iter()
             .filter(|(_, _, session)| !self.reaches(session.key.destination.address, cx))
             .map(|(slot, _, _)| slot)
             .collect();
         for slot in lost {
-            if let Some(session) = self.incoming.get_mut(slot) {
+            if let Some(session) = self.receiving.get_mut(slot) {
                 session.header = None;
             }
         }
@@ -441,8 +401,9 @@ impl Association {
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
-        let slot = self.incoming.find(&frame.session);
-        let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
+        let slot = self.receiving.sessions().find(&frame.session);
+        let session = slot
+            .and_then(|slot| self.receiving.sessions().get(slot).map(|session| (slot, session)));
         let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
             self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
@@ -461,7 +422,7 @@ impl Association {
             checksum: restored.checksum,
         };
         let (whole, changed);
-        match self.incoming.get(slot).map(|session| &session.shown) {
+        match self.receiving.sessions().get(slot).map(|session| &session.shown) {
             None | Some(Shown::AsItIs) => {}
             Some(Shown::As(known)) => {
                 let known = **known;
@@ -487,62 +448,21 @@ impl Association {
         &mut self,
         now: Instant,
         slot: u32,
-        Delivery { sequence, ordered, not_before }: Delivery,
+        delivery: Delivery,
         inner: InnerPacket<'_>,
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) {
-        self.incoming.touch(slot, now);
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
-        let Self { incoming, outgoing, share, waiting, bytes_received, max_wait, limits, .. } =
-            self;
-        let Context { hold, drops, .. } = cx;
-        let hold = &mut Hold::new(hold, share);
-        let Some(session) = incoming.get_mut(slot) else { return };
-        let mut deliver = |packet: InnerPacket<'_>| {
-            if let Some((answered, waits)) = answers
-                && let Some(session) = outgoing.get_mut(answered)
-                && let Some(ack) = plain_ack(&packet)
-                && !session.passes(now, ack, waits)
-            {
-                drops.count(DropReason::Thinned);
-                return;
-            }
-            *bytes_received += packet.len() as u64;
-            sink.packet(packet);
+        let Self { receiving, outgoing, .. } = self;
+        let passes = |packet: &InnerPacket<'_>| {
+            let Some((answered, waits)) = answers else { return true };
+            let (session, ack) = (outgoing.get_mut(answered), plain_ack(packet));
+            session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
         };
-        session.counters.add(inner.len());
-        if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
-            session.newest = sequence;
-        }
-        let order = session.order.get_or_insert_with(|| Order::new(ordered));
-        if ordered {
-            order.require(sequence);
-        }
-        match order {
-            Order::AsTheyCome(window) => match window.accept(sequence) {
-                Seen::New => deliver(inner),
-                Seen::Duplicate | Seen::TooOld => drops.count(DropReason::Duplicate),
-            },
-            Order::Sequenced(resequencer) => {
-                let before = resequencer.deadline(hold.pool);
-                let max_bytes = limits.resequencing / 2;
-                let hold_limits = HoldLimits { max_wait: *max_wait, max_bytes, not_before };
-                let received = match ordered {
-                    true => resequencer.receive(now, sequence, inner, hold_limits, hold, deliver),
-                    false => resequencer.pass_by(now, sequence, inner, hold_limits, hold, deliver),
-                };
-                if received == Received::Duplicate {
-                    drops.count(DropReason::Duplicate);
-                }
-                let after = resequencer.deadline(hold.pool);
-                if before != after {
-                    before.map(|at| waiting.remove(&(at, slot)));
-                    after.map(|at| waiting.insert((at, slot)));
-                }
-            }
-        }
+        let with = Delivering { hold: cx.hold, drops: cx.drops, sink };
+        receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
     /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
@@ -551,7 +471,7 @@ impl Association {
         if !self.thins || len > ACK_MAX {
             return None;
         }
-        let Incoming { key, shown, .. } = self.incoming.get(slot)?;
+        let Incoming { key, shown, .. } = self.receiving.sessions().get(slot)?;
         if key.protocol != protocol::TCP {
             return None;
         }
@@ -582,11 +502,7 @@ impl Association {
             newest: sequence,
             counters: Counters::default(),
         };
-        let inserted = self.incoming.insert(now, id, session);
-        if let Some(removed) = inserted.removed {
-            self.forget_incoming(removed.index, removed.value, cx);
-        }
-        inserted.index
+        self.receiving.open(now, id, session, cx.hold)
     }
 
     /// The peer tells what the packets of a session have in common.
@@ -614,7 +530,7 @@ impl Association {
             destination: Endpoint { address: destination, port },
         };
         // Checked here once: every packet restored from these fields has these ends.
-        let known = self.session_of(id, &key)?;
+        let known = self.receiving.find(id, &key)?;
         self.check_destination(destination, cx)?;
         let shown = self.show_session(now, &key, cx)?;
         let header = match &shown {
@@ -622,100 +538,11 @@ impl Association {
             Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
         };
         let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
-        if let Some(session) = self.incoming.get_mut(slot) {
+        if let Some(session) = self.receiving.get_mut(slot) {
             session.shown = shown;
             session.header = header.map(Box::new);
         }
         Ok(())
-    }
-
-    /// Gives back what a session held.
-    pub(super) fn forget_incoming(
-        &mut self,
-        slot: u32,
-        mut session: Incoming,
-        cx: &mut Context<'_>,
-    ) {
-        if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-            let hold = &mut Hold::new(cx.hold, &mut self.share);
-            if let Some(at) = resequencer.deadline(hold.pool) {
-                self.waiting.remove(&(at, slot));
-            }
-            resequencer.discard(hold);
-        }
-    }
-
-    fn on_skip(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        (first, count): (u32, u32),
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        let Some(slot) = self.incoming.find(&session) else { return };
-        self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-            resequencer.skip(now, first, count, hold, deliver);
-        });
-    }
-
-    /// Releases what has waited for as long as it may.
-    pub(super) fn release_overdue(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        while let Some(&(at, slot)) = self.waiting.first()
-            && at <= now
-        {
-            self.waiting.pop_first();
-            let max_wait = self.max_wait;
-            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-                resequencer.expire(now, max_wait, hold, deliver);
-            });
-        }
-    }
-
-    /// Delivers everything that waits for a gap to close.
-    pub(super) fn release_held(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
-        for slot in slots {
-            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-                resequencer.flush(now, hold, deliver);
-            });
-        }
-    }
-
-    fn with_resequencer(
-        &mut self,
-        slot: u32,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-        act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
-    ) {
-        let Self { incoming, share, waiting, bytes_received, .. } = self;
-        let hold = &mut Hold::new(cx.hold, share);
-        let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
-            incoming.get_mut(slot)
-        else {
-            return;
-        };
-        if let Some(at) = resequencer.deadline(hold.pool) {
-            waiting.remove(&(at, slot));
-        }
-        act(resequencer, hold, &mut |packet| {
-            *bytes_received += packet.len() as u64;
-            sink.packet(packet);
-        });
-        if let Some(at) = resequencer.deadline(hold.pool) {
-            waiting.insert((at, slot));
-        }
     }
 }
 

@@ -108,11 +108,11 @@ impl Association {
         let limits = &self.limits;
         let mut kept = vec![
             ("sessions that send", self.outgoing.len(), limits.sessions),
-            ("sessions that receive", self.incoming.len(), limits.sessions),
+            ("sessions that receive", self.receiving.sessions().len(), limits.sessions),
             ("paths", self.paths.len(), limits.paths),
             ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
-            ("bytes that wait in order", self.share.held(), limits.resequencing),
-            ("sessions that wait", self.waiting.len(), self.incoming.len()),
+            ("bytes that wait in order", self.receiving.share().held(), limits.resequencing),
+            ("sessions that wait", self.receiving.waiting(), self.receiving.sessions().len()),
             ("repairs", self.repairs.len(), 16_384),
             ("told addresses", self.peer_addresses.len(), AddressList::MAX),
             ("networks", self.networks.len(), 16),
@@ -133,7 +133,7 @@ impl Association {
 
     /// Whether this end opens paths.
     pub(crate) fn is_opener(&self) -> bool {
-        self.opener
+        self.identity.opens()
     }
 
     /// The receiver indices of the keys in use: its own, and the peer's.
@@ -153,7 +153,7 @@ impl Association {
 
     /// The index of the initiation that awaits its response.
     pub(crate) fn pending_index(&self) -> Option<u32> {
-        self.pending.as_deref().map(super::pending::Pending::index)
+        self.handshakes.pending().map(|pending| pending.index)
     }
 
     /// Sessions of the peer that may be known at once.

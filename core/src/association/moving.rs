@@ -27,7 +27,9 @@ impl Association {
     /// others follow their interface's MTU.
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let works = |path: &Path| path.works() && local(path.address, cx.locals).is_some();
-        let keeps = !self.opener && self.established && !self.paths.iter().any(works);
+        let keeps = !self.identity.opens()
+            && self.identity.is_established()
+            && !self.paths.iter().any(works);
         for index in self.paths.indices() {
             let path = &mut self.paths[index];
             match local(path.address, cx.locals) {
@@ -116,7 +118,7 @@ impl Association {
 
     /// Where one path works, the others need not be moved.
     pub(super) fn settle_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.opener || !self.paths.any_works() {
+        if self.identity.opens() || !self.paths.any_works() {
             return;
         }
         for index in self.paths.indices() {
@@ -147,9 +149,9 @@ impl Association {
             path.state() == PathState::Validating
                 && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
-        let Some(local) = local(from, cx.locals)
-            .filter(|_| self.opener && !self.paths.any_works() && !self.paths.is_taken(from))
-        else {
+        let Some(local) = local(from, cx.locals).filter(|_| {
+            self.identity.opens() && !self.paths.any_works() && !self.paths.is_taken(from)
+        }) else {
             return;
         };
         if let Some(former) = self.paths.position(called) {
@@ -208,7 +210,7 @@ impl Association {
     fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: PathIndex) {
         let address = self.paths[index].address;
         for other in self.paths.indices().filter(|other| *other != index) {
-            if self.opener && self.paths[other].address == address {
+            if self.identity.opens() && self.paths[other].address == address {
                 self.abandon_path(now, cx, other, "another has moved there");
             }
         }

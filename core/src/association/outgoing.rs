@@ -17,7 +17,7 @@ use super::paths::INNER_OVERHEAD;
 use super::{Association, Context, playout, range_room, refuse};
 use crate::config::Priority;
 use crate::content::{Cargo, Content};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::omission::{SessionHeader, fields};
 use crate::scheduler::{Candidate, Demand, lowest_delay};
 use crate::session::{Known, Outgoing, Told};
@@ -148,10 +148,7 @@ impl Association {
             self.queue.discard(removed.index);
         }
         // The receiver remembers for longer, so that it never forgets a session in use.
-        while let Some(removed) = self.incoming.expire(now, idle * 3 / 2) {
-            self.forget_incoming(removed.index, removed.value, cx);
-        }
-        cx.hold.settle(now);
+        self.receiving.expire(now, idle * 3 / 2, cx.hold);
     }
 
     /// Drops what waits for a path. What had left before, and was lost, the peer need not wait for.

@@ -3,7 +3,7 @@
 use core::ops::{Index, IndexMut};
 
 use mpip_transport::PathState;
-use mpip_types::PathAddress;
+use mpip_types::{Instant, PathAddress};
 use mpip_wire::PathId;
 
 use super::path_ids::RetiredIds;
@@ -141,6 +141,13 @@ impl PathSet {
         self.paths
             .iter()
             .any(|path| path.address == address && path.state() != PathState::Abandoned)
+    }
+
+    /// A datagram of a handshake went to or came from `address`: NATs take it for one of the path there.
+    pub(crate) fn note_handshake(&mut self, now: Instant, address: PathAddress) {
+        for path in self.paths.iter_mut().filter(|path| path.address == address) {
+            path.rest.on_travelled(now);
+        }
     }
 
     /// As if all identifiers before `id` had been given to paths.

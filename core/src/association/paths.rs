@@ -121,7 +121,7 @@ impl Association {
 
     /// Opens a path on every pair of addresses that has none; only the opener does.
     pub(super) fn open_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if !self.opener {
+        if !self.identity.opens() {
             return;
         }
         for local in cx.locals {
@@ -339,14 +339,14 @@ impl Association {
     /// When no path works, the peer may be where the configuration says, or have started anew.
     fn reconnect(&mut self, now: Instant) {
         let works = |path: &Path| path.works() || now.since(path.changed) < RECONNECT;
-        if self.established
-            && self.next_attempt.is_none()
-            && self.pending.is_none()
+        if self.identity.is_established()
+            && !self.handshakes.is_planned()
+            && self.handshakes.pending().is_none()
             && !self.config.endpoints.is_empty()
             && !self.paths.iter().any(works)
-            && self.handshake_at.is_none_or(|at| now.since(at) >= RECONNECT)
+            && self.handshakes.completed_at().is_none_or(|at| now.since(at) >= RECONNECT)
         {
-            self.next_attempt = Some(now);
+            self.handshakes.plan(Some(now));
         }
     }
 
@@ -409,7 +409,7 @@ impl Association {
             return;
         }
         *cx.work += self.paths.len() as u64;
-        let heeds = !self.opener || limit.is_none();
+        let heeds = !self.identity.opens() || limit.is_none();
         let mut working: Vec<(bool, i64, u16, PathIndex)> = Vec::new();
         for (index, path) in self.paths.enumerate() {
             let margin = match path.state() {

@@ -51,7 +51,7 @@ impl Association {
     /// Lets paths rest that may, or wakes them when none works any more: then another has to be
     /// found. A path that is new, or has failed or come back just now, stays awake for a time.
     pub(super) fn settle_rest(&mut self, now: Instant) {
-        let rests = self.established
+        let rests = self.identity.is_established()
             && now.since(self.traffic_at) >= REST_AFTER
             && !self.has_waiting()
             && self.paths.any_works();
@@ -71,7 +71,7 @@ impl Association {
             let pause = learns.then(|| self.network(index).lifetime.pause());
             let rest = &mut self.paths[index].rest;
             rest.allow(pause);
-            rest.begin(self.opener);
+            rest.begin(self.identity.opens());
             self.tell_keepalive(index);
         }
     }
@@ -169,7 +169,8 @@ impl Association {
     /// The addresses of a path that works, over which a resting association renews its keys: the
     /// others are not disturbed for that, unless there is no answer.
     pub(super) fn pair_at_rest(&self) -> Option<Vec<PathAddress>> {
-        let rests = self.resting && self.attempts == 0 && self.keys.current().is_some();
+        let rests =
+            self.resting && self.handshakes.attempts() == 0 && self.keys.current().is_some();
         let path = self.paths.iter().find(|path| path.works()).filter(|_| rests)?;
         Some(vec![path.address])
     }
@@ -180,13 +181,5 @@ impl Association {
         let resting = self.resting;
         let paths = self.paths.iter_mut().filter(|path| !resting || path.works());
         paths.take(count).for_each(|path| path.ping = true);
-    }
-
-    /// A datagram of a handshake went to or came from `address`: translators take it for one of the
-    /// path there.
-    pub(super) fn note_handshake(&mut self, now: Instant, address: PathAddress) {
-        for path in self.paths.iter_mut().filter(|path| path.address == address) {
-            path.rest.on_travelled(now);
-        }
     }
 }

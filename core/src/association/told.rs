@@ -17,7 +17,7 @@ use super::moving::local;
 use super::outbox::Notice;
 use super::path_set::PathIndex;
 use super::{Association, Context};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::repeats::Repeats;
 use mpip_transport::PathState;
 use mpip_transport::Standing;
@@ -209,7 +209,7 @@ impl Association {
         self.review_capture();
         for index in self.paths.indices() {
             let remote = self.paths[index].address.remote;
-            if self.paths[index].state() != PathState::Validating || !self.opener {
+            if self.paths[index].state() != PathState::Validating || !self.identity.opens() {
                 continue;
             }
             if self.remotes(self.paths[index].encapsulation).contains(&remote) {

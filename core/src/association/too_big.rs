@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{Association, Context, refuse};
 use crate::content::Path;
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use mpip_types::Instant;
 use mpip_types::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
 

@@ -8,7 +8,7 @@ use mpip_wire::{NetworkFields, PathId, SessionFields};
 
 use super::{Association, Context};
 use crate::config::{Policy, UNKNOWN_PART};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::session::Shown;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
 use crate::translation::{Act, Doors, Syn, Way};
@@ -144,8 +144,8 @@ impl Association {
         packet: InnerPacket<'_>,
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
-        let Some(id) = self.incoming.key(slot).copied() else { return Ok(()) };
-        let Some(session) = self.incoming.get_mut(slot) else { return Ok(()) };
+        let Some(id) = self.receiving.sessions().key(slot).copied() else { return Ok(()) };
+        let Some(session) = self.receiving.get_mut(slot) else { return Ok(()) };
         // Restored headers have neither options of IP nor extensions.
         let network = if end.address.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
         let act = match session.key.protocol {

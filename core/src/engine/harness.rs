@@ -330,7 +330,7 @@ impl Pair {
 
     /// How often `host` refused something for `reason`.
     pub(crate) fn drops(&self, host: usize, reason: DropReason) -> u64 {
-        self.engines[host].drops.0.get(&reason).copied().unwrap_or(0)
+        self.engines[host].drops.of(reason)
     }
 
     /// What the tap saw since it was last asked.

@@ -15,7 +15,7 @@ use mpip_crypto::{PresharedKey, PublicKey, Responder};
 use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 
 use super::pins::{Met, Pins};
-use super::{DropReason, Engine, PinChange, send};
+use super::{DropReason, Engine, PinChange};
 use crate::association::Association;
 use crate::availability::{
     ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, PER_SECOND, Query,
@@ -224,7 +224,7 @@ impl Engine {
         let mut datagram = vec![0; repr.encoded_len()];
         repr.emit(&mut datagram).expect("the buffer has the query's length");
         // One that finds no room is as good as lost: further ones follow.
-        send(out, PathAddress { local: local.id, remote }, &datagram);
+        out.send(PathAddress { local: local.id, remote }, &datagram);
     }
 
     /// Somebody asks whether mpip answers here.
@@ -279,7 +279,7 @@ impl Engine {
             let used = self.locals.iter().find(|local| local.address.ip() == source);
             let asked = self.locals.iter().find(|local| local.id == from.local);
             let first = used.or(asked).map(|local| local.address.ip());
-            self.associations[peer].first_from = first;
+            self.associations[peer].begin_from(first);
         }
         Ok(())
     }

@@ -104,15 +104,27 @@ impl DropReason {
 
 /// Refusals by cause.
 #[derive(Debug, Default)]
-pub(crate) struct Drops(pub(super) BTreeMap<DropReason, u64>);
+pub(crate) struct Drops(BTreeMap<DropReason, u64>);
 
 impl Drops {
     /// Each cause by its name.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().map(|(reason, count)| (reason.name(), *count))
     }
 
     pub(crate) fn count(&mut self, reason: DropReason) {
-        *self.0.entry(reason).or_default() += 1;
+        self.add(reason, 1);
+    }
+
+    pub(crate) fn add(&mut self, reason: DropReason, count: u64) {
+        if count > 0 {
+            *self.0.entry(reason).or_default() += count;
+        }
+    }
+
+    /// How many there were.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn of(&self, reason: DropReason) -> u64 {
+        self.0.get(&reason).copied().unwrap_or_default()
     }
 }
