@@ -7,7 +7,8 @@
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`] and [`drops`]
-//! (text for people), and [`failure`] (the error that ends the program). None of these use a command.
+//! (text for people), and [`failure`] (the error that ends the program). None of these use a
+//! command.
 
 mod availability;
 mod daemon;
