@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use crate::association::Association;
+use crate::callers::Callers;
 use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
@@ -20,11 +21,13 @@ use crate::event::Event;
 use crate::handshake::Jobs;
 use crate::host_packets::{Plain, Returns};
 use crate::parameters::Parameters;
+use crate::pins::PinChange;
 use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::shared::{Context, Shared};
 use crate::status::Status;
+use crate::strangers::Strangers;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
 use mpip_types::Bucket;
@@ -35,15 +38,11 @@ use mpip_types::{LocalAddress, Prefix};
 
 mod calls;
 mod from_host;
-mod pins;
 mod plain;
 mod replies;
 mod unknown;
 
-use self::calls::Calls;
-pub use self::pins::PinChange;
 use self::replies::Replies;
-use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
@@ -98,10 +97,10 @@ pub struct Engine {
     refusals: Bucket,
     /// The most passes that a datagram has cost, see [`most_work`](Self::most_work).
     most_work: u64,
-    calls: Calls,
+    callers: Callers,
     cookies: CookieJar,
     /// Nodes that the configuration does not name, if they are dealt with.
-    unknown: Option<Box<Unknown>>,
+    unknown: Option<Box<Strangers>>,
 }
 
 impl Engine {
@@ -130,11 +129,11 @@ impl Engine {
         }
         let unknown = config.opportunistic;
         let pins = config.limits.pins;
-        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, pins, rng.bytes())));
+        let unknown = unknown.map(|settings| Box::new(Strangers::new(settings, pins, rng.bytes())));
         let instance = u64::from_be_bytes(rng.bytes());
         let draws = ChaCha8Rng::from_seed(rng.bytes());
         let cookies = CookieJar::new(&mut rng, &public_key);
-        let calls = Calls::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
+        let callers = Callers::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
         let shared = Shared {
             private_key: Arc::new(config.private_key),
             aes_in_hardware: config.aes_in_hardware,
@@ -173,7 +172,7 @@ impl Engine {
             refusals: Bucket::new(),
             most_work: 0,
             cookies,
-            calls,
+            callers,
             limits: config.limits,
             parameters,
             unknown,

@@ -31,6 +31,7 @@
 
 mod association;
 mod availability;
+mod callers;
 mod capture;
 mod config;
 mod content;
@@ -45,6 +46,7 @@ mod outgoing_sessions;
 pub mod parameters;
 mod parts;
 mod path_status;
+mod pins;
 mod prefixes;
 pub mod queue;
 mod repeats;
@@ -54,6 +56,7 @@ mod scheduler;
 mod session;
 mod shared;
 mod status;
+mod strangers;
 mod thinning;
 pub mod trace;
 mod translation;
@@ -68,7 +71,7 @@ pub use config::{
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, Engine, PinChange, Sender};
+pub use engine::{Command, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;
@@ -79,5 +82,6 @@ pub use mpip_types::{
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
 pub use parameters::Parameters;
+pub use pins::PinChange;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

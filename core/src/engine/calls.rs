@@ -1,93 +1,15 @@
 //! Handshake messages: the cheap checks, then jobs, then what their results mean.
 
-use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeSet;
 
 use mpip_crypto::{INITIATION_LEN, RESPONSE_LEN, Responder};
 use mpip_wire::{CookieReplyPacket, InitiationPacket, ResponsePacket};
 
 use super::{DropReason, Engine};
 use crate::event::Event;
-use crate::handshake::{Call, Class, HandshakeDone, HandshakeJob, Outcome, Source};
+use crate::handshake::{Call, HandshakeDone, HandshakeJob, Outcome, Source};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
-use mpip_types::table::Table;
-use mpip_types::{Bucket, Rate};
-
-/// Initiations in a second from which on their senders have to show a cookie.
-pub(super) const UNDER_LOAD: u32 = 50;
-/// Initiations with a cookie that are read from one source. Attempts are a second or more apart, so
-/// this is enough for dozens of nodes behind one address that lost their peer at once, and it is a
-/// three-hundredth of what a thread reads (140 µs each on a slow core).
-pub(super) const PER_SOURCE: Rate = Rate { burst: 40, per_second: 20 };
-/// Sources whose rate is remembered, and sources at which peers have proved who they are; at the
-/// bound the one not seen for longest is forgotten. A bucket is full again after 2 s: to gain from
-/// that one would have to show cookies of as many networks in this time.
-const SOURCES: usize = 4_096;
-
-/// Who calls, and how often.
-#[derive(Debug)]
-pub(super) struct Calls {
-    /// Initiations in this second.
-    pub(super) initiations: u32,
-    pub(super) initiations_since: Instant,
-    /// By senders that have shown a cookie: others may have forged their address.
-    rates: Table<Source, Bucket>,
-    /// Where configured peers have proved who they are.
-    proven: Table<Source, ()>,
-    /// Where the configuration says that peers are.
-    endpoints: BTreeSet<Source>,
-}
-
-impl Calls {
-    pub(super) fn new(
-        now: Instant,
-        endpoints: impl Iterator<Item = IpAddr>,
-        seeds: [[u8; 16]; 2],
-    ) -> Self {
-        Self {
-            initiations: 0,
-            initiations_since: now,
-            rates: Table::new(SOURCES, seeds[0]),
-            proven: Table::new(SOURCES, seeds[1]),
-            endpoints: endpoints.map(Source::of).collect(),
-        }
-    }
-
-    /// Counts an initiation. Whether its sender has to show a cookie.
-    fn is_under_load(&mut self, now: Instant) -> bool {
-        if now.since(self.initiations_since) >= Duration::from_secs(1) {
-            self.initiations_since = now;
-            self.initiations = 0;
-        }
-        self.initiations = self.initiations.saturating_add(1);
-        self.initiations > UNDER_LOAD
-    }
-
-    /// Whether another initiation of `source`, which has shown a cookie, may be read.
-    fn take(&mut self, now: Instant, source: Source) -> bool {
-        let slot = match self.rates.find(&source) {
-            Some(slot) => slot,
-            None => self.rates.insert(now, source, Bucket::new()).index,
-        };
-        self.rates.touch(slot, now);
-        self.rates.get_mut(slot).is_none_or(|bucket| bucket.take(now, PER_SOURCE))
-    }
-
-    fn class(&self, source: Source) -> Class {
-        let known = self.endpoints.contains(&source) || self.proven.find(&source).is_some();
-        if known { Class::Known } else { Class::Stranger }
-    }
-
-    /// A configured peer has proved that it is at `source`.
-    fn note(&mut self, now: Instant, source: Source) {
-        match self.proven.find(&source) {
-            Some(slot) => self.proven.touch(slot, now),
-            None => drop(self.proven.insert(now, source, ())),
-        }
-    }
-}
 
 impl Engine {
     /// Public-key work that is to be done, on any thread; its result goes to
@@ -173,7 +95,7 @@ impl Engine {
     /// The node of association `peer` has proved that it is at `from`.
     fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
         if let Some(from) = from.filter(|_| peer < self.configured) {
-            self.calls.note(now, Source::of(from.remote.ip()));
+            self.callers.note(now, Source::of(from.remote.ip()));
         }
     }
 
@@ -190,13 +112,13 @@ impl Engine {
         let time = now.since(Instant::ZERO);
         let source = Source::of(from.remote.ip());
         let has_cookie = self.cookies.verify(time, from.remote, datagram).is_ok();
-        if self.calls.is_under_load(now) && !has_cookie {
+        if self.callers.is_under_load(now) && !has_cookie {
             return Err(self.give_cookie(time, from, datagram));
         }
-        if has_cookie && !self.calls.take(now, source) {
+        if has_cookie && !self.callers.take(now, source) {
             return Err(DropReason::TooManyHandshakes);
         }
-        let call = Call { from, class: self.calls.class(source), datagram: *datagram };
+        let call = Call { from, class: self.callers.class(source), datagram: *datagram };
         match self.shared.jobs.call(call, &self.shared.private_key, &mut self.shared.rng) {
             true => Ok(()),
             false => Err(DropReason::TooManyHandshakes),

@@ -9,20 +9,17 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use mpip_crypto::{PresharedKey, PublicKey, Responder};
+use mpip_crypto::{PublicKey, Responder};
 use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 
-use super::pins::{Met, Pins};
 use super::{DropReason, Engine, PinChange};
 use crate::association::Association;
-use crate::availability::{
-    ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, PER_SECOND, Query,
-};
-use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
+use crate::availability::{AvailabilityState, AvailabilityStatus, PER_SECOND, Query};
 use crate::event::Event;
-use mpip_types::Bucket;
+use crate::pins::Met;
+use crate::strangers::{Node, Strangers};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
@@ -31,125 +28,10 @@ use mpip_types::{DatagramSink, PathAddress};
 const GIVE_UP: Duration = Duration::from_secs(20);
 /// Inner addresses of such a node.
 const ADDRESSES: usize = 16;
-/// Refusals of changed keys that are reported in ten minutes.
-const REPORTED: usize = 1_024;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 /// Queries that leave at a time.
 const QUERIES_AT_ONCE: usize = 32;
-
-/// What the engine keeps for nodes that the configuration does not name.
-#[derive(Debug)]
-pub(super) struct Unknown {
-    settings: Opportunistic,
-    table: Availability,
-    answers: Bucket,
-    pins: Pins,
-    /// When another key than the pinned one of an address was last reported; addresses are some of
-    /// those that have or had a pin.
-    reported: BTreeMap<IpAddr, Instant>,
-    /// By number of the association.
-    nodes: BTreeMap<usize, Node>,
-    /// Which of them is dealt with at an address.
-    by_address: BTreeMap<IpAddr, usize>,
-    /// When those without keys are given up; entries of nodes that have some are passed over.
-    deadlines: BTreeSet<(Instant, usize)>,
-    /// Numbers of associations that are free to be used again.
-    vacant: Vec<usize>,
-}
-
-/// A node that the configuration does not name.
-#[derive(Debug)]
-struct Node {
-    /// Where it was found, and what it tells of where it proved to receive: no other node that nobody
-    /// configured is dealt with there.
-    addresses: Vec<IpAddr>,
-    public_key: PublicKey,
-    /// Whether this node asked for it; else it called.
-    asked: bool,
-    established: bool,
-    /// How often its paths had changed when their addresses were looked at, and on which day that was.
-    path_changes: u64,
-    met: u32,
-}
-
-impl Unknown {
-    pub(super) fn new(mut settings: Opportunistic, pins: usize, seed: [u8; 16]) -> Self {
-        let known = core::mem::take(&mut settings.pins);
-        let pins = Pins::new(known, pins, settings.pin_expiry);
-        Self {
-            settings,
-            table: Availability::new(seed),
-            answers: Bucket::new(),
-            pins,
-            reported: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            by_address: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            vacant: Vec::new(),
-        }
-    }
-
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let deadline = self.deadlines.first().map(|(at, _)| *at);
-        [self.table.next_timeout(), deadline].into_iter().flatten().min()
-    }
-
-    pub(super) fn is_node(&self, peer: usize) -> bool {
-        self.nodes.contains_key(&peer)
-    }
-
-    /// The association with the node that is dealt with at `address`.
-    fn node_at(&self, address: IpAddr) -> Option<usize> {
-        self.by_address.get(&address).copied()
-    }
-
-    /// Whether `address` has another key pinned than `found`. The event that says so comes once in
-    /// a while: who is refused tries again.
-    fn refuses(
-        &mut self,
-        (now, today): (Instant, u32),
-        address: IpAddr,
-        found: PublicKey,
-        events: &mut VecDeque<Event>,
-    ) -> bool {
-        let Some(pinned) = self.pins.refuses(address, found, today) else { return false };
-        let last = self.reported.get(&address);
-        if last.is_none_or(|at| now.since(*at) >= ASK_AGAIN) {
-            if self.reported.len() >= REPORTED {
-                self.reported.retain(|_, at| now.since(*at) < ASK_AGAIN);
-            }
-            if self.reported.len() >= REPORTED {
-                return true;
-            }
-            self.reported.insert(address, now);
-            events.push_back(Event::KeyChanged { address, pinned, found });
-        }
-        true
-    }
-
-    fn peer_config(&self, address: IpAddr, public_key: PublicKey, asked: bool) -> PeerConfig {
-        let endpoint = SocketAddr::new(address, self.settings.port);
-        PeerConfig {
-            name: address.to_string(),
-            public_key,
-            preshared_key: PresharedKey::default(),
-            endpoints: if asked { vec![endpoint] } else { Vec::new() },
-            allowed_prefixes: Vec::new(),
-            exclusive: Vec::new(),
-            reaches: Vec::new(),
-            scheduler: self.settings.scheduler,
-            fixed_weights: Vec::new(),
-            congestion_control: self.settings.congestion_control,
-            host_mode: true,
-            policy: Policy::Prefer,
-            max_paths: None,
-            resequencing: true,
-            encapsulation: EncapsulationPolicy::Auto,
-            tcp_port: None,
-        }
-    }
-}
 
 impl Engine {
     /// The host's address `source` talks to `destination`. If the settings for unknown nodes say
@@ -419,7 +301,7 @@ impl Engine {
                 continue;
             }
             let owner = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address));
-            let Unknown { settings, pins, nodes, by_address, .. } = &mut **unknown;
+            let Strangers { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
             let new = told && owner.is_none();

@@ -19,9 +19,9 @@ use mpip_types::Prefix;
 use crate::config::Pin;
 
 /// Pins of one network: an IPv6 /64, which is a link, or an IPv4 /24, whose addresses these are all.
-pub(super) const NETWORK: usize = 256;
+pub(crate) const NETWORK: usize = 256;
 /// Pins of one site: an IPv6 /48 (RFC 6177), or an IPv4 /16. Sixteen fill the table.
-pub(super) const SITE: usize = 4_096;
+pub(crate) const SITE: usize = 4_096;
 
 /// A pin that is to be written down, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl PinChange {
 
 /// What a node that was met is at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Met {
+pub(crate) enum Met {
     /// It is pinned from now on.
     New,
     /// So it is, and this key not any more, which has expired.
@@ -70,7 +70,7 @@ pub(super) enum Met {
 
 /// The table.
 #[derive(Debug)]
-pub(super) struct Pins {
+pub(crate) struct Pins {
     /// Key, and day of the last meeting; without one it does not expire.
     pins: BTreeMap<IpAddr, (PublicKey, Option<u32>)>,
     limit: usize,
@@ -83,14 +83,14 @@ pub(super) struct Pins {
 
 impl Pins {
     /// `known` are all taken, however many they are.
-    pub(super) fn new(known: Vec<Pin>, limit: usize, expiry: Option<u32>) -> Self {
+    pub(crate) fn new(known: Vec<Pin>, limit: usize, expiry: Option<u32>) -> Self {
         let known = known.into_iter().map(|pin| (pin.address, (pin.public_key, pin.met)));
         let (pins, changes) = (known.collect(), BTreeMap::new());
         Self { pins, limit, expiry, changes, searched: None }
     }
 
     /// Another key than `found`, if one is pinned to `address`.
-    pub(super) fn refuses(
+    pub(crate) fn refuses(
         &self,
         address: IpAddr,
         found: PublicKey,
@@ -101,17 +101,17 @@ impl Pins {
     }
 
     /// Whether `key` is pinned to `address`.
-    pub(super) fn holds(&self, address: IpAddr, key: PublicKey) -> bool {
+    pub(crate) fn holds(&self, address: IpAddr, key: PublicKey) -> bool {
         self.pins.get(&address).is_some_and(|(pinned, _)| *pinned == key)
     }
 
     /// Whether a node at `address` can be pinned, or is.
-    pub(super) fn has_room(&mut self, address: IpAddr, today: u32) -> bool {
+    pub(crate) fn has_room(&mut self, address: IpAddr, today: u32) -> bool {
         self.pins.contains_key(&address) || self.make_room(address, today, false)
     }
 
     /// The node with this key proved to be at `address`: it is pinned, unless somebody else is.
-    pub(super) fn meet(&mut self, address: IpAddr, public_key: PublicKey, today: u32) -> Met {
+    pub(crate) fn meet(&mut self, address: IpAddr, public_key: PublicKey, today: u32) -> Met {
         let pin = Pin { address, public_key, met: Some(today) };
         match self.pins.get(&address).copied() {
             Some((key, met)) if key == public_key => {
@@ -131,7 +131,7 @@ impl Pins {
     }
 
     /// The next change to be written down.
-    pub(super) fn poll(&mut self) -> Option<PinChange> {
+    pub(crate) fn poll(&mut self) -> Option<PinChange> {
         self.changes.pop_first().map(|(_, change)| change)
     }
 
