@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_crypto::ReplayWindow;
 use mpip_types::{Encapsulation, Instant, LocalAddress, PathAddress};
@@ -112,7 +113,7 @@ pub struct Path<C> {
     playout: Playout,
     liveness: Liveness,
     loss: LossMeter,
-    parameters: Parameters,
+    parameters: Arc<Parameters>,
 }
 
 impl<C: Content> Path<C> {
@@ -122,7 +123,7 @@ impl<C: Content> Path<C> {
         address: PathAddress,
         local: &LocalAddress,
         kind: CongestionControlKind,
-        parameters: &Parameters,
+        parameters: &Arc<Parameters>,
         now: Instant,
     ) -> Self {
         Self {
@@ -151,7 +152,7 @@ impl<C: Content> Path<C> {
             liveness: Liveness::new(now),
             longest_pause: MAX_PROBE_INTERVAL,
             loss: LossMeter::new(now),
-            parameters: *parameters,
+            parameters: Arc::clone(parameters),
             counters: Counters::default(),
             changed: now,
             opened: now,

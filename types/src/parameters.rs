@@ -24,6 +24,7 @@ pub trait Value {
 macro_rules! number {
     ($($kind:ty),+) => {
         $(impl Value for $kind {
+            #[allow(clippy::cast_lossless, reason = "only some of the types have `From`")]
             fn get(&self) -> f64 {
                 *self as f64
             }
@@ -193,6 +194,7 @@ macro_rules! mechanisms {
 }
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "the macros make public items")]
 mod tests {
     use super::*;
 

@@ -189,7 +189,7 @@ impl Association {
         local: &LocalAddress,
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
-        let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
+        let mut path = Path::new(id, address, local, kind, &self.path_parameters, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
             // Connections wait as plain IP for what works again.
             path.longest_pause = FALLBACK_PAUSE;
