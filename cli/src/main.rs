@@ -6,11 +6,13 @@
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //!
-//! They use [`socket`] (which daemon is meant), [`output`], [`table`] and [`units`] (text for
-//! people), and [`failure`] (the error that ends the program). None of these use a command.
+//! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`] and [`drops`]
+//! (text for people), and [`failure`] (the error that ends the program). None of these use a
+//! command.
 
 mod availability;
 mod daemon;
+mod drops;
 mod events;
 mod failure;
 mod keys;
@@ -79,8 +81,8 @@ enum Command {
     },
     /// Stop a daemon and wait until its device and routes are gone
     ///
-    /// If none runs with the configuration FILE, remove what one left that was killed or ended by an
-    /// error: also the routes that refuse packets of policy `require` (as root).
+    /// If none runs with the configuration FILE, remove what one left that was killed or ended by
+    /// an error: also the routes that refuse packets of policy `require` (as root).
     Down {
         /// The configuration it was started with (default: the daemon of --socket)
         #[arg(conflicts_with = "socket")]

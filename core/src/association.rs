@@ -12,21 +12,14 @@ mod departure;
 mod early;
 mod encapsulation;
 pub(crate) mod handshake;
-mod handshakes;
 pub(crate) mod host;
-mod identity;
 mod incoming;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
 mod kept;
-mod keys;
 mod moving;
-pub(crate) mod outbox;
 mod outgoing;
-mod path_ids;
-mod path_set;
 mod paths;
-mod playout;
 mod rest;
 mod told;
 mod too_big;
@@ -34,104 +27,40 @@ mod translated;
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{NodeId, PrivateKey, Rng, TimestampSource};
-use mpip_wire::{AckRange, Ranges, SessionId};
-use rand_chacha::ChaCha8Rng;
+use mpip_crypto::{NodeId, Rng};
+use mpip_wire::{AckRange, Ranges};
 
-use self::early::Proven;
-use self::handshakes::Handshakes;
-use self::host::{Capture, HostMode};
-use self::identity::Identity;
-use self::keys::KeyRing;
-use self::outbox::{Notice, Outbox};
-use self::path_set::{PathIndex, PathSet};
-use self::rest::Network;
-use self::told::Told;
-use self::too_big::Allowance;
 use crate::config::{Limits, PeerConfig};
+use crate::content::Content;
 use crate::content::Path;
-use crate::content::{Cargo, Content};
-use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
-use crate::event::Event;
-use crate::guard::{Guard, Period};
-use crate::handshake::Jobs;
+use crate::guard::Guard;
+use crate::parameters::Parameters;
+use crate::parts::handshakes::Handshakes;
+use crate::parts::host_mode::HostMode;
+use crate::parts::identity::Identity;
+use crate::parts::keys::KeyRing;
+use crate::parts::outbox::{Notice, Outbox};
+use crate::parts::path_set::{PathIndex, PathSet};
+use crate::parts::peer_addresses::PeerAddresses;
+use crate::parts::receiving::Receiving;
+use crate::parts::resting::Resting;
+use crate::parts::sending::Sending;
 use crate::path_status;
-use crate::queue::SendQueue;
-use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
-use crate::rules::RuleTable;
+use crate::resequencer::WAIT_BUCKETS;
 use crate::scheduler::{self, Candidate, Scheduler};
-use crate::sending::Sending;
-use crate::session::Incoming;
 use crate::session::Order;
+use crate::shared::Context;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
-use crate::translation::Translations;
 use mpip_transport::Losses;
 use mpip_transport::PathState;
 use mpip_transport::cc::Subflow;
 use mpip_types::Bucket;
 use mpip_types::Instant;
-use mpip_types::packet::Segments;
-use mpip_types::table::Table;
+use mpip_types::Prefix;
 use mpip_types::{DatagramSink, LocalId, PacketSink};
-use mpip_types::{LocalAddress, Prefix};
-
-/// What an association may use of its engine.
-pub(crate) struct Context<'a> {
-    /// Index of the association at hand.
-    pub(crate) me: usize,
-    pub(crate) private_key: &'a Arc<PrivateKey>,
-    pub(crate) aes_in_hardware: bool,
-    /// Random number of this run.
-    pub(crate) instance: u64,
-    /// Wall clock at the engine's origin of time.
-    pub(crate) unix_origin: Duration,
-    pub(crate) timestamps: &'a mut TimestampSource,
-    pub(crate) rng: &'a mut Rng,
-    pub(crate) draws: &'a mut ChaCha8Rng,
-    pub(crate) locals: &'a [LocalAddress],
-    /// All addresses of this host, in order.
-    pub(crate) own: &'a [IpAddr],
-    pub(crate) rules: &'a RuleTable,
-    /// Whose an inner address is.
-    pub(crate) prefixes: &'a mut PrefixTable,
-    /// What the host is to capture from now on, by peer.
-    pub(crate) captures: &'a mut BTreeMap<String, Capture>,
-    /// Connections of peers behind translators.
-    pub(crate) translations: &'a mut Translations,
-    /// Which association a receiver index belongs to.
-    pub(crate) indices: &'a mut BTreeMap<u32, usize>,
-    pub(crate) events: &'a mut VecDeque<Event>,
-    pub(crate) drops: &'a mut Drops,
-    /// Challenges to addresses that peers told, of all associations.
-    pub(crate) challenges: &'a mut Bucket,
-    /// Memory of what waits for earlier packets, of all associations.
-    pub(crate) hold: &'a mut HoldPool,
-    /// Public-key work that waits to be done.
-    pub(crate) jobs: &'a mut Jobs,
-    /// Packets of our own for the host.
-    pub(crate) returns: &'a mut Returns,
-    /// Packets that the host is to send itself.
-    pub(crate) plain: &'a mut Plain,
-    /// Passes of loops whose number peers decide, see [`Engine::most_work`](crate::Engine::most_work).
-    pub(crate) work: &'a mut u64,
-}
-
-impl Context<'_> {
-    /// Whether this host has the address `ip`.
-    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
-        self.own.binary_search(&ip).is_ok()
-            || self.locals.iter().any(|local| local.address.ip() == ip)
-    }
-
-    /// The wall clock, as time since 1970-01-01 00:00 UTC.
-    pub(crate) fn unix_time(&self, now: Instant) -> Duration {
-        self.unix_origin + now.since(Instant::ZERO)
-    }
-}
 
 /// Everything between this node and one peer.
 #[derive(Debug)]
@@ -139,15 +68,15 @@ pub(crate) struct Association {
     pub(crate) config: PeerConfig,
     pub(crate) node: NodeId,
     limits: Limits,
+    parameters: Arc<Parameters>,
+    /// Those of single paths.
+    path_parameters: Arc<mpip_transport::Parameters>,
     keys: KeyRing,
     handshakes: Handshakes,
     identity: Identity,
 
     paths: PathSet,
-    proven: Proven,
-    peer_addresses: Vec<core::net::SocketAddr>,
-    peer_generation: u64,
-    told: Told,
+    peer: PeerAddresses,
     /// Generation of our own address list.
     generation: u64,
     /// How often a path changed its state.
@@ -164,62 +93,46 @@ pub(crate) struct Association {
     periods: u32,
     inner_mtu: u16,
     /// How many senders may be told of the inner MTU.
-    allowance: Allowance,
+    messages: Bucket,
 
-    /// Which paths are left out because the others carry more without them, and what left in
-    /// this period.
+    /// Which paths are left out because the others carry more without them.
     guard: Guard,
-    benefit: Period,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
     candidate_paths: Vec<PathIndex>,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
-    outgoing: Sending,
-    next_session: u32,
-    queue: SendQueue<Segments>,
-    repairs: VecDeque<Cargo>,
-    busy_since: Instant,
-    idle_since: Option<Instant>,
-    /// Since when no path works, although there are keys.
-    outage_since: Option<Instant>,
-    /// When an inner packet last travelled, in either direction, and whether that is so long ago that
-    /// the paths rest.
-    traffic_at: Instant,
-    resting: bool,
-    networks: Vec<Network>,
+    sending: Sending,
+    rest: Resting,
     /// How long the peer is to wait for gaps, as last computed, and how often that has changed.
     wait_told: Duration,
     wait_sequence: u64,
 
-    incoming: Table<SessionId, Incoming>,
-    share: Share,
-    /// Deadlines of the sessions that wait for a gap to close.
-    waiting: BTreeSet<(Instant, u32)>,
-    /// How long to wait for gaps, and the peer's change that said so.
-    max_wait: Duration,
-    wait_heard: u64,
+    receiving: Receiving,
 
     pub(crate) trace: Trace,
-    bytes_sent: u64,
-    bytes_received: u64,
     host: HostMode,
 }
 
 impl Association {
-    pub(crate) fn new(config: PeerConfig, limits: &Limits, rng: &mut Rng, now: Instant) -> Self {
+    pub(crate) fn new(
+        config: PeerConfig,
+        limits: &Limits,
+        parameters: &Arc<Parameters>,
+        rng: &mut Rng,
+        now: Instant,
+    ) -> Self {
         Self {
             node: config.public_key.node_id(),
             limits: limits.clone(),
+            parameters: Arc::clone(parameters),
+            path_parameters: Arc::new(parameters.transport),
             keys: KeyRing::default(),
             handshakes: Handshakes::new(&config, now),
             identity: Identity::default(),
             paths: PathSet::new(limits.paths),
-            proven: Proven::default(),
-            peer_addresses: Vec::new(),
-            peer_generation: 0,
-            told: Told::default(),
+            peer: PeerAddresses::default(),
             generation: 1,
             path_changes: 0,
             outbox: Outbox::new(now),
@@ -230,34 +143,25 @@ impl Association {
             period_at: now,
             periods: 0,
             inner_mtu: 0,
-            allowance: Allowance::new(now),
-            guard: Guard::default(),
-            benefit: Period::default(),
-            scheduler: scheduler::new(&config),
+            messages: Bucket::new(),
+            guard: Guard::new(parameters.guard),
+            scheduler: scheduler::new(&config, &parameters.earliest),
             candidates: Vec::new(),
             candidate_paths: Vec::new(),
             subflows: Vec::new(),
             losses: Losses::default(),
-            outgoing: Sending::new(limits.sessions, rng.bytes()),
-            next_session: 0,
-            queue: SendQueue::new(limits.send_queue, limits.sessions),
-            repairs: VecDeque::new(),
-            busy_since: now,
-            idle_since: Some(now),
-            outage_since: None,
-            traffic_at: now,
-            resting: false,
-            networks: Vec::new(),
+            sending: Sending::new(
+                now,
+                limits,
+                &parameters.repair,
+                config.resequencing,
+                rng.bytes(),
+            ),
+            rest: Resting::new(now),
             wait_told: Duration::ZERO,
             wait_sequence: 0,
-            incoming: Table::new(limits.sessions, rng.bytes()),
-            share: Share::new(limits.resequencing),
-            waiting: BTreeSet::new(),
-            max_wait: incoming::INITIAL_MAX_WAIT,
-            wait_heard: 0,
+            receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
-            bytes_sent: 0,
-            bytes_received: 0,
             host: HostMode::of(&config),
             config,
         }
@@ -267,7 +171,7 @@ impl Association {
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
         self.outbox.owe(Notice::Addresses);
-        self.drop_homeless_handshakes(cx.locals);
+        self.drop_homeless_handshakes(&cx.shared.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
@@ -309,13 +213,13 @@ impl Association {
         let validated = self.paths.validated();
         validated.map(|path| {
             let ip = path.address.remote.ip();
-            (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
+            (ip, self.peer.has_ip(ip))
         })
     }
 
     /// Whether no session is known.
     pub(crate) fn is_idle(&self) -> bool {
-        self.outgoing.is_empty() && self.incoming.is_empty()
+        self.sending.sessions().is_empty() && self.receiving.sessions().is_empty()
     }
 
     /// Whether nothing waits to be sent or to be acknowledged on a path that works.
@@ -326,7 +230,7 @@ impl Association {
 
     /// Whether packets wait to be sent.
     fn has_waiting(&self) -> bool {
-        !self.queue.is_empty() || !self.repairs.is_empty()
+        self.sending.has_waiting()
     }
 
     /// Does what is due.
@@ -345,9 +249,9 @@ impl Association {
             self.run_period(now, cx);
         }
         if self.host.release_at.take().is_some() {
-            self.release_held(now, cx, packets);
+            self.receiving.release_all(now, &mut cx.shared.hold, packets);
         }
-        self.release_overdue(now, cx, packets);
+        self.receiving.release_overdue(now, &mut cx.shared.hold, packets);
         self.transmit(now, cx, out);
     }
 
@@ -355,9 +259,9 @@ impl Association {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.has_waiting();
         let keys =
-            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.deferred_addresses_at()];
+            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.peer.deferred_at()];
         let period = self.keys.current().is_some().then_some(self.period_at);
-        let gap = self.waiting.first().map(|(deadline, _)| *deadline);
+        let gap = self.receiving.next_timeout();
         let alone = self.paths.none_answers();
         let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
         keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
@@ -372,40 +276,17 @@ impl Association {
             self.give_back(now, cx);
         }
         self.paths = PathSet::new(self.limits.paths);
-        self.proven = Proven::default();
-        self.peer_addresses.clear();
-        self.peer_generation = 0;
-        self.told.reset();
+        self.peer.reset();
         self.outbox.reset();
         self.delay_reference = None;
-        self.guard = Guard::default();
-        self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
-        self.next_session = 0;
-        self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
-        self.repairs.clear();
-        self.discard_held(cx);
-        self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.max_wait = incoming::INITIAL_MAX_WAIT;
-        self.wait_heard = 0;
+        self.guard = Guard::new(self.parameters.guard);
+        self.sending.reset(&self.limits, cx.shared.rng.bytes());
+        self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
         self.wait_told = Duration::ZERO;
         self.wait_sequence = 0;
-        self.resting = false;
+        self.rest.end();
         self.identity.end();
         self.review_capture();
-    }
-
-    /// Gives back what the sessions hold.
-    fn discard_held(&mut self, cx: &mut Context<'_>) {
-        let hold = &mut Hold::new(cx.hold, &mut self.share);
-        for (_, _, session) in self.incoming.iter_mut() {
-            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-                resequencer.discard(hold);
-            }
-        }
-        self.waiting.clear();
-        if cx.hold.held() == 0 {
-            cx.hold.trim();
-        }
     }
 
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
@@ -433,7 +314,7 @@ impl Association {
         let fastest = self.paths.validated();
         let fastest = fastest.filter_map(|path| path.delay.average()).min();
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
-        let counters = self.queue.counters();
+        let counters = self.sending.queue().counters();
         let path = |path: &Path| {
             let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
             let part = self.guard.part(path.id.0);
@@ -445,7 +326,7 @@ impl Association {
             established: self.identity.is_established(),
             opener: self.identity.opens(),
             handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
-            aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
+            aead: self.keys.current().map(|epoch| epoch.keys.send.aead().name()),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
             inner_mtu: self.inner_mtu,
@@ -455,12 +336,12 @@ impl Association {
             captured: self.host.captured(),
             translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
             translated: self.host.begun.len(),
-            bytes_sent: self.bytes_sent,
-            bytes_received: self.bytes_received,
-            queued: self.queue.bytes(),
+            bytes_sent: self.sending.bytes(),
+            bytes_received: self.receiving.bytes(),
+            queued: self.sending.queue().bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.share.waiting(),
+            resequencing: self.receiving.share().waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }
@@ -469,7 +350,7 @@ impl Association {
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
         let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
-        let outgoing = self.outgoing.iter().map(|(slot, key, session)| SessionStatus {
+        let outgoing = self.sending.sessions().iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,
             outgoing: true,
             protocol: key.protocol,
@@ -480,9 +361,9 @@ impl Association {
             repaired: session.repaired,
             longest_wait: Duration::ZERO,
             waits: [0; WAIT_BUCKETS],
-            idle: idle(self.outgoing.used(slot)),
+            idle: idle(self.sending.sessions().used(slot)),
         });
-        let incoming = self.incoming.iter().map(|(slot, id, session)| SessionStatus {
+        let incoming = self.receiving.sessions().iter().map(|(slot, id, session)| SessionStatus {
             id: id.0,
             outgoing: false,
             protocol: session.key.protocol,
@@ -493,7 +374,7 @@ impl Association {
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),
-            idle: idle(self.incoming.used(slot)),
+            idle: idle(self.receiving.sessions().used(slot)),
         });
         outgoing.chain(incoming).collect()
     }
@@ -502,10 +383,4 @@ impl Association {
 /// Room for the ranges of one feedback frame.
 fn range_room() -> [AckRange; Ranges::MAX] {
     [AckRange { first: 0, last: 0 }; Ranges::MAX]
-}
-
-/// Counts a refusal and passes it on.
-fn refuse(cx: &mut Context<'_>, reason: DropReason) -> DropReason {
-    cx.drops.count(reason);
-    reason
 }

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
+use crate::parameters::Parameters;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::named;
 use mpip_types::{Encapsulation, Prefix};
@@ -26,6 +27,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Bounds of every table.
     pub limits: Limits,
+    /// What tunes its mechanisms.
+    pub parameters: Parameters,
     /// How to deal with nodes that `peers` does not name; `None` leaves them alone.
     pub opportunistic: Option<Opportunistic>,
 }

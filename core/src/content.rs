@@ -1,6 +1,6 @@
 //! What the datagrams of an association carry, kept until it has arrived or is lost.
 
-use crate::association::outbox::Notice;
+use crate::parts::outbox::Notice;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
 use mpip_wire::{PathId, SessionId};

@@ -5,83 +5,50 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieJar, Mac1Key, PrivateKey, PublicKey, Rng, TimestampSource};
+use mpip_crypto::{CookieJar, Mac1Key, PublicKey, Rng, TimestampSource};
 use mpip_wire::{MessageType, TransportPacket};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-use crate::association::host::Capture;
-use crate::association::{Association, Context};
+use crate::association::Association;
+use crate::callers::Callers;
+use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
 use crate::config::Policy;
+use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
+use crate::host_packets::{Plain, Returns};
+use crate::parameters::Parameters;
+use crate::pins::PinChange;
+use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
+use crate::shared::{Context, Shared};
 use crate::status::Status;
+use crate::strangers::Strangers;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::Rate;
-use mpip_types::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use mpip_types::{LocalAddress, Prefix};
 
 mod calls;
-mod drops;
 mod from_host;
 mod kept;
-mod pins;
 mod plain;
-mod prefixes;
 mod replies;
 mod unknown;
 
-use self::calls::Calls;
-pub use self::drops::DropReason;
-pub(crate) use self::drops::Drops;
-pub use self::pins::PinChange;
-pub(crate) use self::plain::Plain;
-pub(crate) use self::prefixes::PrefixTable;
 use self::replies::Replies;
-pub(crate) use self::replies::send;
-use self::unknown::Unknown;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
 /// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all paths.
 const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
-/// Packets of our own for the host that wait for the next time-out; beyond it the newest go.
-const RETURNS: usize = 64;
-
-/// Packets of the engine's own that wait to be handed to the host, and since when.
-#[derive(Debug, Default)]
-pub(crate) struct Returns {
-    packets: VecDeque<Vec<u8>>,
-    since: Instant,
-}
-
-impl Returns {
-    pub(crate) fn push(&mut self, now: Instant, packet: Vec<u8>) {
-        if self.packets.is_empty() {
-            self.since = now;
-        }
-        if self.packets.len() < RETURNS {
-            self.packets.push_back(packet);
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        (!self.packets.is_empty()).then_some(self.since)
-    }
-
-    fn deliver(&mut self, sink: &mut impl PacketSink) {
-        while let Some(packet) = self.packets.pop_front() {
-            sink.packet(InnerPacket { head: &packet, tail: &[], checksum: Checksum::Complete });
-        }
-    }
-}
 
 /// What the host tells the engine.
 #[derive(Clone, Debug)]
@@ -112,54 +79,29 @@ pub enum Sender {
 /// The protocol engine of one node.
 #[derive(Debug)]
 pub struct Engine {
-    private_key: Arc<PrivateKey>,
+    shared: Shared,
     mac1_key: Mac1Key,
-    aes_in_hardware: bool,
-    instance: u64,
-    unix_origin: Duration,
-    timestamps: TimestampSource,
-    rng: Rng,
-    draws: ChaCha8Rng,
-    locals: Vec<LocalAddress>,
-    own: Vec<IpAddr>,
-    rules: RuleTable,
     limits: Limits,
+    parameters: Arc<Parameters>,
     /// Those of the configuration, then those with unknown nodes.
     associations: Vec<Association>,
     /// How many are of the configuration.
     configured: usize,
     by_key: BTreeMap<PublicKey, usize>,
-    by_prefix: PrefixTable,
-    indices: BTreeMap<u32, usize>,
     /// Associations to be flushed after a batch, and the one that comes first.
     touched: BTreeSet<usize>,
     turn: usize,
-    /// What the host has not been told yet, by peer.
-    captures: BTreeMap<String, Capture>,
-    /// Connections of peers behind translators.
-    translations: Translations,
     /// When each association wants to be called, and the same ordered by time.
     timeouts: Vec<Option<Instant>>,
     schedule: BTreeSet<(Instant, usize)>,
-    events: VecDeque<Event>,
     replies: Replies,
-    /// Challenges to addresses that peers told.
-    challenges: Bucket,
     refusals: Bucket,
-    /// Memory of what waits for earlier packets.
-    hold: HoldPool,
-    /// What the datagram at hand has cost, and the most that one has.
-    work: u64,
+    /// The most passes that a datagram has cost, see [`most_work`](Self::most_work).
     most_work: u64,
-    /// Public-key work that waits to be done.
-    jobs: Jobs,
-    calls: Calls,
-    returns: Returns,
-    plain: Plain,
-    drops: Drops,
+    callers: Callers,
     cookies: CookieJar,
     /// Nodes that the configuration does not name, if they are dealt with.
-    unknown: Option<Box<Unknown>>,
+    unknown: Option<Box<Strangers>>,
 }
 
 impl Engine {
@@ -168,64 +110,73 @@ impl Engine {
     pub fn new(config: Config, seed: [u8; 32], now: Instant, unix_time: Duration) -> Self {
         let mut rng = Rng::new(seed);
         let public_key = *config.private_key.public_key();
-        let mut by_prefix = PrefixTable::default();
+        let mut prefixes = PrefixTable::default();
         let mut by_key = BTreeMap::new();
         let mut associations = Vec::with_capacity(config.peers.len());
         let mut endpoints = Vec::new();
+        let parameters = Arc::new(config.parameters);
         for (index, peer) in config.peers.into_iter().enumerate() {
             by_key.insert(peer.public_key, index);
             for prefix in &peer.allowed_prefixes {
-                by_prefix.claim(*prefix, index, true);
+                prefixes.claim(*prefix, index, true);
             }
             if peer.host_mode && peer.policy == Policy::Require {
                 for endpoint in &peer.endpoints {
-                    by_prefix.claim(Prefix::host(endpoint.ip()), index, false);
+                    prefixes.claim(Prefix::host(endpoint.ip()), index, false);
                 }
             }
             endpoints.extend(peer.endpoints.iter().map(SocketAddr::ip));
-            associations.push(Association::new(peer, &config.limits, &mut rng, now));
+            associations.push(Association::new(peer, &config.limits, &parameters, &mut rng, now));
         }
         let unknown = config.opportunistic;
         let pins = config.limits.pins;
-        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, pins, rng.bytes())));
-        let mut engine = Self {
-            mac1_key: Mac1Key::of(&public_key),
+        let unknown = unknown.map(|settings| Box::new(Strangers::new(settings, pins, rng.bytes())));
+        let instance = u64::from_be_bytes(rng.bytes());
+        let draws = ChaCha8Rng::from_seed(rng.bytes());
+        let cookies = CookieJar::new(&mut rng, &public_key);
+        let callers = Callers::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
+        let shared = Shared {
+            private_key: Arc::new(config.private_key),
             aes_in_hardware: config.aes_in_hardware,
-            instance: u64::from_be_bytes(rng.bytes()),
+            instance,
             unix_origin: unix_time.saturating_sub(now.since(Instant::ZERO)),
             timestamps: TimestampSource::new(),
-            draws: ChaCha8Rng::from_seed(rng.bytes()),
-            locals: Vec::new(),
+            rng,
+            draws,
+            locals: Arc::new([]),
             own: Vec::new(),
             rules: RuleTable::new(config.rules),
+            prefixes,
+            indices: BTreeMap::new(),
+            translations: Translations::new(config.limits.translated),
+            captures: BTreeMap::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            challenges: Bucket::new(),
+            hold: HoldPool::new(config.limits.resequencing_all),
+            jobs: Jobs::default(),
+            returns: Returns::default(),
+            plain: Plain::default(),
+            work: 0,
+        };
+        let mut engine = Self {
+            shared,
+            mac1_key: Mac1Key::of(&public_key),
             timeouts: vec![None; associations.len()],
             schedule: BTreeSet::new(),
             configured: associations.len(),
             associations,
             by_key,
-            by_prefix,
-            indices: BTreeMap::new(),
             touched: BTreeSet::new(),
             turn: 0,
-            captures: BTreeMap::new(),
-            translations: Translations::new(config.limits.translated),
-            events: VecDeque::new(),
             replies: Replies::default(),
-            challenges: Bucket::new(),
             refusals: Bucket::new(),
-            hold: HoldPool::new(config.limits.resequencing_all),
-            work: 0,
             most_work: 0,
-            jobs: Jobs::default(),
-            returns: Returns::default(),
-            plain: Plain::default(),
-            drops: Drops::default(),
-            cookies: CookieJar::new(&mut rng, &public_key),
-            calls: Calls::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]),
+            cookies,
+            callers,
             limits: config.limits,
+            parameters,
             unknown,
-            private_key: Arc::new(config.private_key),
-            rng,
         };
         for peer in 0..engine.associations.len() {
             // What is captured whether or not the peer can be reached.
@@ -314,7 +265,7 @@ impl Engine {
         }
         self.run_unknown(now, datagrams);
         self.flush(now, datagrams);
-        self.returns.deliver(packets);
+        self.shared.returns.deliver(packets);
     }
 
     /// `local` can take datagrams again after a reservation on it was refused.
@@ -361,10 +312,10 @@ impl Engine {
         let routes = matches!(command, Command::RoutesChanged);
         let shutdown = matches!(command, Command::Shutdown);
         match command {
-            Command::LocalAddresses(locals) => self.locals = locals,
+            Command::LocalAddresses(locals) => self.shared.locals = locals.into(),
             Command::OwnAddresses(own) => return self.follow_own_addresses(own),
             Command::WallClock(unix_time) => {
-                self.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
+                self.shared.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
                 return;
             }
             Command::RoutesChanged | Command::Shutdown => {}
@@ -385,8 +336,8 @@ impl Engine {
 
     fn follow_own_addresses(&mut self, mut own: Vec<IpAddr>) {
         own.sort_unstable();
-        let former = core::mem::replace(&mut self.own, own);
-        if former.iter().all(|address| self.own.binary_search(address).is_ok()) {
+        let former = core::mem::replace(&mut self.shared.own, own);
+        if former.iter().all(|address| self.shared.own.binary_search(address).is_ok()) {
             return;
         }
         for peer in 0..self.associations.len() {
@@ -399,18 +350,18 @@ impl Engine {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
         let first = self.schedule.first().map(|(at, _)| *at);
-        [first, unknown, self.returns.due()].into_iter().flatten().min()
+        [first, unknown, self.shared.returns.due()].into_iter().flatten().min()
     }
 
     /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.shared.events.pop_front()
     }
 
     /// What the host has to capture for a peer in host mode, if that changed. Unlike events, none is
     /// ever lost.
     pub fn poll_capture(&mut self) -> Option<Capture> {
-        self.captures.pop_first().map(|(_, capture)| capture)
+        self.shared.captures.pop_first().map(|(_, capture)| capture)
     }
 
     /// Whether nothing waits to be sent or to be acknowledged.
@@ -420,7 +371,7 @@ impl Engine {
 
     /// Whether sessions with peers in host mode use `address` as their end on this host.
     pub fn uses_address(&self, address: IpAddr) -> bool {
-        self.translations.uses_address(address)
+        self.shared.translations.uses_address(address)
             || self.associations.iter().any(|association| association.uses_address(address))
     }
 
@@ -439,17 +390,17 @@ impl Engine {
         };
         let status = |peer: usize| {
             let mut status = self.associations[peer].status(now, sessions);
-            status.translated += self.translations.count(peer);
+            status.translated += self.shared.translations.count(peer);
             status
         };
         let peers = (0..self.associations.len()).filter(exists);
         // Packets that should have waited and found no memory.
-        let refused = self.hold.refused();
+        let refused = self.shared.hold.refused();
         let not_held = (refused > 0).then_some(("not_held", refused));
         Status {
-            node: self.private_key.public_key().node_id(),
+            node: self.shared.private_key.public_key().node_id(),
             peers: peers.map(status).collect(),
-            drops: self.drops.named().chain(not_held).collect(),
+            drops: self.shared.drops.named().chain(not_held).collect(),
         }
     }
 
@@ -463,40 +414,16 @@ impl Engine {
     }
 
     fn refuse(&mut self, reason: DropReason) -> DropReason {
-        self.drops.count(reason);
+        self.shared.drops.count(reason);
         reason
     }
 
     /// Splits the engine into one association and what it may use.
     fn association(&mut self, peer: usize) -> (&mut Association, Context<'_>) {
-        while self.events.len() > EVENTS {
-            self.events.pop_front();
+        while self.shared.events.len() > EVENTS {
+            self.shared.events.pop_front();
         }
-        let cx = Context {
-            me: peer,
-            private_key: &self.private_key,
-            aes_in_hardware: self.aes_in_hardware,
-            instance: self.instance,
-            unix_origin: self.unix_origin,
-            timestamps: &mut self.timestamps,
-            rng: &mut self.rng,
-            draws: &mut self.draws,
-            locals: &self.locals,
-            own: &self.own,
-            rules: &self.rules,
-            prefixes: &mut self.by_prefix,
-            captures: &mut self.captures,
-            translations: &mut self.translations,
-            indices: &mut self.indices,
-            events: &mut self.events,
-            drops: &mut self.drops,
-            challenges: &mut self.challenges,
-            hold: &mut self.hold,
-            jobs: &mut self.jobs,
-            returns: &mut self.returns,
-            plain: &mut self.plain,
-            work: &mut self.work,
-        };
+        let cx = Context { me: peer, shared: &mut self.shared };
         (&mut self.associations[peer], cx)
     }
 
@@ -534,11 +461,12 @@ impl Engine {
         let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
         let clear = (view.header(), view.header_len());
         let index = clear.0.receiver.0;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
-        self.work = 0;
+        let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        self.shared.work = 0;
         let (association, mut cx) = self.association(peer);
         let handled = association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets);
-        let work = *cx.work + cx.hold.take_steps() + cx.translations.take_steps();
+        let work =
+            cx.shared.work + cx.shared.hold.take_steps() + cx.shared.translations.take_steps();
         self.most_work = self.most_work.max(work);
         // What authenticated may have to be answered, also on a path that was given up.
         if matches!(handled, Ok(()) | Err(DropReason::UnknownPath)) {

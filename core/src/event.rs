@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use mpip_crypto::PublicKey;
 
-use crate::association::host::Traffic;
+use crate::capture::Traffic;
 use mpip_transport::PathState;
 use mpip_types::Prefix;
 

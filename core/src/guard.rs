@@ -15,66 +15,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use crate::parameters::GuardParameters;
 use crate::scheduler::PERIOD;
 use mpip_types::Instant;
-
-/// Periods ([`PERIOD`]) of load at its begin that say nothing: the inner
-/// TCP still grows.
-const START: u32 = 5;
-/// For so many a path may still search for what it carries: beside an inner TCP in slow start it has
-/// carried next to nothing, and without it the others would seem to do better.
-const SEARCH: u32 = 30;
-/// A search doubles with each round trip, which of a late path are long. For so many times the delay by which
-/// it is later, repairs included, it is a suspect only below this share of what the others deliver.
-const LONG_SEARCH: (i64, f64) = (40, 0.6);
-/// Periods over which inner bytes are counted before a path is left out for a trial: few where next
-/// to nothing is at stake, most where half of what the paths deliver is.
-const EVIDENCE: (usize, usize) = (10, 80);
-/// Longest pause in the load that is part of it, in periods: the receiver waits no longer for a
-/// repair.
-const STALL: u32 = 10;
-/// A path that is later than the earliest one by less does no harm (µs).
-const SUSPECT: i64 = 30_000;
-/// Inner bytes in a period, on average, below which a path carries nothing that could do harm.
-const UNUSED: u64 = 300;
-/// Share of what the paths that stay deliver, headers included, below which all together do harm:
-/// headers take 4 %, and rates vary by as much.
-const HARM: f64 = 0.9;
-/// Less of it is no transfer that asks for all that the paths have.
-const LEAST: f64 = 0.05;
-/// A transfer that carried so much more in the last quarter of the evidence than in all of it still grows.
-const GROWTH: f64 = 1.08;
-/// A set is better than the other one when it carries so much more.
-const BETTER: f64 = 1.04;
-/// A trial that shows so little after so many periods ends early; with less when something has changed
-/// for the better, because windows have to grow.
-const HOPELESS: (f64, u32) = (0.75, 10);
-const HOPELESS_AT_FIRST: f64 = 0.6;
-/// Periods that are counted in a trial, and how often when a path returns and does neither good nor
-/// harm: its window and the inner TCP's may still grow.
-const TRIAL: (u32, u32) = (16, 4);
-/// It does harm with less than this share.
-const HARMLESS: f64 = 0.97;
-/// A path that adds less than this share is given no time to let windows grow, after its first harm.
-const SMALL: f64 = 0.25;
-/// What was on its way when a trial began arrives within this time: at least, at most.
-const SETTLE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1_500));
-/// The latter in periods.
-const SETTLED: u32 = 15;
-/// First pause after a trial without paths that was in vain.
-const AGAIN: Duration = Duration::from_secs(5);
-/// Pauses between trials, first and longest.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
-/// A path that delivers less than this share of the others' cannot add enough ([`BETTER`]), unless it is not
-/// what it seems: its first pause is so many times as long.
-const TRICKLE: (f64, u32) = (0.04, 4);
-/// After so long, and 30 heartbeats, what is known of a path that was left out is of its present
-/// state: its own queue is empty, and if it has lost nothing, it loses nothing.
-const QUIET: Duration = Duration::from_secs(10);
-/// For so many periods a path has to be better than it was.
-const STEADY: u32 = 20;
-/// The paths that stay deliver so much less than they did: they have become slower.
-const WORSE: f64 = 0.7;
 
 /// What the guard knows of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -168,7 +111,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(now: Instant, view: View) -> Self {
+    fn new(now: Instant, view: View, pause: Duration) -> Self {
         Self {
             view,
             part: Part::Takes,
@@ -176,7 +119,7 @@ impl Entry {
             recent: 0,
             since: now,
             due: now,
-            pause: PAUSE.0,
+            pause,
             excess: None,
             less_for: 0,
             kept: 0,
@@ -188,9 +131,10 @@ impl Entry {
         self.view.active && matches!(self.part, Part::Takes | Part::Returns)
     }
 
-    /// When its packets have arrived for certain, repairs included, µs.
-    fn certain(&self, now: Instant) -> i64 {
-        let lossless = now.since(self.lossless_since) >= QUIET;
+    /// When its packets have arrived for certain, repairs included, µs. A path that lost nothing for
+    /// `quiet` loses nothing.
+    fn certain(&self, now: Instant, quiet: Duration) -> i64 {
+        let lossless = now.since(self.lossless_since) >= quiet;
         self.view.late + if lossless { 0 } else { self.view.repair }
     }
 
@@ -248,29 +192,37 @@ impl Trial {
     }
 
     /// Counts a period that ended `now`; returns what the set carries once that is known.
-    fn count(&mut self, now: Instant, period: Period) -> Option<(u64, f64)> {
+    fn count(
+        &mut self,
+        now: Instant,
+        period: Period,
+        parameters: &GuardParameters,
+    ) -> Option<(u64, f64)> {
         let bytes = if self.narrow { period.left } else { period.new };
         let add = |(sum, periods)| (sum + bytes, periods + 1);
         self.begun = add(self.begun);
         if now > self.settled {
             self.counted = add(self.counted);
         }
-        if self.counted.1 >= TRIAL.0 {
+        if self.counted.1 >= parameters.trial {
             let (carried, share) = self.carried(self.counted);
-            let patience = if self.narrow { 1 } else { TRIAL.1 };
-            let harm = share < HARMLESS && !self.hopeful;
-            if share >= BETTER || harm || self.begun.1 >= TRIAL.0 * patience {
+            let patience = if self.narrow { 1 } else { parameters.return_patience };
+            let harm = share < parameters.harmless && !self.hopeful;
+            if share >= parameters.better || harm || self.begun.1 >= parameters.trial * patience {
                 return Some((carried, share));
             }
             self.counted = (0, 0);
         }
+        let GuardParameters { hopeless, hopeless_after, hopeless_hopeful, .. } = *parameters;
         let (so_far, least, share) = match (self.sceptical, self.hopeful) {
-            (true, _) => (self.begun, HOPELESS.1 / 2, HOPELESS.0),
-            (false, false) => (self.counted, HOPELESS.1, HOPELESS.0),
-            (false, true) => (self.counted, HOPELESS.1, HOPELESS_AT_FIRST),
+            (true, _) => (self.begun, hopeless_after / 2, hopeless),
+            (false, false) => (self.counted, hopeless_after, hopeless),
+            (false, true) => (self.counted, hopeless_after, hopeless_hopeful),
         };
+        // The longest time until what was on its way has arrived, in periods.
+        let settled = (parameters.settle_most.as_micros() / PERIOD.as_micros()) as u32;
         let carried = self.carried(so_far);
-        let early = so_far.1 >= least && self.begun.1 <= SETTLED + TRIAL.0;
+        let early = so_far.1 >= least && self.begun.1 <= settled + parameters.trial;
         (early && carried.1 < share).then_some(carried)
     }
 }
@@ -278,6 +230,7 @@ impl Trial {
 /// Leaves paths out that do harm.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    parameters: GuardParameters,
     entries: Vec<Entry>,
     trial: Option<Trial>,
     /// Inner bytes in each of the last periods with load, the newest last.
@@ -291,22 +244,21 @@ pub(crate) struct Guard {
     failures: usize,
 }
 
-impl Default for Guard {
-    fn default() -> Self {
+impl Guard {
+    pub(crate) fn new(parameters: GuardParameters) -> Self {
         Self {
+            parameters,
             entries: Vec::new(),
             trial: None,
             counts: VecDeque::new(),
             loaded: 0,
             unloaded: 0,
             due: Instant::ZERO,
-            pause: AGAIN,
+            pause: parameters.again,
             failures: 0,
         }
     }
-}
 
-impl Guard {
     /// Whether path `id` is to carry no bulk at present.
     pub(crate) fn leaves_out(&self, id: u16) -> bool {
         matches!(self.part(id), Part::Rests | Part::LeftOut)
@@ -337,7 +289,7 @@ impl Guard {
         views: &[View],
         verdicts: &mut Vec<Verdict>,
     ) {
-        if self.entries.is_empty() && views.len() < 2 {
+        if !self.parameters.enabled || self.entries.is_empty() && views.len() < 2 {
             return;
         }
         self.follow(now, views, verdicts);
@@ -345,7 +297,7 @@ impl Guard {
             return;
         }
         match self.trial.take() {
-            Some(mut trial) => match trial.count(now, period) {
+            Some(mut trial) => match trial.count(now, period, &self.parameters) {
                 Some((carried, share)) => self.judge(now, &trial, carried, share, verdicts),
                 None => self.trial = Some(trial),
             },
@@ -369,7 +321,7 @@ impl Guard {
         });
         for view in views {
             if !self.entries.iter().any(|entry| entry.view.id == view.id) {
-                self.entries.push(Entry::new(now, *view));
+                self.entries.push(Entry::new(now, *view, self.parameters.pause));
             }
         }
         let stays = |entry: &Entry| entry.view.active && entry.part == Part::Takes;
@@ -402,8 +354,8 @@ impl Guard {
         if load || bytes > 0 {
             self.unloaded = 0;
             self.loaded = self.loaded.saturating_add(1);
-            if self.loaded > START {
-                if self.counts.len() >= EVIDENCE.1 {
+            if self.loaded > self.parameters.start {
+                if self.counts.len() >= self.parameters.evidence_most as usize {
                     self.counts.pop_front();
                 }
                 self.counts.push_back(bytes);
@@ -411,7 +363,7 @@ impl Guard {
             return true;
         }
         self.unloaded = self.unloaded.saturating_add(1);
-        if self.unloaded > STALL {
+        if self.unloaded > self.parameters.stall {
             self.loaded = 0;
             self.counts.clear();
             if self.trial.take().is_some() {
@@ -428,23 +380,26 @@ impl Guard {
 
     /// When packets on the earliest of the paths in use have arrived, µs.
     fn earliest(&self, now: Instant) -> i64 {
+        let quiet = self.parameters.quiet;
         let used = self.entries.iter().filter(|entry| entry.takes());
-        used.map(|entry| entry.certain(now)).min().unwrap_or(0)
+        used.map(|entry| entry.certain(now, quiet)).min().unwrap_or(0)
     }
 
     /// Looks for a reason to try another set.
     fn consider(&mut self, now: Instant) {
-        let Some(carried) = mean(&self.counts, EVIDENCE.0) else { return };
+        let GuardParameters { evidence_least, quiet, steady, worse: slower, small, .. } =
+            self.parameters;
+        let Some(carried) = mean(&self.counts, evidence_least) else { return };
         let (earliest, kept) = (self.earliest(now), self.kept());
         for entry in self.entries.iter_mut().filter(|entry| entry.part == Part::LeftOut) {
-            let excess = entry.certain(now) - earliest;
-            if entry.excess.is_none() && now.since(entry.since) >= QUIET {
+            let excess = entry.certain(now, quiet) - earliest;
+            if entry.excess.is_none() && now.since(entry.since) >= quiet {
                 entry.excess = Some(excess);
             }
             let less = entry.excess.is_some_and(|before| excess < before / 2);
             entry.less_for = if less { entry.less_for + 1 } else { 0 };
-            let better = entry.less_for > STEADY;
-            let worse = (kept as f64) < entry.kept as f64 * WORSE;
+            let better = entry.less_for > steady;
+            let worse = (kept as f64) < entry.kept as f64 * slower;
             if entry.view.active && (now >= entry.due || better || worse) {
                 if less {
                     entry.excess = Some(excess);
@@ -452,8 +407,9 @@ impl Guard {
                 entry.less_for = 0;
                 entry.part = Part::Returns;
                 let share = entry.view.rate as f64 / (entry.view.rate + kept).max(1) as f64;
-                let hopeful = better || worse;
-                let sceptical = !hopeful && share < SMALL;
+                let changed = better || worse;
+                let hopeful = self.parameters.hopeful && changed;
+                let sceptical = self.parameters.sceptical && !changed && share < small;
                 return self.start(
                     now,
                     Trial { narrow: false, sceptical, hopeful, ..Trial::new(carried) },
@@ -467,11 +423,14 @@ impl Guard {
 
     /// Lets the latest paths rest, if the others are known to deliver more than all carry at present.
     fn suspect(&mut self, now: Instant, earliest: i64) {
-        let excess = |entry: &Entry| entry.certain(now) - earliest;
-        let begins = self.loaded <= SEARCH;
+        let parameters = &self.parameters;
+        let quiet = parameters.quiet;
+        let late = parameters.suspect.as_micros() as i64;
+        let excess = |entry: &Entry| entry.certain(now, quiet) - earliest;
+        let begins = self.loaded <= parameters.search;
         let suspect = |entry: &&mut Entry| {
             let known = !(begins && entry.view.searches);
-            entry.takes() && known && entry.recent >= UNUSED && excess(entry) >= SUSPECT
+            entry.takes() && known && entry.recent >= parameters.unused && excess(entry) >= late
         };
         let kept = self.kept();
         let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();
@@ -480,36 +439,43 @@ impl Guard {
         }
         suspects.sort_by_key(|entry| core::cmp::Reverse(excess(entry)));
         // In vain with the latest alone: it may not be alone in doing harm.
-        suspects.truncate(1 + self.failures % suspects.len());
+        let failures = if parameters.escalates { self.failures } else { 0 };
+        suspects.truncate(1 + failures % suspects.len());
         let left: u64 = suspects.iter().map(|entry| entry.view.rate).sum();
         let share = left as f64 / kept.max(1) as f64;
-        let stake = ((EVIDENCE.1 - EVIDENCE.0) as f64 * (share * 2.0).min(1.0)) as usize;
-        let periods = EVIDENCE.0 + stake;
+        let (least, most) = (parameters.evidence_least, parameters.evidence_most);
+        let stake = f64::from(most.saturating_sub(least)) * (share * 2.0).min(1.0);
+        let periods = least + stake as u32;
         let Some(carried) = mean(&self.counts, periods) else { return };
-        let lately = mean(&self.counts, (periods / 4).max(EVIDENCE.0)).unwrap_or(0);
+        let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
         // An inner TCP that still grows is not held back by a path.
-        if lately as f64 > carried as f64 * GROWTH {
+        if lately as f64 > carried as f64 * parameters.growth {
             return;
         }
         let carried = carried.max(lately);
         let rest = (kept - left) as f64;
         let loaded = i64::from(self.loaded) * PERIOD.as_micros() as i64;
-        let searches =
-            |entry: &&mut Entry| entry.view.searches && loaded <= LONG_SEARCH.0 * excess(entry);
-        let harm = if suspects.iter().any(searches) { LONG_SEARCH.1 } else { HARM };
-        if (rest * LEAST..rest * harm).contains(&(carried as f64)) {
+        let long = i64::from(parameters.long_search);
+        let searches = |entry: &&mut Entry| entry.view.searches && loaded <= long * excess(entry);
+        let harm = if suspects.iter().any(searches) {
+            parameters.long_search_share
+        } else {
+            parameters.harm
+        };
+        if (rest * parameters.least..rest * harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.part = Part::Rests);
             self.start(now, Trial::new(carried));
         }
     }
 
     fn start(&mut self, now: Instant, mut trial: Trial) {
+        let GuardParameters { quiet, settle_least, settle_most, .. } = self.parameters;
         let active = self.entries.iter().filter(|entry| entry.view.active);
-        let certain = active.map(|entry| entry.certain(now));
+        let certain = active.map(|entry| entry.certain(now, quiet));
         let (earliest, latest) =
             certain.fold((i64::MAX, i64::MIN), |(min, max), at| (min.min(at), max.max(at)));
         let spread = Duration::from_micros(u64::try_from(latest - earliest).unwrap_or(0));
-        trial.settled = now + (spread * 2).clamp(SETTLE.0, SETTLE.1);
+        trial.settled = now + (spread * 2).clamp(settle_least, settle_most);
         self.trial = Some(trial);
     }
 
@@ -522,7 +488,8 @@ impl Guard {
         share: f64,
         verdicts: &mut Vec<Verdict>,
     ) {
-        let better = share >= BETTER;
+        let parameters = self.parameters;
+        let better = share >= parameters.better;
         let (with, without) = match trial.narrow {
             true => (trial.reference, carried),
             false => (carried, trial.reference),
@@ -539,8 +506,9 @@ impl Guard {
         for entry in &mut self.entries {
             match (entry.part, better) {
                 (Part::Rests, true) => {
-                    let trickle = (entry.view.rate as f64) < kept as f64 * TRICKLE.0;
-                    entry.pause = PAUSE.0 * if trickle { TRICKLE.1 } else { 1 };
+                    let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
+                    entry.pause =
+                        parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
                     entry.excess = None;
                     entry.leave_out(now, kept);
                     verdicts.push(verdict(entry, true, "the others carry more without it"));
@@ -549,7 +517,7 @@ impl Guard {
                     verdicts.push(verdict(entry, false, "all carry more with it"));
                 }
                 (Part::Returns, false) => {
-                    entry.pause = (entry.pause * 2).min(PAUSE.1);
+                    entry.pause = (entry.pause * 2).min(parameters.pause_most);
                     entry.leave_out(now, kept);
                 }
                 _ => {}
@@ -560,10 +528,10 @@ impl Guard {
         if trial.narrow && !better {
             self.failures += 1;
             self.due = now + self.pause;
-            self.pause = (self.pause * 2).min(PAUSE.1);
+            self.pause = (self.pause * 2).min(parameters.pause_most);
         } else {
             self.failures = 0;
-            self.pause = AGAIN;
+            self.pause = parameters.again;
         }
     }
 
@@ -580,9 +548,9 @@ impl Guard {
 }
 
 /// Inner bytes per second over the last `periods`, if there were so many.
-fn mean(counts: &VecDeque<u64>, periods: usize) -> Option<u64> {
-    let from = counts.len().checked_sub(periods)?;
-    Some(per_second(counts.range(from..).sum(), periods as u32))
+fn mean(counts: &VecDeque<u64>, periods: u32) -> Option<u64> {
+    let from = counts.len().checked_sub(periods as usize)?;
+    Some(per_second(counts.range(from..).sum(), periods))
 }
 
 /// Bytes in periods as bytes per second.

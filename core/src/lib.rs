@@ -31,36 +31,47 @@
 
 mod association;
 mod availability;
+mod callers;
+mod capture;
 mod config;
 mod content;
+mod drops;
 mod engine;
 mod event;
 mod guard;
 mod handshake;
+mod host_packets;
 pub mod omission;
+mod outgoing_sessions;
+pub mod parameters;
+mod parts;
 mod path_status;
+mod pins;
+mod prefixes;
 pub mod queue;
 mod repeats;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
-mod sending;
 mod session;
+mod shared;
 mod status;
+mod strangers;
 mod thinning;
 pub mod trace;
 mod translation;
 pub mod window;
 
-pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
+pub use capture::{Capture, Traffic};
 pub use config::{
     Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
     Priority, Rule, SchedulerKind,
 };
+pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, DropReason, Engine, PinChange, Sender};
+pub use engine::{Command, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;
@@ -70,5 +81,7 @@ pub use mpip_types::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
+pub use parameters::Parameters;
+pub use pins::PinChange;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

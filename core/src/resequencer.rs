@@ -21,11 +21,12 @@ use mpip_types::InnerPacket;
 use mpip_types::Instant;
 
 mod disorder;
+mod held;
 mod pool;
 mod stats;
 
 use disorder::{Disorder, ENTRIES, Next};
-use pool::NONE;
+use held::NONE;
 pub use pool::{Hold, HoldPool, Share};
 pub use stats::{ResequencerStats, WAIT_BUCKETS};
 
@@ -186,7 +187,7 @@ impl Resequencer {
         if self.has_room(true, hold)
             && let Some(disorder) = &mut self.disorder
         {
-            disorder.insert(self.next, sequence, NONE, hold.pool);
+            disorder.insert(self.next, sequence, NONE, &mut hold.pool.slots);
             disorder.passed_since.get_or_insert(now);
         } else {
             // It cannot be remembered, so nothing before it is waited for.
@@ -233,10 +234,10 @@ impl Resequencer {
     /// When [`Resequencer::expire`] has something to do; `None` while nothing waits.
     pub fn deadline(&self, pool: &HoldPool) -> Option<Instant> {
         let disorder = self.disorder.as_ref()?;
-        if let Some(front) = disorder.front(self.next).and_then(|slot| pool.get(slot)) {
+        if let Some(front) = disorder.front(self.next).and_then(|slot| pool.slots.get(slot)) {
             return Some(front.not_before);
         }
-        let since = match pool.get(disorder.oldest) {
+        let since = match pool.slots.get(disorder.oldest) {
             Some(held) => Some(held.arrived),
             None => disorder.passed_since,
         };
@@ -287,7 +288,7 @@ impl Resequencer {
     pub fn discard(&mut self, hold: &mut Hold<'_>) {
         let Some(disorder) = self.disorder.take() else { return };
         let mut at = disorder.oldest;
-        while let Some(held) = hold.pool.get(at) {
+        while let Some(held) = hold.pool.slots.get(at) {
             let later = held.later;
             hold.release(at);
             at = later;
@@ -358,7 +359,7 @@ impl Resequencer {
 
     /// The number of the packet that has waited for longest.
     fn oldest(&self, hold: &Hold<'_>) -> Option<u64> {
-        let held = hold.pool.get(self.disorder.as_ref()?.oldest)?;
+        let held = hold.pool.slots.get(self.disorder.as_ref()?.oldest)?;
         Some(self.next + u64::from(held.sequence.wrapping_sub(self.expected())))
     }
 
@@ -454,12 +455,12 @@ impl Resequencer {
         let Some(disorder) = &mut self.disorder else { return false };
         let not_before = limits.not_before.min(now + limits.max_wait);
         let Some(index) = hold.store(packet, sequence, now, not_before) else { return false };
-        disorder.insert(self.next, sequence, index, hold.pool);
-        match hold.pool.get_mut(disorder.newest) {
+        disorder.insert(self.next, sequence, index, &mut hold.pool.slots);
+        match hold.pool.slots.get_mut(disorder.newest) {
             Some(newest) => newest.later = index,
             None => disorder.oldest = index,
         }
-        if let Some(held) = hold.pool.get_mut(index) {
+        if let Some(held) = hold.pool.slots.get_mut(index) {
             held.earlier = disorder.newest;
             disorder.bytes += held.memory();
         }
@@ -533,7 +534,7 @@ impl Resequencer {
         while self.disorder.is_some() && self.next < to {
             match self.upcoming(to) {
                 Next::Held(index) => {
-                    if hold.pool.get(index).is_none_or(|held| held.not_before > now) {
+                    if hold.pool.slots.get(index).is_none_or(|held| held.not_before > now) {
                         break;
                     }
                     self.release(now, index, hold, deliver);
@@ -561,17 +562,17 @@ impl Resequencer {
         hold: &mut Hold<'_>,
         deliver: &mut impl FnMut(InnerPacket<'_>),
     ) {
-        if let (Some(disorder), Some(held)) = (&mut self.disorder, hold.pool.get(index)) {
+        if let (Some(disorder), Some(held)) = (&mut self.disorder, hold.pool.slots.get(index)) {
             let (earlier, later) = (held.earlier, held.later);
             self.stats.waited(now.since(held.arrived));
             disorder.bytes -= held.memory();
             deliver(held.packet());
-            disorder.pop(hold.pool);
-            match hold.pool.get_mut(earlier) {
+            disorder.pop(&hold.pool.slots);
+            match hold.pool.slots.get_mut(earlier) {
                 Some(held) => held.later = later,
                 None => disorder.oldest = later,
             }
-            match hold.pool.get_mut(later) {
+            match hold.pool.slots.get_mut(later) {
                 Some(held) => held.earlier = earlier,
                 None => disorder.newest = earlier,
             }
@@ -583,7 +584,7 @@ impl Resequencer {
     /// The next packet in sequence was delivered without regard to order.
     fn pop_passed(&mut self, hold: &Hold<'_>) {
         if let Some(disorder) = &mut self.disorder {
-            disorder.pop(hold.pool);
+            disorder.pop(&hold.pool.slots);
         }
         self.pass();
     }

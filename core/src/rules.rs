@@ -3,6 +3,15 @@
 use crate::config::{Priority, Rule};
 use mpip_types::packet::Header;
 
+/// How a packet is treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Treatment {
+    /// What it asks of path selection.
+    pub priority: Priority,
+    /// Whether it is repaired though its session is not put in order.
+    pub repair: bool,
+}
+
 /// Rules in the order of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct RuleTable {
@@ -20,6 +29,14 @@ impl RuleTable {
     /// [`Priority::Throughput`].
     pub fn priority(&self, header: &Header, length: usize) -> Priority {
         self.find(header, length).map(|rule| rule.priority).unwrap_or_default()
+    }
+
+    /// How such a packet is treated.
+    pub fn treatment(&self, header: &Header, length: usize) -> Treatment {
+        self.find(header, length).map_or_else(Treatment::default, |rule| Treatment {
+            priority: rule.priority,
+            repair: rule.repair,
+        })
     }
 
     /// The rule for such a packet.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use mpip_crypto::NodeId;
 
-use crate::association::host::Traffic;
+use crate::capture::Traffic;
 use crate::config::Policy;
 use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;

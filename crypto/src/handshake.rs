@@ -29,27 +29,17 @@ use core::fmt;
 use self::state::{Secret, State};
 use crate::aead::{Aead, Keys, OpenKey, SealKey};
 use crate::erase::on_clean_stack;
-use crate::mac::{MAC_LEN, Mac1Key};
+use crate::mac::Mac1Key;
 use crate::{PresharedKey, PrivateKey, PublicKey, Rng};
 
+mod layout;
 mod resolver;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub use layout::{INITIATION_LEN, NOISE_PROTOCOL, PROLOGUE, RESPONSE_LEN};
 pub(crate) use resolver::x25519_public;
-
-/// The Noise protocol name.
-pub const NOISE_PROTOCOL: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
-
-/// The Noise prologue: both sides speak this version of mpip.
-pub const PROLOGUE: &[u8] = b"mpip v1";
-
-/// Bytes of a handshake initiation datagram.
-pub const INITIATION_LEN: usize = 160;
-
-/// Bytes of a handshake response datagram.
-pub const RESPONSE_LEN: usize = 104;
 
 /// Bytes of the initiation's payload.
 pub const INITIATION_PAYLOAD_LEN: usize = 24;
@@ -60,9 +50,6 @@ pub const RESPONSE_PAYLOAD_LEN: usize = 12;
 /// First bytes of both datagrams: the type and three zeros.
 const INITIATION_HEADER: [u8; 4] = [1, 0, 0, 0];
 const RESPONSE_HEADER: [u8; 4] = [2, 0, 0, 0];
-
-const INITIATION_NOISE: core::ops::Range<usize> = 8..INITIATION_LEN - 2 * MAC_LEN;
-const RESPONSE_NOISE: core::ops::Range<usize> = 12..RESPONSE_LEN - 2 * MAC_LEN;
 
 /// A handshake that this node began and whose response it awaits.
 pub struct Initiator {

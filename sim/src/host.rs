@@ -149,6 +149,7 @@ fn config(world: &WorldSpec, engine: &EngineSpec, index: usize) -> Config {
         peers: peers.map(|peer| peer_config(world, engine, peer)).collect(),
         rules: engine.rules.clone(),
         limits: engine.limits.clone(),
+        parameters: engine.parameters,
         opportunistic: stranger.then(|| Opportunistic {
             prefixes: everywhere(),
             exclusive: if engine.shares { Vec::new() } else { everywhere() },

@@ -60,7 +60,7 @@ pub struct Measurement {
 }
 
 /// Association, challenges and first round trips are done with before data starts.
-const WARM_UP: Nanos = 2 * SECOND;
+pub const WARM_UP: Nanos = 2 * SECOND;
 
 /// Bytes of the TCP and IP headers and the link's own for each full segment of plain TCP.
 const PLAIN_SEGMENT: f64 = 1460.0 / 1514.0;

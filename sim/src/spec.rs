@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use mpip_core::{
-    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, Limits, Policy, Rule, SchedulerKind,
+    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, Limits, Parameters, Policy, Rule,
+    SchedulerKind,
 };
 use mpip_link::{Change, LinkConfig};
 
@@ -82,6 +83,8 @@ pub struct EngineSpec {
     pub resequencing: bool,
     /// Bounds of the tables.
     pub limits: Limits,
+    /// What tunes its mechanisms.
+    pub parameters: Parameters,
     /// The rule table.
     pub rules: Vec<Rule>,
     /// Whose packets take the paths.
@@ -107,6 +110,7 @@ impl Default for EngineSpec {
             max_paths: None,
             resequencing: true,
             limits: Limits::default(),
+            parameters: Parameters::default(),
             rules: Vec::new(),
             mode: Mode::default(),
             shares: false,

@@ -11,19 +11,13 @@
 
 use core::ops::Range;
 
+use crate::parameters::BottleneckParameters;
+
 /// Intervals of 100 ms that are compared: 5 s, in which a loss-based
 /// flow on a path of 100 Mbit/s fills a queue once, and one on a slower path several times.
 const INTERVALS: usize = 50;
 /// So many of a half of them need samples on both paths.
 const LEAST_INTERVALS: usize = 15;
-/// Delay that varies by less (standard deviation, µs) says nothing: a busy host's own
-/// pauses show on all paths.
-const LEAST_DEVIATION: f64 = 2_000.0;
-/// Variance of the difference of two delays by the sum of their variances: 1 when they are
-/// independent, 0 when they are the same. Below the first bound the paths share a queue, above the
-/// second they do not.
-const SAME: f64 = 0.2;
-const DIFFERENT: f64 = 0.5;
 /// No sample came in the interval.
 const NONE: i32 = i32::MIN;
 
@@ -76,8 +70,8 @@ impl DelaySeries {
     /// Compares two paths whose intervals were closed at the same times. Both halves of the window
     /// have to say that the queue is one: a burst that leaves on two paths at once makes two queues that look
     /// like one, but not again and again.
-    pub fn compare(&self, other: &Self) -> Verdict {
-        let half = |from| self.compare_part(other, from..from + INTERVALS / 2);
+    pub fn compare(&self, other: &Self, parameters: &BottleneckParameters) -> Verdict {
+        let half = |from| self.compare_part(other, from..from + INTERVALS / 2, parameters);
         match (half(0), half(INTERVALS / 2)) {
             (Verdict::Same, Verdict::Same) => Verdict::Same,
             (Verdict::Same, _) | (_, Verdict::Same) => Verdict::Unknown,
@@ -87,7 +81,12 @@ impl DelaySeries {
     }
 
     /// Compares the intervals of the `ages` given, the newest of which is 0.
-    fn compare_part(&self, other: &Self, ages: Range<usize>) -> Verdict {
+    fn compare_part(
+        &self,
+        other: &Self,
+        ages: Range<usize>,
+        parameters: &BottleneckParameters,
+    ) -> Verdict {
         let (mut a, mut b, mut difference) =
             (Moments::default(), Moments::default(), Moments::default());
         for age in ages {
@@ -104,12 +103,14 @@ impl DelaySeries {
         let (Some(a), Some(b), Some(difference)) = (a, b, difference) else {
             return Verdict::Unknown;
         };
-        if a.max(b) < LEAST_DEVIATION * LEAST_DEVIATION {
+        let least = parameters.least_deviation.as_secs_f64() * 1e6;
+        if a.max(b) < least * least {
             return Verdict::Unknown;
         }
+        // 1 when the delays are independent, 0 when they are the same.
         match difference / (a + b) {
-            ratio if ratio < SAME => Verdict::Same,
-            ratio if ratio > DIFFERENT => Verdict::Different,
+            ratio if ratio < parameters.same => Verdict::Same,
+            ratio if ratio > parameters.different => Verdict::Different,
             _ => Verdict::Unknown,
         }
     }
@@ -161,6 +162,10 @@ pub fn regroup(
 mod tests {
     use super::*;
 
+    fn compare(one: &DelaySeries, other: &DelaySeries) -> Verdict {
+        one.compare(other, &BottleneckParameters::default())
+    }
+
     /// Noise in -1 to 1 that repeats (splitmix64).
     fn noise(seed: u64, n: u64) -> f64 {
         let mut z = (seed << 32 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -194,8 +199,8 @@ mod tests {
         let queue = sawtooth(23, 0, 30_000.0);
         let a = series(-400_000, &queue, 300.0, 1);
         let b = series(7_000_000, &queue, 3_000.0, 2);
-        assert_eq!(a.compare(&b), Verdict::Same);
-        assert_eq!(b.compare(&a), Verdict::Same);
+        assert_eq!(compare(&a, &b), Verdict::Same);
+        assert_eq!(compare(&b, &a), Verdict::Same);
     }
 
     #[test]
@@ -203,7 +208,7 @@ mod tests {
         let a = series(0, sawtooth(23, 0, 30_000.0), 300.0, 1);
         for (period, phase, depth) in [(23, 11, 30_000.0), (17, 0, 30_000.0), (23, 0, 4_000.0)] {
             let b = series(0, sawtooth(period, phase, depth), 300.0, 2);
-            assert_ne!(a.compare(&b), Verdict::Same, "{period} {phase} {depth}");
+            assert_ne!(compare(&a, &b), Verdict::Same, "{period} {phase} {depth}");
         }
     }
 
@@ -211,21 +216,21 @@ mod tests {
     fn a_queue_on_one_of_two_paths_is_not_shared() {
         let a = series(0, sawtooth(23, 0, 30_000.0), 300.0, 1);
         let b = series(0, |_| 0.0, 300.0, 2);
-        assert_eq!(a.compare(&b), Verdict::Different);
+        assert_eq!(compare(&a, &b), Verdict::Different);
     }
 
     #[test]
     fn independent_jitter_is_no_common_queue() {
         let a = series(0, |_| 0.0, 50_000.0, 1);
         let b = series(0, |_| 0.0, 50_000.0, 2);
-        assert_eq!(a.compare(&b), Verdict::Different);
+        assert_eq!(compare(&a, &b), Verdict::Different);
     }
 
     #[test]
     fn empty_queues_and_missing_samples_say_nothing() {
         let a = series(0, |_| 0.0, 300.0, 1);
         let b = series(9_000, |_| 0.0, 300.0, 2);
-        assert_eq!(a.compare(&b), Verdict::Unknown);
+        assert_eq!(compare(&a, &b), Verdict::Unknown);
         let queue = series(0, sawtooth(23, 0, 30_000.0), 300.0, 1);
         let mut silent = DelaySeries::default();
         for n in 0..INTERVALS as u64 {
@@ -235,7 +240,7 @@ mod tests {
             }
             silent.close_interval();
         }
-        assert_eq!(queue.compare(&silent), Verdict::Unknown);
+        assert_eq!(compare(&queue, &silent), Verdict::Unknown);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod olia;
 mod reno;
 mod window;
 
+use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 pub use self::control::{
@@ -23,14 +24,15 @@ pub use self::control::{
 };
 pub use self::kind::CongestionControlKind;
 
-/// A new controller for a path whose datagrams have `max_datagram` bytes.
+/// A new controller for a path whose datagrams have `max_datagram` bytes; `parameters` are those of BBR.
 pub fn new(
     kind: CongestionControlKind,
     now: Instant,
     max_datagram: u64,
+    parameters: &BbrParameters,
 ) -> Box<dyn CongestionControl> {
     match kind {
-        CongestionControlKind::Bbr => Box::new(bbr::Bbr::new(now, max_datagram)),
+        CongestionControlKind::Bbr => Box::new(bbr::Bbr::new(now, max_datagram, parameters)),
         CongestionControlKind::Cubic => Box::new(cubic::Cubic::new(max_datagram)),
         CongestionControlKind::Reno => Box::new(reno::Reno::new(max_datagram)),
         CongestionControlKind::Lia => Box::new(lia::Lia::new(max_datagram)),

@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_crypto::ReplayWindow;
 use mpip_types::{Encapsulation, Instant, LocalAddress, PathAddress};
@@ -20,6 +21,7 @@ use crate::loss::LossMeter;
 use crate::metrics::Metrics;
 use crate::mtu::Search;
 use crate::pacer::{Pacer, time_for};
+use crate::parameters::Parameters;
 use crate::playout::Playout;
 use crate::rest::Rest;
 use crate::seen::{Reserve, Seen};
@@ -111,6 +113,7 @@ pub struct Path<C> {
     playout: Playout,
     liveness: Liveness,
     loss: LossMeter,
+    parameters: Arc<Parameters>,
 }
 
 impl<C: Content> Path<C> {
@@ -120,6 +123,7 @@ impl<C: Content> Path<C> {
         address: PathAddress,
         local: &LocalAddress,
         kind: CongestionControlKind,
+        parameters: &Arc<Parameters>,
         now: Instant,
     ) -> Self {
         Self {
@@ -137,7 +141,7 @@ impl<C: Content> Path<C> {
             delay: DelayEstimator::default(),
             delays: DelaySeries::default(),
             bottleneck: id.0,
-            cc: Congestion::new(cc::new(kind, now, u64::from(local.mtu))),
+            cc: Congestion::new(cc::new(kind, now, u64::from(local.mtu), &parameters.bbr)),
             pacer: Pacer::default(),
             validation: Validation::default(),
             seen: Seen::default(),
@@ -148,6 +152,7 @@ impl<C: Content> Path<C> {
             liveness: Liveness::new(now),
             longest_pause: MAX_PROBE_INTERVAL,
             loss: LossMeter::new(now),
+            parameters: Arc::clone(parameters),
             counters: Counters::default(),
             changed: now,
             opened: now,
@@ -283,7 +288,8 @@ impl<C: Content> Path<C> {
             self.mtu = Search::new(base_mtu(local.encapsulation, address.remote), local.mtu);
         }
         if !same_local || former.remote.ip() != address.remote.ip() {
-            self.cc.replace(cc::new(kind, now, u64::from(local.mtu)));
+            let parameters = &self.parameters.bbr;
+            self.cc.replace(cc::new(kind, now, u64::from(local.mtu), parameters));
             self.pacer = Pacer::default();
             self.delay = DelayEstimator::default();
             self.delays = DelaySeries::default();
@@ -528,8 +534,8 @@ impl<C: Content> Path<C> {
 
     /// Finds out whether the path jitters; called every 100 ms.
     pub fn update_playout(&mut self) {
-        let Self { playout, flight, delay, .. } = self;
-        playout.update(flight.in_flight(), flight.reordering(), delay);
+        let Self { playout, flight, delay, parameters, .. } = self;
+        playout.update(flight.in_flight(), flight.reordering(), delay, &parameters.playout);
     }
 
     /// Whether the path jitters so much that full packets are told when to be delivered.

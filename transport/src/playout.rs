@@ -5,12 +5,8 @@ use core::time::Duration;
 use mpip_types::Instant;
 
 use crate::delay::DelayEstimator;
+use crate::parameters::PlayoutParameters;
 
-/// Mean deviation of the delay, µs, below which a path is taken as even again, and from which on as
-/// uneven: HyStart takes 4 ms for a queue (RFC 9406, section 4.3).
-const PLAYOUT_JITTER: (i64, i64) = (1_500, 2_500);
-/// Weight of what a period shows of the usual delay, as a divisor.
-const PLAYOUT_AVERAGE: i64 = 8;
 /// A path with no more bytes in flight is idle, and so long after it was in use its own queue is gone.
 const IDLE: u64 = 600;
 const QUEUE: Duration = Duration::from_secs(1);
@@ -71,6 +67,7 @@ impl Playout {
         in_flight: u64,
         reordering: Option<(Duration, Duration)>,
         delay: &DelayEstimator,
+        parameters: &PlayoutParameters,
     ) {
         if delay.jitter().as_micros() as i64 * EVEN < self.deviation {
             // It has become even.
@@ -90,12 +87,15 @@ impl Playout {
                 used.or(idle.zip(delay.average()).map(|((_, deviation), mean)| (mean, deviation)))
             }
         };
-        let from = if self.target.is_some() { PLAYOUT_JITTER.0 } else { PLAYOUT_JITTER.1 };
+        let from = match self.target {
+            Some(_) => parameters.jitters_until,
+            None => parameters.jitters_from,
+        };
+        let from = from.as_micros() as i64;
         self.target = seen.filter(|(_, deviation)| *deviation >= from).map(|(mean, deviation)| {
-            // A normal distribution's standard deviation is 1.25 times its mean deviation.
-            let target = mean + deviation * 5 / 4;
+            let target = mean + (deviation as f64 * parameters.deviations) as i64;
             let former = self.target.unwrap_or(target);
-            former + (target - former) / PLAYOUT_AVERAGE
+            former + (target - former) / i64::from(parameters.average)
         });
     }
 
@@ -131,6 +131,7 @@ mod tests {
         for n in 0..40 {
             playout.on_idle_sample(100_000 + n % 3 * 200);
         }
-        assert!(playout.idle().expect("known").1 < PLAYOUT_JITTER.0);
+        let even = PlayoutParameters::default().jitters_until.as_micros() as i64;
+        assert!(playout.idle().expect("known").1 < even);
     }
 }

@@ -17,6 +17,7 @@ mod buffer;
 mod ecn;
 mod intervals;
 pub mod packet;
+pub mod parameters;
 mod prefix;
 mod sink;
 pub mod table;

@@ -36,6 +36,14 @@ pub trait DatagramSink {
     /// `None` when that local address cannot take more now; the engine then keeps the packet until
     /// it is told that the address is writable.
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>>;
+
+    /// Sends a copy of `datagram`, which is complete. `false` if there is no room for it now.
+    fn send(&mut self, to: PathAddress, datagram: &[u8]) -> bool {
+        let Some(mut slot) = self.reserve(to, Ecn::NotEct, datagram.len()) else { return false };
+        slot.bytes().copy_from_slice(datagram);
+        slot.commit();
+        true
+    }
 }
 
 /// Whether an inner packet's transport checksum is to be trusted.

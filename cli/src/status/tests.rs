@@ -101,8 +101,9 @@ fn example() -> Status {
             }],
         }],
         drops: vec![
-            Counter { name: "malformed packet".to_owned(), count: 2 },
-            Counter { name: "replayed".to_owned(), count: 0 },
+            Counter { name: "tcp_reset_ignored".to_owned(), count: 2 },
+            Counter { name: "replay".to_owned(), count: 0 },
+            Counter { name: "of_tomorrow".to_owned(), count: 10 },
         ],
         events: Vec::new(),
         faults: Vec::new(),
@@ -129,7 +130,9 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
      0  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used
      1  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used
 
-dropped: 2 malformed packet
+dropped:
+   2  forged or stale TCP resets ignored (tcp_reset_ignored)
+  10  of_tomorrow
 ";
     assert_eq!(text, expected);
 }

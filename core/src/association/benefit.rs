@@ -1,10 +1,11 @@
 //! What the [`Guard`](crate::guard::Guard) is told of paths and traffic, and what follows from it.
 
-use super::{Association, Context};
+use super::Association;
 use crate::config::SchedulerKind;
 use crate::content::Path;
 use crate::event::Event;
 use crate::guard::{Verdict, View};
+use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::PathState;
 use mpip_types::Instant;
@@ -16,7 +17,7 @@ impl Association {
     /// The end of a period: paths that do harm are left out, others return. The other schedulers
     /// say themselves which paths they take.
     pub(super) fn guard_benefit(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let mut period = core::mem::take(&mut self.benefit);
+        let mut period = self.sending.take_period();
         if self.config.scheduler != SchedulerKind::Earliest {
             return;
         }
@@ -37,7 +38,7 @@ impl Association {
         self.trace.record(now, path, what);
         let Some(path) = self.paths.iter_mut().find(|other| other.id.0 == path) else { return };
         path.counters.left_out += u64::from(left_out);
-        cx.events.push_back(Event::LeftOut {
+        cx.shared.events.push_back(Event::LeftOut {
             peer: self.config.name.clone(),
             path: path.id.0,
             interface: path.interface.clone(),

@@ -3,11 +3,14 @@
 
 use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames, PathStatus};
 
-use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
-use super::outbox::{Carrier, Notice, Skip};
-use super::path_set::PathIndex;
-use super::{Association, Context, range_room};
+use super::departure::Manifest;
+use super::{Association, range_room};
 use crate::content::Content;
+use crate::parts::addresses::told_addresses;
+use crate::parts::outbox::{Carrier, Notice, Skip};
+use crate::parts::path_set::PathIndex;
+use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
+use crate::shared::Context;
 use mpip_transport::{PathState, Standing};
 use mpip_types::Instant;
 use mpip_types::LocalAddress;
@@ -17,8 +20,6 @@ use mpip_types::{DatagramSink, PathAddress};
 /// path challenge have. It may have moved us, and where we are now the peer may send no more than
 /// came from there.
 const HEARTBEAT_FRAMES: usize = 18;
-/// Frames of one control datagram, which every path carries.
-pub(super) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;
 
 impl Association {
     /// Sends challenges and answers to them.
@@ -47,7 +48,7 @@ impl Association {
         for index in self.paths.indices() {
             self.send_mtu_probe(now, index, out);
             self.lend_credit(now, index, out);
-            self.send_probes(now, index, cx.locals, out);
+            self.send_probes(now, index, &cx.shared.locals, out);
         }
     }
 
@@ -185,7 +186,7 @@ impl Association {
             let Some(index) = best else { return };
             let mut room = [0; CONTROL_ROOM];
             let mut frames = FrameWriter::new(&mut room);
-            let notices = self.write_notices(Carrier::Best, cx.locals, &mut frames);
+            let notices = self.write_notices(Carrier::Best, &cx.shared.locals, &mut frames);
             let len = frames.len();
             if len > 0 && !self.send_frames(now, index, &room[..len], &notices, out) {
                 return;
@@ -229,7 +230,7 @@ impl Association {
         let addresses;
         let frame = match notice {
             Notice::Addresses => {
-                addresses = super::encapsulation::told_addresses(locals);
+                addresses = told_addresses(locals);
                 let list = AddressList::new(&addresses).expect("no more than a list holds");
                 Some(Frame::Addresses { generation: self.generation, list })
             }
@@ -254,6 +255,7 @@ impl Association {
             }
             Notice::SessionUnknown(session) => Some(Frame::SessionUnknown { session }),
             Notice::SessionOpen(slot, session) => self
+                .sending
                 .fields_to_tell(slot, session)
                 .map(|fields| Frame::SessionOpen { session, fields }),
             Notice::Close => Some(Frame::Close { reason: 0, message: "shutting down" }),

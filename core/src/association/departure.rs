@@ -2,19 +2,16 @@
 //!
 //! Packet numbers, and with them nonces, are taken here and nowhere else.
 
-use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
+use mpip_wire::{ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
 use super::Association;
-use super::path_set::PathIndex;
 use crate::content::Content;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sizes::NUMBER_LEN;
 use crate::trace::What;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, Ecn, PathAddress};
-
-/// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
-/// amount of reordering makes them ambiguous.
-const NUMBER_LEN: usize = 4;
 
 /// What is to be remembered of a datagram that leaves.
 pub(super) struct Manifest {
@@ -81,11 +78,3 @@ impl Association {
         Some(written)
     }
 }
-
-/// Bytes of a datagram around its frames.
-pub(super) fn datagram_overhead(path: PathId) -> usize {
-    if path.0 < 31 { MAX_OVERHEAD - 2 } else { MAX_OVERHEAD }
-}
-
-/// The same with a long path identifier.
-pub(super) const MAX_OVERHEAD: usize = 1 + 2 + 4 + NUMBER_LEN + TAG_LEN;

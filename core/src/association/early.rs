@@ -7,42 +7,15 @@
 //! is in flight there is sent again elsewhere when another path works first, and when the challenge
 //! has to be repeated.
 
-use core::net::SocketAddr;
-use core::time::Duration;
-
-use super::moving::local;
-use super::outgoing::Loss;
-use super::path_set::PathIndex;
-use super::{Association, Context};
+use super::Association;
+use crate::parts::addresses::local;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sending::Loss;
 use crate::scheduler::Candidate;
+use crate::shared::Context;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
-
-/// Remote addresses that are remembered; the one that was left first is forgotten.
-const REMEMBERED: usize = 16;
-/// So long an address that answered is taken for the peer's (RFC 9000, section 9.3: "seen recently").
-/// As long as keys last that nobody renews.
-const RECENT: Duration = Duration::from_secs(180);
-
-/// Remote addresses of paths that worked and do not any more, and until when they did.
-#[derive(Debug, Default)]
-pub(super) struct Proven(Vec<(SocketAddr, Instant)>);
-
-impl Proven {
-    /// A path to `remote` has worked until now.
-    pub(super) fn note(&mut self, now: Instant, remote: SocketAddr) {
-        self.0.retain(|(known, _)| *known != remote);
-        if self.0.len() >= REMEMBERED {
-            self.0.remove(0);
-        }
-        self.0.push((remote, now));
-    }
-
-    pub(super) fn contains(&self, now: Instant, remote: SocketAddr) -> bool {
-        self.0.iter().any(|(known, at)| *known == remote && now.since(*at) <= RECENT)
-    }
-}
 
 impl Association {
     /// Whether no path carries packets.
@@ -53,8 +26,8 @@ impl Association {
     /// Whether a first flight may go to `to` before that has answered. By TCP nothing leaves before the
     /// connection is open, which is proof enough.
     pub(super) fn trusts(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> bool {
-        local(to, cx.locals).is_some_and(|local| local.encapsulation == Encapsulation::Udp)
-            && self.proven.contains(now, to.remote)
+        local(to, &cx.shared.locals).is_some_and(|local| local.encapsulation == Encapsulation::Udp)
+            && self.peer.was_at(now, to.remote)
     }
 
     /// Whether a path that has not been validated takes something before it is.

@@ -3,11 +3,11 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use mpip_wire::AddressList;
-
-use super::{Association, Context};
+use super::Association;
 use crate::config::EncapsulationPolicy;
 use crate::content::Path;
+use crate::parts::addresses::udp_beside;
+use crate::shared::Context;
 use mpip_transport::PathState;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
@@ -22,7 +22,7 @@ impl Association {
     /// Where the peer may be reached with `encapsulation`: the configured addresses, then those
     /// that it told.
     pub(super) fn remotes(&self, encapsulation: Encapsulation) -> Vec<SocketAddr> {
-        let known = self.config.endpoints.iter().chain(&self.peer_addresses);
+        let known = self.config.endpoints.iter().chain(self.peer.told());
         known.map(|remote| self.remote(*remote, encapsulation)).collect()
     }
 
@@ -92,8 +92,8 @@ impl Association {
             if path.encapsulation != Encapsulation::Tcp || path.state() == PathState::Abandoned {
                 continue;
             }
-            let local = cx.locals.iter().find(|local| local.id == path.address.local);
-            let udp = local.and_then(|local| udp_beside(cx.locals, local));
+            let local = cx.shared.locals.iter().find(|local| local.id == path.address.local);
+            let udp = local.and_then(|local| udp_beside(&cx.shared.locals, local));
             let works = |path: &Path| path.works() && now.since(path.changed) >= CONFIDENCE;
             if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
                 self.abandon_path(now, cx, index, "UDP gets through again");
@@ -126,21 +126,4 @@ impl Association {
 fn waits(now: Instant, path: &Path) -> bool {
     matches!(path.state(), PathState::Validating | PathState::Failed)
         && now.since(path.changed) >= PATIENCE
-}
-
-/// The address for UDP that is the same as `local`'s.
-fn udp_beside<'a>(locals: &'a [LocalAddress], local: &LocalAddress) -> Option<&'a LocalAddress> {
-    locals.iter().find(|other| {
-        other.encapsulation == Encapsulation::Udp
-            && other.interface == local.interface
-            && other.address.ip() == local.address.ip()
-    })
-}
-
-/// The addresses of this node that the peer is told: those for UDP, others where there are none.
-pub(super) fn told_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
-    let told = |local: &&LocalAddress| {
-        local.encapsulation == Encapsulation::Udp || udp_beside(locals, local).is_none()
-    };
-    locals.iter().filter(told).map(|local| local.address).take(AddressList::MAX).collect()
 }

@@ -9,14 +9,15 @@ use mpip_crypto::{
 };
 use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
-use super::handshakes::{Answering, RETRY, State};
-use super::identity::{agree, fresh_number};
-use super::keys::{Epoch, Origin};
-use super::moving::local;
-use super::outbox::Notice;
-use super::{Association, Context};
+use super::Association;
 use crate::event::Event;
 use crate::handshake::Work;
+use crate::parts::addresses::local;
+use crate::parts::handshakes::{Answering, RETRY, State};
+use crate::parts::identity::{agree, fresh_number};
+use crate::parts::keys::{Epoch, Origin};
+use crate::parts::outbox::Notice;
+use crate::shared::Context;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
 use mpip_types::{Encapsulation, LocalAddress};
@@ -26,14 +27,6 @@ const PAIRS: usize = 8;
 /// While our own initiation is younger than this many attempts, the node with the larger key
 /// does not answer one that crosses it: the peer is about to answer ours.
 const CROSSING_ATTEMPTS: u32 = 2;
-
-/// The name of an AEAD in status output.
-pub(crate) fn aead_name(aead: Aead) -> &'static str {
-    match aead {
-        Aead::Aes256Gcm => "AES-256-GCM",
-        Aead::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-    }
-}
 
 impl Association {
     /// Begins a handshake if one is due.
@@ -52,31 +45,31 @@ impl Association {
             return;
         }
         let payload = InitiationPayload {
-            timestamp: wire_timestamp(&cx.timestamps.next(cx.unix_time(now))),
-            instance: cx.instance,
-            aeads: AeadSet(Aead::offers(cx.aes_in_hardware)),
+            timestamp: wire_timestamp(&cx.shared.timestamps.next(cx.shared.unix_time(now))),
+            instance: cx.shared.instance,
+            aeads: AeadSet(Aead::offers(cx.shared.aes_in_hardware)),
             association: self.identity.claim(),
         };
         let mut bytes = [0; InitiationPayload::LEN];
         payload.emit(&mut bytes).expect("the buffer has the payload's length");
-        let index = fresh_index(cx);
+        let index = cx.shared.fresh_index();
         if let Some(pending) = self.handshakes.pending() {
-            cx.indices.remove(&pending.index);
+            cx.shared.indices.remove(&pending.index);
         }
-        cx.indices.insert(index, cx.me);
-        cx.jobs.push(Work::Start {
+        cx.shared.indices.insert(index, cx.me);
+        cx.shared.jobs.push(Work::Start {
             index,
-            private_key: Arc::clone(cx.private_key),
+            private_key: Arc::clone(&cx.shared.private_key),
             remote: self.config.public_key,
             psk: self.config.preshared_key.clone(),
             payload: bytes,
-            rng: cx.rng.fork(),
+            rng: cx.shared.rng.fork(),
         });
         let which = (index, payload.association);
-        let (retry_in, attempts) = self.handshakes.begin(now, which, pairs, cx.rng);
+        let (retry_in, attempts) = self.handshakes.begin(now, which, pairs, &mut cx.shared.rng);
         if attempts > 0 {
             let peer = self.config.name.clone();
-            cx.events.push_back(Event::HandshakeTimeout { peer, attempts, retry_in });
+            cx.shared.events.push_back(Event::HandshakeTimeout { peer, attempts, retry_in });
         }
     }
 
@@ -93,13 +86,13 @@ impl Association {
             self.handshakes.first_from.filter(|_| self.identity.peer_instance().is_none());
         let may_begin = |address: IpAddr| first_from.is_none_or(|first| first == address);
         for (encapsulation, remote) in known.chain(configured) {
-            for local in cx.locals.iter().filter(|local| {
+            for local in cx.shared.locals.iter().filter(|local| {
                 local.encapsulation == encapsulation
                     && local.address.is_ipv4() == remote.is_ipv4()
                     && may_begin(local.address.ip())
             }) {
                 let pair = PathAddress { local: local.id, remote };
-                if self.calls_from(local, cx.locals, pair) && !pairs.contains(&pair) {
+                if self.calls_from(local, &cx.shared.locals, pair) && !pairs.contains(&pair) {
                     pairs.push(pair);
                 }
             }
@@ -150,7 +143,7 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
         self.paths.note_handshake(now, from);
-        self.handshakes.on_response(from, index, datagram, cx.jobs)
+        self.handshakes.on_response(from, index, datagram, &mut cx.shared.jobs)
     }
 
     /// The response from `from` to our initiation was read.
@@ -169,15 +162,15 @@ impl Association {
             Ok(completed) => completed,
             Err(error) => {
                 pending.state = State::Waiting(Box::new(initiator));
-                pending.read_response(cx.jobs);
+                pending.read_response(&mut cx.shared.jobs);
                 return Err(error.to_string());
             }
         };
         let payload =
             ResponsePayload::parse(&completed.payload).map_err(|error| error.to_string())?;
         let aead = Aead::from_code(payload.aead.code()).expect("both name the same algorithms");
-        if Aead::offers(cx.aes_in_hardware) & aead.offer_bit() == 0 {
-            return Err(format!("it chose {}, which was not offered", aead_name(aead)));
+        if Aead::offers(cx.shared.aes_in_hardware) & aead.offer_bit() == 0 {
+            return Err(format!("it chose {}, which was not offered", aead.name()));
         }
         let peer_index = completed.responder_index;
         let origin = Origin {
@@ -196,10 +189,10 @@ impl Association {
             origin,
             sealed: 0,
         };
-        self.handshakes.drop_answer(cx.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.adopt(epoch, &mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.paths.on_renewal();
         self.on_established(now, aead, cx);
         if self.identity.opens() {
@@ -224,15 +217,15 @@ impl Association {
             return Err("another one is being answered".to_owned());
         }
         let timestamp = crypto_timestamp(responder.payload());
-        let fresh = self.handshakes.replay_guard.accept(timestamp, cx.unix_time(now));
+        let fresh = self.handshakes.replay_guard.accept(timestamp, cx.shared.unix_time(now));
         fresh.map_err(|stale| stale.to_string())?;
         if self.handshakes.pending().is_some()
             && self.handshakes.attempts() <= CROSSING_ATTEMPTS
-            && self.wins_crossing(cx.private_key.public_key())
+            && self.wins_crossing(cx.shared.private_key.public_key())
         {
             return Ok(());
         }
-        let Some(aead) = Aead::choose(payload.aeads.0, cx.aes_in_hardware) else {
+        let Some(aead) = Aead::choose(payload.aeads.0, cx.shared.aes_in_hardware) else {
             return Err("it offers no AEAD that this node has".to_owned());
         };
         if !self.handshakes.may_answer(now) {
@@ -244,14 +237,14 @@ impl Association {
         };
         let mut bytes = [0; ResponsePayload::LEN];
         let claim = self.identity.claim();
-        ResponsePayload { instance: cx.instance, aead: wire_aead, association: claim }
+        ResponsePayload { instance: cx.shared.instance, aead: wire_aead, association: claim }
             .emit(&mut bytes)
             .expect("the buffer has the payload's length");
         let peer_index = responder.sender_index();
-        let local_index = fresh_index(cx);
-        cx.indices.insert(local_index, cx.me);
+        let local_index = cx.shared.fresh_index();
+        cx.shared.indices.insert(local_index, cx.me);
         let psk = self.config.preshared_key.clone();
-        cx.jobs.push(Work::Respond { index: local_index, responder, psk, payload: bytes });
+        cx.shared.jobs.push(Work::Respond { index: local_index, responder, psk, payload: bytes });
         let origin = Origin {
             initiated: false,
             instance: payload.instance,
@@ -260,7 +253,7 @@ impl Association {
         };
         let answering = Answering { local_index, peer_index, from, aead, origin };
         self.handshakes.answer(answering);
-        self.handshakes.drop_initiation(cx.indices);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
         // It may be a replay from before a restart of ours: without keys we go on trying.
         let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
         self.handshakes.restart(alone.then_some(now + RETRY.1));
@@ -279,14 +272,14 @@ impl Association {
         let Some(answering) = self.handshakes.take_answering(index) else { return Ok(None) };
         let Answering { local_index, peer_index, from, aead, origin } = answering;
         let (secrets, datagram) = responded.map_err(|error| {
-            cx.indices.remove(&local_index);
+            cx.shared.indices.remove(&local_index);
             error.to_string()
         })?;
         let keys = secrets.into_keys(aead);
         let epoch = Epoch { local_index, peer_index, keys, created: now, origin, sealed: 0 };
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.handshakes.respond(from, datagram);
         Ok(Some(from))
     }
@@ -307,7 +300,7 @@ impl Association {
         self.follow_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.paths.on_renewal();
         if self.handshakes.pending().is_none() {
             self.handshakes.plan(None);
@@ -324,7 +317,7 @@ impl Association {
         self.review_capture();
         if self.identity.establish() {
             let peer = self.config.name.clone();
-            cx.events.push_back(Event::Established { peer, aead: aead_name(aead) });
+            cx.shared.events.push_back(Event::Established { peer, aead: aead.name() });
         }
     }
 
@@ -345,16 +338,16 @@ impl Association {
         let peer = self.config.name.clone();
         match self.identity.peer_instance() {
             Some(former) if former != origin.instance => {
-                cx.events.push_back(Event::PeerRestarted { peer });
+                cx.shared.events.push_back(Event::PeerRestarted { peer });
             }
-            Some(_) => cx.events.push_back(Event::Lost { peer }),
+            Some(_) => cx.shared.events.push_back(Event::Lost { peer }),
             None => {}
         }
-        self.handshakes.drop_initiation(cx.indices);
-        self.handshakes.drop_answer(cx.indices);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.clear_confirmed(&mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.forget_translated(Some(origin.instance), cx);
         self.identity.begin(origin);
@@ -367,7 +360,7 @@ impl Association {
         }
         let mut retired = Vec::new();
         self.keys.expire(now, &mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         if self.keys.current().is_none() && self.identity.is_established() {
             self.lose(now, cx);
         }
@@ -375,11 +368,11 @@ impl Association {
 
     /// Ends for good, whatever state it is in: nothing is due and nothing reaches it any more.
     pub(crate) fn retire(&mut self, now: Instant, cx: &mut Context<'_>) {
-        self.handshakes.drop_initiation(cx.indices);
-        self.handshakes.drop_answer(cx.indices);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.forget_translated(None, cx);
         self.review_at_last();
@@ -390,31 +383,15 @@ impl Association {
 
     /// The peer is gone.
     pub(super) fn lose(&mut self, now: Instant, cx: &mut Context<'_>) {
-        self.handshakes.drop_initiation(cx.indices);
-        self.handshakes.drop_answer(cx.indices);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.identity.forget_peer();
         self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY.0));
-        cx.events.push_back(Event::Lost { peer: self.config.name.clone() });
-    }
-}
-
-/// A receiver index that no association has.
-fn fresh_index(cx: &mut Context<'_>) -> u32 {
-    loop {
-        let index = u32::from_be_bytes(cx.rng.bytes());
-        if !cx.indices.contains_key(&index) {
-            return index;
-        }
-    }
-}
-
-fn forget(cx: &mut Context<'_>, retired: Vec<u32>) {
-    for index in retired {
-        cx.indices.remove(&index);
+        cx.shared.events.push_back(Event::Lost { peer: self.config.name.clone() });
     }
 }
 

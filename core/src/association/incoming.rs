@@ -2,36 +2,31 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_wire::{
     CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, SessionFields, SessionId,
     TransportHeader,
 };
 
-use super::outbox::Notice;
-use super::outgoing::Loss;
-use super::path_set::PathIndex;
+use super::Association;
 use super::translated::{Changed, Source, shown_as};
-use super::{Association, Context, playout};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::resequencer::Hold;
-use crate::resequencer::HoldLimits;
-use crate::resequencer::Received;
-use crate::resequencer::Resequencer;
-use crate::session::{Counters, Incoming, Order, Shown};
+use crate::parts::addresses::local;
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::playout;
+use crate::parts::receiving::{Delivering, Delivery};
+use crate::parts::sending::Loss;
+use crate::session::{Counters, Incoming, Shown};
+use crate::shared::Context;
 use crate::trace::What;
-use crate::window::Seen;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
-
-/// How long a gap is waited for until the peer has said how long.
-pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
-/// The peer may not make us wait longer than this.
-const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
@@ -39,15 +34,6 @@ const DRAIN_PARDON: Duration = Duration::from_millis(150);
 
 /// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
 const ACK_MAX: usize = 128;
-
-/// How a packet is to be handed on.
-#[derive(Clone, Copy, Debug)]
-struct Delivery {
-    sequence: u32,
-    ordered: bool,
-    /// Not before.
-    not_before: Instant,
-}
 
 impl Association {
     /// Takes in a transport datagram with its clear header, which was checked, and the header's
@@ -137,7 +123,8 @@ impl Association {
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
-        let local = cx.locals.iter().find(|local| local.id == from.local);
+        let locals = Arc::clone(&cx.shared.locals);
+        let local = local(from, &locals);
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
@@ -145,7 +132,7 @@ impl Association {
             // Only who received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
-            let data = cx.rng.bytes();
+            let data = cx.shared.rng.bytes();
             self.paths[index].validation.challenge = Some(Challenge::new(data, from, now));
         }
         Ok(index)
@@ -168,7 +155,7 @@ impl Association {
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
-            *cx.work += u64::from(frame.work());
+            cx.shared.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
                     let delivery =
@@ -176,7 +163,7 @@ impl Association {
                     let session = header.session;
                     if let Err(reason) = self.on_packet(now, session, delivery, packet, cx, packets)
                     {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
                 Frame::Feedback(feedback) => {
@@ -203,21 +190,17 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
-                    self.on_skip(now, session, (first, count), cx, packets);
+                    self.receiving.skip(now, session, (first, count), &mut cx.shared.hold, packets);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
-                    // One from before may come by a slower path, or be a repetition.
-                    if sequence > self.wait_heard {
-                        self.wait_heard = sequence;
-                        self.max_wait = Duration::from_micros(max_wait).min(LONGEST_MAX_WAIT);
-                    }
+                    self.receiving.on_resequencing(sequence, Duration::from_micros(max_wait));
                 }
                 Frame::SessionOpen { session, fields } => {
                     if let Err(reason) = self.on_session_open(now, session, &fields, cx) {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
-                Frame::SessionUnknown { session } => self.on_session_unknown(session),
+                Frame::SessionUnknown { session } => self.sending.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
                     let received = self.on_compact_packet(
                         now,
@@ -228,15 +211,11 @@ impl Association {
                         packets,
                     );
                     if let Err(reason) = received {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
                 Frame::SessionClose { session } => {
-                    if let Some(slot) = self.incoming.find(&session)
-                        && let Some(removed) = self.incoming.remove(slot)
-                    {
-                        self.forget_incoming(slot, removed.value, cx);
-                    }
+                    self.receiving.close(session, &mut cx.shared.hold);
                 }
                 Frame::Close { .. } => closed = true,
                 Frame::Keepalive { interval } => {
@@ -271,17 +250,17 @@ impl Association {
         self.losses.clear();
         let path = &mut self.paths[index];
         let Ok(progress) = path.flight.on_feedback(now, feedback, &mut self.losses) else {
-            cx.drops.count(DropReason::Malformed);
+            cx.shared.drops.count(DropReason::Malformed);
             return;
         };
-        *cx.work += self.losses.steps;
+        cx.shared.work += self.losses.steps;
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
             path.on_delay(now, delay);
         }
-        *cx.work += self.paths.len() as u64;
+        cx.shared.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
         let nobody_answered = self.paths.none_answers();
         let Self { paths, losses, subflows, .. } = self;
@@ -295,7 +274,7 @@ impl Association {
             busy.for_each(|path| path.cc.drain(now));
         }
         if paths[index].cc.drains() {
-            self.queue.pardon(now + DRAIN_PARDON);
+            self.sending.queue_mut().pardon(now + DRAIN_PARDON);
         }
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
@@ -327,12 +306,12 @@ impl Association {
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
-        let waits = !self.repairs.is_empty();
-        if self.paths[about].flight.on_arrivals(feedback, waits, cx.work).is_err() {
-            cx.drops.count(DropReason::Malformed);
+        let waits = !self.sending.repairs().is_empty();
+        if self.paths[about].flight.on_arrivals(feedback, waits, &mut cx.shared.work).is_err() {
+            cx.shared.drops.count(DropReason::Malformed);
             return;
         }
-        self.drop_arrived_repairs();
+        self.sending.drop_arrived(&self.paths);
     }
 
     /// Records what feedback has changed on path `index`, whose control was in state `before`.
@@ -372,7 +351,7 @@ impl Association {
             return Err(DropReason::MalformedPacket);
         }
         let key = header.session();
-        let known = self.session_of(session, &key)?;
+        let known = self.receiving.find(session, &key)?;
         self.check_destination(header.destination, cx)?;
         let source = self.show(now, &header, packet, cx)?;
         let slot =
@@ -390,19 +369,6 @@ impl Association {
         Ok(())
     }
 
-    /// The slot of session `id`, if it is known.
-    ///
-    /// # Errors
-    ///
-    /// When it is that of another connection than `key`.
-    fn session_of(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
-        let Some(slot) = self.incoming.find(&id) else { return Ok(None) };
-        match self.incoming.get(slot) {
-            Some(session) if session.key != *key => Err(DropReason::OtherSession),
-            _ => Ok(Some(slot)),
-        }
-    }
-
     /// Refuses what is neither for this host nor for whom the peer may reach through it.
     fn check_destination(&self, destination: IpAddr, cx: &Context<'_>) -> Result<(), DropReason> {
         match self.reaches(destination, cx) {
@@ -412,20 +378,21 @@ impl Association {
     }
 
     fn reaches(&self, destination: IpAddr, cx: &Context<'_>) -> bool {
-        cx.is_ours(destination)
+        cx.shared.is_ours(destination)
             || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
     }
 
     /// This host has lost addresses: what was told of sessions to them holds no longer.
     pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
         let lost: Vec<u32> = self
-            .incoming
+            .receiving
+            .sessions()
             .iter()
             .filter(|(_, _, session)| !self.reaches(session.key.destination.address, cx))
             .map(|(slot, _, _)| slot)
             .collect();
         for slot in lost {
-            if let Some(session) = self.incoming.get_mut(slot) {
+            if let Some(session) = self.receiving.get_mut(slot) {
                 session.header = None;
             }
         }
@@ -441,8 +408,9 @@ impl Association {
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
-        let slot = self.incoming.find(&frame.session);
-        let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
+        let slot = self.receiving.sessions().find(&frame.session);
+        let session = slot
+            .and_then(|slot| self.receiving.sessions().get(slot).map(|session| (slot, session)));
         let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
             self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
@@ -461,7 +429,7 @@ impl Association {
             checksum: restored.checksum,
         };
         let (whole, changed);
-        match self.incoming.get(slot).map(|session| &session.shown) {
+        match self.receiving.sessions().get(slot).map(|session| &session.shown) {
             None | Some(Shown::AsItIs) => {}
             Some(Shown::As(known)) => {
                 let known = **known;
@@ -487,62 +455,21 @@ impl Association {
         &mut self,
         now: Instant,
         slot: u32,
-        Delivery { sequence, ordered, not_before }: Delivery,
+        delivery: Delivery,
         inner: InnerPacket<'_>,
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) {
-        self.incoming.touch(slot, now);
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
-        let Self { incoming, outgoing, share, waiting, bytes_received, max_wait, limits, .. } =
-            self;
-        let Context { hold, drops, .. } = cx;
-        let hold = &mut Hold::new(hold, share);
-        let Some(session) = incoming.get_mut(slot) else { return };
-        let mut deliver = |packet: InnerPacket<'_>| {
-            if let Some((answered, waits)) = answers
-                && let Some(session) = outgoing.get_mut(answered)
-                && let Some(ack) = plain_ack(&packet)
-                && !session.passes(now, ack, waits)
-            {
-                drops.count(DropReason::Thinned);
-                return;
-            }
-            *bytes_received += packet.len() as u64;
-            sink.packet(packet);
+        let Self { receiving, sending, .. } = self;
+        let passes = |packet: &InnerPacket<'_>| {
+            let Some((answered, waits)) = answers else { return true };
+            let (session, ack) = (sending.get_mut(answered), plain_ack(packet));
+            session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
         };
-        session.counters.add(inner.len());
-        if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
-            session.newest = sequence;
-        }
-        let order = session.order.get_or_insert_with(|| Order::new(ordered));
-        if ordered {
-            order.require(sequence);
-        }
-        match order {
-            Order::AsTheyCome(window) => match window.accept(sequence) {
-                Seen::New => deliver(inner),
-                Seen::Duplicate | Seen::TooOld => drops.count(DropReason::Duplicate),
-            },
-            Order::Sequenced(resequencer) => {
-                let before = resequencer.deadline(hold.pool);
-                let max_bytes = limits.resequencing / 2;
-                let hold_limits = HoldLimits { max_wait: *max_wait, max_bytes, not_before };
-                let received = match ordered {
-                    true => resequencer.receive(now, sequence, inner, hold_limits, hold, deliver),
-                    false => resequencer.pass_by(now, sequence, inner, hold_limits, hold, deliver),
-                };
-                if received == Received::Duplicate {
-                    drops.count(DropReason::Duplicate);
-                }
-                let after = resequencer.deadline(hold.pool);
-                if before != after {
-                    before.map(|at| waiting.remove(&(at, slot)));
-                    after.map(|at| waiting.insert((at, slot)));
-                }
-            }
-        }
+        let with = Delivering { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
+        receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
     /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
@@ -551,7 +478,7 @@ impl Association {
         if !self.thins || len > ACK_MAX {
             return None;
         }
-        let Incoming { key, shown, .. } = self.incoming.get(slot)?;
+        let Incoming { key, shown, .. } = self.receiving.sessions().get(slot)?;
         if key.protocol != protocol::TCP {
             return None;
         }
@@ -559,8 +486,8 @@ impl Association {
             Shown::As(known) => known.0,
             Shown::AsItIs | Shown::EachByItself => key.source,
         };
-        let answered = self.outgoing.find(&SessionKey { source, ..*key }.reversed())?;
-        Some((answered, self.queue.behind_since(now, answered)))
+        let answered = self.sending.sessions().find(&SessionKey { source, ..*key }.reversed())?;
+        Some((answered, self.sending.queue().behind_since(now, answered)))
     }
 
     fn accept_session(
@@ -582,11 +509,7 @@ impl Association {
             newest: sequence,
             counters: Counters::default(),
         };
-        let inserted = self.incoming.insert(now, id, session);
-        if let Some(removed) = inserted.removed {
-            self.forget_incoming(removed.index, removed.value, cx);
-        }
-        inserted.index
+        self.receiving.open(now, id, session, &mut cx.shared.hold)
     }
 
     /// The peer tells what the packets of a session have in common.
@@ -614,7 +537,7 @@ impl Association {
             destination: Endpoint { address: destination, port },
         };
         // Checked here once: every packet restored from these fields has these ends.
-        let known = self.session_of(id, &key)?;
+        let known = self.receiving.find(id, &key)?;
         self.check_destination(destination, cx)?;
         let shown = self.show_session(now, &key, cx)?;
         let header = match &shown {
@@ -622,100 +545,11 @@ impl Association {
             Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
         };
         let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
-        if let Some(session) = self.incoming.get_mut(slot) {
+        if let Some(session) = self.receiving.get_mut(slot) {
             session.shown = shown;
             session.header = header.map(Box::new);
         }
         Ok(())
-    }
-
-    /// Gives back what a session held.
-    pub(super) fn forget_incoming(
-        &mut self,
-        slot: u32,
-        mut session: Incoming,
-        cx: &mut Context<'_>,
-    ) {
-        if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-            let hold = &mut Hold::new(cx.hold, &mut self.share);
-            if let Some(at) = resequencer.deadline(hold.pool) {
-                self.waiting.remove(&(at, slot));
-            }
-            resequencer.discard(hold);
-        }
-    }
-
-    fn on_skip(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        (first, count): (u32, u32),
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        let Some(slot) = self.incoming.find(&session) else { return };
-        self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-            resequencer.skip(now, first, count, hold, deliver);
-        });
-    }
-
-    /// Releases what has waited for as long as it may.
-    pub(super) fn release_overdue(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        while let Some(&(at, slot)) = self.waiting.first()
-            && at <= now
-        {
-            self.waiting.pop_first();
-            let max_wait = self.max_wait;
-            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-                resequencer.expire(now, max_wait, hold, deliver);
-            });
-        }
-    }
-
-    /// Delivers everything that waits for a gap to close.
-    pub(super) fn release_held(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
-        for slot in slots {
-            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-                resequencer.flush(now, hold, deliver);
-            });
-        }
-    }
-
-    fn with_resequencer(
-        &mut self,
-        slot: u32,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-        act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
-    ) {
-        let Self { incoming, share, waiting, bytes_received, .. } = self;
-        let hold = &mut Hold::new(cx.hold, share);
-        let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
-            incoming.get_mut(slot)
-        else {
-            return;
-        };
-        if let Some(at) = resequencer.deadline(hold.pool) {
-            waiting.remove(&(at, slot));
-        }
-        act(resequencer, hold, &mut |packet| {
-            *bytes_received += packet.len() as u64;
-            sink.packet(packet);
-        });
-        if let Some(at) = resequencer.deadline(hold.pool) {
-            waiting.insert((at, slot));
-        }
     }
 }
 

@@ -7,7 +7,8 @@ use mpip_wire::{
     TruncatedNumber,
 };
 
-use super::{Association, keys};
+use super::Association;
+use crate::parts::keys;
 #[cfg(test)]
 use crate::session::{Incoming, Outgoing};
 use mpip_types::Instant;
@@ -139,7 +140,7 @@ impl Association {
 
     /// Path and number of the packets that wait to be sent again.
     pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
-        self.repairs.iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
+        self.sending.repairs().iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
     }
 
     /// Both ends of a path.
@@ -159,7 +160,7 @@ impl Association {
 
     /// Numbers of the sessions in which this end sends.
     pub(crate) fn sending(&self) -> Vec<u32> {
-        self.outgoing.iter().map(|(_, _, session)| session.id.0).collect()
+        self.sending.sessions().iter().map(|(_, _, session)| session.id.0).collect()
     }
 }
 

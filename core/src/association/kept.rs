@@ -10,15 +10,15 @@ impl Association {
     pub(crate) fn kept(&self) -> Vec<(&'static str, usize, usize)> {
         let limits = &self.limits;
         let mut kept = vec![
-            ("sessions that send", self.outgoing.len(), limits.sessions),
-            ("sessions that receive", self.incoming.len(), limits.sessions),
+            ("sessions that send", self.sending.sessions().len(), limits.sessions),
+            ("sessions that receive", self.receiving.sessions().len(), limits.sessions),
             ("paths", self.paths.len(), limits.paths),
-            ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
-            ("bytes that wait in order", self.share.held(), limits.resequencing),
-            ("sessions that wait", self.waiting.len(), self.incoming.len()),
-            ("repairs", self.repairs.len(), 16_384),
-            ("told addresses", self.peer_addresses.len(), AddressList::MAX),
-            ("networks", self.networks.len(), 16),
+            ("bytes in the send queue", self.sending.queue().bytes(), limits.send_queue),
+            ("bytes that wait in order", self.receiving.share().held(), limits.resequencing),
+            ("sessions that wait", self.receiving.waiting(), self.receiving.sessions().len()),
+            ("repairs", self.sending.repairs().len(), 16_384),
+            ("told addresses", self.peer.told().len(), AddressList::MAX),
+            ("networks", self.rest.networks(), crate::parts::resting::NETWORKS),
             ("keys", self.keys.len(), 3),
         ];
         kept.extend(self.outbox.kept());

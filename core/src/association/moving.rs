@@ -10,13 +10,15 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::sync::Arc;
 
-use super::outgoing::Loss;
-use super::path_set::PathIndex;
-use super::told::is_sensible;
-use super::{Association, Context};
+use super::Association;
 use crate::content::Path;
 use crate::event::Event;
+use crate::parts::addresses::{are_neighbours, local};
+use crate::parts::path_set::PathIndex;
+use crate::parts::sending::Loss;
+use crate::shared::Context;
 use mpip_transport::{Challenge, PathState, Standing};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
@@ -26,13 +28,13 @@ impl Association {
     /// Gives up the paths whose local address is gone, or keeps them until they can move; the
     /// others follow their interface's MTU.
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let works = |path: &Path| path.works() && local(path.address, cx.locals).is_some();
+        let works = |path: &Path| path.works() && local(path.address, &cx.shared.locals).is_some();
         let keeps = !self.identity.opens()
             && self.identity.is_established()
             && !self.paths.iter().any(works);
         for index in self.paths.indices() {
             let path = &mut self.paths[index];
-            match local(path.address, cx.locals) {
+            match local(path.address, &cx.shared.locals) {
                 Some(local) => path.on_interface_mtu(local.mtu),
                 None if keeps && path.is_validated() => {
                     path.validation.challenge = None;
@@ -48,7 +50,7 @@ impl Association {
     /// Challenges the opener from the addresses that there are, on paths whose own is gone. What had
     /// no answer makes room for another pair of addresses.
     pub(super) fn move_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let homeless = |path: &&Path| is_homeless(path, cx.locals);
+        let homeless = |path: &&Path| is_homeless(path, &cx.shared.locals);
         let count = self.paths.iter().filter(homeless).count();
         if count == 0 {
             return;
@@ -58,7 +60,7 @@ impl Association {
             return;
         }
         let standing: Vec<_> = pairs.iter().map(|to| self.standing(now, *to, cx)).collect();
-        let paths = self.paths.iter_mut().filter(|path| is_homeless(path, cx.locals));
+        let paths = self.paths.iter_mut().filter(|path| is_homeless(path, &cx.shared.locals));
         for (position, path) in paths.enumerate() {
             let due =
                 path.validation.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
@@ -70,7 +72,7 @@ impl Association {
             let pair = (position + count * attempts as usize) % pairs.len();
             let (to, standing) = (pairs[pair], standing[pair]);
             if path.validation.challenge.as_ref().is_none_or(|challenge| challenge.to != to) {
-                let challenge = Challenge::ours(cx.rng.bytes(), to, standing, now);
+                let challenge = Challenge::ours(cx.shared.rng.bytes(), to, standing, now);
                 path.validation.challenge.insert(challenge).attempts = attempts;
                 path.validation.credit = 0;
             }
@@ -81,15 +83,14 @@ impl Association {
     /// within one network, then those that differ from a former one only in our end. What the opener
     /// tells is of no use where it is behind a translator, and may be somebody else's.
     fn pairs_to_move_to(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
-        let locals = cx.locals;
+        let locals = &cx.shared.locals;
         let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
         let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
         let told = told.filter(|kind| self.config.encapsulation.permits(*kind));
         let told = told.flat_map(|kind| self.remotes(kind).into_iter().map(move |to| (kind, to)));
         let translated = |ip: IpAddr| {
             let mut seen = former().map(|path| path.address.remote.ip());
-            let told = |ip: IpAddr| self.peer_addresses.iter().any(|told| told.ip() == ip);
-            seen.any(|seen| seen.is_ipv4() == ip.is_ipv4() && !told(seen))
+            seen.any(|seen| seen.is_ipv4() == ip.is_ipv4() && !self.peer.has_ip(seen))
         };
         let configured = |to: &SocketAddr| self.config.endpoints.iter().any(|e| e.ip() == to.ip());
         let told = told.filter(|(_, to)| configured(to) || !translated(to.ip()));
@@ -99,7 +100,7 @@ impl Association {
             let fits = |local: &&LocalAddress| {
                 local.encapsulation == encapsulation
                     && local.address.is_ipv4() == remote.is_ipv4()
-                    && is_sensible(remote, cx)
+                    && cx.shared.may_be_sent_to(remote)
                     && self.may_challenge(now, remote, encapsulation)
             };
             for local in locals.iter().filter(fits) {
@@ -122,7 +123,7 @@ impl Association {
             return;
         }
         for index in self.paths.indices() {
-            if is_homeless(&self.paths[index], cx.locals) {
+            if is_homeless(&self.paths[index], &cx.shared.locals) {
                 self.abandon_path(now, cx, index, HOMELESS);
             }
         }
@@ -149,7 +150,8 @@ impl Association {
             path.state() == PathState::Validating
                 && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
-        let Some(local) = local(from, cx.locals).filter(|_| {
+        let locals = Arc::clone(&cx.shared.locals);
+        let Some(local) = local(from, &locals).filter(|_| {
             self.identity.opens() && !self.paths.any_works() && !self.paths.is_taken(from)
         }) else {
             return;
@@ -162,7 +164,7 @@ impl Association {
         }
         if let Some(index) = self.open_path(now, from, local) {
             let path = &mut self.paths[index];
-            path.validation.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+            path.validation.challenge = Some(Challenge::new(cx.shared.rng.bytes(), from, now));
             path.validation.credit = len;
         }
     }
@@ -182,7 +184,7 @@ impl Association {
         match &path.validation.challenge {
             Some(challenge) if challenge.to == from => path.validation.credit += len,
             _ => {
-                path.validation.challenge = Some(Challenge::new(cx.rng.bytes(), from, now));
+                path.validation.challenge = Some(Challenge::new(cx.shared.rng.bytes(), from, now));
                 path.validation.credit = len;
             }
         }
@@ -196,10 +198,11 @@ impl Association {
         index: PathIndex,
         answered: &Challenge,
     ) {
-        self.give_challenges_back(answered.attempts, cx);
-        let mut challenge = Challenge::ours(cx.rng.bytes(), answered.to, Standing::Known, now);
+        self.peer.give_challenges_back(answered.attempts, &mut cx.shared.challenges);
+        let mut challenge =
+            Challenge::ours(cx.shared.rng.bytes(), answered.to, Standing::Known, now);
         let path = &mut self.paths[index];
-        if is_homeless(path, cx.locals) {
+        if is_homeless(path, &cx.shared.locals) {
             // So many pairs of addresses were asked, this one the last.
             challenge.attempts = answered.attempts.saturating_sub(1);
         }
@@ -225,7 +228,7 @@ impl Association {
         from: PathAddress,
         data: [u8; 8],
     ) {
-        let Some(local) = local(from, cx.locals) else { return };
+        let Some(local) = local(from, &cx.shared.locals) else { return };
         let path = &mut self.paths[index];
         let answered = path
             .validation
@@ -256,7 +259,7 @@ impl Association {
             path.fixed_weight = self.config.fixed_weight(&local.interface);
         }
         if former != from.remote {
-            cx.events.push_back(Event::Rebound {
+            cx.shared.events.push_back(Event::Rebound {
                 peer: self.config.name.clone(),
                 path: path.id.0,
                 from: former,
@@ -278,19 +281,6 @@ impl Association {
 const CALL: Duration = Duration::from_secs(1);
 
 const HOMELESS: &str = "its local address is gone";
-
-pub(super) fn local(address: PathAddress, locals: &[LocalAddress]) -> Option<&LocalAddress> {
-    locals.iter().find(|local| local.id == address.local)
-}
-
-/// Whether two addresses are in one network, as networks usually are.
-fn are_neighbours(one: IpAddr, other: IpAddr) -> bool {
-    match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
-        (IpAddr::V6(one), IpAddr::V6(other)) => one.segments()[..4] == other.segments()[..4],
-        _ => false,
-    }
-}
 
 /// Whether the path is kept without an address of its own.
 fn is_homeless(path: &Path, locals: &[LocalAddress]) -> bool {

@@ -1,19 +1,23 @@
 //! The paths of an association: which there are, which carry packets, and when that changes.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_wire::{PathId, PathStatus};
 
-use super::outbox::Notice;
-use super::outgoing::Loss;
-use super::path_set::PathIndex;
-use super::told::is_sensible;
-use super::{Association, Context};
+use super::Association;
 use crate::config::Policy;
 use crate::content::Path;
+use crate::drops::DropReason;
 use crate::event::Event;
+use crate::parameters::{Parameters, ResequencingParameters};
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sending::Loss;
+use crate::parts::sizes::INNER_OVERHEAD;
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
+use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::bottleneck::regroup;
 use mpip_transport::rest::{REST_PERIOD, Rest};
@@ -22,9 +26,6 @@ use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::PathAddress;
 
-/// Headers of a packet inside its datagram at the most: clear header with a short path
-/// identifier, frame header with a four-byte session number, tag.
-pub(super) const INNER_OVERHEAD: usize = 9 + 9 + mpip_wire::TAG_LEN;
 /// How long an abandoned path is kept to tell the peer and to understand what is on its way.
 const LINGER: Duration = Duration::from_secs(3);
 /// Without a path for so long, what waits is stale.
@@ -34,20 +35,6 @@ const STALE: Duration = Duration::from_secs(3);
 const FALLBACK_PAUSE: Duration = Duration::from_millis(200);
 /// When no path works, a new handshake is tried after this.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// Longest queue that is kept for paths that are starting.
-const GROWTH: Duration = Duration::from_millis(300);
-/// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
-/// path; a wait is seen by nobody unless something is missing.
-const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// So much the delay of a path varies by what is sent on it.
-const OWN_JITTER: Duration = Duration::from_millis(2);
-/// A TCP takes a round trip longer by so much for a queue (RFC 9406, section 4.3: MIN_RTT_THRESH).
-const MISLEADING: Duration = Duration::from_millis(4);
-/// Where delays are seen to differ by so much they may differ by more: heartbeats are few.
-const UNEVEN: Duration = Duration::from_millis(1);
-/// An inner TCP whose packets wait for gaps answers a signal when the peer no longer waits for the one that
-/// the signal makes; what then comes in a burst says nothing yet. No longer than this in all.
-const STANDSTILL: Duration = Duration::from_secs(2);
 /// Bottlenecks are looked for once in so many periods.
 const REGROUP_PERIODS: u32 = 10;
 /// A path takes another's place among the fastest only if it is faster by this much.
@@ -66,11 +53,11 @@ impl Association {
         let path = &mut self.paths[index];
         let Some(from) = path.set_state(now, to) else { return };
         if matches!(from, PathState::Active | PathState::Standby) {
-            self.proven.note(now, path.address.remote);
+            self.peer.note_left(now, path.address.remote);
         }
         self.trace.record(now, path.id.0, || What::PathState { from, to, reason });
         self.path_changes += 1;
-        cx.events.push_back(Event::Path {
+        cx.shared.events.push_back(Event::Path {
             peer: self.config.name.clone(),
             path: path.id.0,
             interface: path.interface.clone(),
@@ -115,7 +102,7 @@ impl Association {
         let mtu = datagram.saturating_sub(INNER_OVERHEAD) as u16;
         if mtu != self.inner_mtu {
             self.inner_mtu = mtu;
-            cx.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
+            cx.shared.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
         }
     }
 
@@ -124,19 +111,19 @@ impl Association {
         if !self.identity.opens() {
             return;
         }
-        for local in cx.locals {
+        for local in &*Arc::clone(&cx.shared.locals) {
             for remote in self.remotes(local.encapsulation) {
-                *cx.work += 1 + self.paths.len() as u64;
+                cx.shared.work += 1 + self.paths.len() as u64;
                 let address = PathAddress { local: local.id, remote };
                 if local.address.is_ipv4() == remote.is_ipv4()
-                    && self.wants_path(now, cx.locals, local, remote)
-                    && is_sensible(remote, cx)
+                    && self.wants_path(now, &cx.shared.locals, local, remote)
+                    && cx.shared.may_be_sent_to(remote)
                     && self.may_challenge(now, remote, local.encapsulation)
                     && !self.paths.is_taken(address)
                     && let Some(index) = self.open_path(now, address, local)
                 {
                     let standing = self.standing(now, address, cx);
-                    let challenge = Challenge::ours(cx.rng.bytes(), address, standing, now);
+                    let challenge = Challenge::ours(cx.shared.rng.bytes(), address, standing, now);
                     self.paths[index].validation.challenge = Some(challenge);
                 }
             }
@@ -166,7 +153,7 @@ impl Association {
                 PathState::Abandoned => {}
             }
         }
-        let local = cx.locals.iter().find(|local| local.id == address.local);
+        let local = cx.shared.locals.iter().find(|local| local.id == address.local);
         if let Some(index) = local.and_then(|local| self.open_path(now, address, local)) {
             self.paths[index].ping = true;
             self.change_state(now, cx, index, PathState::Active, "the handshake was answered");
@@ -186,9 +173,7 @@ impl Association {
     /// Removes path `index`. Its identifier stays in use as long as the keys do.
     fn remove_path(&mut self, index: PathIndex) {
         if self.paths[index].flight.knows_of_elsewhere() {
-            let mut repairs = core::mem::take(&mut self.repairs);
-            repairs.retain(|cargo| !self.has_arrived(cargo));
-            self.repairs = repairs;
+            self.sending.retain_missing(&self.paths);
         }
         let path = self.paths.remove(index);
         self.outbox.forget_path(path.id);
@@ -204,7 +189,7 @@ impl Association {
         local: &LocalAddress,
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
-        let mut path = Path::new(id, address, local, kind, now);
+        let mut path = Path::new(id, address, local, kind, &self.path_parameters, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
             // Connections wait as plain IP for what works again.
             path.longest_pause = FALLBACK_PAUSE;
@@ -354,7 +339,7 @@ impl Association {
     /// expiry of sessions.
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.settle_rest(now);
-        self.period_at = now + if self.resting { REST_PERIOD } else { PERIOD };
+        self.period_at = now + if self.rest.is_resting() { REST_PERIOD } else { PERIOD };
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
         self.limit_to_fastest(now, cx);
@@ -370,7 +355,7 @@ impl Association {
         self.tune_queue(&candidates);
         self.find_bottlenecks();
         self.guard_benefit(now, cx);
-        if !self.resting {
+        if !self.rest.is_resting() {
             // Each change costs a datagram.
             self.compute_wait();
         }
@@ -379,7 +364,8 @@ impl Association {
         if !self.paths.iter().any(works)
             && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
         {
-            self.drop_queued(cx);
+            let dropped = self.sending.drop_queued(&mut self.outbox);
+            cx.shared.drops.add(DropReason::NoPath, dropped);
         }
     }
 
@@ -392,7 +378,8 @@ impl Association {
         }
         let mut groups: Vec<u16> = self.paths.iter().map(|path| path.bottleneck).collect();
         let paths: Vec<&Path> = self.paths.iter().collect();
-        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays);
+        let parameters = &self.parameters.transport.bottleneck;
+        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays, parameters);
         regroup(&mut groups, |path| paths[path].id.0, compare);
         for (path, group) in self.paths.iter_mut().zip(groups) {
             path.bottleneck = group;
@@ -408,7 +395,7 @@ impl Association {
         if limit.is_none() && !self.paths.iter().any(aside) {
             return;
         }
-        *cx.work += self.paths.len() as u64;
+        cx.shared.work += self.paths.len() as u64;
         let heeds = !self.identity.opens() || limit.is_none();
         let mut working: Vec<(bool, i64, u16, PathIndex)> = Vec::new();
         for (index, path) in self.paths.enumerate() {
@@ -446,7 +433,7 @@ impl Association {
     /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, or
     /// the one with which slow start ended, and signals come no faster than they can be answered.
     fn tune_queue(&mut self, paths: &[Candidate]) {
-        let base = CodelParameters::default();
+        let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {
             let in_turn = paths.iter().filter(|path| !self.guard.leaves_out(path.id));
             in_turn.map(|path| path.delay + path.repair)
@@ -461,27 +448,29 @@ impl Association {
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
-        let rtt = rtt.min(WAIT_BOUNDS.1);
-        let late = (jitter.saturating_sub(OWN_JITTER) * 4).min(WAIT_BOUNDS.1);
+        let rtt = rtt.min(self.parameters.resequencing.most);
+        let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
+        let late = late.min(tuning.spread_most);
         // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
         let rival = in_use().any(|path| path.cc.reduced().is_some());
-        let rival = if rival { rtt / 2 } else { Duration::ZERO };
+        let rival = if rival { rtt.mul_f64(tuning.rival_share) } else { Duration::ZERO };
         // What waits for a path that is starting is what will fill it.
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
-        let growing = growing.unwrap_or_default().min(GROWTH);
+        let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        self.thins = self.config.ack_thinning && uneven >= UNEVEN;
-        let misleading = uneven >= MISLEADING;
-        let target = base.target.max(rival).max(growing).max(rtt / 20);
+        self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
+        let misleading = uneven >= tuning.misleading;
+        let target = base.target.max(rival).max(growing).max(rtt.mul_f64(tuning.rtt_share));
         // What waits for a path that is left out for a trial may be on its way with it soon.
-        let trial = if self.guard.tries_fewer() { WAIT_BOUNDS.1 } else { Duration::ZERO };
+        let trial = if self.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
         let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
-        let interval = base.interval.max((answer * 2).min(STANDSTILL));
-        self.queue.set_codel(CodelParameters {
-            target: target.max(spread.min(WAIT_BOUNDS.1)).max(late).max(trial),
+        let interval = base.interval.max((answer * 2).min(tuning.interval_most));
+        self.sending.queue_mut().set_codel(CodelParameters {
+            target: target.max(spread.min(tuning.spread_most)).max(late).max(trial),
             interval,
-            patient: self.guard.is_narrow() || misleading,
+            patient: base.patient && (self.guard.is_narrow() || misleading),
+            patient_signals: base.patient_signals,
         });
     }
 
@@ -500,8 +489,8 @@ impl Association {
             .map(|path| path.probe_timeout() + path.flight.reordering_window())
             .max()
             .unwrap_or_default();
-        let (least, most) = WAIT_BOUNDS;
-        let wait = (spread + detection * 3).clamp(least, most);
+        let ResequencingParameters { least, most, repairs } = self.parameters.resequencing;
+        let wait = (spread + detection * repairs).clamp(least, most.max(least));
         // Small changes are not worth a frame.
         if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
             self.wait_told = wait;

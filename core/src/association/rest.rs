@@ -1,41 +1,26 @@
 //! When the association carries nothing, its paths rest; with the first packet all are awake.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
 use super::Association;
-use super::outbox::Notice;
-use super::path_set::PathIndex;
 use crate::content::Path;
-use mpip_transport::rest::{Lifetime, REST_AFTER, USUAL};
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use mpip_transport::rest::{REST_AFTER, USUAL};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 
-/// Addresses of ours whose translators are remembered; beyond it the one that was met first is
-/// forgotten.
-const NETWORKS: usize = 16;
-
-/// What was learnt of the translator in front of an address of ours.
-#[derive(Debug)]
-pub(super) struct Network {
-    interface: String,
-    local: IpAddr,
-    lifetime: Lifetime,
-}
-
 impl Association {
     /// An inner packet travels, in either direction.
     pub(super) fn on_traffic(&mut self, now: Instant) {
-        self.traffic_at = now;
-        if self.resting {
+        if self.rest.on_traffic(now) {
             self.wake(now);
         }
     }
 
     /// All paths are awake, and asked for a sign of life at once.
     fn wake(&mut self, now: Instant) {
-        self.resting = false;
         self.period_at = now;
         for path in &mut self.paths {
             path.wake(now);
@@ -52,23 +37,23 @@ impl Association {
     /// found. A path that is new, or has failed or come back just now, stays awake for a time.
     pub(super) fn settle_rest(&mut self, now: Instant) {
         let rests = self.identity.is_established()
-            && now.since(self.traffic_at) >= REST_AFTER
+            && self.rest.is_idle(now)
             && !self.has_waiting()
             && self.paths.any_works();
         if !rests {
-            if self.resting {
+            if self.rest.end() {
                 self.wake(now);
             }
             return;
         }
-        self.resting = true;
+        self.rest.begin();
         for index in self.paths.indices() {
             let path = &self.paths[index];
             if now.since(path.changed) < REST_AFTER {
                 continue;
             }
             let learns = path.is_translated() && path.encapsulation == Encapsulation::Udp;
-            let pause = learns.then(|| self.network(index).lifetime.pause());
+            let pause = learns.then(|| self.rest.lifetime(path).pause());
             let rest = &mut self.paths[index].rest;
             rest.allow(pause);
             rest.begin(self.identity.opens());
@@ -79,7 +64,7 @@ impl Association {
     /// When a keepalive is due, those of other paths to the peer's address go with it if the peer asks
     /// for them, else those from ours: a radio wakes up once for all, and a translator sees silence.
     pub(super) fn join_keepalives(&mut self, now: Instant) {
-        if !self.resting {
+        if !self.rest.is_resting() {
             return;
         }
         let rests = |path: &Path| path.rest.is_resting() && path.works();
@@ -113,7 +98,7 @@ impl Association {
         let past = |path: &Path| path.is_validated() && !path.is_translated();
         let beside = self.paths.iter().filter(|path| path.address.local == local && !past(path));
         let last = beside.map(|path| path.rest.travelled()).max().unwrap_or(now);
-        let lifetime = &mut self.network(index).lifetime;
+        let lifetime = self.rest.lifetime(&self.paths[index]);
         lifetime.on_survived(now, pause, now.since(last));
         let pause = lifetime.pause();
         self.allow(index, pause);
@@ -123,7 +108,7 @@ impl Association {
     /// translator in front of us had forgotten the path.
     pub(super) fn note_lapse(&mut self, now: Instant, index: PathIndex) {
         let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
-        let lifetime = &mut self.network(index).lifetime;
+        let lifetime = self.rest.lifetime(&self.paths[index]);
         lifetime.on_lapsed(now, lapsed);
         let pause = lifetime.pause();
         self.allow(index, pause);
@@ -149,36 +134,20 @@ impl Association {
         }
     }
 
-    /// What is known of the translator in front of path `index`.
-    fn network(&mut self, index: PathIndex) -> &mut Network {
-        let path = &self.paths[index];
-        let (interface, local) = (&path.interface, path.local.ip());
-        let known = |network: &Network| network.interface == *interface && network.local == local;
-        let at = self.networks.iter().position(known).unwrap_or_else(|| {
-            let lifetime = Lifetime::default();
-            let network = Network { interface: interface.clone(), local, lifetime };
-            if self.networks.len() == NETWORKS {
-                self.networks.remove(0);
-            }
-            self.networks.push(network);
-            self.networks.len() - 1
-        });
-        &mut self.networks[at]
-    }
-
     /// The addresses of a path that works, over which a resting association renews its keys: the
     /// others are not disturbed for that, unless there is no answer.
     pub(super) fn pair_at_rest(&self) -> Option<Vec<PathAddress>> {
-        let rests =
-            self.resting && self.handshakes.attempts() == 0 && self.keys.current().is_some();
+        let rests = self.rest.is_resting()
+            && self.handshakes.attempts() == 0
+            && self.keys.current().is_some();
         let path = self.paths.iter().find(|path| path.works()).filter(|_| rests)?;
         Some(vec![path.address])
     }
 
     /// The peer is to see the new keys: on all paths, or at rest on one.
     pub(super) fn ping_renewed(&mut self) {
-        let count = if self.resting { 1 } else { usize::MAX };
-        let resting = self.resting;
+        let count = if self.rest.is_resting() { 1 } else { usize::MAX };
+        let resting = self.rest.is_resting();
         let paths = self.paths.iter_mut().filter(|path| !resting || path.works());
         paths.take(count).for_each(|path| path.ping = true);
     }

@@ -10,72 +10,23 @@
 //!        nor a foreign private one      until it is answered
 //! ```
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
-use super::host::{is_capturable, is_one_host};
-use super::moving::local;
-use super::outbox::Notice;
-use super::path_set::PathIndex;
-use super::{Association, Context};
-use crate::engine::DropReason;
-use crate::repeats::Repeats;
+use super::Association;
+use crate::drops::DropReason;
+use crate::parts::addresses::local;
+use crate::parts::addresses::{Scope, is_one_host};
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::peer_addresses::Listed;
+use crate::shared::Context;
 use mpip_transport::PathState;
 use mpip_transport::Standing;
+#[cfg(test)]
 use mpip_types::Bucket;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
-use mpip_types::Rate;
-
-/// Lists of addresses that are followed. A host changes networks a few times in a minute, and all its
-/// interfaces at once when it wakes up.
-const LISTS: Rate = Rate { burst: 8, per_second: 1 };
-/// Short challenges without an answer that an association sends to told addresses: the first two to a
-/// list of full length, or 500 bytes in a second.
-const CHALLENGES: Rate = Rate { burst: 32, per_second: 8 };
-/// The same of all associations together: 16 kB in a second.
-pub(crate) const ALL_CHALLENGES: Rate = Rate { burst: 512, per_second: 256 };
-
-/// What the peer's telling has cost.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    lists: Bucket,
-    challenges: Bucket,
-    /// The latest list that came too soon, and its generation.
-    deferred: Option<(u64, Vec<SocketAddr>)>,
-    /// What is said of addresses in the log.
-    notes: Repeats,
-}
-
-impl Told {
-    /// The lists of another association begin anew, what they may cost does not.
-    pub(super) fn reset(&mut self) {
-        self.deferred = None;
-    }
-}
-
-/// How far an address reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
-    Everywhere,
-    /// A site's own (RFC 1918, RFC 4193): many have the same.
-    Site,
-    /// Between a provider's translators and its customers (RFC 6598).
-    Provider,
-}
-
-impl Scope {
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(ip) if ip.is_private() => Self::Site,
-            IpAddr::V4(ip) if ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64 => {
-                Self::Provider
-            }
-            IpAddr::V6(ip) if ip.is_unique_local() => Self::Site,
-            _ => Self::Everywhere,
-        }
-    }
-}
 
 impl Association {
     /// Whether the peer is known to receive at `remote`, by a path with `encapsulation`: the
@@ -89,7 +40,7 @@ impl Association {
         let mut endpoints = self.config.endpoints.iter();
         endpoints.any(|endpoint| self.remote(*endpoint, encapsulation) == remote)
             || self.paths.iter().any(|path| path.is_validated() && path.address.remote == remote)
-            || self.proven.contains(now, remote)
+            || self.peer.was_at(now, remote)
     }
 
     /// Whether `remote` may be challenged by a path with `encapsulation`. A stranger's addresses are
@@ -113,7 +64,7 @@ impl Association {
 
     /// What is known of `to`, which may be challenged.
     pub(super) fn standing(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> Standing {
-        let encapsulation = local(to, cx.locals).map(|local| local.encapsulation);
+        let encapsulation = local(to, &cx.shared.locals).map(|local| local.encapsulation);
         let known = encapsulation.is_some_and(|kind| self.is_known_at(now, to.remote, kind));
         match self.trusts(now, to, cx) {
             true => Standing::Trusted,
@@ -128,20 +79,14 @@ impl Association {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Result<(), Instant> {
-        let own = self.told.challenges.ready_at(CHALLENGES);
-        let at = own.max(cx.challenges.ready_at(ALL_CHALLENGES));
-        if now < at {
-            return Err(at);
-        }
-        self.told.challenges.take(now, CHALLENGES);
-        cx.challenges.take(now, ALL_CHALLENGES);
-        Ok(())
+        self.peer.take_challenge(now, &mut cx.shared.challenges)
     }
 
     /// How many challenges to told addresses there may be at once.
     #[cfg(test)]
     pub(crate) fn challenges_left(&mut self, now: Instant) -> usize {
-        core::iter::repeat_with(|| self.told.challenges.take(now, CHALLENGES))
+        let mut all = Bucket::new();
+        core::iter::repeat_with(|| self.peer.take_challenge(now, &mut all).is_ok())
             .take_while(|taken| *taken)
             .count()
     }
@@ -149,13 +94,7 @@ impl Association {
     /// How many lines of the log what is told may cause at once.
     #[cfg(test)]
     pub(crate) fn notes_left(&mut self, now: Instant) -> usize {
-        core::iter::from_fn(|| self.told.notes.permit(now)).count()
-    }
-
-    /// `count` challenges to a told address were answered.
-    pub(super) fn give_challenges_back(&mut self, count: u32, cx: &mut Context<'_>) {
-        self.told.challenges.give_back(count, CHALLENGES);
-        cx.challenges.give_back(count, ALL_CHALLENGES);
+        core::iter::from_fn(|| self.peer.permit_note(now)).count()
     }
 
     /// The peer said where it can be reached.
@@ -166,45 +105,21 @@ impl Association {
         generation: u64,
         addresses: impl Iterator<Item = SocketAddr>,
     ) {
-        let newest =
-            self.told.deferred.as_ref().map_or(self.peer_generation, |(newest, _)| *newest);
-        if generation <= newest {
-            return;
+        match self.peer.on_list(now, generation, addresses.collect()) {
+            Listed::Old => {}
+            Listed::New => self.follow_addresses(now, cx),
+            Listed::Deferred => cx.shared.drops.count(DropReason::TooManyAddresses),
         }
-        let addresses = addresses.collect();
-        if self.told.lists.take(now, LISTS) {
-            self.follow_addresses(now, cx, generation, addresses);
-        } else {
-            cx.drops.count(DropReason::TooManyAddresses);
-            self.told.deferred = Some((generation, addresses));
-        }
-    }
-
-    /// When a list that came too soon is due.
-    pub(super) fn deferred_addresses_at(&self) -> Option<Instant> {
-        self.told.deferred.as_ref().map(|_| self.told.lists.ready_at(LISTS))
     }
 
     /// Takes up the latest of the lists that came too soon.
     pub(super) fn take_deferred_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.deferred_addresses_at().is_some_and(|at| now >= at)
-            && self.told.lists.take(now, LISTS)
-            && let Some((generation, addresses)) = self.told.deferred.take()
-        {
-            self.follow_addresses(now, cx, generation, addresses);
+        if self.peer.take_deferred(now) {
+            self.follow_addresses(now, cx);
         }
     }
 
-    fn follow_addresses(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        generation: u64,
-        addresses: Vec<SocketAddr>,
-    ) {
-        self.told.deferred = None;
-        self.peer_generation = generation;
-        self.peer_addresses = addresses;
+    fn follow_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.refuse_addresses(now, cx);
         self.review_capture();
         for index in self.paths.indices() {
@@ -231,10 +146,10 @@ impl Association {
     /// strangers say is not worth a line.
     fn refuse_addresses(&mut self, now: Instant, cx: &Context<'_>) {
         let stranger = self.is_stranger();
-        let Self { told, peer_addresses, config, .. } = self;
+        let Self { peer, config, .. } = self;
         let name = &config.name;
-        let mut permit = || told.notes.permit(now).filter(|_| !stranger);
-        peer_addresses.retain(|told| {
+        peer.retain(|told, notes| {
+            let mut permit = || notes.permit(now).filter(|_| !stranger);
             let is_host = told.port() != 0 && is_one_host(told.ip());
             if !is_host && let Some(left_out) = permit() {
                 log::warn!(
@@ -242,7 +157,7 @@ impl Association {
                      ignored{left_out}"
                 );
             } else if is_host
-                && !is_sensible(*told, cx)
+                && !cx.shared.may_be_sent_to(told)
                 && let Some(left_out) = permit()
             {
                 log::info!(
@@ -270,10 +185,10 @@ impl Association {
     ) {
         let stranger = self.is_stranger();
         let remote = self.paths[index].address.remote;
-        let told = self.peer_addresses.contains(&remote);
+        let told = self.peer.has(remote);
         let takes = match self.config.host_mode {
             true => self.may_take(remote.ip(), cx),
-            false => self.peer_addresses.iter().any(|told| told.ip() == remote.ip()),
+            false => self.peer.has_ip(remote.ip()),
         };
         let path = &mut self.paths[index];
         path.seen.is_theirs = takes;
@@ -281,7 +196,7 @@ impl Association {
             && !takes
             && !path.seen.told
             && !stranger
-            && let Some(left_out) = self.told.notes.permit(now)
+            && let Some(left_out) = self.peer.permit_note(now)
         {
             log::info!(
                 "peer `{}` is at {}, which others may share by the configuration: of what goes \
@@ -291,15 +206,9 @@ impl Association {
             );
         }
         let tell = path.seen.told || !told || !takes;
-        if path.is_validated() && self.peer_generation > 0 && tell {
+        if path.is_validated() && self.peer.has_told() && tell {
             path.seen.told = true;
             self.outbox.owe(Notice::AddressObserved(path.id));
         }
     }
-}
-
-/// Whether datagrams may be sent to an address that a peer names: not to ourselves, and not to
-/// what is no single host.
-pub(super) fn is_sensible(remote: SocketAddr, cx: &Context<'_>) -> bool {
-    remote.port() != 0 && is_capturable(remote.ip(), cx)
 }

@@ -1,45 +1,16 @@
 //! Inner packets that no path carries, or not every one: what their senders are told.
 
-use core::time::Duration;
-
-use super::{Association, Context, refuse};
+use super::Association;
 use crate::content::Path;
-use crate::engine::DropReason;
-use mpip_types::Instant;
+use crate::drops::DropReason;
+use crate::shared::Context;
 use mpip_types::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
+use mpip_types::{Instant, Rate};
 
-use super::paths::INNER_OVERHEAD;
+use crate::parts::sizes::INNER_OVERHEAD;
 
-/// Messages at a time, and the pause after which there may be another (RFC 1812,
-/// section 4.3.2.8): a sender that lost one soon gives cause for the next.
-const BURST: u32 = 32;
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// What may still be told.
-#[derive(Debug)]
-pub(super) struct Allowance {
-    left: u32,
-    since: Instant,
-}
-
-impl Allowance {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { left: BURST, since: now }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let gained = now.since(self.since).as_nanos() / PAUSE.as_nanos();
-        if gained > 0 {
-            self.left = BURST.min(self.left.saturating_add(u32::try_from(gained).unwrap_or(BURST)));
-            self.since = now;
-        }
-        match self.left.checked_sub(1) {
-            Some(left) => self.left = left,
-            None => return false,
-        }
-        true
-    }
-}
+/// Messages to senders (RFC 1812, section 4.3.2.8): a sender that lost one soon gives cause for the next.
+const MESSAGES: Rate = Rate { burst: 32, per_second: 100 };
 
 impl Association {
     /// Refuses what no path carries, and tells the sender; one of a packet that only some paths
@@ -58,7 +29,7 @@ impl Association {
         let largest = self.largest_inner();
         self.tell_too_big(now, header, segments, cx);
         match largest {
-            Some(largest) if len > largest => Err(refuse(cx, DropReason::TooBig)),
+            Some(largest) if len > largest => Err(cx.shared.refuse(DropReason::TooBig)),
             _ => Ok(()),
         }
     }
@@ -74,7 +45,7 @@ impl Association {
         let Some(largest) = self.largest_inner() else { return };
         let mtu = usize::from(self.inner_mtu).min(largest) as u16;
         let mtu = if header.version == Version::V6 { mtu.max(MIN_MTU_V6) } else { mtu };
-        if segments.segment_len(0) <= usize::from(mtu) || !self.allowance.take(now) {
+        if segments.segment_len(0) <= usize::from(mtu) || !self.messages.take(now, MESSAGES) {
             return;
         }
         // A super-packet is told of as the first of its segments.
@@ -85,7 +56,7 @@ impl Association {
         let complete = quoted.len() >= header.header_len;
         if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {
             let message = self.for_the_host(now, message, cx);
-            cx.returns.push(now, message);
+            cx.shared.returns.push(now, message);
         }
     }
 

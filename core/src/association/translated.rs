@@ -6,17 +6,16 @@ use core::time::Duration;
 
 use mpip_wire::{NetworkFields, PathId, SessionFields};
 
-use super::{Association, Context};
+use super::Association;
 use crate::config::{Policy, UNKNOWN_PART};
-use crate::engine::DropReason;
+use crate::drops::DropReason;
 use crate::session::Shown;
+use crate::shared::Context;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
 use crate::translation::{Act, Doors, Syn, Way};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{Checksum, InnerPacket};
-
-use super::host::is_capturable;
 
 /// The source of a packet of the peer as the host is to see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +70,8 @@ impl Association {
         packet: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<Source, DropReason> {
-        let own = cx.prefixes.find_source(header.source) == Some(cx.me);
-        if own && !cx.translations.has(cx.me) {
+        let own = cx.shared.prefixes.find_source(header.source) == Some(cx.me);
+        if own && !cx.shared.translations.has(cx.me) {
             return Ok(Source::AsItIs);
         }
         let shown = match Subject::of(header, packet) {
@@ -85,7 +84,7 @@ impl Association {
                 end.map(|end| (end, State::Complete))
             }
             Some(Subject::Quoted(key)) => {
-                let end = cx.translations.find(now, cx.me, &key.reversed(), Act::Touch);
+                let end = cx.shared.translations.find(now, cx.me, &key.reversed(), Act::Touch);
                 end.map(|end| (end, State::Complete))
             }
             Some(Subject::Fragment) => {
@@ -113,8 +112,8 @@ impl Association {
         key: &SessionKey,
         cx: &mut Context<'_>,
     ) -> Result<Shown, DropReason> {
-        let own = cx.prefixes.find_source(key.source.address) == Some(cx.me);
-        if own && !cx.translations.has(cx.me) {
+        let own = cx.shared.prefixes.find_source(key.source.address) == Some(cx.me);
+        if own && !cx.shared.translations.has(cx.me) {
             return Ok(Shown::AsItIs);
         }
         let end = match key.protocol {
@@ -144,8 +143,8 @@ impl Association {
         packet: InnerPacket<'_>,
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
-        let Some(id) = self.incoming.key(slot).copied() else { return Ok(()) };
-        let Some(session) = self.incoming.get_mut(slot) else { return Ok(()) };
+        let Some(id) = self.receiving.sessions().key(slot).copied() else { return Ok(()) };
+        let Some(session) = self.receiving.get_mut(slot) else { return Ok(()) };
         // Restored headers have neither options of IP nor extensions.
         let network = if end.address.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
         let act = match session.key.protocol {
@@ -158,7 +157,7 @@ impl Association {
         if act == Act::Use && now.since(used) < NOTED {
             return Ok(());
         }
-        if cx.translations.find(now, cx.me, &session.key, act) == Some(end) {
+        if cx.shared.translations.find(now, cx.me, &session.key, act) == Some(end) {
             if let Shown::As(known) = &mut session.shown {
                 **known = (end, now);
             }
@@ -179,28 +178,30 @@ impl Association {
         may_begin: bool,
         cx: &mut Context<'_>,
     ) -> Option<Endpoint> {
-        if let Some(end) = cx.translations.find(now, cx.me, key, act) {
+        if let Some(end) = cx.shared.translations.find(now, cx.me, key, act) {
             return Some(end);
         }
         // Whose connection a datagram is of is not proved by anything that follows it, as it is in TCP.
         let stranger = self.host.is_stranger();
         let begins = may_begin
-            && cx.translations.is_on()
+            && cx.shared.translations.is_on()
             && matches!(act, Act::Begin(_))
             && !(stranger && key.protocol == protocol::UDP)
             && self.is_translated(key.source.address, key.destination.address, cx);
         let address = begins.then(|| self.public_address_of(key.source.address, cx)).flatten()?;
-        let full =
-            stranger && cx.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
+        let full = stranger
+            && cx.shared.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
         let end = match full {
-            false => cx.translations.begin(now, cx.me, key, act, address, cx.draws),
+            false => {
+                cx.shared.translations.begin(now, cx.me, key, act, address, &mut cx.shared.draws)
+            }
             true => None,
         };
         if !self.host.translators.contains(&address) {
             self.review_capture();
         }
         if end.is_none() {
-            cx.drops.count(DropReason::NoPort);
+            cx.shared.drops.count(DropReason::NoPort);
         }
         end
     }
@@ -208,9 +209,7 @@ impl Association {
     /// Whether packets from `source`, which is not known as the peer's, to `destination` are
     /// translated: the peer says that it has that address, and the packets are for this host.
     fn is_translated(&self, source: IpAddr, destination: IpAddr, cx: &Context<'_>) -> bool {
-        self.peer_addresses.iter().any(|told| told.ip() == source)
-            && !self.takes(source, cx)
-            && cx.is_ours(destination)
+        self.peer.has_ip(source) && !self.takes(source, cx) && cx.shared.is_ours(destination)
     }
 
     /// The address at which the host is to see connections that the peer begins from `source`: the
@@ -235,21 +234,21 @@ impl Association {
             let may = ip.is_ipv4() == v4
                 && self.host.deals_at(ip)
                 && !self.may_take(ip, cx)
-                && is_capturable(ip, cx);
+                && cx.shared.is_another_host(ip);
             may.then_some((path.id, ip))
         })
     }
 
     fn translates(&self) -> bool {
-        self.config.host_mode && self.config.policy != Policy::Off && self.peer_generation > 0
+        self.config.host_mode && self.config.policy != Policy::Off && self.peer.has_told()
     }
 
     /// The addresses to which the host's packets may be answers to the peer.
     pub(super) fn public_addresses(&self, cx: &Context<'_>) -> Vec<IpAddr> {
-        if !cx.translations.is_on() {
+        if !cx.shared.translations.is_on() {
             return Vec::new();
         }
-        let mut all: Vec<_> = cx.translations.addresses(cx.me).collect();
+        let mut all: Vec<_> = cx.shared.translations.addresses(cx.me).collect();
         if !self.host.is_stranger() {
             all.extend([true, false].into_iter().filter_map(|v4| self.public_address(v4, cx)));
         }
@@ -270,7 +269,8 @@ impl Association {
     /// Whether packets with these ends mean nothing as plain IP: one of them is the private end of a
     /// connection through a translator, which the other host knows by its public end.
     pub(super) fn is_bound(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
-        self.host.begun.contains(key) || cx.prefixes.find(key.destination.address) != Some(cx.me)
+        self.host.begun.contains(key)
+            || cx.shared.prefixes.find(key.destination.address) != Some(cx.me)
     }
 
     /// How a packet of the host leaves.
@@ -314,7 +314,7 @@ impl Association {
         }
         self.host.instance = instance;
         self.host.begun.clear();
-        cx.translations.forget_peer(cx.me);
+        cx.shared.translations.forget_peer(cx.me);
     }
 
     /// A message about a packet of the host to the peer, with the end that the host knows.
@@ -324,7 +324,7 @@ impl Association {
         mut message: Vec<u8>,
         cx: &mut Context<'_>,
     ) -> Vec<u8> {
-        if cx.translations.has(cx.me)
+        if cx.shared.translations.has(cx.me)
             && let Ok(header) = Header::parse(&message)
             && let Ok(Source::As(end, state)) = self.show(now, &header, &message, cx)
         {

@@ -1,100 +1,22 @@
 //! Handshake messages: the cheap checks, then jobs, then what their results mean.
 
-use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeSet;
 
 use mpip_crypto::{INITIATION_LEN, RESPONSE_LEN, Responder};
 use mpip_wire::{CookieReplyPacket, InitiationPacket, ResponsePacket};
 
 use super::{DropReason, Engine};
 use crate::event::Event;
-use crate::handshake::{Call, Class, HandshakeDone, HandshakeJob, Outcome, Source};
+use crate::handshake::{Call, HandshakeDone, HandshakeJob, Outcome, Source};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
-use mpip_types::table::Table;
-use mpip_types::{Bucket, Rate};
-
-/// Initiations in a second from which on their senders have to show a cookie.
-pub(super) const UNDER_LOAD: u32 = 50;
-/// Initiations with a cookie that are read from one source. Attempts are a second or more apart, so
-/// this is enough for dozens of nodes behind one address that lost their peer at once, and it is a
-/// three-hundredth of what a thread reads (140 µs each on a slow core).
-pub(super) const PER_SOURCE: Rate = Rate { burst: 40, per_second: 20 };
-/// Sources whose rate is remembered, and sources at which peers have proved who they are; at the
-/// bound the one not seen for longest is forgotten. A bucket is full again after 2 s: to gain from
-/// that one would have to show cookies of as many networks in this time.
-const SOURCES: usize = 4_096;
-
-/// Who calls, and how often.
-#[derive(Debug)]
-pub(super) struct Calls {
-    /// Initiations in this second.
-    pub(super) initiations: u32,
-    pub(super) initiations_since: Instant,
-    /// By senders that have shown a cookie: others may have forged their address.
-    rates: Table<Source, Bucket>,
-    /// Where configured peers have proved who they are.
-    proven: Table<Source, ()>,
-    /// Where the configuration says that peers are.
-    endpoints: BTreeSet<Source>,
-}
-
-impl Calls {
-    pub(super) fn new(
-        now: Instant,
-        endpoints: impl Iterator<Item = IpAddr>,
-        seeds: [[u8; 16]; 2],
-    ) -> Self {
-        Self {
-            initiations: 0,
-            initiations_since: now,
-            rates: Table::new(SOURCES, seeds[0]),
-            proven: Table::new(SOURCES, seeds[1]),
-            endpoints: endpoints.map(Source::of).collect(),
-        }
-    }
-
-    /// Counts an initiation. Whether its sender has to show a cookie.
-    fn is_under_load(&mut self, now: Instant) -> bool {
-        if now.since(self.initiations_since) >= Duration::from_secs(1) {
-            self.initiations_since = now;
-            self.initiations = 0;
-        }
-        self.initiations = self.initiations.saturating_add(1);
-        self.initiations > UNDER_LOAD
-    }
-
-    /// Whether another initiation of `source`, which has shown a cookie, may be read.
-    fn take(&mut self, now: Instant, source: Source) -> bool {
-        let slot = match self.rates.find(&source) {
-            Some(slot) => slot,
-            None => self.rates.insert(now, source, Bucket::new()).index,
-        };
-        self.rates.touch(slot, now);
-        self.rates.get_mut(slot).is_none_or(|bucket| bucket.take(now, PER_SOURCE))
-    }
-
-    fn class(&self, source: Source) -> Class {
-        let known = self.endpoints.contains(&source) || self.proven.find(&source).is_some();
-        if known { Class::Known } else { Class::Stranger }
-    }
-
-    /// A configured peer has proved that it is at `source`.
-    fn note(&mut self, now: Instant, source: Source) {
-        match self.proven.find(&source) {
-            Some(slot) => self.proven.touch(slot, now),
-            None => drop(self.proven.insert(now, source, ())),
-        }
-    }
-}
 
 impl Engine {
     /// Public-key work that is to be done, on any thread; its result goes to
     /// [`handle_job`](Self::handle_job). Ask after every batch of calls, and whenever a result was
     /// handled. There are never more than a few jobs for each association and 128 for others.
     pub fn poll_job(&mut self) -> Option<HandshakeJob> {
-        self.jobs.poll()
+        self.shared.jobs.poll()
     }
 
     /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush). Returns
@@ -111,20 +33,20 @@ impl Engine {
     ) -> Result<Option<PathAddress>, DropReason> {
         let handled = match *done.0 {
             Outcome::Read(call, read) => {
-                self.jobs.on_read(&call);
+                self.shared.jobs.on_read(&call);
                 let read = read.map_err(|_| DropReason::Handshake);
                 read.and_then(|responder| self.on_call(now, &call, responder))
                     .map(|()| Some(call.from))
             }
             Outcome::Started(index, started) => {
-                if let Some(peer) = self.indices.get(&index).copied() {
+                if let Some(peer) = self.shared.indices.get(&index).copied() {
                     self.associations[peer].on_started(now, index, started);
                     self.touched.insert(peer);
                 }
                 Ok(None)
             }
             Outcome::Responded(index, responded) => {
-                let Some(peer) = self.indices.get(&index).copied() else { return Ok(None) };
+                let Some(peer) = self.shared.indices.get(&index).copied() else { return Ok(None) };
                 let (association, mut cx) = self.association(peer);
                 let answered = association.on_responded(now, index, responded, &mut cx);
                 self.touched.insert(peer);
@@ -140,7 +62,7 @@ impl Engine {
                 }
             }
             Outcome::Finished(index, from, initiator, finished) => {
-                let Some(peer) = self.indices.get(&index).copied() else { return Ok(None) };
+                let Some(peer) = self.shared.indices.get(&index).copied() else { return Ok(None) };
                 let (association, mut cx) = self.association(peer);
                 let finished =
                     association.on_finished(now, from, (index, initiator), finished, &mut cx);
@@ -173,7 +95,7 @@ impl Engine {
     /// The node of association `peer` has proved that it is at `from`.
     fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
         if let Some(from) = from.filter(|_| peer < self.configured) {
-            self.calls.note(now, Source::of(from.remote.ip()));
+            self.callers.note(now, Source::of(from.remote.ip()));
         }
     }
 
@@ -190,14 +112,14 @@ impl Engine {
         let time = now.since(Instant::ZERO);
         let source = Source::of(from.remote.ip());
         let has_cookie = self.cookies.verify(time, from.remote, datagram).is_ok();
-        if self.calls.is_under_load(now) && !has_cookie {
+        if self.callers.is_under_load(now) && !has_cookie {
             return Err(self.give_cookie(time, from, datagram));
         }
-        if has_cookie && !self.calls.take(now, source) {
+        if has_cookie && !self.callers.take(now, source) {
             return Err(DropReason::TooManyHandshakes);
         }
-        let call = Call { from, class: self.calls.class(source), datagram: *datagram };
-        match self.jobs.call(call, &self.private_key, &mut self.rng) {
+        let call = Call { from, class: self.callers.class(source), datagram: *datagram };
+        match self.shared.jobs.call(call, &self.shared.private_key, &mut self.shared.rng) {
             true => Ok(()),
             false => Err(DropReason::TooManyHandshakes),
         }
@@ -241,7 +163,7 @@ impl Engine {
         from: core::net::SocketAddr,
         reason: String,
     ) -> DropReason {
-        self.events.push_back(Event::HandshakeRefused { from, reason });
+        self.shared.events.push_back(Event::HandshakeRefused { from, reason });
         DropReason::Handshake
     }
 
@@ -255,7 +177,7 @@ impl Engine {
         let index = response.receiver().0;
         let datagram: &[u8; RESPONSE_LEN] =
             datagram.try_into().map_err(|_| DropReason::Malformed)?;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         self.mac1_key.verify(datagram).map_err(|_| DropReason::Handshake)?;
         let (association, mut cx) = self.association(peer);
         let handled = association.on_response(now, from, index, datagram, &mut cx);
@@ -269,7 +191,7 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let reply = CookieReplyPacket::new_checked(datagram);
         let index = reply.map_err(|_| DropReason::Malformed)?.receiver().0;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
         let handled = self.associations[peer].on_cookie_reply(now, datagram);
         self.touched.insert(peer);
         handled.map_err(|_| DropReason::Handshake)

@@ -19,7 +19,7 @@ use super::*;
 use crate::config::{Opportunistic, Policy, SchedulerKind};
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::packet::{Header, fold, protocol, sum};
-use mpip_types::{Offload, PartialChecksum, Segmentation, SegmentationKind};
+use mpip_types::{InnerPacket, Offload, PartialChecksum, Segmentation, SegmentationKind};
 
 /// Virtual time of one input beyond what sets the engines up: a renewal of the keys, and their end.
 const TIME: Duration = Duration::from_secs(200);

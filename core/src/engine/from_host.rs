@@ -23,18 +23,20 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let header = Header::parse(packet.bytes());
         let header = header.map_err(|_| self.refuse(DropReason::MalformedPacket))?;
-        if !self.translations.is_idle() {
-            match self.translations.outbound(now, &header, packet) {
+        if !self.shared.translations.is_idle() {
+            match self.shared.translations.outbound(now, &header, packet) {
                 Outbound::Other(same) => packet = same,
                 Outbound::Peer(peer, packet) => return self.send_to(now, peer, packet, out),
                 Outbound::NoBuffer => return Err(self.refuse(DropReason::NoBuffer)),
-                Outbound::Stranger(same) if self.by_prefix.find(header.destination).is_some() => {
+                Outbound::Stranger(same)
+                    if self.shared.prefixes.find(header.destination).is_some() =>
+                {
                     packet = same;
                 }
                 Outbound::Stranger(packet) => return self.leave_plain(&header, packet),
             }
         }
-        let peer = self.by_prefix.find(header.destination);
+        let peer = self.shared.prefixes.find(header.destination);
         let peer = peer.ok_or_else(|| self.refuse(DropReason::NoPeer))?;
         match self.associations[peer].way(now, &header, packet.bytes()) {
             Ok(Way::Paths) => {}
@@ -78,7 +80,7 @@ impl Engine {
         let segments = Segments::new(packet, header);
         let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;
         for segment in 0..segments.count() {
-            if !self.plain.push(segments.clone(), segment) {
+            if !self.shared.plain.push(segments.clone(), segment) {
                 return Err(self.refuse(DropReason::NoPath));
             }
         }

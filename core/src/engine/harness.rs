@@ -14,6 +14,8 @@ use super::*;
 use crate::association::inspect::Peeked;
 use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
 use crate::handshake::HandshakeDone;
+use crate::parameters::Parameters;
+use mpip_crypto::PrivateKey;
 use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Encapsulation;
@@ -246,6 +248,7 @@ impl Pair {
                 peers: vec![peer],
                 rules: vec![],
                 limits: Limits::default(),
+                parameters: Parameters::default(),
                 opportunistic: None,
             };
             adjust(host, &mut config);
@@ -331,7 +334,7 @@ impl Pair {
 
     /// How often `host` refused something for `reason`.
     pub(crate) fn drops(&self, host: usize, reason: DropReason) -> u64 {
-        self.engines[host].drops.0.get(&reason).copied().unwrap_or(0)
+        self.engines[host].shared.drops.of(reason)
     }
 
     /// What the tap saw since it was last asked.

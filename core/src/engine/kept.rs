@@ -1,6 +1,6 @@
 //! How full the tables of an engine are.
 
-use super::{EVENTS, Engine, RETURNS};
+use super::{EVENTS, Engine};
 use crate::association::Association;
 
 impl Engine {
@@ -10,14 +10,18 @@ impl Engine {
         let peers = self.associations.len();
         let mut kept = vec![
             // Those of one call beyond the bound go at the next.
-            ("events", self.events.len(), EVENTS + 256),
-            ("packets for the host", self.returns.packets.len(), RETURNS),
-            ("captures", self.captures.len(), peers),
+            ("events", self.shared.events.len(), EVENTS + 256),
+            ("packets for the host", self.shared.returns.len(), crate::host_packets::RETURNS),
+            ("captures", self.shared.captures.len(), peers),
             ("associations", peers, self.configured + self.limits.unknown_nodes),
             ("timeouts", self.schedule.len(), peers),
             // Three of keys, one of a handshake that waits, one that is being answered.
-            ("receiver indices", self.indices.len(), 5 * peers),
-            ("bytes that wait in order, of all", self.hold.memory(), self.limits.resequencing_all),
+            ("receiver indices", self.shared.indices.len(), 5 * peers),
+            (
+                "bytes that wait in order, of all",
+                self.shared.hold.memory(),
+                self.limits.resequencing_all,
+            ),
         ];
         kept.extend(self.associations.iter().flat_map(Association::kept));
         kept

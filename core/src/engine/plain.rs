@@ -5,48 +5,15 @@
 //! window is among them; so they go back to the host. So do, behind translators, packets that were
 //! captured and are none of ours.
 
-use std::collections::VecDeque;
-
 use super::Engine;
-use mpip_types::packet::Segments;
-use mpip_types::{Checksum, InnerPacket, PacketSink};
-
-/// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a second
-/// at 100 Mbit/s, and no more at once than the queues of interfaces take.
-const MAX_PACKETS: usize = 1_024;
-
-/// What waits to be taken by [`Engine::take_plain`].
-#[derive(Debug, Default)]
-pub(crate) struct Plain {
-    packets: VecDeque<(Segments, usize)>,
-    room: Vec<u8>,
-}
-
-impl Plain {
-    /// Adds segment `index` of `segments`. `false` if there are too many.
-    pub(crate) fn push(&mut self, segments: Segments, index: usize) -> bool {
-        let room = self.packets.len() < MAX_PACKETS;
-        if room {
-            self.packets.push_back((segments, index));
-        }
-        room
-    }
-}
+use mpip_types::PacketSink;
 
 impl Engine {
     /// Hands over the packets that the host gave to the engine and has to send itself, because a
     /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not come back by the TUN device. To
     /// be called after each batch.
     pub fn take_plain(&mut self, packets: &mut impl PacketSink) {
-        while let Some((segments, index)) = self.plain.packets.pop_front() {
-            let room = &mut self.plain.room;
-            if room.len() < segments.segment_len(index) {
-                room.resize(segments.segment_len(index), 0);
-            }
-            let len = segments.write(index, room);
-            let head = &room[..len];
-            packets.packet(InnerPacket { head, tail: &[], checksum: Checksum::Complete });
-        }
+        self.shared.plain.deliver(packets);
     }
 }
 
@@ -57,10 +24,10 @@ mod tests {
     use mpip_wire::{Frame, PacketFrameHeader, SessionId};
 
     use super::super::harness::{Packets, Pair, SECOND, sequences, tcp};
-    use super::*;
     use crate::Traffic;
     use crate::config::Policy;
-    use crate::engine::DropReason;
+    use crate::drops::DropReason;
+    use crate::host_packets::PLAIN;
     use mpip_transport::cc::CongestionControlKind;
     use mpip_types::Offload;
 
@@ -252,7 +219,7 @@ mod tests {
         pair.run_for(MS * 500);
         send(&mut pair, 2_000..2_100);
         let plain = taken(&mut pair);
-        assert_eq!(plain.len(), MAX_PACKETS);
+        assert_eq!(plain.len(), PLAIN);
         assert_eq!(plain[..50], (0..50).collect::<Vec<_>>());
     }
 }

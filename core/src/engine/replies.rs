@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::handshake::Source;
-use mpip_types::{DatagramSink, Ecn, PathAddress};
+use mpip_types::{DatagramSink, PathAddress};
 
 /// Answers that wait for the next flush.
 const REPLIES: usize = 64;
@@ -27,15 +27,7 @@ impl Replies {
     pub(super) fn send(&mut self, out: &mut impl DatagramSink) {
         while let Some((to, datagram)) = self.0.pop_front() {
             // What finds no room is as good as lost.
-            send(out, to, &datagram);
+            out.send(to, &datagram);
         }
     }
-}
-
-/// Hands over a datagram that has no keys. `false` if there is no room for it now.
-pub(crate) fn send(out: &mut impl DatagramSink, to: PathAddress, datagram: &[u8]) -> bool {
-    let Some(mut slot) = out.reserve(to, Ecn::NotEct, datagram.len()) else { return false };
-    slot.bytes().copy_from_slice(datagram);
-    slot.commit();
-    true
 }

@@ -138,7 +138,7 @@ fn a_peer_that_restarts_is_recognised_and_everything_begins_anew() {
     let fresh = Pair::new(|_| {});
     let [_, mut restarted] = fresh.engines;
     restarted.handle_command(pair.now, Command::LocalAddresses(locals(1)));
-    restarted.instance = 77;
+    restarted.shared.instance = 77;
     pair.engines[1] = restarted;
     pair.run_for(SECOND * 10);
     assert_eq!(pair.states(0), [PathState::Active; 4]);

@@ -14,7 +14,13 @@ struct World<F> {
 impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
     fn new(views: &[View], carries: F) -> Self {
         let now = Instant::from_millis(1_000);
-        Self { guard: Guard::default(), now, views: views.to_vec(), carries, verdicts: Vec::new() }
+        Self {
+            guard: Guard::new(GuardParameters::default()),
+            now,
+            views: views.to_vec(),
+            carries,
+            verdicts: Vec::new(),
+        }
     }
 
     /// Numbers of the paths that carry bulk.
@@ -287,7 +293,7 @@ proptest! {
         ),
     ) {
         let mut views: Vec<View> = (0..4).map(|id| View { id, ..GOOD }).collect();
-        let mut guards = [Guard::default(), Guard::default()];
+        let mut guards = [Guard::new(GuardParameters::default()), Guard::new(GuardParameters::default())];
         let mut now = Instant::ZERO;
         for (id, active, rate, late, lost, load) in steps {
             let view = &mut views[usize::from(id)];

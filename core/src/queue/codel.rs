@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::parameters::QueueParameters;
 use mpip_types::Instant;
 
 /// Settings of CoDel.
@@ -15,21 +16,17 @@ pub struct CodelParameters {
     /// Signals are a wait in the queue and an interval apart, because what answers a signal waits there
     /// as well, as long as the wait becomes shorter from one to the next.
     pub patient: bool,
+    /// Signals in a row that shorten the wait by less than an eighth and end the patience, up to 255.
+    pub patient_signals: u32,
 }
 
 impl Default for CodelParameters {
     /// 5 ms and 100 ms (RFC 8289, section 4.3 and 4.4).
     fn default() -> Self {
-        Self {
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
-            patient: false,
-        }
+        let QueueParameters { target, interval, patient_signals, .. } = QueueParameters::default();
+        Self { target, interval, patient: false, patient_signals }
     }
 }
-
-/// So many signals in a row that shorten the wait by less than an eighth end the patience.
-const PATIENT: u8 = 16;
 
 /// What becomes of the packet at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +83,7 @@ impl Codel {
         if !(self.dropping && parameters.patient) {
             self.vain = 0;
         }
-        let patient = parameters.patient && self.vain < PATIENT;
+        let patient = parameters.patient && u32::from(self.vain) < parameters.patient_signals;
         if patient && now < self.next + sojourn {
             return Verdict::Send;
         }
@@ -161,6 +158,7 @@ mod tests {
         target: Duration::from_millis(5),
         interval: Duration::from_millis(100),
         patient: false,
+        patient_signals: 16,
     };
 
     fn judge(codel: &mut Codel, millis: u64, sojourn: u64) -> Verdict {

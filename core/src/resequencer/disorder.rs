@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::pool::{HoldPool, NONE};
+use super::held::{NONE, Slots};
 use mpip_types::Instant;
 use mpip_types::Intervals;
 
@@ -216,28 +216,28 @@ impl Disorder {
     }
 
     /// The first number that arrived is dealt with.
-    pub(super) fn pop(&mut self, pool: &HoldPool) {
+    pub(super) fn pop(&mut self, slots: &Slots) {
         let Some(run) = self.runs.front_mut() else { return };
         if run.first == run.last {
             self.runs.pop_front();
             return;
         }
         run.first = run.first.wrapping_add(1);
-        if let Some(held) = pool.get(run.head) {
+        if let Some(held) = slots.get(run.head) {
             run.head = held.next;
         }
     }
 
     /// Adds the number `sequence`, which has not arrived and for which there is memory: of the packet in
     /// `slot`, or [`NONE`].
-    pub(super) fn insert(&mut self, next: u64, sequence: u32, slot: u32, pool: &mut HoldPool) {
+    pub(super) fn insert(&mut self, next: u64, sequence: u32, slot: u32, slots: &mut Slots) {
         let held = slot != NONE;
         // Most follow the one before.
         if let Some(last) = self.runs.back_mut()
             && last.last.wrapping_add(1) == sequence
             && last.is_held() == held
         {
-            if let Some(tail) = pool.get_mut(last.tail) {
+            if let Some(tail) = slots.get_mut(last.tail) {
                 tail.next = slot;
             }
             (last.last, last.tail) = (sequence, slot);
@@ -249,11 +249,11 @@ impl Disorder {
         };
         let left = run(at.checked_sub(1)).filter(|run| run.last.wrapping_add(1) == sequence);
         let right = run(Some(at)).filter(|run| run.first == sequence.wrapping_add(1));
-        if let Some(last) = left.and_then(|left| pool.get_mut(left.tail)) {
+        if let Some(last) = left.and_then(|left| slots.get_mut(left.tail)) {
             last.next = slot;
         }
         if let Some(right) = right
-            && let Some(held) = pool.get_mut(slot)
+            && let Some(held) = slots.get_mut(slot)
         {
             held.next = right.head;
         }

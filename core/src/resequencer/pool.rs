@@ -2,15 +2,12 @@
 
 use super::disorder::Disorder;
 use super::disorder::RUN_BYTES;
+use super::held::{GRAIN, Held, NONE, Slots};
 use core::time::Duration;
-use mpip_types::Checksum;
 use mpip_types::InnerPacket;
 use mpip_types::Instant;
 use mpip_types::Intervals;
 
-/// Memory of a packet is counted in multiples of this, so that one buffer serves any packet of an
-/// ordinary MTU.
-const GRAIN: usize = 2_048;
 /// Associations with nodes that the configuration does not name have one in so many bytes together.
 const UNKNOWN_PART: usize = 4;
 /// Free buffers beyond what was in use at once lately are given back after so long.
@@ -20,62 +17,10 @@ const GIVE_BACK: usize = 512;
 /// What sessions in disorder have used and others may use again; 0.6 MiB at most.
 const SPARES: usize = 256;
 
-pub(super) const NONE: u32 = u32::MAX;
-
 /// Free slots: with a buffer of one [`GRAIN`], with a longer one, without any.
 const ONE_GRAIN: usize = 0;
 const LONGER: usize = 1;
 const BARE: usize = 2;
-
-/// A packet that waits.
-#[derive(Debug)]
-pub(super) struct Held {
-    buffer: Vec<u8>,
-    head_len: usize,
-    checksum: Checksum,
-    pub(super) sequence: u32,
-    pub(super) arrived: Instant,
-    /// Not to be delivered before.
-    pub(super) not_before: Instant,
-    /// Neighbours of the same session in the order of arrival.
-    pub(super) earlier: u32,
-    pub(super) later: u32,
-    /// The packet with the next number, if it waits too; of a free slot, the next free one.
-    pub(super) next: u32,
-}
-
-impl Held {
-    const BARE: Self = Self {
-        buffer: Vec::new(),
-        head_len: 0,
-        checksum: Checksum::Complete,
-        sequence: 0,
-        arrived: Instant::ZERO,
-        not_before: Instant::ZERO,
-        earlier: NONE,
-        later: NONE,
-        next: NONE,
-    };
-
-    pub(super) fn packet(&self) -> InnerPacket<'_> {
-        let (head, tail) = self.buffer.split_at(self.head_len);
-        InnerPacket { head, tail, checksum: self.checksum }
-    }
-
-    /// Bytes of memory with its slot, which is what counts against every bound.
-    pub(super) fn memory(&self) -> usize {
-        self.buffer.capacity() + size_of::<Self>()
-    }
-
-    /// The list of free slots that it belongs to.
-    fn list(&self) -> usize {
-        match self.memory() {
-            GRAIN => ONE_GRAIN,
-            _ if self.buffer.capacity() == 0 => BARE,
-            _ => LONGER,
-        }
-    }
-}
 
 /// Memory for packets that wait, bounded in bytes over all associations of an engine, bookkeeping
 /// included. Buffers are used again, and given back when they were not needed for a second.
@@ -86,7 +31,7 @@ impl Held {
 /// the pool in the same way. So does a session share what its association may hold.
 #[derive(Debug)]
 pub struct HoldPool {
-    slots: Vec<Held>,
+    pub(super) slots: Slots,
     /// First of each list of free slots.
     free: [u32; 3],
     /// Slots with a buffer, and their bytes.
@@ -144,7 +89,7 @@ impl HoldPool {
     /// A pool of at most `limit` bytes; memory is taken when it is first needed.
     pub fn new(limit: usize) -> Self {
         Self {
-            slots: Vec::new(),
+            slots: Slots::default(),
             free: [NONE; 3],
             buffered: 0,
             buffers: 0,
@@ -163,7 +108,7 @@ impl HoldPool {
 
     /// Bytes of memory, in use or not; never above the limit.
     pub fn memory(&self) -> usize {
-        self.buffers + self.indices + (self.slots.capacity() - self.buffered) * size_of::<Held>()
+        self.buffers + self.indices + (self.slots.0.capacity() - self.buffered) * size_of::<Held>()
     }
 
     /// Bytes of memory in use now.
@@ -208,14 +153,6 @@ impl HoldPool {
         (len + size_of::<Held>()).next_multiple_of(GRAIN)
     }
 
-    pub(super) fn get(&self, index: u32) -> Option<&Held> {
-        self.slots.get(index as usize)
-    }
-
-    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Held> {
-        self.slots.get_mut(index as usize)
-    }
-
     /// Frees one buffer, or what served the numbers of a session. `false` if there is none left.
     fn give_back_one(&mut self) -> bool {
         if let Some(spare) = self.spares.pop() {
@@ -232,14 +169,14 @@ impl HoldPool {
     /// Frees the slots once none has a buffer.
     fn drop_slots(&mut self) {
         if self.buffered == 0 {
-            self.slots = Vec::new();
+            self.slots = Slots::default();
             self.free = [NONE; 3];
         }
     }
 
     /// Takes the buffer of the free slot `index` away.
     fn strip(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index as usize)
+        if let Some(slot) = self.slots.get_mut(index)
             && slot.buffer.capacity() > 0
         {
             self.buffers -= slot.memory();
@@ -250,14 +187,14 @@ impl HoldPool {
 
     fn pop(&mut self, list: usize) -> Option<u32> {
         let index = self.free[list];
-        self.free[list] = self.slots.get(index as usize)?.next;
+        self.free[list] = self.slots.get(index)?.next;
         Some(index)
     }
 
     /// Puts a slot on the list of free ones that it belongs to.
     fn push(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            let list = slot.list();
+        if let Some(slot) = self.slots.get_mut(index) {
+            let list = list_of(slot);
             slot.next = self.free[list];
             self.free[list] = index;
         }
@@ -269,7 +206,7 @@ impl HoldPool {
         let list = if cost == GRAIN { ONE_GRAIN } else { LONGER };
         let former = self.pop(list);
         if let Some(index) = former {
-            if self.get(index)?.memory() == cost {
+            if self.slots.get(index)?.memory() == cost {
                 return Some(index);
             }
             // A longer buffer than is needed would be charged to who needs a short one.
@@ -277,7 +214,7 @@ impl HoldPool {
         }
         let index = former.or_else(|| self.pop(BARE));
         let grown = match index {
-            None if self.slots.len() == self.slots.capacity() => 16.max(self.slots.len() / 8),
+            None if self.slots.0.len() == self.slots.0.capacity() => 16.max(self.slots.0.len() / 8),
             _ => 0,
         };
         let slot = size_of::<Held>();
@@ -288,15 +225,15 @@ impl HoldPool {
             }
             return None;
         }
-        self.slots.reserve_exact(grown);
+        self.slots.0.reserve_exact(grown);
         let index = index.unwrap_or_else(|| {
-            self.slots.push(Held::BARE);
-            self.slots.len() as u32 - 1
+            self.slots.0.push(Held::BARE);
+            self.slots.0.len() as u32 - 1
         });
         let buffer = Vec::with_capacity(cost - slot);
-        self.slots[index as usize].buffer = buffer;
+        self.slots.0[index as usize].buffer = buffer;
         self.buffered += 1;
-        self.buffers += self.slots[index as usize].memory();
+        self.buffers += self.slots.0[index as usize].memory();
         Some(index)
     }
 
@@ -321,6 +258,15 @@ impl HoldPool {
         share.held -= bytes;
         self.held -= bytes;
         self.held_unknown -= if share.unknown { bytes } else { 0 };
+    }
+}
+
+/// The list of free slots that `slot` belongs to.
+fn list_of(slot: &Held) -> usize {
+    match slot.memory() {
+        GRAIN => ONE_GRAIN,
+        _ if slot.buffer.capacity() == 0 => BARE,
+        _ => LONGER,
     }
 }
 
@@ -366,7 +312,7 @@ impl<'a> Hold<'a> {
             self.refuse();
             return None;
         };
-        let slot = self.pool.get_mut(index)?;
+        let slot = self.pool.slots.get_mut(index)?;
         slot.buffer.clear();
         slot.buffer.extend_from_slice(packet.head);
         slot.buffer.extend_from_slice(packet.tail);
@@ -386,7 +332,7 @@ impl<'a> Hold<'a> {
 
     /// The packet in slot `index` has gone.
     pub(super) fn release(&mut self, index: u32) {
-        let Some(memory) = self.pool.get(index).map(Held::memory) else { return };
+        let Some(memory) = self.pool.slots.get(index).map(Held::memory) else { return };
         self.pool.put_back(self.share, memory);
         self.share.waiting -= memory;
         self.pool.push(index);
@@ -475,7 +421,7 @@ impl<'a> Hold<'a> {
 impl HoldPool {
     /// Counts everything anew, with the memory of the sessions `in_use`.
     pub(super) fn audit(&self, in_use: usize) {
-        let with_buffers = self.slots.iter().filter(|slot| slot.buffer.capacity() > 0);
+        let with_buffers = self.slots.0.iter().filter(|slot| slot.buffer.capacity() > 0);
         assert_eq!(self.buffered, with_buffers.clone().count());
         assert_eq!(self.buffers, with_buffers.map(Held::memory).sum::<usize>());
         let spares: usize = self.spares.iter().map(|spare| spare.memory()).sum();
@@ -483,8 +429,8 @@ impl HoldPool {
         let mut free = 0;
         for (list, first) in self.free.iter().enumerate() {
             let mut at = *first;
-            while let Some(slot) = self.slots.get(at as usize) {
-                assert_eq!(slot.list(), list);
+            while let Some(slot) = self.slots.get(at) {
+                assert_eq!(list_of(slot), list);
                 free += if list == BARE { 0 } else { slot.memory() };
                 at = slot.next;
             }

@@ -12,16 +12,22 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler};
+use crate::parameters::EarliestParameters;
 use mpip_types::Instant;
 
-/// A path is far that is later by so many µs.
-const FAR: i64 = 100_000;
-/// For so many times that a busy period has to last before a far path works that searches.
-const SEARCH_PATIENCE: i64 = 4;
-
 /// Earliest predicted arrival.
-#[derive(Debug, Default)]
-pub(super) struct Earliest;
+#[derive(Debug)]
+pub(super) struct Earliest {
+    parameters: EarliestParameters,
+    /// Extra delay from which on a path is far, µs.
+    far: i64,
+}
+
+impl Earliest {
+    pub(super) fn new(parameters: &EarliestParameters) -> Self {
+        Self { parameters: *parameters, far: parameters.far.as_micros() as i64 }
+    }
+}
 
 impl Scheduler for Earliest {
     fn choose(
@@ -34,8 +40,10 @@ impl Scheduler for Earliest {
         let arrival = |path: &Candidate| {
             let waits = path.ready_at.since(now).as_micros() as i64;
             let takes = (demand.len as u64 * 1_000_000 / path.rate.max(1)) as i64;
-            let repair = if demand.ordered { path.repair } else { 0 };
-            waits + takes + path.delay + path.jitter + repair
+            let counts = demand.ordered && self.parameters.counts_repair;
+            let repair = if counts { path.repair } else { 0 };
+            let jitter = (path.jitter as f64 * self.parameters.jitter_weight) as i64;
+            waits + takes + path.delay + jitter + repair
         };
         let order = |index: &usize| (arrival(&paths[*index]), paths[*index].id);
         let first = (0..paths.len()).min_by_key(order)?;
@@ -44,6 +52,9 @@ impl Scheduler for Earliest {
         }
         let ready =
             (0..paths.len()).filter(|&index| paths[index].is_ready(now)).min_by_key(order)?;
+        if !self.parameters.waits {
+            return Some(ready);
+        }
         let later = arrival(&paths[ready]) - arrival(&paths[first]);
         // What the faster paths carry before a packet sent now on the slower one arrives.
         let faster: u64 = paths
@@ -53,7 +64,8 @@ impl Scheduler for Earliest {
             .sum();
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
-        let patience = if paths[ready].searches && later >= FAR { SEARCH_PATIENCE } else { 1 };
+        let far = paths[ready].searches && later >= self.far;
+        let patience = if far { i64::from(self.parameters.search_patience) } else { 1 };
         // A busy period that has lasted so long is expected to last about as long again.
         (drains >= later || busy >= patience * later).then_some(ready)
     }

@@ -11,7 +11,8 @@ use core::hint::black_box;
 use snow::{Builder, Error, HandshakeState};
 use zeroize::Zeroizing;
 
-use super::{INITIATION_NOISE, NOISE_PROTOCOL, PROLOGUE, RESPONSE_NOISE, resolver};
+use super::layout::{INITIATION_NOISE, NOISE_PROTOCOL, PROLOGUE, RESPONSE_NOISE};
+use super::resolver;
 use crate::aead::KEY_LEN;
 use crate::{PresharedKey, PrivateKey, PublicKey, Rng};
 

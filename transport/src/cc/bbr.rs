@@ -29,64 +29,16 @@ use self::round::Round;
 use self::round_trips::RoundTrips;
 use super::control::others;
 use super::{CongestionControl, CongestionEvent, INITIAL_WINDOW_PACKETS, RateSample, Subflow};
+use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
-/// 4 ln 2: the lowest gain that lets the rate double in each round trip.
-const STARTUP_GAIN: f64 = 2.77;
-const DRAIN_GAIN: f64 = 0.5;
-const UP_GAIN: f64 = 1.25;
-const DOWN_GAIN: f64 = 0.75;
-/// Once the flight is small enough, until the round ends.
-const DRAINED_GAIN: f64 = 0.95;
-/// The rate is a maximum and so a little high: pace below it, lest a queue stands.
-const PACING_MARGIN: f64 = 0.99;
-const WINDOW_GAIN: f64 = 2.0;
-const UP_WINDOW_GAIN: f64 = 2.25;
-const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
-/// A flight of so many volumes shows that a path has become wider, whatever overflows beyond it.
-const ENOUGH: f64 = 1.4;
-/// From which jitter on that is enough, seconds, and how long: others at the bottleneck may take less
-/// by then.
-const LONG_JITTER: f64 = 0.01;
-const OVERFLOW_PAUSE: Duration = Duration::from_secs(10);
-/// What at least is left of a rate that overflowed the queue.
-const OVERFLOW_FACTOR: f64 = 0.7;
-/// Share of the volume that is known to be safe that is used between probes.
-const HEADROOM: f64 = 0.85;
-/// Share of the random loss that is sent in addition. Below 1, so that loss that does come from the
-/// rate (a policer, a very short queue) does not sustain itself: each round leaves less of it.
-const RANDOM_LOSS_SHARE: f64 = 0.9;
-/// Startup ends after so many rounds without so much growth; with a queue half as many say it.
-const FULL_ROUNDS: u32 = 3;
-const FULL_GROWTH: f64 = 1.25;
-/// Packets that have to be lost in a round to end Startup (the draft's `BBRStartupFullLossCnt`).
-const STARTUP_LOSSES: u64 = 6;
-/// Startup ends within a round where flights take so long, seconds, that queues do not hold what would
-/// follow: after so many packets and so long, all of them late. A path that keeps the order of its
-/// packets may deliver none for a while and then some at once.
-const LONG_FLIGHT: f64 = 0.1;
-const STARTUP_LATE: (u64, Duration) = (16, Duration::from_millis(50));
-/// Growth that shows in a probe that the path has become wider; twice in succession: Startup again.
-const WIDER_GROWTH: f64 = 1.12;
-const CRUISE_ROUNDS: u32 = 5;
 const MIN_WINDOW_PACKETS: u64 = 4;
 /// A round trip counts at least so long: on a LAN the sender's 64 KiB bursts take longer than the
 /// RTT, and fewer than a few of them give no rate.
 const MIN_ROUND: f64 = 0.002;
-/// A queue does not stretch a round trip beyond so many flight times: what was known of a path
-/// whose rate fell must age although its feedback has become slow.
-const MAX_ROUND: f64 = 2.0;
 /// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
 const QUANTUM_SECONDS: f64 = 0.001;
 const MAX_QUANTUM: f64 = 65_536.0;
-/// A path that queues and yet delivers less than this share of what was believed has become slower,
-/// or let a burst pass at another rate (a token bucket): what was believed is forgotten at once.
-const SLOWER: f64 = 0.5;
-const SLOWER_ROUNDS: u32 = 2;
-/// A loss-based flow's window is 1.2 / sqrt(loss) packets (RFC 8312, section 5.2): 20 packets here.
-const RIVAL_MAX_LOSS: f64 = 0.004;
-/// A flow that delivers less than this share of what it once did has lost it to a rival.
-const DISPLACED: f64 = 0.7;
 /// A path does not follow others into ProbeRTT so soon after its own.
 const PROBE_RTT_JOIN: Duration = Duration::from_secs(1);
 /// Nor again so soon when one asks all to drain.
@@ -110,6 +62,7 @@ enum State {
 
 #[derive(Debug)]
 pub(super) struct Bbr {
+    parameters: BbrParameters,
     max_datagram: u64,
     state: State,
     /// Rounds that ended in this state, and how many it lasts (Cruise).
@@ -160,12 +113,13 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    pub(super) fn new(now: Instant, max_datagram: u64) -> Self {
+    pub(super) fn new(now: Instant, max_datagram: u64, parameters: &BbrParameters) -> Self {
         Self {
+            parameters: *parameters,
             max_datagram,
             state: State::Startup,
             rounds: 0,
-            cruise_rounds: CRUISE_ROUNDS,
+            cruise_rounds: parameters.cruise_rounds,
             round: Round::new(now, 0, 0),
             rate: MaxFilter::default(),
             group: Group::default(),
@@ -203,7 +157,7 @@ impl Bbr {
     fn send_rate(&self) -> f64 {
         let rate = self.rate.max() * self.group.part();
         rate.min(self.rate_low.unwrap_or(f64::INFINITY))
-            / (1.0 - RANDOM_LOSS_SHARE * self.random_loss.ratio())
+            / (1.0 - self.parameters.random_loss_share * self.random_loss.ratio())
     }
 
     /// Seconds that a packet counts as in flight when no queue stands.
@@ -238,8 +192,9 @@ impl Bbr {
     /// Whether a queue stands in Startup. Then the path is what limits, also where the sender does not use
     /// all that it may: an inner BBR keeps to what it has in flight, however much the window is.
     fn stalls(&self) -> bool {
-        self.state == State::Startup
-            && self.round.acked >= STARTUP_LATE.0 * self.max_datagram
+        self.parameters.stalls
+            && self.state == State::Startup
+            && self.round.acked >= self.parameters.late_packets * self.max_datagram
             && self.round_trips.is_stuck(self.round.fastest)
     }
 
@@ -260,7 +215,7 @@ impl Bbr {
                 // Spread over three lengths, so that flows do not probe in step for ever.
                 // By what was delivered, not by the clock, which must decide nothing.
                 let spread = self.round.delivered.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
-                self.cruise_rounds = CRUISE_ROUNDS - 1 + (spread % 3) as u32;
+                self.cruise_rounds = self.parameters.cruise_rounds - 1 + (spread % 3) as u32;
             }
             State::Up => {
                 self.rate_before = self.rate.max();
@@ -361,8 +316,9 @@ impl Bbr {
         let stands = (late && own) || self.stalls();
         let used = queued || stands || (last_used && self.last_used);
         if let Some(rate) = measured {
-            self.slower = if queued && rate < SLOWER * before { self.slower + 1 } else { 0 };
-            if self.slower >= SLOWER_ROUNDS {
+            self.slower =
+                if queued && rate < self.parameters.slower * before { self.slower + 1 } else { 0 };
+            if self.slower >= self.parameters.slower_rounds {
                 self.slower = 0;
                 self.rate = MaxFilter::default();
                 self.rate.update(rate);
@@ -370,7 +326,8 @@ impl Bbr {
             if self.state != State::Startup {
                 self.rate.update(rate);
             }
-            let others = others.map(|flow| flow.delivered);
+            let groups = self.parameters.groups;
+            let others = others.filter(|_| groups).map(|flow| flow.delivered);
             self.group.on_round(rate, self.rate.max(), others);
             if self.state == State::Cruise {
                 self.group.on_queue(late);
@@ -417,16 +374,17 @@ impl Bbr {
     fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool) {
         if measured {
             let rate = self.rate.max();
-            if rate >= self.full_rate * FULL_GROWTH {
+            if rate >= self.full_rate * self.parameters.full_growth {
                 self.full_rate = rate;
                 self.full_rounds = 0;
             } else {
-                self.full_rounds += if late { FULL_ROUNDS.div_ceil(2) } else { 1 };
+                self.full_rounds += if late { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
-        let overflowed =
-            overflowed && (self.round.ecn || self.round.lost >= STARTUP_LOSSES * self.max_datagram);
-        if self.full_rounds >= FULL_ROUNDS || overflowed {
+        let overflowed = overflowed
+            && (self.round.ecn
+                || self.round.lost >= self.parameters.startup_losses * self.max_datagram);
+        if self.full_rounds >= self.parameters.full_rounds || overflowed {
             self.startup_lost = overflowed;
             self.filled = true;
             self.enter(State::Drain);
@@ -435,7 +393,7 @@ impl Bbr {
 
     /// A probe's second round shows what the path did with the first.
     fn judge_probe(&mut self, rate: f64) {
-        if rate < self.rate_before * WIDER_GROWTH {
+        if rate < self.rate_before * self.parameters.wider_growth {
             self.enter(State::Down);
             return;
         }
@@ -450,15 +408,15 @@ impl Bbr {
     /// A probe that used the bound without overflow shows that it is too low. Where the path jitters much,
     /// what overflowed is found out late, and costs more than a little more would bring.
     fn raise_volume_high(&mut self, now: Instant) {
-        let recent = now.since(self.overflowed_at) < OVERFLOW_PAUSE;
+        let recent = now.since(self.overflowed_at) < self.parameters.overflow_pause;
         if let Some(high) = self.volume_high
             && !(recent
-                && self.round_trips.jitter() > LONG_JITTER
-                && high >= ENOUGH * self.volume())
+                && self.round_trips.jitter() > self.parameters.long_jitter.as_secs_f64()
+                && high >= self.parameters.enough * self.volume())
             && self.round.peak_flight as f64 + 2.0 * self.max_datagram as f64 >= high
         {
-            let raised = high * UP_GAIN;
-            let enough = UP_WINDOW_GAIN * self.volume() + self.aggregation.bytes();
+            let raised = high * self.parameters.up_gain;
+            let enough = self.parameters.up_window_gain * self.volume() + self.aggregation.bytes();
             self.volume_high = (raised < enough).then_some(raised);
         }
     }
@@ -468,9 +426,9 @@ impl Bbr {
         self.prior = Some((self.volume_high, self.rate_low));
         let volume = self.volume();
         let flight = self.round.peak_flight as f64;
-        let high = flight.min(self.volume_high.unwrap_or(flight)) * HEADROOM;
+        let high = flight.min(self.volume_high.unwrap_or(flight)) * self.parameters.headroom;
         self.volume_high = Some(high.max(volume).max(self.min_window()));
-        let low = OVERFLOW_FACTOR * self.rate_low.unwrap_or(self.rate.max());
+        let low = self.parameters.overflow_factor * self.rate_low.unwrap_or(self.rate.max());
         self.rate_low = Some(low.max(rate));
         if self.state == State::Up {
             self.enter(State::Down);
@@ -480,9 +438,10 @@ impl Bbr {
     /// Whether what Startup has sent already is more than queues hold.
     fn overshoots(&self, now: Instant) -> bool {
         let Round { start, acked, fastest, .. } = self.round;
-        self.flight_time() > LONG_FLIGHT
-            && acked >= STARTUP_LATE.0 * self.max_datagram
-            && now.since(start) >= STARTUP_LATE.1
+        self.parameters.overshoot
+            && self.flight_time() > self.parameters.long_flight.as_secs_f64()
+            && acked >= self.parameters.late_packets * self.max_datagram
+            && now.since(start) >= self.parameters.late_after
             && self.round_trips.is_far_behind(fastest)
     }
 
@@ -509,7 +468,7 @@ impl Bbr {
             State::Up if self.rounds >= 1 && self.late(sample.rtt) => {
                 let bound = self.volume_high.unwrap_or(f64::INFINITY);
                 let probed = (self.round.peak_flight + self.max_datagram) as f64;
-                if probed >= (self.group.probe_gain(UP_GAIN) * volume).min(bound) {
+                if probed >= (self.group.probe_gain(self.parameters.up_gain) * volume).min(bound) {
                     self.enter(State::Down);
                 }
             }
@@ -545,12 +504,14 @@ impl Bbr {
     fn is_unknown(&self) -> bool {
         let bursts = self.aggregation.bytes();
         let known = self.seen_empty || self.state != State::Cruise || self.rounds == 0;
-        !known && bursts > self.volume().max(LONG_JITTER * self.rate.max())
+        !known
+            && bursts
+                > self.volume().max(self.parameters.long_jitter.as_secs_f64() * self.rate.max())
     }
 
     /// The path loses so much by itself that no loss-based flow fills its queue.
     fn is_lossy(&self) -> bool {
-        self.random_loss.ratio() > RIVAL_MAX_LOSS
+        self.random_loss.ratio() > self.parameters.rival_max_loss
     }
 
     /// The path has been drained.
@@ -561,14 +522,14 @@ impl Bbr {
         }
         self.drained_at = now;
         self.seen_empty = true;
-        let shows = !self.is_lossy() && !self.round_trips.jitters();
+        let shows = self.parameters.competes && !self.is_lossy() && !self.round_trips.jitters();
         let lowest = self.round_trips.lowest();
         let doubts = !self.suspects && self.rival.window().is_none();
         self.suspects = shows && doubts && lowest.is_some_and(|rtt| self.rival.shows(rtt));
         if self.suspects {
             self.round_trips.set_lowest(self.rival.base());
         } else if let Some(rtt) = lowest.filter(|_| shows) {
-            let displaced = self.rate.max() < DISPLACED * self.full_rate;
+            let displaced = self.rate.max() < self.parameters.displaced * self.full_rate;
             let flight = (self.flight_before, displaced);
             let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);
             self.round_trips.set_lowest(Some(base));
@@ -585,14 +546,14 @@ impl Bbr {
     fn probe_rtt_window(&self) -> f64 {
         let (volume, bursts) = (self.volume(), self.aggregation.bytes());
         let holds = if bursts > volume { volume + bursts } else { volume };
-        (PROBE_RTT_WINDOW_GAIN * holds).max(self.min_window())
+        (self.parameters.probe_rtt_window_gain * holds).max(self.min_window())
     }
 
     fn update_window(&mut self, sample: &RateSample) {
         let gain = match self.state {
-            State::Startup => STARTUP_GAIN,
-            State::Up => UP_WINDOW_GAIN,
-            State::Drain | State::Down | State::Cruise => WINDOW_GAIN,
+            State::Startup => self.parameters.startup_gain,
+            State::Up => self.parameters.up_window_gain,
+            State::Drain | State::Down | State::Cruise => self.parameters.window_gain,
             State::ProbeRtt(_) => {
                 self.window = self.window.min(self.probe_rtt_window());
                 return;
@@ -614,7 +575,7 @@ impl Bbr {
             self.window = grown;
         }
         if let Some(high) = self.volume_high {
-            let share = if self.state == State::Up { 1.0 } else { HEADROOM };
+            let share = if self.state == State::Up { 1.0 } else { self.parameters.headroom };
             self.window = self.window.min(high * share);
         }
         self.window = self.window.max(self.min_window());
@@ -622,25 +583,26 @@ impl Bbr {
 
     fn update_pacing(&mut self, sample: &RateSample) {
         let gain = match self.state {
-            State::Startup => STARTUP_GAIN,
-            State::Drain => DRAIN_GAIN,
-            State::Down if sample.in_flight as f64 > self.volume() => DOWN_GAIN,
-            State::Down => DRAINED_GAIN,
+            State::Startup => self.parameters.startup_gain,
+            State::Drain => self.parameters.drain_gain,
+            State::Down if sample.in_flight as f64 > self.volume() => self.parameters.down_gain,
+            State::Down => self.parameters.drained_gain,
             State::Cruise | State::ProbeRtt(_) => 1.0,
-            State::Up => self.group.probe_gain(UP_GAIN),
+            State::Up => self.group.probe_gain(self.parameters.up_gain),
             State::Compete => {
                 self.pacing = self.rival.window().and_then(|(_, pacing)| pacing).or(self.pacing);
                 return;
             }
         };
-        let rate = gain * PACING_MARGIN * self.send_rate();
+        let rate = gain * self.parameters.pacing_margin * self.send_rate();
         let rtt = sample.smoothed_rtt.as_secs_f64();
         if self.filled {
             // Two packets per RTT at least: the way out of an estimate near zero.
             let least = if rtt > 0.0 { 2.0 * self.max_datagram as f64 / rtt } else { 0.0 };
             self.pacing = Some(rate.max(least));
         } else {
-            let initial = STARTUP_GAIN * (INITIAL_WINDOW_PACKETS * self.max_datagram) as f64;
+            let initial =
+                self.parameters.startup_gain * (INITIAL_WINDOW_PACKETS * self.max_datagram) as f64;
             let initial = if rtt > 0.0 { initial / rtt } else { 0.0 };
             let rate = rate.max(initial).max(self.pacing.unwrap_or(0.0));
             self.pacing = (rate > 0.0).then_some(rate);
@@ -671,7 +633,7 @@ impl CongestionControl for Bbr {
         let elapsed = sample.now.since(self.round.start).as_secs_f64();
         let acknowledged = sample.prior_delivered >= self.round.delivered;
         if elapsed >= flight_time.max(MIN_ROUND)
-            && (acknowledged || elapsed >= MAX_ROUND * flight_time)
+            && (acknowledged || elapsed >= self.parameters.max_round * flight_time)
         {
             self.end_round(sample, others(subflows, own));
         }
@@ -686,7 +648,8 @@ impl CongestionControl for Bbr {
     fn on_congestion(&mut self, event: &CongestionEvent, _subflows: &[Subflow], _own: usize) {
         if event.persistent {
             // What was known of the path no longer holds.
-            *self = Self { window: self.min_window(), ..Self::new(event.now, self.max_datagram) };
+            let anew = Self::new(event.now, self.max_datagram, &self.parameters);
+            *self = Self { window: self.min_window(), ..anew };
         }
         self.round.ecn |= event.ecn;
         // What was taken for the last event stays, also if this one proves to be none.

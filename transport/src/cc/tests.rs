@@ -7,6 +7,7 @@ use core::time::Duration;
 use self::link::{Link, Measured, PACKET, World, jain};
 use super::{CongestionControl, CongestionEvent, RateSample};
 use crate::cc::CongestionControlKind::{self, Balia, Bbr, Cubic, Lia, Olia, Reno};
+use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 fn ms(millis: u64) -> Duration {
@@ -352,7 +353,12 @@ impl Steady {
 
     fn with_packets(kind: CongestionControlKind, packet: u64) -> Self {
         let now = Instant::from_millis(1_000);
-        Self { control: super::new(kind, now, packet), packet, now, delivered: 0 }
+        Self {
+            control: super::new(kind, now, packet, &BbrParameters::default()),
+            packet,
+            now,
+            delivered: 0,
+        }
     }
 
     fn round(&mut self) -> u64 {
@@ -415,7 +421,8 @@ fn all_controllers_start_with_ten_packets_and_double() {
         // At least twice what was last delivered, 20 packets per 100 ms.
         assert!(steady.control.pacing_rate().unwrap() >= 2 * 200 * PACKET, "{kind:?}");
     }
-    let none = super::new(CongestionControlKind::None, Instant::ZERO, PACKET);
+    let none =
+        super::new(CongestionControlKind::None, Instant::ZERO, PACKET, &BbrParameters::default());
     assert_eq!((none.window(), none.pacing_rate()), (u64::MAX, None));
 }
 

@@ -1,5 +1,6 @@
 //! Availability, and nodes that nobody configured.
 
+use mpip_crypto::PrivateKey;
 use mpip_wire::{AnswerRepr, QueryRepr};
 
 use super::super::harness::{Out, Packets, Pair, SECOND, address, locals, sequences, tcp};
@@ -132,7 +133,8 @@ fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
     talk(&mut pair);
     pair.run_for(SECOND);
     // Host 0 has opened paths from both of its addresses, and to the one that was asked.
-    let owner = |host: usize, link| pair.engines[host].by_prefix.find(address(1 - host, link).ip());
+    let owner =
+        |host: usize, link| pair.engines[host].shared.prefixes.find(address(1 - host, link).ip());
     assert_eq!([owner(1, 0), owner(1, 1)], [Some(0); 2]);
     assert_eq!([owner(0, 0), owner(0, 1)], [Some(0), None]);
     let pinned = events(&mut pair, 0);
@@ -148,7 +150,7 @@ fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
     talk(&mut pair);
     pair.run_for(SECOND);
     assert_eq!(established(&pair, 1), [true]);
-    assert_eq!(pair.engines[1].by_prefix.find(address(0, 1).ip()), None, "pinned to another");
+    assert_eq!(pair.engines[1].shared.prefixes.find(address(0, 1).ip()), None, "pinned to another");
 }
 
 /// [P-20] Where strangers met, one of them may know one address of the other alone. From the others
@@ -240,7 +242,7 @@ fn work_for_a_node_that_was_given_up_is_for_nobody() {
     // The initiation is made after 15 s, the node given up after 20 s, the answer made after 30 s.
     pair.run_for(SECOND * 60);
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
-    assert!(pair.engines.iter().all(|engine| engine.indices.is_empty()));
+    assert!(pair.engines.iter().all(|engine| engine.shared.indices.is_empty()));
     pair.work = Duration::ZERO;
     pair.run_for(SECOND * 600);
     talk(&mut pair);
@@ -376,8 +378,8 @@ fn an_answer_that_names_a_key_without_holding_it_leads_to_nothing() {
     pair.run_for(SECOND * 30);
     assert_eq!(established(&pair, 0), [] as [bool; 0]);
     assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
-    assert!(pair.engines[0].indices.is_empty(), "nothing is left of it");
-    assert_eq!(pair.engines[0].by_prefix.find(inner(1)), None);
+    assert!(pair.engines[0].shared.indices.is_empty(), "nothing is left of it");
+    assert_eq!(pair.engines[0].shared.prefixes.find(inner(1)), None);
     assert!(!events(&mut pair, 0).iter().any(|event| matches!(event, Event::Pinned { .. })));
 }
 
@@ -391,7 +393,7 @@ fn an_unknown_initiator_shows_that_it_receives_at_its_address_before_anything_is
     pair.run_for(SECOND * 10);
     assert!(pair.drops(1, DropReason::UnderLoad) > 2);
     assert!(pair.engines[1].associations.is_empty() && pair.engines[1].by_key.is_empty());
-    assert_eq!(pair.engines[1].by_prefix.find(inner(0)), None);
+    assert_eq!(pair.engines[1].shared.prefixes.find(inner(0)), None);
 }
 
 #[test]
@@ -404,7 +406,7 @@ fn an_initiation_that_is_not_followed_up_is_forgotten() {
     pair.pass = |_, _, _| false;
     pair.run_for(SECOND * 60);
     assert_eq!(established(&pair, 1), [] as [bool; 0]);
-    assert!(pair.engines[1].indices.is_empty() && pair.engines[1].by_key.is_empty());
+    assert!(pair.engines[1].shared.indices.is_empty() && pair.engines[1].by_key.is_empty());
 }
 
 #[test]
@@ -417,7 +419,7 @@ fn a_node_that_goes_is_forgotten_and_found_again() {
     assert_eq!(established(&pair, 0), [] as [bool; 0]);
     let [_, mut restarted] = strangers(|_, _| {}).engines;
     restarted.handle_command(pair.now, Command::LocalAddresses(locals(1)));
-    restarted.instance = 77;
+    restarted.shared.instance = 77;
     pair.engines[1] = restarted;
     assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
     let packet = PacketPool::new(1, 1).copy_from(&plain(0, 1)).expect("a buffer");
@@ -447,7 +449,7 @@ fn at_the_bound_an_idle_node_makes_room_and_a_busy_one_stays() {
     pair.run_for(SECOND * 200);
     let now = pair.now;
     assert_eq!(add(&mut pair, now), Some(0));
-    assert_eq!(pair.engines[0].by_prefix.find(inner(1)), None);
+    assert_eq!(pair.engines[0].shared.prefixes.find(inner(1)), None);
 }
 
 ///

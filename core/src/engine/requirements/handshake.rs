@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mpip_crypto::{CookieMemory, Initiator, PresharedKey};
+use mpip_crypto::{CookieMemory, Initiator, PresharedKey, PrivateKey};
 use mpip_wire::{AeadSet, Frame, InitiationPayload};
 
 use super::super::harness::*;
@@ -58,7 +58,7 @@ fn a_wrong_mac1_is_dropped_and_not_answered() {
         assert_eq!(pair.deliver(1, from(0), &bytes), Err(DropReason::Handshake), "byte {at}");
         assert!(pair.out[1].datagrams.is_empty());
     }
-    assert_eq!(pair.engines[1].calls.initiations, 0, "it does not even count as load");
+    assert_eq!(pair.engines[1].callers.initiations, 0, "it does not even count as load");
     assert_eq!(pair.deliver(1, from(0), &good.bytes), Ok(()));
     assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
 }
@@ -92,8 +92,8 @@ fn set_clock(pair: &mut Pair, host: usize, seconds: u64) {
 /// The pair with host 0 started anew, whose clock shows `seconds` more than the virtual time.
 fn restart(pair: &mut Pair, instance: u64, seconds: u64) {
     let Pair { engines: [mut fresh, _], .. } = Pair::new(|_| {});
-    fresh.instance = instance;
-    fresh.rng = Rng::new([instance as u8; 32]);
+    fresh.shared.instance = instance;
+    fresh.shared.rng = Rng::new([instance as u8; 32]);
     pair.engines[0] = fresh;
     set_clock(pair, 0, seconds);
 }
@@ -280,8 +280,8 @@ fn another_run_of_the_peer_has_none_of_the_paths_and_sessions() {
         pair.run_for(SECOND);
         let Pair { engines: [zero, one], .. } = Pair::new(|_| {});
         pair.engines[restarted] = [zero, one].into_iter().nth(restarted).expect("two");
-        pair.engines[restarted].instance = 77;
-        pair.engines[restarted].unix_origin += SECOND * 10;
+        pair.engines[restarted].shared.instance = 77;
+        pair.engines[restarted].shared.unix_origin += SECOND * 10;
         pair.run_for(SECOND * 10);
         for host in 0..2 {
             assert_eq!(pair.states(host), [PathState::Active; 4], "{restarted}");
@@ -371,7 +371,7 @@ fn an_aead_that_was_not_offered_is_refused() {
     pair.deliver(1, from(0), &offer.bytes).expect("answered");
     let (_, response) = pair.out[1].datagrams.remove(0);
     // Host 0 had offered ChaCha20-Poly1305 alone.
-    pair.engines[0].aes_in_hardware = false;
+    pair.engines[0].shared.aes_in_hardware = false;
     assert_eq!(pair.deliver(0, from(1), &response), Err(DropReason::Handshake));
     assert_eq!(pair.association(0).epochs(), 0);
 }
@@ -381,7 +381,7 @@ fn an_aead_that_was_not_offered_is_refused() {
 fn under_load_only_who_receives_at_its_address_is_answered() {
     let mut pair = Pair::new(|_| {});
     // A right mac1, but unknown keys: who knows the public key can make any number of them.
-    for n in 0..calls::UNDER_LOAD as u8 {
+    for n in 0..crate::callers::UNDER_LOAD as u8 {
         let stranger = initiation([100 + n; 32], 3, 0);
         assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
         assert!(pair.out[1].datagrams.is_empty());
@@ -393,7 +393,7 @@ fn under_load_only_who_receives_at_its_address_is_answered() {
     assert!(pair.out[1].datagrams.is_empty());
 
     // Host 0 calls while the load lasts: it is given a cookie, and answered with it.
-    pair.engines[1].calls.initiations_since = pair.now + SECOND;
+    pair.engines[1].callers.initiations_since = pair.now + SECOND;
     pair.run_for(SECOND);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert_ne!(pair.drops(1, DropReason::UnderLoad), 1);
@@ -414,8 +414,8 @@ struct Caller {
 impl Caller {
     /// Gets a cookie while host 1 is under load.
     fn new(pair: &mut Pair, from: PathAddress) -> Self {
-        pair.engines[1].calls.initiations = calls::UNDER_LOAD;
-        pair.engines[1].calls.initiations_since = pair.now;
+        pair.engines[1].callers.initiations = crate::callers::UNDER_LOAD;
+        pair.engines[1].callers.initiations_since = pair.now;
         let remote = PrivateKey::from_bytes([2; 32]);
         let mut caller = Self { from, cookies: CookieMemory::new(remote.public_key()) };
         assert_eq!(caller.call(pair, &initiation([77; 32], 3, 0)), Err(DropReason::UnderLoad));
@@ -500,7 +500,7 @@ fn strangers_do_not_keep_a_known_peer_from_being_read() {
             for host in 0..10 {
                 pair.now += SECOND / 1_000;
                 let call = initiation([host as u8 + 100; 32], 3, 0);
-                pair.engines[1].calls.initiations = 0;
+                pair.engines[1].callers.initiations = 0;
                 let _ = pair.deliver(1, in_network(network, host), &call);
             }
         }
@@ -544,7 +544,7 @@ fn one_initiation_is_answered_at_a_time_and_judged_when_it_was_read() {
     pair.pass = |_, _, _| false;
     pair.run_for(SECOND);
     assert_eq!(pair.association(1).epochs(), 0);
-    assert_eq!(pair.engines[1].indices.len(), 0);
+    assert_eq!(pair.engines[1].shared.indices.len(), 0);
 }
 
 #[test]
@@ -589,7 +589,7 @@ fn a_forged_response_does_not_take_the_place_of_the_right_one() {
 #[test]
 fn one_source_does_not_take_the_room_of_all_cookies() {
     let mut pair = Pair::new(|_| {});
-    pair.engines[1].calls.initiations = calls::UNDER_LOAD;
+    pair.engines[1].callers.initiations = crate::callers::UNDER_LOAD;
     let mut out = Out::default();
     let callers = (0..100).map(|host| in_network(1, host)).chain([in_network(2, 0)]);
     for from in callers {

@@ -1,5 +1,6 @@
 //! An engine with many peers, on sockets that take little.
 
+use mpip_crypto::PrivateKey;
 use std::collections::BTreeSet;
 
 use super::super::harness::*;

@@ -57,9 +57,9 @@ fn lose(pair: &mut Pair, host: usize) {
 fn restart(pair: &mut Pair, host: usize, run: u64) {
     let Pair { engines: [zero, one], .. } = both_call();
     let mut engine = if host == 0 { zero } else { one };
-    engine.instance = run;
-    engine.rng = Rng::new([run as u8; 32]);
-    engine.unix_origin += SECOND * 10 * run as u32;
+    engine.shared.instance = run;
+    engine.shared.rng = Rng::new([run as u8; 32]);
+    engine.shared.unix_origin += SECOND * 10 * run as u32;
     pair.engines[host] = engine;
 }
 

@@ -101,8 +101,8 @@ fn a_node_learns_that_its_address_is_taken_for_its_own() {
     let links: Vec<_> = (0..4).filter_map(|path| pair.association(0).address_of(path)).collect();
     let own: Vec<_> = links.iter().map(|link| link.local == LocalId(1)).collect();
     assert_eq!(taken(&mut pair, 0), own);
-    assert!(pair.engines[1].by_prefix.find(address(0, 1).ip()).is_some());
-    assert_eq!(pair.engines[1].by_prefix.find(address(0, 0).ip()), None);
+    assert!(pair.engines[1].shared.prefixes.find(address(0, 1).ip()).is_some());
+    assert_eq!(pair.engines[1].shared.prefixes.find(address(0, 0).ip()), None);
 }
 
 /// A segment of the host with these flags and acknowledgment number.
@@ -194,7 +194,7 @@ fn a_stranger_has_no_address_but_what_the_configuration_says() {
     let begins = packet(Kind::Tcp(SYN), server(), end(SHARED, 443), &[]);
     assert_eq!(leaves(&mut pair, 1, &begins), Some(DropReason::NoPeer));
     assert_eq!(pair.engines[1].poll_capture(), None, "nothing is captured before anything begins");
-    assert_eq!(pair.engines[1].by_prefix.find(address(0, 0).ip()), None);
+    assert_eq!(pair.engines[1].shared.prefixes.find(address(0, 0).ip()), None);
 
     let public = open(&mut pair, 5_000);
     assert_eq!(public.address, IpAddr::from(SHARED));

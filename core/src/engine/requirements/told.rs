@@ -129,7 +129,7 @@ fn a_peer_that_tells_ever_new_addresses_has_few_of_them_asked() {
 fn all_peers_together_have_only_so_many_told_addresses_asked() {
     let mut pair = established();
     let rate = Rate { burst: 512, per_second: 256 };
-    while pair.engines[0].challenges.take(pair.now, rate) {}
+    while pair.engines[0].shared.challenges.take(pair.now, rate) {}
     let list: Vec<_> = (0..16).map(third_party).collect();
     tell(&mut pair, 100, &list);
     let there =

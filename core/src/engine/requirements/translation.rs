@@ -67,8 +67,8 @@ pub(super) fn open(pair: &mut Pair, port: u16) -> Endpoint {
         got.len(),
         1,
         "from port {port}: {:?} {:?}",
-        pair.engines[1].drops,
-        pair.engines[0].drops
+        pair.engines[1].shared.drops,
+        pair.engines[0].shared.drops
     );
     let public = ends(&got[0]).0;
     let answer = packet(Kind::Tcp(SYN | ACK), server(), public, &[]);

@@ -51,7 +51,7 @@ fn running() -> Pair {
 }
 
 fn held(pair: &Pair) -> usize {
-    pair.engines[1].hold.held()
+    pair.engines[1].shared.hold.held()
 }
 
 /// [W-28]
@@ -137,7 +137,7 @@ fn a_peer_takes_no_more_memory_than_its_share_and_what_ends_gives_it_back() {
             strike(&mut pair, 0, 0, &[packet(900 + session, sequence, &bytes)]);
         }
         strike(&mut pair, 0, 0, &[skip(900 + session, 16_001, 10_000)]);
-        let memory = pair.engines[1].hold.memory();
+        let memory = pair.engines[1].shared.hold.memory();
         // A hundredth for places that are free.
         assert!(held(&pair) <= 4 << 20 && memory <= (4 << 20) * 101 / 100, "{memory}");
         if session == 700 {
@@ -148,7 +148,7 @@ fn a_peer_takes_no_more_memory_than_its_share_and_what_ends_gives_it_back() {
     let refused = pair.engines[1].status(pair.now, false).drops;
     assert!(refused.iter().any(|(name, count)| *name == "not_held" && *count > 1_000));
     strike(&mut pair, 0, 0, &[Frame::Close { reason: 0, message: "" }]);
-    assert_eq!((held(&pair), pair.engines[1].hold.memory()), (0, 0));
+    assert_eq!((held(&pair), pair.engines[1].shared.hold.memory()), (0, 0));
 }
 
 /// [S-15]
@@ -354,10 +354,10 @@ fn what_is_captured_is_looked_at_now_and_then_whatever_the_peer_says() {
         let frame =
             Frame::AddressObserved { path: PathId(0), address: observed, taken: round % 2 == 0 };
         strike(&mut pair, 0, 0, &[frame]);
-        let work = pair.engines[1].work;
+        let work = pair.engines[1].shared.work;
         let (now, engine) = (pair.now, &mut pair.engines[1]);
         engine.flush(now, &mut pair.out[1]);
-        looks += pair.engines[1].work - work;
+        looks += pair.engines[1].shared.work - work;
         pair.run_for(SECOND / 1_000);
     }
     assert!(looks <= 60, "{looks} in 2 s");
@@ -469,14 +469,14 @@ proptest! {
             let fits = 1_900 / frame.encoded_len();
             let frames = vec![frame; times.min(fits)];
             let in_flight = pair.association(1).next_number(path).unwrap_or(0);
-            let waiting = pair.engines[1].hold.held() / 2_048;
+            let waiting = pair.engines[1].shared.hold.held() / 2_048;
             if pair.association(0).address_of(path).is_none() {
                 continue;
             }
             let (steps, _) = strike(&mut pair, 0, path, &frames);
             let settled = 4 * (in_flight + 3 * waiting as u64);
             prop_assert!(steps <= STEPS + settled, "{steps}: {one:?}");
-            let memory = pair.engines[1].hold.memory();
+            let memory = pair.engines[1].shared.hold.memory();
             prop_assert!(memory <= 32 << 20, "{memory}");
             pair.run_for(Duration::from_millis(millis));
         }

@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 
 use crate::cc::CongestionControlKind;
 use crate::cc::{self, CongestionControl, CongestionEvent, RateSample, Subflow};
+use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 pub(super) const PACKET: u64 = 1_448;
@@ -171,7 +172,7 @@ impl World {
     pub(super) fn add(&mut self, kind: CongestionControlKind, group: usize, start: Instant) {
         let index = self.flows.len();
         self.flows.push(Flow {
-            control: cc::new(kind, start, PACKET),
+            control: cc::new(kind, start, PACKET, &BbrParameters::default()),
             group,
             offered: f64::INFINITY,
             admits: true,

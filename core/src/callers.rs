@@ -1,0 +1,86 @@
+//! Who begins handshakes, and how often.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use mpip_types::table::Table;
+use mpip_types::{Bucket, Instant, Rate};
+
+use crate::handshake::{Class, Source};
+
+/// Initiations in a second from which on their senders have to show a cookie.
+pub(crate) const UNDER_LOAD: u32 = 50;
+/// Initiations with a cookie that are read from one source. Attempts are a second or more apart, so
+/// this is enough for dozens of nodes behind one address that lost their peer at once, and it is a
+/// three-hundredth of what a thread reads (140 µs each on a slow core).
+pub(crate) const PER_SOURCE: Rate = Rate { burst: 40, per_second: 20 };
+/// Sources whose rate is remembered, and sources at which peers have proved who they are; at the
+/// bound the one not seen for longest is forgotten. A bucket is full again after 2 s: to gain from
+/// that one would have to show cookies of as many networks in this time.
+const SOURCES: usize = 4_096;
+
+/// Who calls, and how often.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    /// Initiations in this second.
+    pub(crate) initiations: u32,
+    pub(crate) initiations_since: Instant,
+    /// By senders that have shown a cookie: others may have forged their address.
+    rates: Table<Source, Bucket>,
+    /// Where configured peers have proved who they are.
+    proven: Table<Source, ()>,
+    /// Where the configuration says that peers are.
+    endpoints: BTreeSet<Source>,
+}
+
+impl Callers {
+    /// Nobody has called yet. `endpoints`: where the configuration says that peers are.
+    pub(crate) fn new(
+        now: Instant,
+        endpoints: impl Iterator<Item = IpAddr>,
+        seeds: [[u8; 16]; 2],
+    ) -> Self {
+        Self {
+            initiations: 0,
+            initiations_since: now,
+            rates: Table::new(SOURCES, seeds[0]),
+            proven: Table::new(SOURCES, seeds[1]),
+            endpoints: endpoints.map(Source::of).collect(),
+        }
+    }
+
+    /// Counts an initiation. Whether its sender has to show a cookie.
+    pub(crate) fn is_under_load(&mut self, now: Instant) -> bool {
+        if now.since(self.initiations_since) >= Duration::from_secs(1) {
+            self.initiations_since = now;
+            self.initiations = 0;
+        }
+        self.initiations = self.initiations.saturating_add(1);
+        self.initiations > UNDER_LOAD
+    }
+
+    /// Whether another initiation of `source`, which has shown a cookie, may be read.
+    pub(crate) fn take(&mut self, now: Instant, source: Source) -> bool {
+        let slot = match self.rates.find(&source) {
+            Some(slot) => slot,
+            None => self.rates.insert(now, source, Bucket::new()).index,
+        };
+        self.rates.touch(slot, now);
+        self.rates.get_mut(slot).is_none_or(|bucket| bucket.take(now, PER_SOURCE))
+    }
+
+    /// In whose queue the initiations of `source` wait.
+    pub(crate) fn class(&self, source: Source) -> Class {
+        let known = self.endpoints.contains(&source) || self.proven.find(&source).is_some();
+        if known { Class::Known } else { Class::Stranger }
+    }
+
+    /// A configured peer has proved that it is at `source`.
+    pub(crate) fn note(&mut self, now: Instant, source: Source) {
+        match self.proven.find(&source) {
+            Some(slot) => self.proven.touch(slot, now),
+            None => drop(self.proven.insert(now, source, ())),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Packets that wait to be handed to the host.
+
+use std::collections::VecDeque;
+
+use mpip_types::packet::Segments;
+use mpip_types::{Checksum, InnerPacket, Instant, PacketSink};
+
+/// Packets of our own for the host that wait for the next timeout; beyond it the newest go.
+pub(crate) const RETURNS: usize = 64;
+/// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a second
+/// at 100 Mbit/s, and no more at once than the queues of interfaces take.
+pub(crate) const PLAIN: usize = 1_024;
+
+/// Packets of the engine's own that wait to be handed to the host, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    packets: VecDeque<Vec<u8>>,
+    since: Instant,
+}
+
+impl Returns {
+    pub(crate) fn push(&mut self, now: Instant, packet: Vec<u8>) {
+        if self.packets.is_empty() {
+            self.since = now;
+        }
+        if self.packets.len() < RETURNS {
+            self.packets.push_back(packet);
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        (!self.packets.is_empty()).then_some(self.since)
+    }
+
+    pub(crate) fn deliver(&mut self, sink: &mut impl PacketSink) {
+        while let Some(packet) = self.packets.pop_front() {
+            sink.packet(InnerPacket { head: &packet, tail: &[], checksum: Checksum::Complete });
+        }
+    }
+}
+
+/// What waits to be taken by [`Engine::take_plain`].
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    packets: VecDeque<(Segments, usize)>,
+    room: Vec<u8>,
+}
+
+impl Plain {
+    /// Adds segment `index` of `segments`. `false` if there are too many.
+    pub(crate) fn push(&mut self, segments: Segments, index: usize) -> bool {
+        let room = self.packets.len() < PLAIN;
+        if room {
+            self.packets.push_back((segments, index));
+        }
+        room
+    }
+
+    /// Hands all of them over.
+    pub(crate) fn deliver(&mut self, sink: &mut impl PacketSink) {
+        while let Some((segments, index)) = self.packets.pop_front() {
+            let room = &mut self.room;
+            if room.len() < segments.segment_len(index) {
+                room.resize(segments.segment_len(index), 0);
+            }
+            let len = segments.write(index, room);
+            let head = &room[..len];
+            sink.packet(InnerPacket { head, tail: &[], checksum: Checksum::Complete });
+        }
+    }
+}

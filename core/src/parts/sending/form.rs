@@ -1,0 +1,80 @@
+//! How an inner packet looks in its datagram.
+
+use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
+
+use crate::omission::{CompactHeader, SessionHeader};
+use crate::parts::sending::Load;
+use mpip_types::packet::{HEAD_ROOM, mark_ce};
+
+/// How an inner packet is put into its datagram.
+#[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]
+pub(crate) enum Form<'a> {
+    /// As it is.
+    Full(PacketFrameHeader),
+    /// Without the fields that the receiver knows: what differs, and the payload in two parts.
+    Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, &'a [u8]),
+}
+
+impl<'a> Form<'a> {
+    /// The shortest form of `load`, of which the receiver knows `header`.
+    pub(crate) fn of(load: &'a Load, len: usize, header: Option<&SessionHeader>) -> Self {
+        let full = PacketFrameHeader {
+            session: load.session,
+            sequence: load.sequence,
+            ordered: load.ordered,
+        };
+        let Some(header) = header else { return Self::Full(full) };
+        let mut head = [0; HEAD_ROOM];
+        let (head_len, rest) = load.segments.write_head(load.segment, &mut head);
+        if load.mark {
+            mark_ce(&mut head[..head_len]);
+        }
+        // A checksum that came from elsewhere may be wrong, and has to stay so.
+        let compact = if load.segments.has_foreign_checksum() {
+            match load.mark {
+                true => None,
+                false => header.compress(load.sequence, &load.segments.packet().bytes()[..len]),
+            }
+        } else {
+            header.compress_valid(load.sequence, &head[..head_len], len)
+        };
+        let Some(compact) = compact else { return Self::Full(full) };
+        let frame = CompactFrameHeader {
+            session: load.session,
+            sequence: TruncatedSequence::new(load.sequence),
+            ordered: load.ordered,
+        };
+        Self::Compact(frame, compact, head, head_len, rest)
+    }
+
+    /// Bytes of the frame for a packet of `len` bytes.
+    pub(crate) fn encoded_len(&self, len: usize) -> usize {
+        match self {
+            Self::Full(frame) => frame.encoded_len() + len,
+            Self::Compact(frame, compact, ..) => {
+                frame.encoded_len() + compact.bytes().len() + len - compact.payload()
+            }
+        }
+    }
+
+    /// Writes the frame, which fills `out`.
+    pub(crate) fn write(&self, load: &Load, out: &mut [u8]) {
+        match self {
+            Self::Full(frame) => {
+                let at = frame.emit(out).expect("room was reserved");
+                load.segments.write(load.segment, &mut out[at..]);
+                if load.mark {
+                    mark_ce(&mut out[at..]);
+                }
+            }
+            Self::Compact(frame, compact, head, head_len, rest) => {
+                let at = frame.emit(out).expect("room was reserved");
+                let (header, out) = out[at..].split_at_mut(compact.bytes().len());
+                header.copy_from_slice(compact.bytes());
+                let (first, second) = out.split_at_mut(head_len - compact.payload());
+                first.copy_from_slice(&head[compact.payload()..*head_len]);
+                second.copy_from_slice(rest);
+            }
+        }
+    }
+}
