@@ -218,6 +218,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
         ("reorder window", Align::Right),
         ("bottleneck", Align::Right),
         ("guard", Align::Left),
+        ("takes no packet because", Align::Left),
     ]);
     for path in paths {
         table.row(vec![
@@ -237,6 +238,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
                 _ => path.bottleneck.to_string().into(),
             },
             path.guard.as_str().into(),
+            path.hold.as_deref().unwrap_or("-").into(),
         ]);
     }
     table

@@ -35,7 +35,6 @@ use mpip_wire::{AckRange, Ranges};
 use crate::config::{Limits, PeerConfig};
 use crate::content::Content;
 use crate::content::Path;
-use crate::guard::Guard;
 use crate::parameters::Parameters;
 use crate::parts::handshakes::Handshakes;
 use crate::parts::host_mode::HostMode;
@@ -46,10 +45,10 @@ use crate::parts::path_set::{PathIndex, PathSet};
 use crate::parts::peer_addresses::PeerAddresses;
 use crate::parts::receiving::Receiving;
 use crate::parts::resting::Resting;
+use crate::parts::selection::Selection;
 use crate::parts::sending::Sending;
 use crate::path_status;
 use crate::resequencer::WAIT_BUCKETS;
-use crate::scheduler::{self, Candidate, Scheduler};
 use crate::session::Order;
 use crate::shared::Context;
 use crate::status::{PeerStatus, SessionStatus};
@@ -61,6 +60,47 @@ use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::Prefix;
 use mpip_types::{DatagramSink, LocalId, PacketSink};
+
+/// What an association waits for. Timers that are due at once run in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// Keys expire.
+    Keys,
+    /// A handshake is to be begun.
+    Handshake,
+    /// A list of addresses that came too soon is taken up.
+    Addresses,
+    /// Losses, probes, challenges and feedback of paths.
+    Paths,
+    /// The end of a period.
+    Period,
+    /// At a fall-back, what waits for order is delivered as it is.
+    Release,
+    /// A gap was waited for as long as it may be.
+    Gap,
+    /// What is captured is looked at again.
+    Capture,
+}
+
+impl Timer {
+    const ALL: [Self; 8] = [
+        Self::Keys,
+        Self::Handshake,
+        Self::Addresses,
+        Self::Paths,
+        Self::Period,
+        Self::Release,
+        Self::Gap,
+        Self::Capture,
+    ];
+}
+
+/// The resequencing timeout that the peer is told: as last computed, and how often it has changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct GapWait {
+    told: Duration,
+    sequence: u64,
+}
 
 /// Everything between this node and one peer.
 #[derive(Debug)]
@@ -95,19 +135,13 @@ pub(crate) struct Association {
     /// How many senders may be told of the inner MTU.
     messages: Bucket,
 
-    /// Which paths are left out because the others carry more without them.
-    guard: Guard,
-    scheduler: Box<dyn Scheduler>,
-    candidates: Vec<Candidate>,
-    candidate_paths: Vec<PathIndex>,
+    selection: Selection,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
     sending: Sending,
     rest: Resting,
-    /// How long the peer is to wait for gaps, as last computed, and how often that has changed.
-    wait_told: Duration,
-    wait_sequence: u64,
+    gap_wait: GapWait,
 
     receiving: Receiving,
 
@@ -144,10 +178,7 @@ impl Association {
             periods: 0,
             inner_mtu: 0,
             messages: Bucket::new(),
-            guard: Guard::new(parameters.guard),
-            scheduler: scheduler::new(&config, &parameters.earliest),
-            candidates: Vec::new(),
-            candidate_paths: Vec::new(),
+            selection: Selection::new(&config, parameters),
             subflows: Vec::new(),
             losses: Losses::default(),
             sending: Sending::new(
@@ -158,8 +189,7 @@ impl Association {
                 rng.bytes(),
             ),
             rest: Resting::new(now),
-            wait_told: Duration::ZERO,
-            wait_sequence: 0,
+            gap_wait: GapWait::default(),
             receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
             host: HostMode::of(&config),
@@ -241,30 +271,49 @@ impl Association {
         out: &mut impl DatagramSink,
         packets: &mut impl PacketSink,
     ) {
-        self.expire_keys(now, cx);
-        self.run_handshake(now, cx);
-        self.take_deferred_addresses(now, cx);
-        self.check_paths(now, cx);
-        if now >= self.period_at {
-            self.run_period(now, cx);
+        for timer in Timer::ALL {
+            if timer != Timer::Paths && self.timeout(timer).is_none_or(|at| now < at) {
+                continue;
+            }
+            match timer {
+                Timer::Keys => self.expire_keys(now, cx),
+                Timer::Handshake => self.run_handshake(now, cx),
+                Timer::Addresses => self.take_deferred_addresses(now, cx),
+                // It also looks after paths that wait for others.
+                Timer::Paths => self.check_paths(now, cx),
+                Timer::Period => self.run_period(now, cx),
+                Timer::Release => {
+                    self.host.release_at = None;
+                    self.receiving.release_all(now, &mut cx.shared.hold, packets);
+                }
+                Timer::Gap => self.receiving.release_overdue(now, &mut cx.shared.hold, packets),
+                // What is captured is followed before anything is sent.
+                Timer::Capture => {}
+            }
         }
-        if self.host.release_at.take().is_some() {
-            self.receiving.release_all(now, &mut cx.shared.hold, packets);
-        }
-        self.receiving.release_overdue(now, &mut cx.shared.hold, packets);
         self.transmit(now, cx, out);
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let waiting = self.has_waiting();
-        let keys =
-            [self.keys.expires_at(), self.handshakes.due(&self.keys), self.peer.deferred_at()];
-        let period = self.keys.current().is_some().then_some(self.period_at);
-        let gap = self.receiving.next_timeout();
-        let alone = self.paths.none_answers();
-        let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
-        keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
+        Timer::ALL.into_iter().filter_map(|timer| self.timeout(timer)).min()
+    }
+
+    /// When `timer` is due.
+    fn timeout(&self, timer: Timer) -> Option<Instant> {
+        match timer {
+            Timer::Keys => self.keys.expires_at(),
+            Timer::Handshake => self.handshakes.due(&self.keys),
+            Timer::Addresses => self.peer.deferred_at(),
+            Timer::Paths => {
+                let (waiting, alone) = (self.has_waiting(), self.paths.none_answers());
+                self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min()
+            }
+            Timer::Period => self.keys.current().map(|_| self.period_at),
+            Timer::Release => self.host.release_at,
+            Timer::Gap => self.receiving.next_timeout(),
+            Timer::Capture => self.host.check_at(),
+        }
     }
 
     /// Forgets paths and sessions: the peer has none of them any more.
@@ -279,11 +328,10 @@ impl Association {
         self.peer.reset();
         self.outbox.reset();
         self.delay_reference = None;
-        self.guard = Guard::new(self.parameters.guard);
+        self.selection.reset(&self.parameters);
         self.sending.reset(&self.limits, cx.shared.rng.bytes());
         self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
-        self.wait_told = Duration::ZERO;
-        self.wait_sequence = 0;
+        self.gap_wait = GapWait::default();
         self.rest.end();
         self.identity.end();
         self.review_capture();
@@ -316,9 +364,10 @@ impl Association {
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
         let counters = self.sending.queue().counters();
         let path = |path: &Path| {
-            let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
-            let part = self.guard.part(path.id.0);
-            path_status::of(path, fastest, carried, weight, part)
+            let weight = self.selection.weight(path.id.0).unwrap_or(0);
+            let part = self.selection.guard.part(path.id.0);
+            let hold = self.selection.hold(path, now, self.inner_mtu.into(), true);
+            path_status::of(path, fastest, carried, weight, (part, hold))
         };
         PeerStatus {
             name: self.config.name.clone(),

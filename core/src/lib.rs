@@ -82,6 +82,7 @@ pub use mpip_types::{
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
 pub use parameters::Parameters;
+pub use parts::selection::Hold;
 pub use pins::PinChange;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

@@ -12,5 +12,6 @@ pub(crate) mod peer_addresses;
 pub(crate) mod playout;
 pub(crate) mod receiving;
 pub(crate) mod resting;
+pub(crate) mod selection;
 pub(crate) mod sending;
 pub(crate) mod sizes;

@@ -7,6 +7,7 @@ use mpip_crypto::NodeId;
 
 use crate::capture::Traffic;
 use crate::config::Policy;
+use crate::parts::selection::Hold;
 use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;
 use mpip_types::{Encapsulation, Prefix};
@@ -140,6 +141,8 @@ pub struct PathStatus {
     pub reordering_extent: u64,
     /// Share of the association's inner bytes sent on this path, 0 to 1.
     pub share: f64,
+    /// Why it takes no bulk packet of the inner MTU now; `None` if it does.
+    pub hold: Option<Hold>,
     /// Whether the guard lets it carry bulk: `used`, `left-out` because the others carry more without
     /// it, or `trial` while that is being measured.
     pub guard: &'static str,

@@ -26,7 +26,7 @@ impl Association {
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
         let views: Vec<View> = self.paths.validated().map(view).collect();
         let mut verdicts = Vec::new();
-        self.guard.on_period(now, period, &views, &mut verdicts);
+        self.selection.guard.on_period(now, period, &views, &mut verdicts);
         for verdict in verdicts {
             self.tell_verdict(now, cx, verdict);
         }

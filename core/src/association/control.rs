@@ -234,9 +234,9 @@ impl Association {
                 let list = AddressList::new(&addresses).expect("no more than a list holds");
                 Some(Frame::Addresses { generation: self.generation, list })
             }
-            Notice::Resequencing => (self.wait_sequence > 0).then_some(Frame::Resequencing {
-                sequence: self.wait_sequence,
-                max_wait: self.wait_told.as_micros() as u64,
+            Notice::Resequencing => (self.gap_wait.sequence > 0).then_some(Frame::Resequencing {
+                sequence: self.gap_wait.sequence,
+                max_wait: self.gap_wait.told.as_micros() as u64,
             }),
             Notice::PathStatus(id) => path(id).map(|path| Frame::PathStatus {
                 path: id,

@@ -11,7 +11,6 @@ use super::Association;
 use crate::parts::addresses::local;
 use crate::parts::path_set::PathIndex;
 use crate::parts::sending::Loss;
-use crate::scheduler::Candidate;
 use crate::shared::Context;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
@@ -33,21 +32,6 @@ impl Association {
     /// Whether a path that has not been validated takes something before it is.
     pub(super) fn has_early_path(&self) -> bool {
         self.is_cut_off() && self.paths.iter().any(|path| path.early_room() > 0)
-    }
-
-    /// The paths that take a datagram of `size` bytes before they are validated.
-    pub(super) fn gather_early(&mut self, now: Instant, size: usize) {
-        self.candidates.clear();
-        self.candidate_paths.clear();
-        for (index, path) in self.paths.enumerate() {
-            let room = path.early_room().min(path.hoped_datagram());
-            if size <= room && !path.blocked && path.flight.has_room() {
-                // A first flight may leave at once (RFC 9002, section 7.7).
-                let candidate = Candidate::of(path, now, size);
-                self.candidates.push(Candidate { ready_at: now, ..candidate });
-                self.candidate_paths.push(index);
-            }
-        }
     }
 
     /// Who is called may answer with as many bytes as came: when we have little to send, the challenge is

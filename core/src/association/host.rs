@@ -84,11 +84,6 @@ impl Association {
         self.host.is_stranger()
     }
 
-    /// When the capture has to be reviewed although nothing happens.
-    pub(super) fn capture_timeout(&self) -> Option<Instant> {
-        self.host.next_timeout()
-    }
-
     /// Finds out which addresses are the peer's and what is to be captured.
     pub(crate) fn follow_capture(&mut self, now: Instant, cx: &mut Context<'_>) {
         if !self.config.host_mode || !self.host.begin_review(now) {

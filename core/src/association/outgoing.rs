@@ -6,7 +6,6 @@ use mpip_wire::Frame;
 
 use super::departure::Manifest;
 use super::{Association, range_room};
-use crate::config::Priority;
 use crate::content::{Cargo, Content};
 use crate::drops::DropReason;
 use crate::omission::{SessionHeader, fields};
@@ -15,8 +14,8 @@ use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::sending::form::Form;
 use crate::parts::sending::{Load, Loss};
-use crate::parts::sizes::{CONTROL_ROOM, INNER_OVERHEAD, datagram_overhead};
-use crate::scheduler::{Candidate, Demand, lowest_delay};
+use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
+use crate::scheduler::Demand;
 use crate::session::{Known, Outgoing, Told};
 use crate::shared::Context;
 use crate::trace::What;
@@ -107,35 +106,31 @@ impl Association {
         self.sending.end_outage(now);
         while let Some(load) = self.next_load(now) {
             let len = load.segments.segment_len(load.segment);
-            match works {
-                true => self.gather_candidates(now, len, load.priority),
-                false => self.gather_early(now, len + INNER_OVERHEAD),
-            }
-            if self.candidates.is_empty() {
-                if works {
-                    // No path takes a packet of this length any more.
-                    if let Ok(header) = Header::parse(load.segments.packet().bytes()) {
-                        self.tell_too_big(now, &header, &load.segments, cx);
-                    }
-                    self.sending.drop_load(&load, &mut self.outbox);
-                    cx.shared.drops.count(DropReason::TooBig);
-                    continue;
-                }
+            let any = match works {
+                true => self.selection.gather(now, &self.paths, len, load.priority),
+                false => self.selection.gather_early(now, &self.paths, len),
+            };
+            if !any && !works {
                 break;
             }
-            let choice = match load.priority {
-                Priority::Response => {
-                    lowest_delay(&self.candidates, |path| path.ready_at != Instant::FAR_FUTURE)
+            if !any {
+                // No path takes a packet of this length any more.
+                if let Ok(header) = Header::parse(load.segments.packet().bytes()) {
+                    self.tell_too_big(now, &header, &load.segments, cx);
                 }
-                Priority::Throughput => {
-                    let backlog = self.sending.queue().bytes();
-                    let busy_since = self.sending.busy_since();
-                    let demand = Demand { len, ordered: load.ordered, backlog, busy_since };
-                    self.scheduler.choose(now, &self.candidates, &demand, &mut cx.shared.draws)
-                }
+                self.sending.drop_load(&load, &mut self.outbox);
+                cx.shared.drops.count(DropReason::TooBig);
+                continue;
+            }
+            let demand = Demand {
+                len,
+                ordered: load.ordered,
+                backlog: self.sending.queue().bytes(),
+                busy_since: self.sending.busy_since(),
             };
-            let Some(choice) = choice else { break };
-            let index = self.candidate_paths[choice];
+            let draws = &mut cx.shared.draws;
+            let choice = self.selection.choose(now, load.priority, &demand, draws);
+            let Some(index) = choice else { break };
             if self.send_load(now, index, &load, len, out) {
                 self.sending.load_left(now, &load);
             } else {
@@ -157,36 +152,6 @@ impl Association {
     fn next_load(&mut self, now: Instant) -> Option<Load> {
         let passes = self.uneven && self.parameters.even_delay.acks_pass;
         self.sending.next_load(now, &self.paths, passes, &mut self.outbox)
-    }
-
-    /// The paths that can take `len` bytes: those that answer, or if none does, those that did; and
-    /// those that are known to carry so much, or if none is, new ones that may. Bulk takes those that
-    /// the guard leaves out only if there are no others.
-    fn gather_candidates(&mut self, now: Instant, len: usize, priority: Priority) {
-        let narrow = priority == Priority::Throughput && self.guard.is_narrow();
-        let choices = [(true, true), (true, false), (false, true), (false, false)];
-        let choices = choices.map(|(answering, known)| (answering, known, false));
-        for (answering, known, narrow) in
-            [(true, true, true)].into_iter().chain(choices).skip(usize::from(!narrow))
-        {
-            self.candidates.clear();
-            self.candidate_paths.clear();
-            for (index, path) in self.paths.enumerate() {
-                let usable = match answering {
-                    true => path.is_usable(),
-                    false => path.state() == PathState::Active,
-                };
-                let most = if known { path.max_datagram() } else { path.hoped_datagram() };
-                let left_out = narrow && self.guard.leaves_out(path.id.0);
-                if usable && !left_out && len + INNER_OVERHEAD <= most {
-                    self.candidates.push(Candidate::of(path, now, len + INNER_OVERHEAD));
-                    self.candidate_paths.push(index);
-                }
-            }
-            if !self.candidates.is_empty() {
-                return;
-            }
-        }
     }
 
     /// Frames, writes and seals one packet. `false` if the path's socket takes no more now.

@@ -349,7 +349,7 @@ impl Association {
             .filter(|path| path.state() == PathState::Active)
             .map(|path| Candidate::of(path, now, 0))
             .collect();
-        self.scheduler.adjust(&candidates);
+        self.selection.adjust(&candidates);
         self.paths.iter_mut().for_each(Path::update_playout);
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
@@ -435,7 +435,7 @@ impl Association {
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {
-            let in_turn = paths.iter().filter(|path| !self.guard.leaves_out(path.id));
+            let in_turn = paths.iter().filter(|path| !self.selection.guard.leaves_out(path.id));
             in_turn.map(|path| path.delay + path.repair)
         };
         let spread = match (delays().min(), delays().max()) {
@@ -444,7 +444,7 @@ impl Association {
         };
         let in_use = || {
             let active = self.paths.active();
-            active.filter(|path| !self.guard.leaves_out(path.id.0))
+            active.filter(|path| !self.selection.guard.leaves_out(path.id.0))
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
@@ -463,13 +463,13 @@ impl Association {
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(rival).max(growing).max(rtt.mul_f64(tuning.rtt_share));
         // What waits for a path that is left out for a trial may be on its way with it soon.
-        let trial = if self.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
-        let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
+        let trial = if self.selection.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
+        let answer = if misleading { rtt + self.gap_wait.told } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
             target: target.max(spread.min(tuning.spread_most)).max(late).max(trial),
             interval,
-            patient: base.patient && (self.guard.is_narrow() || misleading),
+            patient: base.patient && (self.selection.guard.is_narrow() || misleading),
             patient_signals: base.patient_signals,
         });
     }
@@ -492,9 +492,9 @@ impl Association {
         let ResequencingParameters { least, most, repairs } = self.parameters.resequencing;
         let wait = (spread + detection * repairs).clamp(least, most.max(least));
         // Small changes are not worth a frame.
-        if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
-            self.wait_told = wait;
-            self.wait_sequence += 1;
+        if wait.abs_diff(self.gap_wait.told) > self.gap_wait.told / 8 {
+            self.gap_wait.told = wait;
+            self.gap_wait.sequence += 1;
             self.outbox.owe(Notice::Resequencing);
         }
     }

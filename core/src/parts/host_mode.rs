@@ -124,9 +124,9 @@ impl HostMode {
         self.check_at = Some(self.check_at.map_or(at, |other| other.min(at)));
     }
 
-    /// When something is due although nothing happens.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.check_at.into_iter().chain(self.release_at).min()
+    /// When what is to be captured has to be found out again.
+    pub(crate) fn check_at(&self) -> Option<Instant> {
+        self.check_at
     }
 
     /// Since when no path works, now that one `works` or none does.
