@@ -6,8 +6,6 @@
 //!   eth1 198.18.1.1/24  ------------------  eth1 198.18.1.2/24       veth
 //! ```
 
-mod common;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use common::host_mode::HostConfiguration;
-use common::{Directory, Family, HANG, Host, two_hosts, wait_for};
+use crate::common::host_mode::HostConfiguration;
+use crate::common::{Directory, Family, HANG, Host, two_hosts, wait_for};
 use mpip_testing::can_run;
 use serde_json::Value;
 

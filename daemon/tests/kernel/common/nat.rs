@@ -14,14 +14,14 @@ use std::fs;
 use super::{Host, run};
 
 /// A client behind its router, which masquerades toward `server`.
-pub struct Site {
-    pub client: Host,
-    pub router: Host,
+pub(crate) struct Site {
+    pub(crate) client: Host,
+    pub(crate) router: Host,
 }
 
 impl Site {
     /// Site number `number` of `server`.
-    pub fn new(test: &str, server: &Host, number: u8, kind: &str) -> Self {
+    pub(crate) fn new(test: &str, server: &Host, number: u8, kind: &str) -> Self {
         let client = Host::new(test, &format!("c{number}"));
         let router = Host::new(test, &format!("r{number}"));
         let wan = format!("wan{number}");
@@ -54,12 +54,12 @@ impl Site {
     }
 
     /// The router forgets every mapping, as when it restarts.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         run("ip", &["netns", "exec", &self.router.name, "conntrack", "-F"]);
     }
 
     /// The router forgets a mapping for UDP after so many seconds without a datagram.
-    pub fn forget_after(&self, seconds: u8) {
+    pub(crate) fn forget_after(&self, seconds: u8) {
         for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
             let file = format!("/proc/sys/net/netfilter/{name}");
             let set = move || fs::write(file, seconds.to_string());
@@ -69,7 +69,7 @@ impl Site {
 }
 
 /// Gives `server` a private network with the addresses of the client's own.
-pub fn add_private_network(server: &Host) {
+pub(crate) fn add_private_network(server: &Host) {
     server.ip(&["link", "add", "inside", "type", "veth", "peer", "name", "nobody"]);
     server.ip(&["addr", "add", "198.19.0.3/24", "dev", "inside"]);
     for name in ["inside", "nobody"] {

@@ -8,15 +8,15 @@
 //!   eth1 198.18.1.1/24  ------------------  eth1 198.18.1.2/24       veth
 //! ```
 
-mod common;
-
 use std::net::UdpSocket;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
-use common::{Daemon, Directory, Family, HANG, Host, Transfer, run, soon, two_hosts, wait_for};
+use crate::common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
+use crate::common::{
+    Daemon, Directory, Family, HANG, Host, Transfer, run, soon, two_hosts, wait_for,
+};
 use mpip_testing::can_run;
 
 const A: HostConfiguration<'static> = HostConfiguration {

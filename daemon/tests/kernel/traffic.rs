@@ -10,12 +10,10 @@
 //!   mpip0 10.77.0.1, fd77::1                mpip0 10.77.0.2, fd77::2
 //! ```
 
-mod common;
-
 use std::time::Duration;
 
-use common::world::World;
-use common::{Configuration, Daemon, Directory, Family, HANG, wait_for};
+use crate::common::world::World;
+use crate::common::{Configuration, Daemon, Directory, Family, HANG, wait_for};
 use mpip_testing::can_run;
 
 const V4: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];

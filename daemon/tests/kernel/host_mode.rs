@@ -8,10 +8,8 @@
 //!   eth1 198.18.1.1/24  ------------------  eth1 198.18.1.2/24       veth
 //! ```
 
-mod common;
-
-use common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
-use common::{Daemon, Directory, Family, HANG, Host, Transfer, two_hosts, wait_for};
+use crate::common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
+use crate::common::{Daemon, Directory, Family, HANG, Host, Transfer, two_hosts, wait_for};
 use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];

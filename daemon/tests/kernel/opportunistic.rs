@@ -6,21 +6,19 @@
 //!   eth1 198.18.1.1/24 ---------- eth1 198.18.1.2/24     veth
 //! ```
 
-mod common;
-
 use std::fs;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::Configuration;
-use common::Daemon;
-use common::Directory;
-use common::Family;
-use common::Host;
-use common::key;
-use common::run;
-use common::two_hosts;
-use common::wait_for;
+use crate::common::Configuration;
+use crate::common::Daemon;
+use crate::common::Directory;
+use crate::common::Family;
+use crate::common::Host;
+use crate::common::key;
+use crate::common::run;
+use crate::common::two_hosts;
+use crate::common::wait_for;
 use mpip_api::{DestinationStatus, PeerStatus};
 use mpip_testing::can_run;
 

@@ -6,18 +6,18 @@ use super::host_mode::HostConfiguration;
 use super::{Configuration, Daemon, Directory, Family, Host, Transfer, two_hosts};
 
 /// Both hosts with their daemons. Host a calls host b.
-pub struct World {
-    pub a: Host,
-    pub b: Host,
-    pub daemon_a: Daemon,
-    pub daemon_b: Daemon,
+pub(crate) struct World {
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+    pub(crate) daemon_a: Daemon,
+    pub(crate) daemon_b: Daemon,
     _directory: Directory,
 }
 
 impl World {
     /// With inner addresses. `endpoints` are host b's, `peer` are lines for both sides'
     /// configurations.
-    pub fn new(test: &str, families: &[Family], endpoints: &[&str], peer: &str) -> Self {
+    pub(crate) fn new(test: &str, families: &[Family], endpoints: &[&str], peer: &str) -> Self {
         let (a, b) = two_hosts(test, 2, families);
         let directory = Directory::new(test);
         let one = Configuration { number: 1, keys: (1, 2), endpoints, peer };
@@ -28,7 +28,12 @@ impl World {
     }
 
     /// As [`new`](Self::new), in host mode.
-    pub fn in_host_mode(test: &str, families: &[Family], endpoints: &[&str], peer: &str) -> Self {
+    pub(crate) fn in_host_mode(
+        test: &str,
+        families: &[Family],
+        endpoints: &[&str],
+        peer: &str,
+    ) -> Self {
         let (a, b) = two_hosts(test, 2, families);
         let directory = Directory::new(test);
         let one = HostConfiguration { number: 1, endpoints, peer, more: "" };
@@ -39,7 +44,7 @@ impl World {
     }
 
     /// Sends `bytes` from a to `address` on b, as fast as they go.
-    pub fn transfer(&self, address: &str, bytes: u64) {
+    pub(crate) fn transfer(&self, address: &str, bytes: u64) {
         let address: IpAddr = address.parse().expect("valid");
         Transfer::start(&self.a, &self.b, address, bytes, u64::MAX).finish();
     }

@@ -9,18 +9,18 @@ use std::time::Duration;
 use super::{Daemon, Directory, Host, key, wait_for};
 
 /// A configuration in host mode.
-pub struct HostConfiguration<'a> {
+pub(crate) struct HostConfiguration<'a> {
     /// 1 for host a, 2 for host b.
-    pub number: u8,
-    pub endpoints: &'a [&'a str],
+    pub(crate) number: u8,
+    pub(crate) endpoints: &'a [&'a str],
     /// Lines for the peer's section.
-    pub peer: &'a str,
+    pub(crate) peer: &'a str,
     /// Further sections.
-    pub more: &'a str,
+    pub(crate) more: &'a str,
 }
 
 impl HostConfiguration<'_> {
-    pub fn write(&self, directory: &Directory) -> PathBuf {
+    pub(crate) fn write(&self, directory: &Directory) -> PathBuf {
         let Self { number, endpoints, peer, more } = self;
         // The tests' networks, unless one is about what the configuration says of addresses.
         let exclusive = match peer.contains("exclusive") {
@@ -44,7 +44,7 @@ impl HostConfiguration<'_> {
     }
 
     /// Starts it on `host` and waits until it answers.
-    pub fn start(&self, host: &Host, directory: &Directory) -> Daemon {
+    pub(crate) fn start(&self, host: &Host, directory: &Directory) -> Daemon {
         let file = self.write(directory);
         Daemon::spawn_file(host, directory, self.number, &file).ready()
     }
@@ -52,12 +52,12 @@ impl HostConfiguration<'_> {
 
 impl Daemon {
     /// How packets to the peer travel.
-    pub fn traffic(&self) -> String {
+    pub(crate) fn traffic(&self) -> String {
         self.peer().traffic.expect("host mode")
     }
 
     /// Waits until packets to so many addresses of the peer are captured.
-    pub fn wait_for_capture(&self, count: usize) {
+    pub(crate) fn wait_for_capture(&self, count: usize) {
         wait_for(&format!("{count} captured"), Duration::from_secs(10), || {
             self.peer().captured.len() == count
         });
@@ -66,7 +66,7 @@ impl Daemon {
 
 /// How often packets to and from peers began to travel otherwise. On a machine that stands still for half
 /// a second they fall back to plain IP; then a test cannot say that none did.
-pub fn changes(daemons: [&Daemon; 2]) -> u64 {
+pub(crate) fn changes(daemons: [&Daemon; 2]) -> u64 {
     let count = |daemon: &Daemon| {
         let events = daemon.status().events;
         events.iter().find(|event| event.name == "traffic").map_or(0, |event| event.count)
@@ -76,7 +76,7 @@ pub fn changes(daemons: [&Daemon; 2]) -> u64 {
 
 /// Asserts that no packet leaves `plain`'s host as plain IP while `act` runs, which is done again if
 /// packets fell back meanwhile.
-pub fn assert_nothing_is_plain(
+pub(crate) fn assert_nothing_is_plain(
     daemons: [&Daemon; 2],
     plain: &PlainCounter<'_>,
     mut act: impl FnMut(),
@@ -113,10 +113,10 @@ table inet mpip_test {
 
 /// Counts the packets that leave `host` by other interfaces than the TUN device and are not
 /// datagrams of mpip.
-pub struct PlainCounter<'a>(&'a Host);
+pub(crate) struct PlainCounter<'a>(&'a Host);
 
 impl<'a> PlainCounter<'a> {
-    pub fn new(host: &'a Host) -> Self {
+    pub(crate) fn new(host: &'a Host) -> Self {
         let file = std::env::temp_dir().join(format!("{}.nft", host.name));
         fs::write(&file, COUNTER).expect("writable");
         host.exec("nft", &["-f", file.to_str().expect("ASCII")]);
@@ -125,7 +125,7 @@ impl<'a> PlainCounter<'a> {
     }
 
     /// Packets since the last call.
-    pub fn take(&self) -> u64 {
+    pub(crate) fn take(&self) -> u64 {
         let text = self.0.exec("nft", &["reset", "counter", "inet", "mpip_test", "plain"]);
         let packets = text.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
         packets.and_then(|number| number.parse().ok()).expect("a counter")
@@ -134,23 +134,23 @@ impl<'a> PlainCounter<'a> {
 
 impl Host {
     /// Runs a program on this host.
-    pub fn exec(&self, program: &str, arguments: &[&str]) -> String {
+    pub(crate) fn exec(&self, program: &str, arguments: &[&str]) -> String {
         super::run("ip", &[&["netns", "exec", &self.name, program], arguments].concat())
     }
 
     /// Sets the reverse path filter of `interface`.
-    pub fn set_rp_filter(&self, interface: &str, value: u8) {
+    pub(crate) fn set_rp_filter(&self, interface: &str, value: u8) {
         let setting = format!("net.ipv4.conf.{interface}.rp_filter={value}");
         self.exec("sysctl", &["-qw", &setting]);
     }
 
-    pub fn rp_filter(&self, interface: &str) -> String {
+    pub(crate) fn rp_filter(&self, interface: &str) -> String {
         let setting = format!("net.ipv4.conf.{interface}.rp_filter");
         self.exec("sysctl", &["-n", &setting]).trim().to_owned()
     }
 
     /// Rules, routes and addresses that a daemon could leave.
-    pub fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         let shown: [&[&str]; 5] = [
             &["rule", "show"],
             &["-6", "rule", "show"],
@@ -166,6 +166,6 @@ impl Host {
 }
 
 /// An address.
-pub fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().expect("valid")
 }

@@ -9,15 +9,13 @@
 //!        2001:db8:1::1/64                        2001:db8:1::2/64
 //! ```
 
-mod common;
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use common::host_mode::{HostConfiguration, PlainCounter, ip};
-use common::world::World;
-use common::{
+use crate::common::host_mode::{HostConfiguration, PlainCounter, ip};
+use crate::common::world::World;
+use crate::common::{
     Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, set_hops, two_hosts,
     wait_for,
 };

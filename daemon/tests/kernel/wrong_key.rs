@@ -6,13 +6,11 @@
 //!   mpip0 10.77.0.1               mpip0 10.77.0.2
 //! ```
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Family, two_hosts, wait_for};
+use crate::common::{Configuration, Daemon, Directory, Family, key, two_hosts, wait_for};
 use mpip_testing::can_run;
 
 /// Several handshake attempts fit into it many times.
@@ -23,7 +21,7 @@ fn assert_strangers(test: &str, a: ((u8, u8), &str), b: ((u8, u8), &str)) {
     let (host_a, host_b) = two_hosts(test, 1, &[Family::V4]);
     let directory = Directory::new(test);
     for (name, number) in [("right.psk", 8), ("wrong.psk", 9)] {
-        let text = common::key(number).secret_base64();
+        let text = key(number).secret_base64();
         fs::write(directory.0.join(name), text.as_str()).expect("writable");
         let mode = fs::Permissions::from_mode(0o600);
         fs::set_permissions(directory.0.join(name), mode).expect("ours");

@@ -12,13 +12,11 @@
 //!
 //! Who is to change has no address on eth1 before.
 
-mod common;
-
 use std::thread;
 use std::time::Duration;
 
-use common::host_mode::HostConfiguration;
-use common::{
+use crate::common::host_mode::HostConfiguration;
+use crate::common::{
     Configuration, Daemon, Directory, Family, HANG, Host, Transfer, run, two_hosts, wait_for,
 };
 use mpip_testing::can_run;

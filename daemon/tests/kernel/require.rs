@@ -10,8 +10,6 @@
 //!
 //! Host b answers plain packets to all of these addresses: an answer shows that the way is open.
 
-mod common;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +18,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, Directory, Family, HANG, Host, key, run, two_hosts, wait_for};
+use crate::common::{Daemon, Directory, Family, HANG, Host, key, run, two_hosts, wait_for};
 use mpip_api::{Request, Response};
 use mpip_testing::can_run;
 

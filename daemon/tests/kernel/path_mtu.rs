@@ -11,12 +11,11 @@
 //!
 //! The router forwards, sends no ICMP and counts fragments.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
+use crate::common::{
+    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, run, two_hosts,
+    wait_for,
 };
 use mpip_testing::can_run;
 
@@ -36,7 +35,7 @@ struct World {
 fn link(a: (&Host, &str, &str), b: (&Host, &str, &str)) {
     let ((one, one_name, one_address), (two, two_name, two_address)) = (a, b);
     let pair = ["type", "veth", "peer", "name", two_name, "netns", &two.name];
-    common::run("ip", &[&["link", "add", one_name, "netns", &one.name][..], &pair].concat());
+    run("ip", &[&["link", "add", one_name, "netns", &one.name][..], &pair].concat());
     for (host, name, address) in [(one, one_name, one_address), (two, two_name, two_address)] {
         host.ip(&["addr", "add", address, "dev", name]);
         host.ip(&["link", "set", name, "up"]);

@@ -8,8 +8,6 @@
 //!   mpip0 10.77.0.1                                           mpip0 10.77.0.2
 //! ```
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -18,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Configuration, Daemon, Directory, Family, HANG, Host, Transfer, run, two_hosts, wait_for,
 };
 use mpip_api::PathStatus;

@@ -7,13 +7,11 @@
 //!   mpip0 10.77.0.1                                         mpip0 10.77.0.2
 //! ```
 
-mod common;
-
 use std::net::IpAddr;
 use std::time::Duration;
 
-use common::nat::{Site, add_private_network};
-use common::{Configuration, Daemon, Directory, HANG, Host, Transfer, wait_for};
+use crate::common::nat::{Site, add_private_network};
+use crate::common::{Configuration, Daemon, Directory, HANG, Host, Transfer, key, wait_for};
 use mpip_testing::can_run;
 
 /// Ports are kept where they are free; drawn anew by the kernel; drawn anew for each destination.
@@ -161,7 +159,7 @@ fn two_clients_with_the_same_address_reach_the_same_server() {
     let directories = ["nattwo0", "nattwo1"].map(Directory::new);
     let second = format!(
         "[[peer]]\nname = 'second'\npublic_key = '{}'\nallowed_prefixes = ['10.77.0.3/32']",
-        common::key(3).public_key()
+        key(3).public_key()
     );
     let [one, mut two] = configurations(1, &["198.18.0.9:6182"]);
     two.peer = &second;

@@ -1,14 +1,12 @@
 //! A peer has keys but is not trusted: not with packets that this host forwards, and not with
 //! connections of others at its address.
 
-mod common;
-
 use std::io::Read as _;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-use common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
-use common::nat::Site;
-use common::{
+use crate::common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
+use crate::common::nat::Site;
+use crate::common::{
     Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, two_hosts, wait_for,
 };
 use mpip_testing::can_run;

@@ -6,12 +6,10 @@
 //!   mpip0 10.77.0.1               (no daemon)
 //! ```
 
-mod common;
-
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts};
+use crate::common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts, wait_for};
 use mpip_api::{Request, Response};
 use mpip_testing::can_run;
 
@@ -185,10 +183,10 @@ fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
     };
     assert_eq!(state(), (1, 1, 2));
     a.ip(&["link", "set", "mpip0", "down"]);
-    common::wait_for("routes gone", HANG, || state().0 == 0);
+    wait_for("routes gone", HANG, || state().0 == 0);
     std::thread::sleep(Duration::from_millis(100));
     a.ip(&["link", "set", "mpip0", "up"]);
-    common::wait_for("routes again", HANG, || state() == (1, 1, 2));
+    wait_for("routes again", HANG, || state() == (1, 1, 2));
 }
 
 #[test]
@@ -204,7 +202,7 @@ fn addresses_that_come_and_go_are_followed() {
         local.map(|local| local.address.to_string()).collect::<Vec<_>>()
     };
     let becomes = |expected: &[&str]| {
-        common::wait_for(&format!("{expected:?}"), HANG, || addresses() == expected);
+        wait_for(&format!("{expected:?}"), HANG, || addresses() == expected);
     };
     becomes(&["198.18.0.1", "2001:db8::1"]);
     a.ip(&["addr", "add", "198.18.7.1/24", "dev", "eth0"]);
@@ -217,5 +215,5 @@ fn addresses_that_come_and_go_are_followed() {
     // The kernel forgets IPv6 addresses of an interface that is set down.
     becomes(&["198.18.7.1"]);
     a.ip(&["link", "set", "eth0", "mtu", "1400"]);
-    common::wait_for("the MTU", HANG, || daemon.status().local_addresses[0].mtu_bytes == 1_400);
+    wait_for("the MTU", HANG, || daemon.status().local_addresses[0].mtu_bytes == 1_400);
 }

@@ -7,10 +7,8 @@
 //!   mpip0 10.77.0.1                         mpip0 10.77.0.2
 //! ```
 
-mod common;
-
-use common::world::World;
-use common::{Family, HANG, Transfer, add_link, wait_for};
+use crate::common::world::World;
+use crate::common::{Family, HANG, Transfer, add_link, wait_for};
 use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];

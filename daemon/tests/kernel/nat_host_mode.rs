@@ -7,16 +7,14 @@
 //!                            wan 198.18.N.1 --- masquerade - wanN 198.18.N.9
 //! ```
 
-mod common;
-
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
-use common::nat::{Site, add_private_network};
-use common::{Daemon, Directory, HANG, Host, Transfer, key, wait_for};
+use crate::common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
+use crate::common::nat::{Site, add_private_network};
+use crate::common::{Daemon, Directory, HANG, Host, Transfer, key, wait_for};
 use mpip_testing::can_run;
 
 /// Kinds of NAT: keeps ports that are free; chooses random ports; chooses random ports for each
