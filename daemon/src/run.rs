@@ -117,6 +117,8 @@ fn plain_sender(mark: u32) -> Option<PlainSender> {
 fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> {
     mpip_net::set_precise_timers().map_err(system("set the timer slack"))?;
     let mut ready: Vec<Readiness> = Vec::new();
+    // What is to be captured from the start is so before the first client is answered.
+    node.finish_batch(clock::now(), &sources.poller)?;
     loop {
         let timeout = node.next_timeout().map(|at| at.since(clock::now()));
         sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;

@@ -14,9 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
-use crate::common::{
-    Daemon, Directory, Family, HANG, Host, Transfer, run, soon, two_hosts, wait_for,
-};
+use crate::common::{Daemon, Directory, Family, Host, Transfer, run, soon, two_hosts, wait_for};
 use mpip_testing::can_run;
 
 const A: HostConfiguration<'static> = HostConfiguration {
@@ -32,9 +30,6 @@ const B: HostConfiguration<'static> =
 /// 24 Mbit/s, in bytes per second.
 const RATE: u64 = 3_000_000;
 
-/// Bytes of a transfer that lasts from before to after the daemons.
-const LONG: u64 = 40 << 20;
-
 /// The daemons of both hosts while a transfer runs: from plain IP onto the paths, and back.
 fn there_and_back(
     (a, b): (&Host, &Host),
@@ -45,7 +40,7 @@ fn there_and_back(
 ) {
     let goes_on = || {
         for transfer in transfers {
-            transfer.wait_for(transfer.progress() + (1 << 20));
+            transfer.advance(1 << 20);
         }
     };
     goes_on();
@@ -142,16 +137,16 @@ fn with_several_default_routes_each_path_leaves_by_its_own_interface() {
     watch_sources(&b, "198.18.10.2", "198.18.11.2");
     let directory = Directory::new("multi");
     let before = (a.state(), b.state());
-    let to_first = Transfer::start(&a, &b, ip("198.18.10.2"), LONG, RATE);
+    let to_first = Transfer::start(&a, &b, ip("198.18.10.2"), RATE);
     // Its answers come from the address that no default route prefers.
-    let to_second = Transfer::start(&b, &a, ip("198.18.1.1"), LONG, RATE);
+    let to_second = Transfer::start(&b, &a, ip("198.18.1.1"), RATE);
     let one = HostConfiguration { endpoints: &["198.18.10.2:6182"], ..A };
     let meanwhile = |daemon_a: &Daemon, daemon_b: &Daemon| {
         daemon_a.wait_for_paths(4);
         daemon_b.wait_for_paths(4);
         let seconds = || [&a, &b].map(|host| counted(host, "watch", "second"));
         let before = seconds();
-        wait_for("the second link of both", HANG, || {
+        wait_for("the second link of both", || {
             let after = seconds();
             (0..2).all(|host| after[host] > before[host] + 50)
         });
@@ -190,8 +185,8 @@ fn a_firewall_that_drops_everything_but_our_port_and_known_connections_is_no_obs
         );
     }
     let directory = Directory::new("drop");
-    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), LONG, RATE);
-    transfer.wait_for(1 << 20);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    transfer.advance(1 << 20);
     for host in [&a, &b] {
         host.nft("add chain inet firewall in { policy drop; }\n");
     }
@@ -253,22 +248,22 @@ fn containers_behind_a_bridge_are_left_alone() {
     let _inside_b = container("docker", &b, "cb", "198.18.1.2");
     let directory = Directory::new("docker");
     let before = (a.state(), b.state());
-    let own = Transfer::start(&a, &b, ip("198.18.0.2"), LONG, RATE);
-    let outward = Transfer::start(&inside_a, &b, ip("198.18.0.2"), LONG, RATE);
+    let own = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    let outward = Transfer::start(&inside_a, &b, ip("198.18.0.2"), RATE);
     let ends = (ip("198.18.50.2"), ip("198.18.1.1"));
-    let inward = Transfer::start_translated(&b, &inside_a, ends, LONG, RATE);
+    let inward = Transfer::start_translated(&b, &inside_a, ends, RATE);
     let meanwhile = |daemon_a: &Daemon, _: &Daemon| {
         let plain = PlainCounter::new(&a);
-        outward.wait_for(outward.progress() + (1 << 20));
+        outward.advance(1 << 20);
         assert!(plain.take() > 10, "what is forwarded leaves as plain IP");
         a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
         let peer = daemon_a.peer();
         assert_eq!(peer.captured, ["198.18.0.2/32", "198.18.1.2/32"], "not the bridge's");
         assert!(inside_a.ping("198.18.50.1", 1) && a.ping("198.18.50.2", 1));
         // A connection that begins now, out and in.
-        let more = Transfer::start(&inside_a, &b, ip("198.18.0.2"), 4 << 20, RATE);
+        let more = Transfer::start(&inside_a, &b, ip("198.18.0.2"), RATE);
         more.finish();
-        let more = Transfer::start_translated(&b, &inside_a, ends, 4 << 20, RATE);
+        let more = Transfer::start_translated(&b, &inside_a, ends, RATE);
         more.finish();
     };
     there_and_back((&a, &b), [&A, &B], &directory, &[&own, &outward, &inward], meanwhile);
@@ -286,15 +281,15 @@ fn ordinary_addresses_of_ipv6_are_captured() {
     let (a, b) = two_hosts("v6", 2, &[Family::V6]);
     let directory = Directory::new("v6");
     let before = (a.state(), b.state());
-    let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), LONG, RATE);
+    let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), RATE);
     let one = HostConfiguration { endpoints: &["[2001:db8:0::2]:6182"], ..A };
     let meanwhile = |daemon_a: &Daemon, daemon_b: &Daemon| {
         let peer = daemon_a.peer();
         assert_eq!(peer.captured, ["2001:db8::2/128", "2001:db8:1::2/128"]);
         let plain = PlainCounter::new(&a);
-        transfer.wait_for(transfer.progress() + (1 << 20));
+        transfer.advance(1 << 20);
         assert_nothing_is_plain([daemon_a, daemon_b], &plain, || {
-            transfer.wait_for(transfer.progress() + (1 << 20));
+            transfer.advance(1 << 20);
         });
         daemon_a.wait_for_shares(0.05);
         a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
@@ -303,7 +298,7 @@ fn ordinary_addresses_of_ipv6_are_captured() {
         for host in [&a, &b] {
             host.ip(&["-6", "neigh", "flush", "all"]);
         }
-        transfer.wait_for(transfer.progress() + (1 << 20));
+        transfer.advance(1 << 20);
         daemon_b.wait_for_paths(2);
         assert_healthy(&a, &directory, 1);
     };
@@ -321,22 +316,22 @@ fn a_running_connection_by_ipv6_moves_onto_the_paths_of_a_peer_that_comes_late()
     let (a, b) = two_hosts("late", 2, &[Family::V6]);
     let directory = Directory::new("late");
     let before = a.state();
-    let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), LONG, RATE);
+    let transfer = Transfer::start(&a, &b, ip("2001:db8:0::2"), RATE);
     let one = HostConfiguration { endpoints: &["[2001:db8:0::2]:6182"], ..A };
     let mut daemon_a = one.start(&a, &directory);
     // The TUN device's own addresses are settled.
     thread::sleep(Duration::from_secs(3));
     let daemon_b = B.start(&b, &directory);
     daemon_a.wait_for_capture(2);
-    transfer.wait_for(transfer.progress() + (1 << 20));
+    transfer.advance(1 << 20);
     let plain = PlainCounter::new(&a);
     assert_nothing_is_plain([&daemon_a, &daemon_b], &plain, || {
-        transfer.wait_for(transfer.progress() + (1 << 20));
+        transfer.advance(1 << 20);
     });
     daemon_a.signal("TERM");
     assert!(daemon_a.wait());
     plain.take();
-    transfer.wait_for(transfer.progress() + (1 << 20));
+    transfer.advance(1 << 20);
     assert!(plain.take() > 10, "plain again");
     a.exec("nft", &["delete", "table", "inet", "mpip_test"]);
     transfer.finish();
@@ -382,10 +377,10 @@ fn own_addresses_multicast_and_broadcast_are_never_captured() {
     let daemon_b = B.start(&b, &directory);
     let daemon_a = one.start(&a, &directory);
     daemon_a.wait_for_paths(2);
-    wait_for("everything is captured", HANG, || a.ip(&["route", "show"]).contains("dev mpip0"));
+    wait_for("everything is captured", || a.ip(&["route", "show"]).contains("dev mpip0"));
     let through = || daemon_a.peer().sent_bytes;
     assert!(datagram(&a, "203.0.113.9"));
-    wait_for("a packet on the paths", HANG, || through() > 0);
+    wait_for("a packet on the paths", || through() > 0);
     for destination in ["127.0.0.1", "198.18.0.1", "198.19.7.7"] {
         assert!(a.ping(destination, 1), "{destination}");
     }
@@ -415,7 +410,7 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
     let daemon_b = B.start(&b, &directory);
     let daemon_a = A.start(&a, &directory);
     let settled = |(host, daemon): (&Host, &Daemon), least: u16, most: u16| {
-        wait_for(&format!("{least} to {most}"), Duration::from_secs(20), || {
+        wait_for(&format!("{least} to {most}"), || {
             let inner = daemon.peer().inner_mtu_bytes;
             (least..=most).contains(&inner) && route_mtus(host) == [inner, inner]
         });
@@ -425,10 +420,10 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
     settled((&a, &daemon_a), 1_400, 1_440);
     settled((&b, &daemon_b), 1_400, 1_440);
     // Both directions carry full packets, from before anybody announces a smaller segment size.
-    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), LONG, RATE);
-    let back = Transfer::start(&b, &a, ip("198.18.0.1"), LONG, RATE);
-    transfer.wait_for(1 << 20);
-    back.wait_for(1 << 20);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    let back = Transfer::start(&b, &a, ip("198.18.0.1"), RATE);
+    transfer.advance(1 << 20);
+    back.advance(1 << 20);
     // A hole appears: larger packets vanish there, and nobody says so.
     for host in [&a, &b] {
         // Segments cross the link one by one: what counts is the length of each.
@@ -442,10 +437,10 @@ fn routes_to_the_peer_carry_its_inner_mtu() {
     // Who sends large packets finds it.
     settled((&a, &daemon_a), 1_200, 1_270);
     settled((&b, &daemon_b), 1_200, 1_270);
-    transfer.wait_for(transfer.progress() + (1 << 20));
+    transfer.advance(1 << 20);
     // TCP reduces its segments to fit: 40 bytes of headers, 12 of timestamps. The connection whose
     // data comes from the other side need not.
-    wait_for("segments that fit", Duration::from_secs(10), || {
+    wait_for("segments that fit", || {
         let sockets = a.exec("ss", &["-tinH", "dst", "198.18.0.2"]);
         let sizes = sockets.split(" mss:").skip(1).filter_map(|rest| rest.split(' ').next());
         let mss = sizes.filter_map(|mss| mss.parse::<u16>().ok()).min().expect("a connection");

@@ -11,10 +11,9 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use crate::common::host_mode::HostConfiguration;
-use crate::common::{Directory, Family, HANG, Host, two_hosts, wait_for};
+use crate::common::{Directory, Family, Host, two_hosts, wait_for};
 use mpip_testing::can_run;
 use serde_json::Value;
 
@@ -146,8 +145,7 @@ fn what_somebody_has_to_decide_is_told_in_words() {
     let (a, _b) = two_hosts("doctor2", 2, &[Family::V4]);
     let directory = Directory::new("doctor2");
     let file = A.write(&directory);
-    let taken = a.spawn(|| UdpSocket::bind("0.0.0.0:6182").expect("free")).join();
-    let taken = taken.expect("no panic");
+    let taken = a.take(|| UdpSocket::bind("0.0.0.0:6182"));
     a.ip(&["rule", "add", "from", "198.18.1.1", "lookup", "7", "priority", "50"]);
     a.ip(&["rule", "add", "fwmark", "0x10000000/0x10000000", "lookup", "8", "priority", "900"]);
     let refused = ["route", "add", "unreachable", "198.18.0.2", "table", "6182", "metric", "4096"];
@@ -161,7 +159,7 @@ fn what_somebody_has_to_decide_is_told_in_words() {
     assert_eq!(findings.len(), 4, "{findings:#?}");
     assert!(findings.iter().all(|finding| finding.wrong && finding.command.is_none()));
 
-    drop(taken);
+    taken.release();
     a.ip(&["route", "flush", "table", "6182"]);
     let other = HostConfiguration { more: "[host_mode]\npriority = 49\nmark = 0x80000000\n", ..A };
     let findings = examine_stopped(&a, &other.write(&directory));
@@ -184,10 +182,8 @@ fn a_running_daemon_is_asked_for_its_paths() {
     let daemon_a = A.start(&a, &directory);
     daemon_a.wait_for_capture(2);
     daemon_a.wait_for_paths(2);
-    wait_for("it has run for a while", Duration::from_secs(10), || {
-        daemon_a.status().uptime_ms > 5_500.0
-    });
-    wait_for("a healthy host", HANG, || examine(&a, &file).is_empty());
+    wait_for("it has run for a while", || daemon_a.status().uptime_ms > 5_500.0);
+    wait_for("a healthy host", || examine(&a, &file).is_empty());
 
     // Somebody's rule takes what is to be captured.
     let rule = ["to", "198.18.1.2", "lookup", "main", "priority", "60"];
@@ -202,9 +198,7 @@ fn a_running_daemon_is_asked_for_its_paths() {
         "table ip block { chain in { type filter hook prerouting priority -300; \
          iifname eth1 drop; }\n}\n",
     );
-    wait_for("a failed path", Duration::from_secs(10), || {
-        daemon_a.peer().paths.iter().any(|path| path.state == "failed")
-    });
+    wait_for("a failed path", || daemon_a.peer().paths.iter().any(|path| path.state == "failed"));
     let findings = examine(&a, &file);
     named(&findings, "the path from 198.18.1.1:6182 (eth1) to 198.18.1.2:6182 has failed");
     let firewall = examine(&b, &directory.0.join("2.toml"));

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::common::host_mode::{HostConfiguration, PlainCounter, assert_nothing_is_plain, ip};
-use crate::common::{Daemon, Directory, Family, HANG, Host, Transfer, two_hosts, wait_for};
+use crate::common::{Daemon, Directory, Family, Host, Transfer, for_each, two_hosts, wait_for};
 use mpip_testing::can_run;
 
 const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
@@ -34,25 +34,24 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
     let (a, b) = two_hosts("move", 2, &[Family::V4]);
     let directory = Directory::new("move");
     let before = (a.state(), b.state());
-    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 100 << 20, RATE);
-    transfer.wait_for(10 << 20);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    transfer.advance(4 << 20);
 
     let mut daemon_b = B.start(&b, &directory);
     let mut daemon_a = A.start(&a, &directory);
     daemon_a.wait_for_capture(2);
     daemon_b.wait_for_capture(2);
     let plain = PlainCounter::new(&a);
-    transfer.wait_for(transfer.progress() + (10 << 20));
+    transfer.advance(10 << 20);
     assert_nothing_is_plain([&daemon_a, &daemon_b], &plain, || {
-        transfer.wait_for(transfer.progress() + (5 << 20));
+        transfer.advance(5 << 20);
     });
     daemon_a.wait_for_shares(0.05);
 
     daemon_a.signal("TERM");
     assert!(daemon_a.wait());
     plain.take();
-    let progress = transfer.progress();
-    transfer.wait_for(progress + (10 << 20));
+    transfer.advance(10 << 20);
     assert!(plain.take() > 100, "plain again, in super-packets");
     daemon_b.signal("TERM");
     assert!(daemon_b.wait());
@@ -65,8 +64,8 @@ fn a_running_connection_moves_onto_the_paths_and_back() {
 fn transfer_while(name: &str, act: impl FnOnce(&Host, &Host, &Directory, &Transfer)) {
     let (a, b) = two_hosts(name, 2, &[Family::V4]);
     let directory = Directory::new(name);
-    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 80 << 20, RATE);
-    transfer.wait_for(4 << 20);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
+    transfer.advance(4 << 20);
     act(&a, &b, &directory, &transfer);
     transfer.finish();
 }
@@ -84,24 +83,24 @@ fn a_killed_daemon_stops_nothing_on_either_side() {
     if !can_run(&[]) {
         return;
     }
-    for (name, sender) in [("killa", true), ("killb", false)] {
+    for_each([("killa", true), ("killb", false)], |(name, sender)| {
         transfer_while(name, |a, b, directory, transfer| {
             let (mut daemon_a, mut daemon_b) = both(a, b, directory);
-            transfer.wait_for(transfer.progress() + (4 << 20));
+            transfer.advance(4 << 20);
             let killed = if sender { &mut daemon_a } else { &mut daemon_b };
             killed.signal("KILL");
             assert!(!killed.wait());
             let other = if sender { &daemon_b } else { &daemon_a };
-            wait_for("plain", HANG, || other.traffic() == "plain");
-            transfer.wait_for(transfer.progress() + (4 << 20));
+            wait_for("plain", || other.traffic() == "plain");
+            transfer.advance(4 << 20);
             // It starts again, and everything is as before.
             let (configuration, host) = if sender { (A, a) } else { (B, b) };
             let again = configuration.start(host, directory);
             again.wait_for_capture(2);
             other.wait_for_capture(2);
-            transfer.wait_for(transfer.progress() + (8 << 20));
+            transfer.advance(4 << 20);
         });
-    }
+    });
 }
 
 #[test]
@@ -112,10 +111,10 @@ fn a_daemon_that_is_stopped_and_started_stops_nothing() {
     transfer_while("restart", |a, b, directory, transfer| {
         let (_daemon_a, mut daemon_b) = both(a, b, directory);
         for _ in 0..2 {
-            transfer.wait_for(transfer.progress() + (4 << 20));
+            transfer.advance(4 << 20);
             daemon_b.signal("TERM");
             assert!(daemon_b.wait());
-            transfer.wait_for(transfer.progress() + (4 << 20));
+            transfer.advance(4 << 20);
             daemon_b = B.start(b, directory);
             daemon_b.wait_for_capture(2);
         }
@@ -146,14 +145,14 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
     }
     let (a, b) = two_hosts("prefer", 2, &[Family::V4]);
     let directory = Directory::new("prefer");
-    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 80 << 20, RATE);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     let (daemon_a, daemon_b) = both(&a, &b, &directory);
-    transfer.wait_for(8 << 20);
+    transfer.advance(4 << 20);
     block(&b);
-    wait_for("plain", HANG, || daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain");
-    transfer.wait_for(transfer.progress() + (8 << 20));
+    wait_for("plain", || daemon_a.traffic() == "plain" && daemon_b.traffic() == "plain");
+    transfer.advance(4 << 20);
     lift(&b);
-    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
+    wait_for("multipath", || daemon_a.traffic() == "multipath");
     transfer.finish();
     let status = daemon_a.status();
     let refused = status.drops.iter().find(|drop| drop.name == "plain_refused");
@@ -178,21 +177,21 @@ fn require_lets_no_plain_packet_out() {
     let before = a.state();
     let plain = PlainCounter::new(&a);
     let mut daemon_a = require(A).start(&a, &directory);
-    wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
+    wait_for("blocked", || daemon_a.traffic() == "blocked");
     plain.take();
     // Nobody answers yet.
     assert!(!a.ping_once("198.18.0.2") && !a.ping_once("198.18.1.2"));
     assert_eq!(plain.take(), 0);
     let daemon_b = require(B).start(&b, &directory);
     daemon_b.wait_for_capture(2);
-    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
+    wait_for("multipath", || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 3) && a.ping("198.18.1.2", 3));
 
     block(&b);
-    wait_for("blocked", HANG, || daemon_a.traffic() == "blocked");
+    wait_for("blocked", || daemon_a.traffic() == "blocked");
     assert!(!a.ping_once("198.18.0.2"));
     lift(&b);
-    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
+    wait_for("multipath", || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 1));
     assert_eq!(plain.take(), 0);
 
@@ -204,7 +203,7 @@ fn require_lets_no_plain_packet_out() {
     assert_eq!(plain.take(), 0, "also while the daemon is dead");
 
     let mut daemon_a = require(A).start(&a, &directory);
-    wait_for("multipath", HANG, || daemon_a.traffic() == "multipath");
+    wait_for("multipath", || daemon_a.traffic() == "multipath");
     assert!(a.ping("198.18.0.2", 1));
     assert_eq!(plain.take(), 0);
     daemon_a.signal("TERM");
@@ -226,12 +225,12 @@ fn strict_reverse_path_filters_are_no_obstacle_and_are_put_back() {
             host.set_rp_filter(interface, 1);
         }
     }
-    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), 60 << 20, RATE);
+    let transfer = Transfer::start(&a, &b, ip("198.18.0.2"), RATE);
     let (mut daemon_a, daemon_b) = both(&a, &b, &directory);
     for host in [&a, &b] {
         host.ip(&["neigh", "flush", "all"]);
     }
-    transfer.wait_for(20 << 20);
+    transfer.advance(4 << 20);
     daemon_a.wait_for_paths(2);
     daemon_a.signal("KILL");
     assert!(!daemon_a.wait());

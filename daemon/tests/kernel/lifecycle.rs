@@ -9,7 +9,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use crate::common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts, wait_for};
+use crate::common::{Configuration, Daemon, Directory, Family, Host, two_hosts, wait_for};
 use mpip_api::{Request, Response};
 use mpip_testing::can_run;
 
@@ -102,15 +102,14 @@ fn a_port_or_device_in_use_is_named_with_file_and_line() {
     let directory = Directory::new("busy");
     let file = directory.0.join("1.toml");
 
-    let bind = || UdpSocket::bind("198.18.0.1:6182").expect("free");
-    let holder = a.spawn(bind).join().expect("no panic");
+    let holder = a.take(|| UdpSocket::bind("198.18.0.1:6182"));
     let mut daemon = Daemon::spawn(&a, &directory, &CONFIGURATION);
     assert!(!daemon.wait());
     let expected =
         format!("mpipd: {}:3: listen_port: expected a free UDP port, found 6182: ", file.display());
     assert!(daemon.log().contains(&expected), "{}", daemon.log());
     assert_eq!(leftovers(&a), "", "a failed start leaves nothing either");
-    drop(holder);
+    holder.release();
 
     a.ip(&["link", "add", "mpip0", "type", "veth", "peer", "name", "other"]);
     let mut daemon = Daemon::spawn(&a, &directory, &CONFIGURATION);
@@ -183,10 +182,10 @@ fn a_device_that_is_set_down_and_up_has_its_addresses_and_routes_again() {
     };
     assert_eq!(state(), (1, 1, 2));
     a.ip(&["link", "set", "mpip0", "down"]);
-    wait_for("routes gone", HANG, || state().0 == 0);
+    wait_for("routes gone", || state().0 == 0);
     std::thread::sleep(Duration::from_millis(100));
     a.ip(&["link", "set", "mpip0", "up"]);
-    wait_for("routes again", HANG, || state() == (1, 1, 2));
+    wait_for("routes again", || state() == (1, 1, 2));
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn addresses_that_come_and_go_are_followed() {
         local.map(|local| local.address.to_string()).collect::<Vec<_>>()
     };
     let becomes = |expected: &[&str]| {
-        wait_for(&format!("{expected:?}"), HANG, || addresses() == expected);
+        wait_for(&format!("{expected:?}"), || addresses() == expected);
     };
     becomes(&["198.18.0.1", "2001:db8::1"]);
     a.ip(&["addr", "add", "198.18.7.1/24", "dev", "eth0"]);
@@ -215,5 +214,5 @@ fn addresses_that_come_and_go_are_followed() {
     // The kernel forgets IPv6 addresses of an interface that is set down.
     becomes(&["198.18.7.1"]);
     a.ip(&["link", "set", "eth0", "mtu", "1400"]);
-    wait_for("the MTU", HANG, || daemon.status().local_addresses[0].mtu_bytes == 1_400);
+    wait_for("the MTU", || daemon.status().local_addresses[0].mtu_bytes == 1_400);
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::common::host_mode::{HostConfiguration, PlainCounter, changes, ip};
 use crate::common::nat::{Site, add_private_network};
-use crate::common::{Daemon, Directory, HANG, Host, Transfer, key, wait_for};
+use crate::common::{Daemon, Directory, Host, Transfer, for_each, key, wait_for};
 use mpip_testing::can_run;
 
 /// Kinds of NAT: keeps ports that are free; chooses random ports; chooses random ports for each
@@ -35,7 +35,7 @@ fn connect(site: &Site, server: &Host, directory: &Directory, peer: &str) -> [Da
     let there = two.start(server, directory);
     let here = one.start(&site.client, directory);
     here.wait_for_capture(1);
-    wait_for("the NAT", HANG, || there.peer().nats.len() == 1);
+    wait_for("the NAT", || there.peer().nats.len() == 1);
     [here, there]
 }
 
@@ -52,11 +52,11 @@ fn assert_goes_on_the_paths(kind: &str) {
     let before = changes([&daemon_a, &daemon_b]);
     for fetch in [false, true] {
         let transfer = match fetch {
-            false => Transfer::start(&site.client, &server, ip(SERVER), RATE * 3, RATE),
-            true => Transfer::fetch(&server, &site.client, ip(SERVER), RATE * 3, RATE),
+            false => Transfer::start(&site.client, &server, ip(SERVER), RATE),
+            true => Transfer::fetch(&server, &site.client, ip(SERVER), RATE),
         };
-        for part in 1..=2 {
-            transfer.wait_for(RATE * part);
+        for _ in 0..2 {
+            transfer.advance(RATE / 4);
             site.forget();
         }
         let from = transfer.finish();
@@ -85,9 +85,7 @@ fn behind_each_kind_of_nat_connections_go_on_the_paths() {
     if !can_run(&["nft", "conntrack"]) {
         return;
     }
-    for kind in KINDS {
-        assert_goes_on_the_paths(kind);
-    }
+    for_each(KINDS, assert_goes_on_the_paths);
 }
 
 /// A connection that began before stays as it is, all through the life of the daemons.
@@ -99,12 +97,12 @@ fn a_running_connection_stays_plain_and_is_not_harmed() {
     let server = Host::new("nhrun", "s");
     let site = Site::new("nhrun", &server, 0, KINDS[0]);
     let directory = Directory::new("nhrun");
-    let up = Transfer::start(&site.client, &server, ip(SERVER), RATE * 6, RATE);
-    let down = Transfer::fetch(&server, &site.client, ip(SERVER), RATE * 6, RATE);
-    up.wait_for(RATE);
+    let up = Transfer::start(&site.client, &server, ip(SERVER), RATE);
+    let down = Transfer::fetch(&server, &site.client, ip(SERVER), RATE);
+    up.advance(RATE / 4);
     let [mut daemon_a, mut daemon_b] = connect(&site, &server, &directory, "");
     for transfer in [&up, &down] {
-        transfer.wait_for(transfer.progress() + RATE);
+        transfer.advance(RATE / 4);
     }
     assert_eq!(daemon_a.peer().translated, 0);
     for daemon in [&mut daemon_a, &mut daemon_b] {
@@ -132,8 +130,8 @@ fn what_is_not_a_peers_goes_by_beside_it() {
     assert!(server.ping("198.18.0.1", 3));
     for fetch in [false, true] {
         let transfer = match fetch {
-            false => Transfer::start(&site.router, &server, ip(SERVER), RATE, RATE),
-            true => Transfer::fetch(&server, &site.router, ip(SERVER), RATE, RATE),
+            false => Transfer::start(&site.router, &server, ip(SERVER), RATE),
+            true => Transfer::fetch(&server, &site.router, ip(SERVER), RATE),
         };
         let from = transfer.finish();
         assert!((16_384..32_768).contains(&from.port()), "{from}");
@@ -155,10 +153,9 @@ fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
     let directory = Directory::new("nhpriv");
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory, "");
     assert_eq!(daemon_a.peer().captured, ["198.18.0.9/32"]);
-    let neighbour =
-        Transfer::start(&site.client, &site.router, ip("198.19.0.3"), RATE, RATE).finish();
+    let neighbour = Transfer::start(&site.client, &site.router, ip("198.19.0.3"), RATE).finish();
     assert_eq!(neighbour.ip(), ip("198.19.0.2"));
-    let from = Transfer::start(&site.client, &server, ip(SERVER), RATE, RATE).finish();
+    let from = Transfer::start(&site.client, &server, ip(SERVER), RATE).finish();
     assert_eq!(from.ip(), ip("198.18.0.1"));
     assert_eq!(daemon_a.peer().translated, 1);
 }
@@ -192,13 +189,13 @@ fn two_clients_with_the_same_address_are_told_apart() {
     for daemon in [&first, &other] {
         daemon.wait_for_capture(1);
     }
-    wait_for("both NATs", HANG, || there.status().peers.iter().all(|peer| peer.nats.len() == 1));
+    wait_for("both NATs", || there.status().peers.iter().all(|peer| peer.nats.len() == 1));
     for site in &sites {
         site.client.sysctl("net/ipv4/ip_local_port_range", "40000 40001");
     }
     let transfers = [0u8, 1].map(|number| {
         let address = IpAddr::from([198, 18, number, 9]);
-        Transfer::start(&sites[usize::from(number)].client, &server, address, RATE * 2, RATE)
+        Transfer::start(&sites[usize::from(number)].client, &server, address, RATE)
     });
     for (number, transfer) in (0u8..).zip(transfers) {
         assert_eq!(transfer.finish().ip(), IpAddr::from([198, 18, number, 1]));
@@ -216,15 +213,15 @@ fn without_a_path_a_connection_waits_for_one() {
     let site = Site::new("nhwait", &server, 0, KINDS[0]);
     let directory = Directory::new("nhwait");
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory, "encapsulation = 'udp'");
-    let transfer = Transfer::start(&site.client, &server, ip(SERVER), RATE * 3, RATE);
-    transfer.wait_for(RATE);
+    let transfer = Transfer::start(&site.client, &server, ip(SERVER), RATE);
+    transfer.advance(RATE / 4);
     // The router lets no UDP through any more.
     site.router.nft(
         "table ip cut {\n chain f {\n type filter hook forward priority 0;\n \
          meta l4proto udp drop;\n }\n}\n",
     );
-    wait_for("plain", HANG, || daemon_a.traffic() == "plain");
-    let meanwhile = Transfer::start(&site.client, &server, ip(SERVER), RATE / 2, RATE).finish();
+    wait_for("plain", || daemon_a.traffic() == "plain");
+    let meanwhile = Transfer::start(&site.client, &server, ip(SERVER), RATE).finish();
     assert!(meanwhile.port() >= 32_768, "{meanwhile}");
     std::thread::sleep(Duration::from_millis(500));
     site.router.exec("nft", &["delete", "table", "ip", "cut"]);

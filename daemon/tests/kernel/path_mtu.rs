@@ -11,11 +11,8 @@
 //!
 //! The router forwards, sends no ICMP and counts fragments.
 
-use std::time::Duration;
-
 use crate::common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, Transfer, add_link, run, two_hosts,
-    wait_for,
+    Configuration, Daemon, Directory, Family, Host, Transfer, add_link, run, two_hosts, wait_for,
 };
 use mpip_testing::can_run;
 
@@ -111,9 +108,7 @@ impl World {
     }
 
     fn wait_for_mtu_of(daemon: &Daemon, link: u8, mtu: u16) {
-        wait_for("the path's MTU", Duration::from_secs(10), || {
-            Self::mtu(daemon, link) == Some(mtu)
-        });
+        wait_for("the path's MTU", || Self::mtu(daemon, link) == Some(mtu));
     }
 
     fn assert_no_outer_fragments(&self) {
@@ -131,7 +126,7 @@ impl World {
 
     fn transfer(&self, bytes: u64) {
         let address = INNER.parse().expect("valid");
-        Transfer::start(&self.a, &self.b, address, bytes, u64::MAX).finish();
+        Transfer::whole(&self.a, &self.b, address, bytes).finish();
     }
 
     /// Bytes that host a has sent from its address on this link.
@@ -152,10 +147,10 @@ fn a_path_with_a_hole_at_1300_bytes_carries_its_share() {
     world.daemon_a.wait_for_paths(2);
     world.wait_for_mtu(0, 1_300);
     world.wait_for_mtu(1, 1_500);
-    wait_for("the routes' MTU", HANG, || {
+    wait_for("the routes' MTU", || {
         world.a.ip(&["route", "show", "10.77.0.2"]).contains("mtu 1238")
     });
-    wait_for("the inner MTU", HANG, || world.daemon_a.peer().inner_mtu_bytes == 1_238);
+    wait_for("the inner MTU", || world.daemon_a.peer().inner_mtu_bytes == 1_238);
     let before = world.sent(0);
     world.transfer(64 << 20);
     assert!(world.sent(0) - before > 2 << 20, "{:#?}", world.daemon_a.peer().paths);
@@ -172,12 +167,13 @@ fn a_hole_that_appears_in_mid_transfer_stops_nothing() {
     world.wait_for_mtu(0, 1_500);
     let rate = 8 << 20;
     let address = INNER.parse().expect("valid");
-    let transfer = Transfer::start(&world.a, &world.b, address, 6 * rate, rate);
-    transfer.wait_for(rate);
+    let transfer = Transfer::start(&world.a, &world.b, address, rate);
+    transfer.advance(rate / 4);
     narrow(&world.router, 1_300);
-    transfer.finish();
     // Who sends nothing large does not notice, and need not.
     World::wait_for_mtu_of(&world.daemon_a, 0, 1_300);
+    transfer.advance(rate / 4);
+    transfer.finish();
     world.assert_no_fragments();
 }
 
@@ -192,9 +188,10 @@ fn a_hole_on_the_only_path_is_survived() {
     world.wait_for_mtu(0, 1_500);
     let rate = 8 << 20;
     let address = INNER.parse().expect("valid");
-    let transfer = Transfer::start(&world.a, &world.b, address, 6 * rate, rate);
-    transfer.wait_for(rate);
+    let transfer = Transfer::start(&world.a, &world.b, address, rate);
+    transfer.advance(rate / 4);
     narrow(&world.router, 1_400);
+    transfer.advance(rate / 2);
     transfer.finish();
     world.assert_no_fragments();
 }
@@ -216,13 +213,11 @@ fn jumbo_frames_are_used_where_all_links_have_them() {
     let daemon_a = Daemon::start(&a, &directory, &one);
     daemon_a.wait_for_paths(1);
     for daemon in [&daemon_a, &daemon_b] {
-        wait_for("the device's MTU", HANG, || {
-            daemon.status().interface.mtu_bytes == 9_000 - 28 - 34
-        });
+        wait_for("the device's MTU", || daemon.status().interface.mtu_bytes == 9_000 - 28 - 34);
     }
     assert!(a.ping_with(INNER, 3, 8_938 - 28));
     let address = INNER.parse().expect("valid");
-    Transfer::start(&a, &b, address, 32 << 20, u64::MAX).finish();
+    Transfer::whole(&a, &b, address, 32 << 20).finish();
     let peer = daemon_a.peer();
     let packets: u64 = peer.paths.iter().map(|path| path.sent_packets).sum();
     let bytes: u64 = peer.paths.iter().map(|path| path.sent_bytes).sum();
@@ -251,11 +246,11 @@ fn a_host_behind_the_gateway_is_told_what_fits() {
     );
     behind.ip(&["route", "add", "default", "via", "198.18.20.1"]);
     assert!(!behind.ping_once_with(INNER, 1_372), "a packet that is too big");
-    wait_for("it is told", HANG, || behind.snmp("Icmp", "InDestUnreachs") > 0);
+    wait_for("it is told", || behind.snmp("Icmp", "InDestUnreachs") > 0);
     assert!(behind.ip(&["route", "get", INNER]).contains("mtu 1238"));
     assert!(behind.ping_with(INNER, 1, 1_372), "in fragments inside");
     let address = INNER.parse().expect("valid");
-    Transfer::start(&behind, &world.b, address, 8 << 20, u64::MAX).finish();
+    Transfer::whole(&behind, &world.b, address, 8 << 20).finish();
     world.assert_no_outer_fragments();
 }
 
@@ -274,7 +269,7 @@ fn who_does_not_know_what_fits_is_told() {
     assert!(!world.a.ip(&["route", "get", INNER]).contains("mtu"));
     // What the device carries, but not every path: the socket gets an error and the next try is cut.
     world.a.ping_once_with(INNER, 1_280 - 28);
-    wait_for("it is told", HANG, || world.a.snmp("Icmp", "InDestUnreachs") > 0);
+    wait_for("it is told", || world.a.snmp("Icmp", "InDestUnreachs") > 0);
     assert!(world.a.ip(&["route", "get", INNER]).contains("mtu 1238"));
     assert!(world.a.ping_with(INNER, 3, 1_280 - 28));
     world.assert_no_outer_fragments();

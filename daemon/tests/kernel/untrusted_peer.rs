@@ -60,7 +60,7 @@ fn a_peers_packets_are_forwarded_to_nobody_whom_it_may_not_reach() {
         let two = HostConfiguration { number: 2, endpoints: &[], peer: lines, more: "" };
         let mut daemon_b = two.start(&b, &directory);
         daemon_b.wait_for_capture(1);
-        wait_for("the paths", HANG, || daemon_a.traffic() == "multipath");
+        wait_for("the paths", || daemon_a.traffic() == "multipath");
         assert!(a.ping("198.18.0.2", 1), "its own addresses may be reached");
         let before = refused(&daemon_b, "foreign_destination");
         assert_eq!(reaches_c(&a, &c), expected, "{lines}");
@@ -84,7 +84,7 @@ fn a_strangers_packets_are_forwarded_to_nobody() {
     let two = Configuration { number: 2, keys: (2, 9), endpoints: &[], peer: lines };
     let daemon_b = Daemon::start(&b, &directory, &two);
     let daemon_a = LEADS_TO_C.start(&a, &directory);
-    wait_for("an association", HANG, || {
+    wait_for("an association", || {
         daemon_b.status().peers.iter().any(|peer| peer.established && !peer.captured.is_empty())
             && daemon_a.traffic() == "multipath"
     });
@@ -135,8 +135,8 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     serve(&site.client, "198.19.0.2", b'n');
     serve(&site.router, "198.18.0.1", b'p');
     assert_eq!(who_answers(&server), b'n');
-    let running = Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE * 5, RATE);
-    running.wait_for(RATE / 4);
+    let running = Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE);
+    running.advance(RATE / 4);
 
     let directory = Directory::new("share");
     let two = HostConfiguration { number: 2, endpoints: &[], peer: "exclusive = []", more: "" };
@@ -156,8 +156,8 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     let before = changes([&daemon_p, &daemon_s]);
     for fetch in [false, true] {
         let transfer = match fetch {
-            false => Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE, RATE),
-            true => Transfer::fetch(&server, &site.router, ip("198.18.0.9"), RATE, RATE),
+            false => Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE),
+            true => Transfer::fetch(&server, &site.router, ip("198.18.0.9"), RATE),
         };
         let from = transfer.finish();
         assert_eq!(from.ip(), ip("198.18.0.1"));
@@ -169,7 +169,7 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     assert_eq!(who_answers(&server), b'n');
     // A neighbour's connections to the server have ports of all kinds.
     site.client.sysctl("net/ipv4/ip_local_port_range", "16384 32767");
-    let neighbour = Transfer::start(&site.client, &server, ip("198.18.0.9"), RATE, RATE);
+    let neighbour = Transfer::start(&site.client, &server, ip("198.18.0.9"), RATE);
     assert_eq!(neighbour.finish().ip(), ip("198.18.0.1"));
     assert_eq!(daemon_s.peer().translated, 2, "it is no concern of the peer");
 }

@@ -5,11 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use mpip_api::{PathStatus, PeerStatus, Status};
 
-use super::{Directory, HANG, Host, run, wait_for};
+use super::{Directory, Host, run, wait_for};
 
 /// A key pair made from a number.
 pub(crate) fn key(number: u8) -> mpip_crypto::PrivateKey {
@@ -84,13 +83,11 @@ impl Daemon {
 
     /// Waits until it answers.
     pub(crate) fn ready(mut self) -> Self {
-        let start = Instant::now();
-        while mpip_api::status(&self.socket, false).is_err() {
+        wait_for("the daemon answers", || {
             let ended = self.child.try_wait().expect("our child");
             assert!(ended.is_none(), "{ended:?}: {}", self.log());
-            assert!(start.elapsed() < Duration::from_secs(10), "{}", self.log());
-            thread::sleep(Duration::from_millis(10));
-        }
+            mpip_api::status(&self.socket, false).is_ok()
+        });
         self
     }
 
@@ -151,7 +148,7 @@ impl Daemon {
     /// The first path that works: on a machine that stands still none may for a moment.
     pub(crate) fn path(&self) -> PathStatus {
         let mut found = None;
-        wait_for("a path", HANG, || {
+        wait_for("a path", || {
             found = self.active_paths().into_iter().next();
             found.is_some()
         });
@@ -160,21 +157,12 @@ impl Daemon {
 
     /// Waits until at least `count` paths are active.
     pub(crate) fn wait_for_paths(&self, count: usize) {
-        let start = Instant::now();
-        while self.active_paths().len() < count {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "expected {count} active paths: {:#?}\n{}",
-                self.peer().paths,
-                self.log()
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(&format!("{count} active paths"), || self.active_paths().len() >= count);
     }
 
     /// Waits until each active path has carried this share of all bytes, at least.
     pub(crate) fn wait_for_shares(&self, least: f64) {
-        wait_for(&format!("a share of {least} on all paths"), HANG, || {
+        wait_for(&format!("a share of {least} on all paths"), || {
             self.active_paths().iter().all(|path| path.share > least)
         });
     }
@@ -186,14 +174,12 @@ impl Daemon {
 
     /// Waits for the end; whether it was a success.
     pub(crate) fn wait(&mut self) -> bool {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("our child") {
-                return status.success();
-            }
-            assert!(start.elapsed() < Duration::from_secs(10), "it does not end: {}", self.log());
-            thread::sleep(Duration::from_millis(10));
-        }
+        let mut status = None;
+        wait_for("the daemon ends", || {
+            status = self.child.try_wait().expect("our child");
+            status.is_some()
+        });
+        status.is_some_and(|status| status.success())
     }
 }
 

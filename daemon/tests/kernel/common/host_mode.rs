@@ -4,7 +4,6 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::{Daemon, Directory, Host, key, wait_for};
 
@@ -58,9 +57,7 @@ impl Daemon {
 
     /// Waits until packets to so many addresses of the peer are captured.
     pub(crate) fn wait_for_capture(&self, count: usize) {
-        wait_for(&format!("{count} captured"), Duration::from_secs(10), || {
-            self.peer().captured.len() == count
-        });
+        wait_for(&format!("{count} captured"), || self.peer().captured.len() == count);
     }
 }
 
@@ -159,9 +156,9 @@ impl Host {
             &["-o", "addr", "show"],
         ];
         let text: String = shown.iter().map(|arguments| self.ip(arguments)).collect();
-        // What the kernel does with link-local addresses takes its time.
+        // What the kernel does with link-local addresses and with links that came up takes its time.
         let lines = text.lines().filter(|line| !line.contains("fe80") && !line.contains("ff00"));
-        lines.flat_map(|line| [line, "\n"]).collect()
+        lines.map(|line| line.replace(" linkdown", "") + "\n").collect()
     }
 }
 

@@ -9,9 +9,10 @@ mod transfer;
 pub(crate) mod world;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,29 +40,34 @@ fn output(program: &str, arguments: &[&str]) -> Output {
 
 /// Time after which a test gives up, however busy the machine is. The pauses of transfers are
 /// measured elsewhere (`mpip-lab kill-matrix`, `figures`) and tested in virtual time (`mpip-sim`).
-pub(crate) const HANG: Duration = Duration::from_secs(5);
+pub(crate) const HANG: Duration = Duration::from_secs(60);
 
-/// Waits until `condition` holds.
-pub(crate) fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
+/// Waits until `condition` holds; fails if it does not before [`HANG`] has passed.
+pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    assert!(soon(condition), "not within {HANG:?}: {what}");
 }
 
-/// Whether `condition` holds before [`HANG`] has passed.
+/// Waits until `condition` holds; whether it did before [`HANG`] has passed.
 pub(crate) fn soon(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    loop {
-        if condition() {
-            return true;
-        }
+    while !condition() {
         if start.elapsed() >= HANG {
             return false;
         }
         thread::sleep(Duration::from_millis(20));
     }
+    true
+}
+
+/// Runs a test for each of `cases`, beside each other.
+pub(crate) fn for_each<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    thread::scope(|scope| {
+        let test = &test;
+        let running = cases.into_iter().map(|case| scope.spawn(move || test(case)));
+        for one in running.collect::<Vec<_>>() {
+            one.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
 }
 
 /// A name that nothing else has in this program or in another one that runs.
@@ -139,6 +145,15 @@ impl Host {
         run("ip", &["netns", "exec", &self.name, "cat", &file]).trim().parse().expect("a number")
     }
 
+    /// Takes a port of this host, which `bind` binds a socket to.
+    pub(crate) fn take<S>(&self, bind: fn() -> io::Result<S>) -> Taken<'_, S>
+    where
+        S: Send + 'static,
+    {
+        let socket = self.spawn(bind).join().expect("no panic").expect("a free port");
+        Taken { host: self, bind, socket }
+    }
+
     /// Runs `f` in a thread on this host.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
@@ -178,10 +193,32 @@ impl Host {
         self.spawn(move || echo(address, 1, payload, None)).join().expect("no panic")
     }
 
+    /// Sends a ping to `address`, if the kernel does not refuse that, and waits for nothing.
+    pub(crate) fn send_ping(&self, address: &str) -> Option<Echo> {
+        let address: IpAddr = address.parse().expect("valid");
+        self.spawn(move || Echo::send(address, 1, 56, None)).join().expect("no panic")
+    }
+
     /// Pings `address` once so that no more than `hops` routers are passed; whether it was answered.
     pub(crate) fn ping_within(&self, address: &str, hops: u8) -> bool {
         let address: IpAddr = address.parse().expect("valid");
         self.spawn(move || echo(address, 1, 56, Some(hops))).join().expect("no panic")
+    }
+}
+
+/// A port that a test has taken.
+pub(crate) struct Taken<'a, S> {
+    host: &'a Host,
+    bind: fn() -> io::Result<S>,
+    socket: S,
+}
+
+impl<S: Send + 'static> Taken<'_, S> {
+    /// Gives it back. Children of other tests have the socket, too, until their execve(2).
+    pub(crate) fn release(self) {
+        let Self { host, bind, socket } = self;
+        drop(socket);
+        wait_for("the port is free", || host.spawn(bind).join().expect("no panic").is_ok());
     }
 }
 
@@ -195,30 +232,55 @@ pub(crate) fn set_hops(socket: &UdpSocket, address: IpAddr, hops: u8) {
     set.expect("a number of hops");
 }
 
-/// Sends an echo request and waits for its answer (icmp(7)); whether it is right.
+/// An echo request that was sent, and its answer (icmp(7)).
+pub(crate) struct Echo {
+    socket: UdpSocket,
+    answer: Vec<u8>,
+}
+
+impl Echo {
+    /// Sends one from the network namespace of the calling thread, unless the kernel refuses that.
+    fn send(address: IpAddr, sequence: u16, payload: usize, hops: Option<u8>) -> Option<Self> {
+        use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+        let (family, protocol, request, reply) = match address {
+            IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8, 0),
+            IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, 128, 129),
+        };
+        let socket = socket(family, SocketType::DGRAM, Some(protocol)).expect("allowed by sysctl");
+        let socket = UdpSocket::from(socket);
+        if let Some(hops) = hops {
+            set_hops(&socket, address, hops);
+        }
+        socket.connect((address, 0)).ok()?;
+        let [high, low] = sequence.to_be_bytes();
+        let mut packet = vec![request, 0, 0, 0, 0, 0, high, low];
+        packet.extend(transfer::pattern(0, payload));
+        socket.send(&packet).ok()?;
+        packet[0] = reply;
+        Some(Self { socket, answer: packet })
+    }
+
+    /// Waits for the answer; whether it is right.
+    fn is_answered_within(&self, time: Duration) -> bool {
+        self.socket.set_read_timeout(Some(time)).expect("a time-out");
+        let mut buffer = vec![0; self.answer.len() + 1];
+        self.socket.recv(&mut buffer).is_ok_and(|len| {
+            // The kernel writes the checksum and the identifier.
+            let (found, expected) = (&buffer[..len], &self.answer);
+            len == expected.len() && found[0] == expected[0] && found[6..] == expected[6..]
+        })
+    }
+
+    /// Whether the answer is there by now.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered_within(Duration::from_millis(1))
+    }
+}
+
+/// Sends an echo request; whether it is answered within a second.
 fn echo(address: IpAddr, sequence: u16, payload: usize, hops: Option<u8>) -> bool {
-    use rustix::net::{AddressFamily, SocketType, ipproto, socket};
-    let (family, protocol, request, reply) = match address {
-        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8, 0),
-        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, 128, 129),
-    };
-    let socket = socket(family, SocketType::DGRAM, Some(protocol)).expect("allowed by sysctl");
-    let socket = UdpSocket::from(socket);
-    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time-out");
-    if let Some(hops) = hops {
-        set_hops(&socket, address, hops);
-    }
-    if socket.connect((address, 0)).is_err() {
-        return false;
-    }
-    let [high, low] = sequence.to_be_bytes();
-    let mut packet = vec![request, 0, 0, 0, 0, 0, high, low];
-    packet.extend((0..payload).map(|position| pattern(position as u64)));
-    let mut answer = vec![0; packet.len() + 1];
-    socket.send(&packet).is_ok()
-        && socket.recv(&mut answer).is_ok_and(|len| len == packet.len())
-        && answer[0] == reply
-        && answer[6..packet.len()] == packet[6..]
+    let sent = Echo::send(address, sequence, payload, hops);
+    sent.is_some_and(|echo| echo.is_answered_within(Duration::from_secs(1)))
 }
 
 impl Drop for Host {
@@ -281,10 +343,4 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-/// The byte at `position` of what a transfer carries.
-fn pattern(position: u64) -> u8 {
-    // Its period is not a power of two, so that a piece in a wrong place differs.
-    (position % 251) as u8 ^ (position / 251 % 241) as u8
 }

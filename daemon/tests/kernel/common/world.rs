@@ -46,6 +46,6 @@ impl World {
     /// Sends `bytes` from a to `address` on b, as fast as they go.
     pub(crate) fn transfer(&self, address: &str, bytes: u64) {
         let address: IpAddr = address.parse().expect("valid");
-        Transfer::start(&self.a, &self.b, address, bytes, u64::MAX).finish();
+        Transfer::whole(&self.a, &self.b, address, bytes).finish();
     }
 }
