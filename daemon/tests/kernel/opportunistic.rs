@@ -48,8 +48,7 @@ fn one_sided(from: &Host, address: &str) -> UdpSocket {
 }
 
 fn destination(daemon: &Daemon, address: &str) -> Option<DestinationStatus> {
-    let list = mpip_api::availability(&daemon.socket).expect("the daemon answers");
-    list.into_iter().find(|entry| entry.address.to_string() == address)
+    daemon.destinations().into_iter().find(|entry| entry.address.to_string() == address)
 }
 
 /// The peer that nobody configured, once there are keys with it.

@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Instant;
 
-use mpip_api::{PathStatus, PeerStatus, Status};
+use mpip_api::{ClientError, DestinationStatus, PathStatus, PeerStatus, Status};
 
-use super::{Directory, Host, run, wait_for};
+use super::{Directory, HANG, Host, run, wait_for};
 
 /// A key pair made from a number.
 pub(crate) fn key(number: u8) -> mpip_crypto::PrivateKey {
@@ -131,8 +132,25 @@ impl Daemon {
     }
 
     pub(crate) fn status(&self) -> Status {
-        mpip_api::status(&self.socket, true)
-            .unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
+        self.answer(|| mpip_api::status(&self.socket, true))
+    }
+
+    /// What the daemon answers to `ask`. A client gives up after 5 s, but the kernel may hold a daemon for
+    /// longer: all changes of devices and routes wait for one lock of the whole machine.
+    fn answer<T>(&self, ask: impl Fn() -> Result<T, ClientError>) -> T {
+        let start = Instant::now();
+        loop {
+            match ask() {
+                Ok(answer) => return answer,
+                Err(ClientError::Timeout { .. }) if start.elapsed() < HANG => {}
+                Err(error) => panic!("{error}\n{}", self.log()),
+            }
+        }
+    }
+
+    /// The destinations that may be peers.
+    pub(crate) fn destinations(&self) -> Vec<DestinationStatus> {
+        self.answer(|| mpip_api::availability(&self.socket))
     }
 
     pub(crate) fn peer(&self) -> PeerStatus {
