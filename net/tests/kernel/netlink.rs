@@ -1,11 +1,10 @@
 //! The kernel's configuration, as seen and changed by netlink, in a namespace of its own.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::Namespace;
-use common::wait_until_gone;
+use crate::common::HANG;
+use crate::common::Namespace;
+use crate::common::wait_until_gone;
 use mpip_net::netlink::Changes;
 use mpip_net::netlink::HostAddress;
 use mpip_net::netlink::Monitor;
@@ -19,7 +18,7 @@ use mpip_testing::can_run;
 
 /// Waits for a change after which `holds`, and for what the kernel tells of only some time later.
 fn wait_until(poller: &Poller, monitor: &mut Monitor, mut holds: impl FnMut(Changes) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + HANG;
     let mut seen = Changes::default();
     loop {
         let more = wait(poller, monitor);

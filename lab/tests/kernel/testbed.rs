@@ -1,22 +1,15 @@
-//! The lab's program on this machine's kernel. These tests need root.
+//! The emulator, runs of TCP, and what a run leaves behind.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mpip_testing::can_run;
+use mpip_testing::{alone, can_run};
 
-const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");
+use crate::LAB;
 
 /// A share of late frames from which on the lab says that the emulator was too slow.
 const LATE: f64 = 0.01;
-
-/// What measures time is alone on the machine, as far as these tests are concerned.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn namespaces_of(pid: u32) -> Vec<String> {
     let output = Command::new("ip").args(["netns", "list"]).output().expect("ip runs");

@@ -1,8 +1,6 @@
 //! Dropping capabilities. They belong to a thread, so each test uses one of its own.
 
-mod common;
-
-use common::Namespace;
+use crate::common::Namespace;
 use mpip_net::privileges::{Needs, has_net_admin, keep_net_admin};
 use mpip_net::tun::OpenError;
 use mpip_net::{Tun, netlink::Netlink};

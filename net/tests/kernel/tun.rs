@@ -5,8 +5,6 @@
 //!      socket ── mpip0 ── read, cut ── joined, written ── mpip0 ── socket
 //! ```
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -15,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::Namespace;
-use common::packets::cut;
-use common::wait_until_gone;
+use crate::common::HANG;
+use crate::common::Namespace;
+use crate::common::packets::cut;
+use crate::common::wait_until_gone;
 use mpip_net::netlink::Netlink;
 use mpip_net::tun::{OpenError, TunCounters};
 use mpip_net::{Interest, Poller, Tun, TunWriter};
@@ -123,7 +122,7 @@ fn joined(a: &Host, b: &Host, corrupt: Option<usize>, body: impl FnOnce()) -> [C
 
 /// Sends `data` from A to B over TCP and returns what arrived.
 fn transfer(a: &Host, b: &Host, address: IpAddr, data: &[u8]) -> Vec<u8> {
-    let timeout = Some(Duration::from_secs(15));
+    let timeout = Some(HANG);
     let listener = b.namespace.run(|| TcpListener::bind((address, 0)).expect("bound"));
     let remote = listener.local_addr().expect("an address");
     thread::scope(|scope| {
@@ -207,7 +206,7 @@ fn udp_super_packets_are_taken_and_given_where_the_kernel_can() {
         let bind = |host: &Host, address: IpAddr| {
             let bind = || std::net::UdpSocket::bind((address, 0)).expect("bound");
             let socket = host.namespace.run(bind);
-            socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+            socket.set_read_timeout(Some(HANG)).expect("a time-out");
             socket
         };
         let (sender, receiver) = (bind(&a, ours), bind(&b, theirs));
