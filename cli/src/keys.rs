@@ -59,8 +59,8 @@ pub(crate) fn public() -> Result<(), Failure> {
     print(&format!("{}\n", key.public_key()))
 }
 
-/// Writes `key` to a new file that only its owner can read and write. If that fails halfway, no file
-/// is left.
+/// Writes `key` to a new file that only its owner can read and write. If that fails halfway, no
+/// file is left.
 fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
     let failed =
         |error| Failure(format!("cannot write the new file `{}`: {error}", file.display()));

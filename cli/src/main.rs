@@ -79,8 +79,8 @@ enum Command {
     },
     /// Stop a daemon and wait until its device and routes are gone
     ///
-    /// If none runs with the configuration FILE, remove what one left that was killed or ended by an
-    /// error: also the routes that refuse packets of policy `require` (as root).
+    /// If none runs with the configuration FILE, remove what one left that was killed or ended by
+    /// an error: also the routes that refuse packets of policy `require` (as root).
     Down {
         /// The configuration it was started with (default: the daemon of --socket)
         #[arg(conflicts_with = "socket")]

@@ -29,40 +29,23 @@ use core::fmt;
 use self::state::{Secret, State};
 use crate::aead::{Aead, Keys, OpenKey, SealKey};
 use crate::erase::on_clean_stack;
-use crate::mac::{MAC_LEN, Mac1Key};
+use crate::mac::Mac1Key;
 use crate::{PresharedKey, PrivateKey, PublicKey, Rng};
 
+mod layout;
 mod resolver;
 mod state;
 #[cfg(test)]
 mod tests;
 
+use layout::{INITIATION_HEADER, RESPONSE_HEADER};
+pub use layout::{
+    INITIATION_LEN, INITIATION_PAYLOAD_LEN, NOISE_PROTOCOL, PROLOGUE, RESPONSE_LEN,
+    RESPONSE_PAYLOAD_LEN,
+};
+#[cfg(test)]
+use layout::{INITIATION_NOISE, RESPONSE_NOISE};
 pub(crate) use resolver::x25519_public;
-
-/// The Noise protocol name.
-pub const NOISE_PROTOCOL: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
-
-/// The Noise prologue: both sides speak this version of mpip.
-pub const PROLOGUE: &[u8] = b"mpip v1";
-
-/// Bytes of a handshake initiation datagram.
-pub const INITIATION_LEN: usize = 160;
-
-/// Bytes of a handshake response datagram.
-pub const RESPONSE_LEN: usize = 104;
-
-/// Bytes of the initiation's payload.
-pub const INITIATION_PAYLOAD_LEN: usize = 24;
-
-/// Bytes of the response's payload.
-pub const RESPONSE_PAYLOAD_LEN: usize = 12;
-
-/// First bytes of both datagrams: the type and three zeros.
-const INITIATION_HEADER: [u8; 4] = [1, 0, 0, 0];
-const RESPONSE_HEADER: [u8; 4] = [2, 0, 0, 0];
-
-const INITIATION_NOISE: core::ops::Range<usize> = 8..INITIATION_LEN - 2 * MAC_LEN;
-const RESPONSE_NOISE: core::ops::Range<usize> = 12..RESPONSE_LEN - 2 * MAC_LEN;
 
 /// A handshake that this node began and whose response it awaits.
 pub struct Initiator {

@@ -3,6 +3,7 @@ use core::time::Duration;
 use snow::Builder;
 
 use super::*;
+use crate::mac::MAC_LEN;
 use crate::{ReplayGuard, Timestamp, TimestampSource};
 
 pub(super) mod residue;

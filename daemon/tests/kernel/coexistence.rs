@@ -57,7 +57,8 @@ fn there_and_back(
     assert!(daemon_b.wait());
 }
 
-/// Examines `host` until nothing is wrong: on a machine that stands still a path may fail for a moment.
+/// Examines `host` until nothing is wrong: on a machine that stands still a path may fail for a
+/// moment.
 fn assert_healthy(host: &Host, directory: &Directory, number: u8) {
     let file = directory.0.join(format!("{number}.toml"));
     let mut said = String::new();

@@ -1,8 +1,9 @@
-//! The daemon on this machine's kernel: network namespaces for hosts, veth pairs for links. Needs root.
+//! The daemon on this machine's kernel: network namespaces for hosts, veth pairs for links. Needs
+//! root.
 //!
-//! One program, so that tests run beside each other: most of their time is waiting. Each has namespaces,
-//! directories and daemons of its own, and nothing of the machine is shared but its processors. What fills
-//! these holds [`mpip_testing::busy`] meanwhile.
+//! One program, so that tests run beside each other: most of their time is waiting. Each has
+//! namespaces, directories and daemons of its own, and nothing of the machine is shared but its
+//! processors. What fills these holds [`mpip_testing::busy`] meanwhile.
 
 mod common;
 

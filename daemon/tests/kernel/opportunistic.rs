@@ -61,8 +61,8 @@ fn count(daemon: &Daemon, event: &str) -> u64 {
     events.iter().find(|counter| counter.name == event).map_or(0, |counter| counter.count)
 }
 
-/// Whether a line of `text` pins the key `number` to host b's address, with a day of this year or the last
-/// one.
+/// Whether a line of `text` pins the key `number` to host b's address, with a day of this year or
+/// the last one.
 fn has_pin(text: &str, number: u8) -> bool {
     let start = format!("198.18.0.2 {} ", key(number).public_key());
     let year = run("date", &["-u", "+%Y"]);

@@ -27,7 +27,8 @@ const BOTH: &[Family] = &[Family::V4, Family::V6];
 /// Two addresses of each family.
 const CAPTURED: usize = 4;
 
-/// Everything takes both paths, also where one would do, and nothing else on a machine that stands still.
+/// Everything takes both paths, also where one would do, and nothing else on a machine that stands
+/// still.
 fn world(test: &str) -> World {
     let peer = "scheduler = 'round-robin'\npolicy = 'require'";
     let world = World::in_host_mode(test, BOTH, ENDPOINTS, peer);

@@ -267,7 +267,8 @@ fn who_does_not_know_what_fits_is_told() {
     let route = ["10.77.0.2/32", "dev", "mpip0", "proto", "109", "metric", "1", "scope", "link"];
     world.a.ip(&[&["route", "replace"], &route[..]].concat());
     assert!(!world.a.ip(&["route", "get", INNER]).contains("mtu"));
-    // What the device carries, but not every path: the socket gets an error and the next try is cut.
+    // What the device carries, but not every path: the socket gets an error and the next try is
+    // cut.
     world.a.ping_once_with(INNER, 1_280 - 28);
     wait_for("it is told", || world.a.snmp("Icmp", "InDestUnreachs") > 0);
     assert!(world.a.ip(&["route", "get", INNER]).contains("mtu 1238"));

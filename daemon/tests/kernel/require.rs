@@ -1,5 +1,5 @@
-//! Policy `require`: however the daemon ends, packets to its peers do not leave as plain IP, unless it
-//! was told to end. What is not the peers' stays as it is, and nothing is left once it was told.
+//! Policy `require`: however the daemon ends, packets to its peers do not leave as plain IP, unless
+//! it was told to end. What is not the peers' stays as it is, and nothing is left once it was told.
 //!
 //! ```text
 //!   host a                                  host b
@@ -21,7 +21,8 @@ use crate::common::{Daemon, Directory, Family, Host, key, run, two_hosts, wait_f
 use mpip_api::{Request, Response};
 use mpip_testing::can_run;
 
-/// Addresses of peers whose policy is `require`: of tunnels, a network behind one, and in host mode.
+/// Addresses of peers whose policy is `require`: of tunnels, a network behind one, and in host
+/// mode.
 const PEERS: [&str; 5] = ["10.77.0.2", "fd77::2", "198.19.0.2", "198.18.0.2", "2001:db8::2"];
 
 /// Host b is no peer at these.
@@ -110,8 +111,9 @@ fn answering<'a>(a: &Host, addresses: &[&'a str]) -> Vec<&'a str> {
     addresses.iter().zip(answers).filter(|(_, answer)| *answer).map(|(name, _)| *name).collect()
 }
 
-/// Counts what leaves host a by its links toward the peers and is neither a path nor neighbour discovery.
-/// While the way is closed that is nothing, and what left before is not counted ([`assert_open`]).
+/// Counts what leaves host a by its links toward the peers and is neither a path nor neighbour
+/// discovery. While the way is closed that is nothing, and what left before is not counted
+/// ([`assert_open`]).
 const COUNTER: &str = "
 table inet mpip_test {
     counter plain {}
@@ -341,7 +343,8 @@ fn daemons_leave_what_others_refuse_alone() {
     let directory = Directory::new("several");
     a.nft(COUNTER);
     let first = Configuration::with_all();
-    // Others with the same prefixes and with others, in host mode (with a table of its own) and without.
+    // Others with the same prefixes and with others, in host mode (with a table of its own) and
+    // without.
     let second = Configuration {
         number: 3,
         interface: "mpip1",
@@ -446,12 +449,12 @@ fn what_others_take_away_is_set_again_and_shown_while_it_is_missing() {
 }
 
 /// ```text
-///   inside ── lan   host a   eth0 198.18.0.1/24 ── .254  router  .254 ── eth0 198.18.10.2/24   host b
-///     198.19.0.2/24                                                        lo 198.19.9.2
+///   inside ── lan   host a   eth0 198.18.0.1/24 ── .254  router  .254 ── eth0 198.18.10.2/24
+///     198.19.0.2/24                                       host b           lo   198.19.9.2
 /// ```
 ///
-/// The tunnel is the default route. The path to the peer leaves by the host's own one, because its socket
-/// is bound to the interface.
+/// The tunnel is the default route. The path to the peer leaves by the host's own one, because its
+/// socket is bound to the interface.
 #[test]
 fn a_tunnel_for_everything_harms_neither_its_paths_nor_the_hosts_networks() {
     if !can_run(&[]) {

@@ -428,7 +428,8 @@ fn each_path_may_have_its_own_encapsulation() {
             let sent = a.transmitted(link, "tx_bytes");
             assert!(sent > 1 << 20, "{sent} bytes by {link}");
         }
-        // Where a machine stands still for seconds, TCP is tried beside UDP until that has proved itself.
+        // Where a machine stands still for seconds, TCP is tried beside UDP until that has proved
+        // itself.
         let has_its_own = |path: &PathStatus| {
             path.encapsulation == if path.interface == "eth0" { "udp" } else { "tcp" }
         };

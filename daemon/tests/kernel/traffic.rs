@@ -65,7 +65,8 @@ fn every_scheduler_uses_both_links_or_the_faster_one() {
         let test = &scheduler[..4];
         let world = World::new(test, &[Family::V4], V4, &format!("scheduler = '{scheduler}'"));
         world.daemon_a.wait_for_paths(2);
-        // How much each carries is a matter of what the processors do meanwhile: no link limits them.
+        // How much each carries is a matter of what the processors do meanwhile: no link limits
+        // them.
         wait_for(&format!("{scheduler} uses the links"), || {
             world.transfer("10.77.0.2", 2 << 20);
             let paths = world.daemon_a.peer().paths;

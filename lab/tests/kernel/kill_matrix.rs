@@ -1,5 +1,5 @@
-//! A part of the kill matrix: one of two paths is killed in every way, through UDP over IPv4 and IPv6,
-//! segments of TCP, and a NAT. Each kind of path has a test, which runs beside the others.
+//! A part of the kill matrix: one of two paths is killed in every way, through UDP over IPv4 and
+//! IPv6, segments of TCP, and a NAT. Each kind of path has a test, which runs beside the others.
 
 use std::path::Path;
 use std::process::Command;

@@ -135,8 +135,8 @@ impl Daemon {
         self.answer(|| mpip_api::status(&self.socket, true))
     }
 
-    /// What the daemon answers to `ask`. A client gives up after 5 s, but the kernel may hold a daemon for
-    /// longer: all changes of devices and routes wait for one lock of the whole machine.
+    /// What the daemon answers to `ask`. A client gives up after 5 s, but the kernel may hold a
+    /// daemon for longer: all changes of devices and routes wait for one lock of the whole machine.
     fn answer<T>(&self, ask: impl Fn() -> Result<T, ClientError>) -> T {
         let start = Instant::now();
         loop {

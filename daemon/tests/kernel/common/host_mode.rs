@@ -61,8 +61,8 @@ impl Daemon {
     }
 }
 
-/// How often packets to and from peers began to travel otherwise. On a machine that stands still for half
-/// a second they fall back to plain IP; then a test cannot say that none did.
+/// How often packets to and from peers began to travel otherwise. On a machine that stands still
+/// for half a second they fall back to plain IP; then a test cannot say that none did.
 pub(crate) fn changes(daemons: [&Daemon; 2]) -> u64 {
     let count = |daemon: &Daemon| {
         let events = daemon.status().events;
@@ -71,8 +71,8 @@ pub(crate) fn changes(daemons: [&Daemon; 2]) -> u64 {
     daemons.map(count).iter().sum()
 }
 
-/// Asserts that no packet leaves `plain`'s host as plain IP while `act` runs, which is done again if
-/// packets fell back meanwhile.
+/// Asserts that no packet leaves `plain`'s host as plain IP while `act` runs, which is done again
+/// if packets fell back meanwhile.
 pub(crate) fn assert_nothing_is_plain(
     daemons: [&Daemon; 2],
     plain: &PlainCounter<'_>,
@@ -156,7 +156,8 @@ impl Host {
             &["-o", "addr", "show"],
         ];
         let text: String = shown.iter().map(|arguments| self.ip(arguments)).collect();
-        // What the kernel does with link-local addresses and with links that came up takes its time.
+        // What the kernel does with link-local addresses and with links that came up takes its
+        // time.
         let lines = text.lines().filter(|line| !line.contains("fe80") && !line.contains("ff00"));
         lines.map(|line| line.replace(" linkdown", "") + "\n").collect()
     }

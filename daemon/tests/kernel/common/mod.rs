@@ -182,7 +182,8 @@ impl Host {
         self.spawn(ping).join().expect("no panic")
     }
 
-    /// Pings `address` once; whether it was answered within a second. For what is not to be answered.
+    /// Pings `address` once; whether it was answered within a second. For what is not to be
+    /// answered.
     pub(crate) fn ping_once(&self, address: &str) -> bool {
         self.ping_once_with(address, 56)
     }
@@ -199,7 +200,8 @@ impl Host {
         self.spawn(move || Echo::send(address, 1, 56, None)).join().expect("no panic")
     }
 
-    /// Pings `address` once so that no more than `hops` routers are passed; whether it was answered.
+    /// Pings `address` once so that no more than `hops` routers are passed; whether it was
+    /// answered.
     pub(crate) fn ping_within(&self, address: &str, hops: u8) -> bool {
         let address: IpAddr = address.parse().expect("valid");
         self.spawn(move || echo(address, 1, 56, Some(hops))).join().expect("no panic")

@@ -50,8 +50,8 @@ impl Transfer {
         Self::between((from, call), (to, move || listen(address)), address, (bytes, u64::MAX))
     }
 
-    /// Sends from `from` to `address` on `to` until [`finish`](Self::finish), at most `rate` bytes per
-    /// second.
+    /// Sends from `from` to `address` on `to` until [`finish`](Self::finish), at most `rate` bytes
+    /// per second.
     pub(crate) fn start(from: &Host, to: &Host, address: IpAddr, rate: u64) -> Self {
         Self::start_translated(from, to, (address, address), rate)
     }
@@ -144,8 +144,8 @@ impl Transfer {
         wait_for("progress of a transfer", || self.progress() >= target);
     }
 
-    /// Waits until everything has arrived; where nothing limits what is sent, until something more has.
-    /// Returns the source of the connection as its listener sees it.
+    /// Waits until everything has arrived; where nothing limits what is sent, until something more
+    /// has. Returns the source of the connection as its listener sees it.
     pub(crate) fn finish(self) -> SocketAddr {
         if self.endless {
             self.advance(CHUNK as u64);
