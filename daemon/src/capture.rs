@@ -3,12 +3,13 @@
 //!
 //! Routes to these addresses live in a table of their own, which a rule asks before every other
 //! table but `local`: for what this host sends itself and does not carry our mark. The routes lead
-//! to the TUN device. Behind translators two further tables, of the next two numbers, have rules that
-//! look at the protocol and the port, too. They exist while there is a route for them.
+//! to the TUN device. Behind translators two further tables, of the next two numbers, have rules
+//! that look at the protocol and the port, too. They exist while there is a route for them.
 //!
-//! Connections without an address of their own begin from where they would without us: each route has
-//! the source address that the host's own routes would give. It is asked for when the address is
-//! captured, and again when routes, rules or addresses of others change from which another may follow.
+//! Connections without an address of their own begin from where they would without us: each route
+//! has the source address that the host's own routes would give. It is asked for when the address
+//! is captured, and again when routes, rules or addresses of others change from which another may
+//! follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,8 +25,8 @@ use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, TRANSLATED, TRANSLATORS, 
 /// The first address that is no single receiver's (RFC 5771).
 const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
 
-/// Source addresses that are asked for again at a time, and how often: an answer takes some 10 µs, in
-/// which packets wait, and others' routes may change all the time.
+/// Source addresses that are asked for again at a time, and how often: an answer takes some 10 µs,
+/// in which packets wait, and others' routes may change all the time.
 const ASKED_AT_ONCE: usize = 64;
 const ASKING_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -239,8 +240,8 @@ fn addresses(capture: &Capture) -> impl Iterator<Item = IpAddr> {
     hosts.chain(capture.translated.iter().copied()).chain(capture.translators.iter().copied())
 }
 
-/// The parts of `prefix` with addresses of one receiver each: neither multicast nor what is above it
-/// in IPv4. In IPv6 the kernel routes multicast before anything else.
+/// The parts of `prefix` with addresses of one receiver each: neither multicast nor what is above
+/// it in IPv4. In IPv6 the kernel routes multicast before anything else.
 fn one_receiver(prefix: Prefix) -> Vec<Prefix> {
     let (mut parts, mut rest) = (Vec::new(), routed(prefix));
     while let Some(part) = rest.pop() {

@@ -14,9 +14,10 @@ use crate::snapshot::ms;
 /// Others are only counted.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lines of the log for one kind of events: as many at once as a host with many peers has to say when a
-/// network comes or goes, and one in half a second in the long run. Peers cause most events, and may cause
-/// any number of them: who moves, or tells addresses that are nobody's, changes paths.
+/// Lines of the log for one kind of events: as many at once as a host with many peers has to say
+/// when a network comes or goes, and one in half a second in the long run. Peers cause most events,
+/// and may cause any number of them: who moves, or tells addresses that are nobody's, changes
+/// paths.
 const LINES: u32 = 200;
 const LINE_INTERVAL: Duration = Duration::from_millis(500);
 

@@ -8,8 +8,9 @@ use mpip_core::Instant;
 
 use crate::snapshot::ms;
 
-/// First and longest pause between two attempts; it doubles. What keeps the kernel from taking a route
-/// ends unseen in some cases (memory, IPv6 that was switched off), and an attempt is one request.
+/// First and longest pause between two attempts; it doubles. What keeps the kernel from taking a
+/// route ends unseen in some cases (memory, IPv6 that was switched off), and an attempt is one
+/// request.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// Attempts at a time, so that packets need not wait for thousands of them.

@@ -75,8 +75,8 @@ impl Host {
         Ok(())
     }
 
-    /// Packets to `peer` have `mtu` bytes at most, and `routes` makes its routes say so. The device, which
-    /// all peers share, carries the largest of them.
+    /// Packets to `peer` have `mtu` bytes at most, and `routes` makes its routes say so. The
+    /// device, which all peers share, carries the largest of them.
     pub(crate) fn set_inner_mtu(
         &mut self,
         peer: &str,
@@ -92,8 +92,8 @@ impl Host {
         grown.and_then(|()| self.set_mtu(device))
     }
 
-    /// Follows what others do to the device: while it is down the kernel forgets its IPv6 addresses, so
-    /// they are added again when it is set up.
+    /// Follows what others do to the device: while it is down the kernel forgets its IPv6
+    /// addresses, so they are added again when it is set up.
     pub(crate) fn follow(&mut self, now: Instant, links: &[Link]) {
         let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return };
         match (self.down, link.up) {

@@ -1,5 +1,5 @@
-//! What is asked of the kernel to keep routes: a trait, so that tests have a kernel that refuses and
-//! counts.
+//! What is asked of the kernel to keep routes: a trait, so that tests have a kernel that refuses
+//! and counts.
 
 use std::fs;
 use std::net::IpAddr;
@@ -105,8 +105,8 @@ impl Kernel for Netlink {
     }
 }
 
-/// The parameter by which Linux passes over routes to interfaces without a carrier, as a sink is one.
-/// `all` decides for every interface by IPv4.
+/// The parameter by which Linux passes over routes to interfaces without a carrier, as a sink is
+/// one. `all` decides for every interface by IPv4.
 pub(crate) const IGNORES_SINKS: &str = "net/ipv4/conf/all/ignore_routes_with_linkdown";
 
 /// What it is that takes from sinks what they are for, and what follows.
@@ -116,7 +116,8 @@ pub(crate) const IGNORED: (&str, &str) = (
      although the policy is `require`",
 );
 
-/// Keeps the kernel from passing over routes to the interface, as far as that can be said of one alone.
+/// Keeps the kernel from passing over routes to the interface, as far as that can be said of one
+/// alone.
 fn use_without_carrier(interface: &str) {
     for family in ["ipv4", "ipv6"] {
         let file = format!("/proc/sys/net/{family}/conf/{interface}/ignore_routes_with_linkdown");

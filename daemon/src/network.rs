@@ -17,8 +17,8 @@ use crate::kernel::{IGNORED, ignores_sinks};
 use crate::reverse_path::ReversePath;
 use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, Way};
 
-/// How often at most is set again what others have removed: somebody who removes it each time is not
-/// to take a processor.
+/// How often at most is set again what others have removed: somebody who removes it each time is
+/// not to take a processor.
 const REPAIR_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A peer's prefixes outside of host mode.
@@ -53,8 +53,8 @@ impl Tunnel {
     }
 }
 
-/// The host's side of the daemon. What it set up goes when this is dropped, but for what refuses packets
-/// of policy `require`, which goes after an orderly end only.
+/// The host's side of the daemon. What it set up goes when this is dropped, but for what refuses
+/// packets of policy `require`, which goes after an orderly end only.
 #[derive(Debug)]
 pub(crate) struct Network {
     // Dropped first: nothing is led to the device any more.
@@ -72,8 +72,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Sets up what `settings` ask for; their TUN device exists and is down. Removes or takes over what a
-    /// former daemon left. What refuses packets comes first.
+    /// Sets up what `settings` ask for; their TUN device exists and is down. Removes or takes over
+    /// what a former daemon left. What refuses packets comes first.
     pub(crate) fn set_up(settings: &Settings) -> Result<Self, Error> {
         let now = clock::now();
         let active = captures(settings);
@@ -176,8 +176,8 @@ impl Network {
         }
     }
 
-    /// Follows a change of the host's links or addresses; `own` are the addresses that paths start from.
-    /// With `lost` anything else may have changed, too.
+    /// Follows a change of the host's links or addresses; `own` are the addresses that paths start
+    /// from. With `lost` anything else may have changed, too.
     pub(crate) fn follow(&mut self, now: Instant, links: &[Link], own: Vec<IpAddr>, lost: bool) {
         self.host.follow(now, links);
         self.routes.follow(now, links);
@@ -234,8 +234,8 @@ impl Network {
         self.routes.apply(now);
     }
 
-    /// Packets of peers in host mode leave as plain IP from here on, except where the policy is `require`
-    /// and the daemon was not told to end.
+    /// Packets of peers in host mode leave as plain IP from here on, except where the policy is
+    /// `require` and the daemon was not told to end.
     pub(crate) fn release(&mut self, now: Instant, orderly: bool) {
         if orderly {
             self.routes.open();

@@ -177,8 +177,8 @@ impl Description {
 }
 
 impl Node {
-    /// Sets up the host and the engine; sources are added to `poller`. What `monitor` tells of that is
-    /// read. `plain` takes the packets that leave as plain IP although they were captured.
+    /// Sets up the host and the engine; sources are added to `poller`. What `monitor` tells of that
+    /// is read. `plain` takes the packets that leave as plain IP although they were captured.
     pub(crate) fn start(
         settings: Settings,
         plain: PlainSender,
@@ -413,8 +413,8 @@ impl Node {
             }
         }
         self.keep_addresses(&changes.removed, &addresses);
-        // What is this host's own has to be known when paths are opened. What is kept is, though the
-        // list does not have it yet.
+        // What is this host's own has to be known when paths are opened. What is kept is, though
+        // the list does not have it yet.
         let kept = self.network.host().pinned().iter().copied();
         let own: Vec<IpAddr> = addresses.iter().map(|host| host.address).chain(kept).collect();
         if own != self.host_addresses {
@@ -591,16 +591,17 @@ impl Node {
         drops
     }
 
-    /// The daemon works from here on: however it ends, what refuses packets of policy `require` stays.
+    /// The daemon works from here on: however it ends, what refuses packets of policy `require`
+    /// stays.
     pub(crate) fn started(&mut self) {
         self.network.started(clock::now());
     }
 
-    /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written. What
-    /// refuses packets goes only if this is an `orderly` end.
+    /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written.
+    /// What refuses packets goes only if this is an `orderly` end.
     pub(crate) fn end(mut self, orderly: bool) {
-        // From here on packets of peers in host mode leave as plain IP, if they may; what is on its way
-        // on the paths still arrives.
+        // From here on packets of peers in host mode leave as plain IP, if they may; what is on its
+        // way on the paths still arrives.
         self.network.release(clock::now(), orderly);
         self.linger(DRAIN, true);
         self.engine.handle_command(clock::now(), Command::Shutdown);

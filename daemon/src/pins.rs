@@ -1,11 +1,12 @@
 //! Keys pinned to addresses: a text file, as `known_hosts` is for `ssh`.
 //!
 //! A line is an address, the public key in base64, and the day on which the node was last met, like
-//! `2026-11-24`; what follows `#` is a comment. A line without a day is the operator's: it does not expire,
-//! and the daemon never changes it. The daemon adds a line when an address proves to hold a key for the
-//! first time, changes its day when the node is met on another one, and takes it out when it has expired
-//! and its place is needed. All else in the file stays as it is. Who trusts a changed key removes the line
-//! and starts the daemon anew; a line that was removed is not written again for having been known.
+//! `2026-11-24`; what follows `#` is a comment. A line without a day is the operator's: it does not
+//! expire, and the daemon never changes it. The daemon adds a line when an address proves to hold a
+//! key for the first time, changes its day when the node is met on another one, and takes it out
+//! when it has expired and its place is needed. All else in the file stays as it is. Who trusts a
+//! changed key removes the line and starts the daemon anew; a line that was removed is not written
+//! again for having been known.
 //!
 //! Files are written by a thread of their own ([`Writer`]): packets do not wait for a disk.
 

@@ -33,8 +33,9 @@ struct Sources {
 type Waiting = (SyncSender<()>, Receiver<()>);
 
 /// Runs a node until a signal or a client ends it. Everything that it set up on the host is gone
-/// when it returns, but after an error what refuses packets of policy `require`: that stays until another
-/// run ends in order, or [`clean_up`]. `qlog`: the directory for traces, if they are wanted.
+/// when it returns, but after an error what refuses packets of policy `require`: that stays until
+/// another run ends in order, or [`clean_up`]. `qlog`: the directory for traces, if they are
+/// wanted.
 pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     if !privileges::has_net_admin().map_err(system("read the process's capabilities"))? {
         return Err(Error::NotPermitted);
@@ -90,8 +91,8 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes what a node with these settings left on the host that was killed or ended by an error, if it
-/// left anything; returns to where packets were refused. None may run.
+/// Removes what a node with these settings left on the host that was killed or ended by an error,
+/// if it left anything; returns to where packets were refused. None may run.
 pub fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
     if !privileges::has_net_admin().map_err(system("read the process's capabilities"))? {
         return Err(Error::NotPermitted);
@@ -117,6 +118,8 @@ fn plain_sender(mark: u32) -> Option<PlainSender> {
 fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> {
     mpip_net::set_precise_timers().map_err(system("set the timer slack"))?;
     let mut ready: Vec<Readiness> = Vec::new();
+    // What is to be captured from the start is so before the first client is answered.
+    node.finish_batch(clock::now(), &sources.poller)?;
     loop {
         let timeout = node.next_timeout().map(|at| at.since(clock::now()));
         sources.poller.wait(&mut ready, timeout).map_err(system("wait for events"))?;

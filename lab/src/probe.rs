@@ -112,8 +112,8 @@ mod tests {
             send(from, to, 100, Duration::from_millis(1), 50).expect("sent");
             receiver.join().expect("no panic").expect("received")
         };
-        // The receiver is there before the sender, and does not give up before it, on a machine that is
-        // not too busy.
+        // The receiver is there before the sender, and does not give up before it, on a machine
+        // that is not too busy.
         let complete = (0..5).any(|round| {
             let seen = stream(Duration::from_millis(100 << round));
             (seen.received, seen.highest, seen.bytes) == (50, 50, 5000)

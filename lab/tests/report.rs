@@ -1,5 +1,5 @@
-//! What a browser draws of the report. Chromium, which few machines have, is asked for by nobody: without
-//! it a test says that it is skipped, also in CI.
+//! What a browser draws of the report. Chromium, which few machines have, is asked for by nobody:
+//! without it a test says that it is skipped, also in CI.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Checks of the source that rustc and clippy do not make: `mpip-lint [DIRECTORY]`.
+//! Checks of the source that rustc and clippy do not make: `mpip-lint [DIRECTORY [CRATE...]]`
+//! checks those crates of the repository in this directory, or all.
 //!
 //! - Modules import each other as a tree: no circle ([`circles`]).
 //! - Lines of comments and documentation fit the width that code has ([`width`]).
@@ -10,11 +11,16 @@ mod graph;
 mod modules;
 mod width;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Crates of the repository at `root`: directories with a manifest and a `src`.
-fn crates(root: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Crates of the repository at `root`: directories with a manifest and a `src`. Only those that
+/// `wanted` names, if it names any.
+fn crates(root: &Path, wanted: &[OsString]) -> std::io::Result<Vec<PathBuf>> {
+    if !wanted.is_empty() {
+        return Ok(wanted.iter().map(|name| root.join(name)).collect());
+    }
     let mut crates = Vec::new();
     for entry in std::fs::read_dir(root)? {
         let path = entry?.path();
@@ -26,13 +32,16 @@ fn crates(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(crates)
 }
 
-fn check(root: &Path) -> Result<Vec<String>, String> {
-    let crates = crates(root).map_err(|error| format!("{}: {error}", root.display()))?;
+fn check(root: &Path, wanted: &[OsString]) -> Result<Vec<String>, String> {
+    let crates = crates(root, wanted).map_err(|error| format!("{}: {error}", root.display()))?;
     if crates.is_empty() {
         return Err(format!("{}: no crate, expected directories with Cargo.toml", root.display()));
     }
     let mut findings = Vec::new();
     for directory in crates {
+        if !directory.join("src").is_dir() {
+            return Err(format!("{}: no crate, expected a `src`", directory.display()));
+        }
         findings.extend(circles::check(&directory)?);
         findings.extend(width::check(&directory)?);
     }
@@ -40,8 +49,9 @@ fn check(root: &Path) -> Result<Vec<String>, String> {
 }
 
 fn main() -> ExitCode {
-    let root = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    match check(&root) {
+    let mut arguments = std::env::args_os().skip(1);
+    let root = arguments.next().map_or_else(|| PathBuf::from("."), PathBuf::from);
+    match check(&root, &arguments.collect::<Vec<_>>()) {
         Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
         Ok(findings) => {
             findings.iter().for_each(|finding| eprintln!("{finding}"));

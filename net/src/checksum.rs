@@ -23,8 +23,8 @@ impl Sum {
     /// Adds the next part.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<4>();
-        // At most 2^14 words of a 64 KiB packet: 32-bit words cannot overflow 64 bits. Unchecked, so that
-        // they are added by vector registers.
+        // At most 2^14 words of a 64 KiB packet: 32-bit words cannot overflow 64 bits. Unchecked,
+        // so that they are added by vector registers.
         let words = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word)));
         let mut sum = words.fold(0_u64, u64::wrapping_add);
         let mut last = [0; 4];

@@ -1,5 +1,6 @@
-//! What a test needs of the machine. A test that cannot run says `skipped`, and why, past the capture of
-//! the test harness; where [`ALL`] is set it fails instead, so that nothing passes unseen.
+//! What a test needs of the machine. A test that cannot run says `skipped`, and why, past the
+//! capture of the test harness; where [`ALL`] is set it fails instead, so that nothing passes
+//! unseen. A test that bears no neighbours runs [`alone`].
 //!
 //! For tests alone: no program depends on this crate.
 
@@ -8,6 +9,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 
 /// When this environment variable is set, and neither empty nor `0`, a test that cannot run fails.
@@ -27,8 +29,8 @@ const PACKAGES: [(&str, &str); 6] = [
     ("tc", "iproute2"),
 ];
 
-/// Whether a test can run that makes network namespaces with TUN devices and uses these programs beside
-/// `ip`. If not, it says so.
+/// Whether a test can run that makes network namespaces with TUN devices and uses these programs
+/// beside `ip`. If not, it says so.
 ///
 /// # Panics
 ///
@@ -52,6 +54,22 @@ pub fn can_run(programs: &[&str]) -> bool {
     false
 }
 
+/// Kept by a test that measures this machine: no other one that computes runs meanwhile.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Waits until the tests that fill the processors have ended, and keeps others from beginning. For
+/// a test whose verdict is a measurement of this machine. It is about tests of one program;
+/// programs run one after the other.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no test measures this machine, and keeps others from beginning to. For a test that
+/// fills the processors where others measure.
+pub fn busy() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Says that this test is skipped, and why.
 ///
 /// # Panics
@@ -64,8 +82,8 @@ pub fn skip(why: &str) {
     skip_always(why);
 }
 
-/// Says that this test is skipped, and why, also where [`ALL`] is set: for what no machine is asked to
-/// have.
+/// Says that this test is skipped, and why, also where [`ALL`] is set: for what no machine is asked
+/// to have.
 pub fn skip_always(why: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");

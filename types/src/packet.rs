@@ -34,7 +34,8 @@ pub mod protocol {
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
-/// IPv6 extension headers that lie between the fixed header and the transport (RFC 8200, section 4).
+/// IPv6 extension headers that lie between the fixed header and the transport (RFC 8200, section
+/// 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

@@ -9,9 +9,9 @@ use crate::{
 /// Most bytes of the text of a close frame.
 pub const CLOSE_MESSAGE_MAX: usize = 128;
 
-/// Most [work](Frame::work) that the frames of one datagram may make, in units. A heartbeat, packet or
-/// answer is one, and no path needs as many as this in a datagram: what feedback on 16 paths makes is
-/// half of it. All of it takes a receiver some 50 µs at the worst.
+/// Most [work](Frame::work) that the frames of one datagram may make, in units. A heartbeat, packet
+/// or answer is one, and no path needs as many as this in a datagram: what feedback on 16 paths
+/// makes is half of it. All of it takes a receiver some 50 µs at the worst.
 pub const WORK_MAX: u32 = 128;
 
 mod kind {
@@ -479,8 +479,8 @@ impl<'a> Frames<'a> {
     ///
     /// # Errors
     ///
-    /// The first error in it; [`Error::Truncated`] when it is empty; [`Error::Work`] when its frames
-    /// make more than [`WORK_MAX`].
+    /// The first error in it; [`Error::Truncated`] when it is empty; [`Error::Work`] when its
+    /// frames make more than [`WORK_MAX`].
     pub fn check(plaintext: &[u8]) -> Result<usize, Error> {
         if plaintext.is_empty() {
             return Err(Error::Truncated { field: "frame type", offset: 0, needed: 1, left: 0 });

@@ -13,7 +13,8 @@ use super::values::{integer, prefixes};
 /// Default file of pinned keys.
 const DEFAULT_PINS: &str = "/var/lib/mpip/known_nodes";
 
-/// Days without a meeting after which a pin expires unless the configuration says otherwise: half a year.
+/// Days without a meeting after which a pin expires unless the configuration says otherwise: half a
+/// year.
 const DEFAULT_EXPIRY: u32 = 180;
 /// The longest that it can say: 100 years.
 const EXPIRY_MAX: i64 = 36_500;

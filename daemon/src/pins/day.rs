@@ -1,7 +1,7 @@
 //! Days of the Gregorian calendar, counted from 1970-01-01 (UTC).
 //!
-//! Years begin in March here, so that the day that comes every four years is the last one (H. Hinnant,
-//! "chrono-Compatible Low-Level Date Algorithms", 2013).
+//! Years begin in March here, so that the day that comes every four years is the last one (H.
+//! Hinnant, "chrono-Compatible Low-Level Date Algorithms", 2013).
 
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH: u64 = 719_468;

@@ -1,9 +1,9 @@
 //! The thread that writes pins down.
 //!
-//! Changes are gathered on the packets' side, one for each address, and handed over as a whole when the
-//! thread has nothing to do, at most once in [`PAUSE`]. So nobody waits for the disk, many changes cost one
-//! write, and what is gathered is bounded by the engine's table. What could not be written is kept and
-//! tried again.
+//! Changes are gathered on the packets' side, one for each address, and handed over as a whole when
+//! the thread has nothing to do, at most once in [`PAUSE`]. So nobody waits for the disk, many
+//! changes cost one write, and what is gathered is bounded by the engine's table. What could not be
+//! written is kept and tried again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -147,8 +147,8 @@ fn write_all(file: &Path, todo: &Receiver<Changes>) {
     }
 }
 
-/// Writes `changes` into `file`, which is replaced as a whole: whoever reads it, also after a loss of
-/// power, finds it as it was or as it is to be.
+/// Writes `changes` into `file`, which is replaced as a whole: whoever reads it, also after a loss
+/// of power, finds it as it was or as it is to be.
 fn write(file: &Path, changes: &Changes) -> io::Result<()> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -232,7 +232,8 @@ mod tests {
             now += PAUSE;
             assert!(writer.gathered.len() <= 10);
         }
-        // The thread has the first change and waits; the second lies ready; all later ones are here.
+        // The thread has the first change and waits; the second lies ready; all later ones are
+        // here.
         assert_eq!(writer.gathered.len(), 10);
         let newest = writer.gathered.values().filter_map(|change| change.pin().met).max();
         assert_eq!(newest, Some(20_999));

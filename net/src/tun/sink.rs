@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use super::{OpenError, attach, open_driver};
 
 /// A TUN device to which nobody is attached: the kernel drops what is routed to it. Unlike an
-/// `unreachable` route, a route to it does not concern sockets that are bound to another interface, for
-/// which Linux goes on to the next route, as it does for a route to any device.
+/// `unreachable` route, a route to it does not concern sockets that are bound to another interface,
+/// for which Linux goes on to the next route, as it does for a route to any device.
 #[derive(Debug)]
 pub struct Sink {
     fd: OwnedFd,
@@ -16,8 +16,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Creates a device whose name begins with `prefix` and ends with the first number that is free. It
-    /// is down, and vanishes with this unless it is [kept](Self::keep).
+    /// Creates a device whose name begins with `prefix` and ends with the first number that is
+    /// free. It is down, and vanishes with this unless it is [kept](Self::keep).
     pub fn create(prefix: &str) -> Result<Self, OpenError> {
         let fd = open_driver()?;
         let template = format!("{prefix}%d");
@@ -30,8 +30,8 @@ impl Sink {
         &self.name
     }
 
-    /// Lets the device live on when this process has ended, until somebody deletes it. Nobody can attach
-    /// to it but this process's user, and who may configure the network.
+    /// Lets the device live on when this process has ended, until somebody deletes it. Nobody can
+    /// attach to it but this process's user, and who may configure the network.
     pub fn keep(self) -> Result<(), OpenError> {
         let Self { fd, name } = self;
         let owner = libc::c_ulong::from(rustix::process::geteuid().as_raw());

@@ -18,8 +18,8 @@ const TIME_TO_LIVE: u8 = 64;
 /// of at most `mtu` bytes. It comes from the packet's destination: that is an address whose packets
 /// the host expects from the device that it is written to.
 ///
-/// `None` where no message may be sent: about an ICMP error, a fragment but the first, a packet that
-/// may be fragmented, or one whose source or destination is not a single host (RFC 1812,
+/// `None` where no message may be sent: about an ICMP error, a fragment but the first, a packet
+/// that may be fragmented, or one whose source or destination is not a single host (RFC 1812,
 /// section 4.3.2.7; RFC 4443, section 2.4).
 pub fn too_big(packet: &[u8], header: &Header, mtu: u16) -> Option<Vec<u8>> {
     let later_fragment = header.fragment && header.ports.is_none();

@@ -224,8 +224,8 @@ impl Segments {
         usize::from(self.header_len) + payload.1 - payload.0
     }
 
-    /// Bytes of TCP's payload in segment `index`, and the sequence number after it; `None` if it has no
-    /// TCP header. The transport protocol has to be TCP.
+    /// Bytes of TCP's payload in segment `index`, and the sequence number after it; `None` if it
+    /// has no TCP header. The transport protocol has to be TCP.
     ///
     /// # Panics
     ///

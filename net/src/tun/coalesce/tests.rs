@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-#[path = "../../../tests/common/packets.rs"]
+#[path = "../../../tests/kernel/common/packets.rs"]
 mod packets;
 
 use packets::{checksum_is_valid, complete, cut, header_len, make_partial, set_lengths};

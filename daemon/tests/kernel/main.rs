@@ -1,0 +1,25 @@
+//! The daemon on this machine's kernel: network namespaces for hosts, veth pairs for links. Needs
+//! root.
+//!
+//! One program, so that tests run beside each other: most of their time is waiting. Each has
+//! namespaces, directories and daemons of its own, and nothing of the machine is shared but its
+//! processors. What fills these holds [`mpip_testing::busy`] meanwhile.
+
+mod common;
+
+mod address_change;
+mod coexistence;
+mod doctor;
+mod host_mode;
+mod lifecycle;
+mod link_change;
+mod nat;
+mod nat_host_mode;
+mod opportunistic;
+mod other_traffic;
+mod path_mtu;
+mod require;
+mod tcp;
+mod traffic;
+mod untrusted_peer;
+mod wrong_key;

@@ -1,0 +1,6 @@
+//! The lab's program on this machine's kernel. Needs root.
+
+mod kill_matrix;
+mod testbed;
+
+const LAB: &str = env!("CARGO_BIN_EXE_mpip-lab");

@@ -1,0 +1,7 @@
+//! This crate on the machine's kernel, in network namespaces. Needs root.
+
+mod common;
+mod netlink;
+mod privileges;
+mod tun;
+mod udp;
