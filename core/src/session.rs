@@ -12,11 +12,7 @@ use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::thinning::Thinning;
 use crate::window::DuplicateWindow;
 use mpip_types::Instant;
-use mpip_types::packet::{Endpoint, SessionKey, protocol};
-
-/// No window of TCP is larger (RFC 7323, section 2.3): bytes by which a segment can be ahead of the
-/// others, or behind.
-pub(crate) const WINDOW: u32 = 1 << 30;
+use mpip_types::packet::{Endpoint, MAX_WINDOW, SessionKey, protocol};
 
 /// A session in which this host sends.
 #[derive(Debug)]
@@ -68,12 +64,12 @@ impl Outgoing {
         let Some(left) = self.stream_end else { return true };
         let queued = *self.queue_end.get_or_insert(left);
         let ahead = end.wrapping_sub(queued);
-        if ahead == 0 || ahead >= WINDOW.wrapping_neg() {
+        if ahead == 0 || ahead >= MAX_WINDOW.wrapping_neg() {
             if len > 0 {
                 self.thinning.on_repeated();
             }
             let beyond = end.wrapping_sub(len).wrapping_sub(left);
-            return len == 0 || beyond >= WINDOW;
+            return len == 0 || beyond >= MAX_WINDOW;
         }
         self.queue_end = Some(end);
         true
@@ -92,8 +88,8 @@ impl Outgoing {
         let former = *self.stream_end.get_or_insert(end);
         let new = end.wrapping_sub(former);
         // Others are sent again, and those of another connection between the same ports far off.
-        if new >= WINDOW {
-            if new < WINDOW.wrapping_neg() {
+        if new >= MAX_WINDOW {
+            if new < MAX_WINDOW.wrapping_neg() {
                 self.stream_end = Some(end);
             }
             return 0;

@@ -16,8 +16,8 @@
 
 use core::time::Duration;
 
-use crate::session::WINDOW;
 use mpip_types::Instant;
+use mpip_types::packet::MAX_WINDOW;
 
 mod growth;
 
@@ -81,10 +81,10 @@ impl Thinning {
     ) -> bool {
         let flight = end.wrapping_sub(ack);
         let covered = ack.wrapping_sub(self.passed);
-        let strange = flight >= WINDOW || covered >= WINDOW;
+        let strange = flight >= MAX_WINDOW || covered >= MAX_WINDOW;
         let behind = |than: u32| {
             let news = ack.wrapping_sub(than);
-            news == 0 || news >= WINDOW.wrapping_neg()
+            news == 0 || news >= MAX_WINDOW.wrapping_neg()
         };
         // Repeated, because something is missing, or known already. One that was overtaken by one that was
         // left out is news to the sender.
@@ -92,7 +92,7 @@ impl Thinning {
         self.measure(now, ack);
         if !self.begun || strange && !old {
             // The second is of another connection between the same ports.
-            let peak = if flight < WINDOW { flight } else { 0 };
+            let peak = if flight < MAX_WINDOW { flight } else { 0 };
             let began = now;
             *self = Self {
                 began,
@@ -130,7 +130,7 @@ impl Thinning {
         self.last = now;
         self.owed = self.owed.saturating_sub(1);
         self.ran_out |= flight == 0;
-        if ack.wrapping_sub(self.end) < WINDOW {
+        if ack.wrapping_sub(self.end) < MAX_WINDOW {
             self.end_round(now, end);
             self.ran_out = flight == 0;
         }
@@ -160,7 +160,7 @@ impl Thinning {
     }
 
     fn measure(&mut self, now: Instant, ack: u32) {
-        if self.awaits && ack.wrapping_sub(self.awaited) < WINDOW {
+        if self.awaits && ack.wrapping_sub(self.awaited) < MAX_WINDOW {
             self.awaits = false;
             let took = now.since(self.awaited_at).as_micros().clamp(1, u32::MAX.into()) as u32;
             let lowest = if self.lowest_rtt == 0 { took } else { self.lowest_rtt };

@@ -9,12 +9,12 @@ use mpip_core::{
     LocalAddress, LocalId, Opportunistic, PacketPool, PathAddress, PeerConfig, Policy, Prefix,
     TRANSLATED_PORTS,
 };
-use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 use mpip_segments::Endpoint;
 
 use crate::clock::{NEVER, Nanos};
 use crate::hostile::Hostile;
 use crate::invariant::Spin;
+use crate::keys::{preshared_key, private_key, public_key};
 use crate::network::Network;
 use crate::node::{Inbox, Node, Outbox};
 use crate::packet::Tuple;
@@ -80,23 +80,6 @@ pub(crate) struct Host {
     pub(crate) events: Vec<(Nanos, Event)>,
     pub(crate) refused: u64,
     pub(crate) full: bool,
-}
-
-/// The static key of a host, which follows from its index alone.
-pub(crate) fn private_key(host: usize) -> PrivateKey {
-    let mut bytes = [0x42; 32];
-    // Not in the first byte: clamping clears its low bits (RFC 7748, section 5).
-    bytes[1] = host as u8;
-    PrivateKey::from_bytes(bytes)
-}
-
-pub(crate) fn public_key(host: usize) -> PublicKey {
-    *private_key(host).public_key()
-}
-
-/// What every pair of nodes has.
-pub(crate) fn preshared_key() -> PresharedKey {
-    PresharedKey::from_bytes([7; 32])
 }
 
 /// Every outer and inner address of a world is in one of these.

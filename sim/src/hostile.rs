@@ -9,91 +9,38 @@
 //!  handshake.rs: calls, answers calls ──► Epoch ──► lies.rs: a Draft of frames ──► sealed on a Lane
 //! ```
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
 use mpip_core::{LocalId, PathAddress};
-use mpip_crypto::{CookieMemory, Keys, PrivateKey, TimestampSource};
+use mpip_crypto::{CookieMemory, PrivateKey, TimestampSource};
 use mpip_wire::{
     Frame, Frames, MessageType, PathId, ReceiverIndex, TransportHeader, TransportPacket,
     TruncatedNumber,
 };
 
-use crate::clock::{HostClock, MILLI, NEVER, Nanos, SECOND};
-use crate::host::{private_key, public_key};
+use crate::clock::{HostClock, MILLI, NEVER, Nanos};
+use crate::keys::{private_key, public_key};
 use crate::rng::Rng;
 use crate::spec::WorldSpec;
 
+mod draft;
 mod handshake;
 mod lies;
+pub(crate) mod spec;
 
-use handshake::Calling;
-pub use lies::Lie;
-use lies::{Draft, Pools, Session};
+pub(crate) use draft::is_bystander;
+use draft::{Calling, Draft, Epoch, Lane, Pools, Session, remember};
+pub use spec::{HostileSpec, Lie};
 
 /// The first stream of randomness of hostile nodes, by host.
 const STREAM: u64 = 600;
-/// Longest plaintext that it makes.
-const PLAINTEXT: usize = 1_350;
-/// Keys that it remembers, as its peer does.
-const EPOCHS: usize = 3;
 /// Numbers of its peer that it remembers of each lane.
 const REMEMBERED: usize = 64;
 /// Datagrams of its own that it may send again.
 const RECORDED: usize = 64;
 /// Its first key when it shows its peer more than one; those before are other hosts'.
 const FIRST_IDENTITY: usize = 100;
-
-/// A hostile node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostileSpec {
-    /// Index of the host that it deals with.
-    pub target: usize,
-    /// Whether that host's configuration names it; else it is a stranger.
-    pub configured: bool,
-    /// Whether it begins handshakes. It answers them in any case.
-    pub calls: bool,
-    /// What it does.
-    pub lies: Vec<Lie>,
-    /// Mean time between two things that it does.
-    pub pause: Nanos,
-    /// When it begins, and when it falls silent for good.
-    pub from: Nanos,
-    /// See [`from`](Self::from).
-    pub until: Nanos,
-    /// Datagrams that it sends at most.
-    pub most: u64,
-    /// How many keys it has. A stranger may show another one with each handshake.
-    pub identities: usize,
-}
-
-impl Default for HostileSpec {
-    fn default() -> Self {
-        Self {
-            target: 0,
-            configured: true,
-            calls: true,
-            lies: Lie::ALL.to_vec(),
-            pause: 2 * MILLI,
-            from: 0,
-            until: 4 * SECOND,
-            most: 3_000,
-            identities: 1,
-        }
-    }
-}
-
-/// Whether `ip` is an address where hosts are that take no part: nothing that is sent there is
-/// answered, and nobody says that it did not arrive.
-pub(crate) fn is_bystander(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.octets()[..3] == [198, 18, BYSTANDERS],
-        IpAddr::V6(ip) => ip.segments()[..3] == [0x2001, 0xdb8, u16::from(BYSTANDERS)],
-    }
-}
-
-/// The network of bystanders.
-const BYSTANDERS: u8 = 240;
 
 /// A datagram that a hostile node sends.
 #[derive(Debug)]
@@ -102,24 +49,6 @@ pub(crate) struct Forged {
     /// With this source in place of its own.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) bytes: Vec<u8>,
-}
-
-/// The keys of one handshake.
-#[derive(Debug)]
-struct Epoch {
-    keys: Keys,
-    local_index: u32,
-    remote_index: u32,
-}
-
-/// A path as the node knows it.
-#[derive(Clone, Debug)]
-struct Lane {
-    to: PathAddress,
-    next: u64,
-    /// Numbers of the peer, the latest last.
-    received: VecDeque<u64>,
-    largest: Option<u64>,
 }
 
 /// See the [module](self).
@@ -381,9 +310,9 @@ impl Hostile {
             asks |= frame.is_ack_eliciting();
             match frame {
                 Frame::PathChallenge(data) => challenge = Some(data),
-                Frame::Packet { header, .. } => lies::remember(&mut self.theirs, header.session.0),
+                Frame::Packet { header, .. } => remember(&mut self.theirs, header.session.0),
                 Frame::CompactPacket { header, .. } => {
-                    lies::remember(&mut self.theirs, header.session.0);
+                    remember(&mut self.theirs, header.session.0);
                 }
                 _ => {}
             }
@@ -404,14 +333,4 @@ impl Hostile {
             self.seal_and_send(path, draft, None);
         }
     }
-}
-
-/// Somebody's address and port, for lists and as a source.
-fn bystander(number: u64, v6: bool) -> SocketAddr {
-    let host = 1 + (number % 250) as u8;
-    let ip = match v6 {
-        false => Ipv4Addr::new(198, 18, BYSTANDERS, host).into(),
-        true => Ipv6Addr::new(0x2001, 0xdb8, BYSTANDERS.into(), 0, 0, 0, 0, host.into()).into(),
-    };
-    SocketAddr::new(ip, 1 + (number >> 8) as u16 % 60_000)
 }

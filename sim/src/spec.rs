@@ -11,7 +11,7 @@ use mpip_core::{
 use mpip_link::{Change, LinkConfig};
 
 use crate::clock::{HostClock, Nanos, SECOND};
-use crate::hostile::HostileSpec;
+use crate::hostile::spec::HostileSpec;
 use crate::network::InterfaceSpec;
 use crate::packet::protocol;
 

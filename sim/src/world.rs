@@ -24,7 +24,8 @@ mod packets;
 mod plain;
 mod segments;
 
-use bounds::MEMORY_INTERVAL;
+/// Intervals of the check of memory. Restarts and idle worlds need no closer look.
+const MEMORY_INTERVAL: Nanos = 50_000_000;
 
 /// Purposes of the world's streams of randomness.
 mod purpose {

@@ -9,18 +9,13 @@ use mpip_wire::{
     AeadSet, AnswerRepr, Frame, InitiationPayload, QueryPacket, ResponsePayload, Timestamp,
 };
 
-use super::lies::{Draft, Lie};
-use super::{EPOCHS, Epoch, Hostile};
-use crate::host::preshared_key;
+use super::Hostile;
+use super::draft::{Calling, Draft, EPOCHS, Epoch};
+use super::spec::Lie;
+use crate::keys::preshared_key;
 
 /// A year, for clocks that are wrong.
 const YEAR: u64 = 365 * 86_400;
-
-/// A handshake that waits for its response.
-#[derive(Debug)]
-pub(super) struct Calling {
-    initiator: Initiator,
-}
 
 impl Hostile {
     /// Begins a handshake.

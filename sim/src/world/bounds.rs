@@ -1,12 +1,8 @@
 //! Bounds of memory, and of the work that one datagram makes.
 
 use super::World;
-use crate::clock::MILLI;
 use crate::invariant::{Settled, check_kept, check_work};
 use crate::node::Node;
-
-/// Intervals of the check of memory. Restarts and idle worlds need no closer look.
-pub(super) const MEMORY_INTERVAL: crate::clock::Nanos = 50 * MILLI;
 
 impl World {
     /// Checks that tables and queues stay within the bounds of `docs/architecture.md`.

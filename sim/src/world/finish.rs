@@ -7,8 +7,9 @@ use mpip_core::{Limits, PathState, PathStatus, PeerStatus, Policy, SessionStatus
 
 use super::World;
 use crate::clock::{MILLI, Nanos, SECOND};
-use crate::host::{POOL, public_key};
+use crate::host::POOL;
 use crate::invariant::Invariant;
+use crate::keys::public_key;
 use crate::node::Node;
 use crate::spec::{Mode, System, Traffic};
 
