@@ -71,7 +71,7 @@ impl Growth {
         let grown = i64::from(grown) + i64::from(self.segment) / 2;
         if grown * 4 >= i64::from(covered) * 3 {
             self.proven = self.proven.max(each);
-        } else if grown >= i64::from(self.segment) {
+        } else if grown * 2 > i64::from(self.segment) {
             // A window that does not grow at all says nothing: the sender has too little to send, or slow
             // start is over.
             let segments = grown / i64::from(JUDGED) / i64::from(self.segment);
