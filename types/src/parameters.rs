@@ -193,6 +193,7 @@ macro_rules! mechanisms {
 }
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "the macros make public items")]
 mod tests {
     use super::*;
 

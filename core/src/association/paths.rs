@@ -350,7 +350,8 @@ impl Association {
             .map(|path| Candidate::of(path, now, 0))
             .collect();
         self.scheduler.adjust(&candidates);
-        self.paths.iter_mut().for_each(Path::update_playout);
+        let playout = &self.parameters.transport.playout;
+        self.paths.iter_mut().for_each(|path| path.update_playout(playout));
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
