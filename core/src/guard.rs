@@ -161,8 +161,6 @@ struct Trial {
     narrow: bool,
     /// A path returns that adds little and is what it was when it did harm.
     sceptical: bool,
-    /// A path returns because something has changed.
-    hopeful: bool,
     /// What the set in use before carried, inner bytes per second.
     reference: u64,
     /// From when on bytes count for the verdict.
@@ -177,7 +175,6 @@ impl Trial {
         Self {
             narrow: true,
             sceptical: false,
-            hopeful: false,
             reference,
             settled: Instant::ZERO,
             begun: (0, 0),
@@ -207,23 +204,22 @@ impl Trial {
         if self.counted.1 >= parameters.trial {
             let (carried, share) = self.carried(self.counted);
             let patience = if self.narrow { 1 } else { parameters.return_patience };
-            let harm = share < parameters.harmless && !self.hopeful;
+            let harm = share < parameters.harmless;
             if share >= parameters.better || harm || self.begun.1 >= parameters.trial * patience {
                 return Some((carried, share));
             }
             self.counted = (0, 0);
         }
-        let GuardParameters { hopeless, hopeless_after, hopeless_hopeful, .. } = *parameters;
-        let (so_far, least, share) = match (self.sceptical, self.hopeful) {
-            (true, _) => (self.begun, hopeless_after / 2, hopeless),
-            (false, false) => (self.counted, hopeless_after, hopeless),
-            (false, true) => (self.counted, hopeless_after, hopeless_hopeful),
+        let GuardParameters { hopeless, hopeless_after, .. } = *parameters;
+        let (so_far, least) = match self.sceptical {
+            true => (self.begun, hopeless_after / 2),
+            false => (self.counted, hopeless_after),
         };
         // The longest time until what was on its way has arrived, in periods.
         let settled = (parameters.settle_most.as_micros() / PERIOD.as_micros()) as u32;
         let carried = self.carried(so_far);
         let early = so_far.1 >= least && self.begun.1 <= settled + parameters.trial;
-        (early && carried.1 < share).then_some(carried)
+        (early && carried.1 < hopeless).then_some(carried)
     }
 }
 
@@ -408,12 +404,8 @@ impl Guard {
                 entry.part = Part::Returns;
                 let share = entry.view.rate as f64 / (entry.view.rate + kept).max(1) as f64;
                 let changed = better || worse;
-                let hopeful = self.parameters.hopeful && changed;
                 let sceptical = self.parameters.sceptical && !changed && share < small;
-                return self.start(
-                    now,
-                    Trial { narrow: false, sceptical, hopeful, ..Trial::new(carried) },
-                );
+                return self.start(now, Trial { narrow: false, sceptical, ..Trial::new(carried) });
             }
         }
         if now >= self.due {

@@ -83,8 +83,6 @@ parameters! {
         better: f64 = 1.04, "times", 1.0..=10.0, "headers take 4 %";
         /// A trial that carries less than this share ends early.
         hopeless: f64 = 0.75, "share", 0.0..=1.0, "measured";
-        /// The same for a trial that a change for the better began.
-        hopeless_hopeful: f64 = 0.6, "share", 0.0..=1.0, "measured";
         /// Periods after which a trial may end early.
         hopeless_after: u32 = 10, "periods", 1.0..=1_000.0, "measured";
         /// Periods that are counted in a trial.
@@ -98,8 +96,6 @@ parameters! {
         sceptical: bool = true, "", 0.0..=1.0, "measured";
         /// The share that is little.
         small: f64 = 0.25, "share", 0.0..=1.0, "measured";
-        /// Gives a path that has become better more time to show it (hopeful).
-        hopeful: bool = true, "", 0.0..=1.0, "measured";
         /// After a trial in vain, leaves out one suspect more the next time.
         escalates: bool = true, "", 0.0..=1.0, "measured";
         /// Shortest time until what was on its way when a trial began has arrived.

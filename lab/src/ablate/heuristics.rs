@@ -105,7 +105,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "... a quick end for a small path's return",
         &["guard.sceptical=0"],
     ),
-    heuristic("guard-hopeful", "... more time for one that became better", &["guard.hopeful=0"]),
     heuristic("guard-trickle", "... a longer pause for a trickle", &["guard.trickle_pause=1"]),
     heuristic(
         "tail-probe",
