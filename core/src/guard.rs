@@ -159,8 +159,6 @@ impl Entry {
 struct Trial {
     /// With fewer paths than before; otherwise with one more.
     narrow: bool,
-    /// A path returns that adds little and is what it was when it did harm.
-    sceptical: bool,
     /// What the set in use before carried, inner bytes per second.
     reference: u64,
     /// From when on bytes count for the verdict.
@@ -172,14 +170,7 @@ struct Trial {
 
 impl Trial {
     fn new(reference: u64) -> Self {
-        Self {
-            narrow: true,
-            sceptical: false,
-            reference,
-            settled: Instant::ZERO,
-            begun: (0, 0),
-            counted: (0, 0),
-        }
+        Self { narrow: true, reference, settled: Instant::ZERO, begun: (0, 0), counted: (0, 0) }
     }
 
     /// Bytes per second, and their share of the reference.
@@ -210,16 +201,13 @@ impl Trial {
             }
             self.counted = (0, 0);
         }
-        let GuardParameters { hopeless, hopeless_after, .. } = *parameters;
-        let (so_far, least) = match self.sceptical {
-            true => (self.begun, hopeless_after / 2),
-            false => (self.counted, hopeless_after),
-        };
+        let so_far = self.counted;
         // The longest time until what was on its way has arrived, in periods.
         let settled = (parameters.settle_most.as_micros() / PERIOD.as_micros()) as u32;
         let carried = self.carried(so_far);
-        let early = so_far.1 >= least && self.begun.1 <= settled + parameters.trial;
-        (early && carried.1 < hopeless).then_some(carried)
+        let early =
+            so_far.1 >= parameters.hopeless_after && self.begun.1 <= settled + parameters.trial;
+        (early && carried.1 < parameters.hopeless).then_some(carried)
     }
 }
 
@@ -383,8 +371,7 @@ impl Guard {
 
     /// Looks for a reason to try another set.
     fn consider(&mut self, now: Instant) {
-        let GuardParameters { evidence_least, quiet, steady, worse: slower, small, .. } =
-            self.parameters;
+        let GuardParameters { evidence_least, quiet, steady, worse: slower, .. } = self.parameters;
         let Some(carried) = mean(&self.counts, evidence_least) else { return };
         let (earliest, kept) = (self.earliest(now), self.kept());
         for entry in self.entries.iter_mut().filter(|entry| entry.part == Part::LeftOut) {
@@ -402,10 +389,7 @@ impl Guard {
                 }
                 entry.less_for = 0;
                 entry.part = Part::Returns;
-                let share = entry.view.rate as f64 / (entry.view.rate + kept).max(1) as f64;
-                let changed = better || worse;
-                let sceptical = self.parameters.sceptical && !changed && share < small;
-                return self.start(now, Trial { narrow: false, sceptical, ..Trial::new(carried) });
+                return self.start(now, Trial { narrow: false, ..Trial::new(carried) });
             }
         }
         if now >= self.due {

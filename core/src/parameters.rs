@@ -91,11 +91,6 @@ parameters! {
         return_patience: u32 = 4, "times", 1.0..=100.0, "measured";
         /// A returning path does harm below this share.
         harmless: f64 = 0.97, "share", 0.0..=1.0, "measured";
-        /// Ends the trial of a path that returns without having changed and adds little in half the
-        /// time (sceptical).
-        sceptical: bool = true, "", 0.0..=1.0, "measured";
-        /// The share that is little.
-        small: f64 = 0.25, "share", 0.0..=1.0, "measured";
         /// After a trial in vain, leaves out one suspect more the next time.
         escalates: bool = true, "", 0.0..=1.0, "measured";
         /// Shortest time until what was on its way when a trial began has arrived.
