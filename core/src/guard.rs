@@ -482,9 +482,7 @@ impl Guard {
         for entry in &mut self.entries {
             match (entry.part, better) {
                 (Part::Rests, true) => {
-                    let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
-                    entry.pause =
-                        parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
+                    entry.pause = parameters.pause;
                     entry.excess = None;
                     entry.leave_out(now, kept);
                     verdicts.push(verdict(entry, true, "the others carry more without it"));
