@@ -135,8 +135,6 @@ parameters! {
         rtt_share: f64 = 0.05, "share", 0.0..=1.0, "RFC 9438, section 4.6";
         /// Longest target for paths that are starting: two round trips, but no more.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
-        /// Share of the longest round trip beside a rival flow.
-        rival_share: f64 = 0.5, "share", 0.0..=1.0, "measured";
         /// Largest target for unequal delay of the paths, and for jitter.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
         /// Jitter that a path's own traffic makes.

@@ -452,9 +452,6 @@ impl Association {
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);
-        // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
-        let rival = in_use().any(|path| path.cc.reduced().is_some());
-        let rival = if rival { rtt.mul_f64(tuning.rival_share) } else { Duration::ZERO };
         // What waits for a path that is starting is what will fill it.
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
@@ -462,7 +459,7 @@ impl Association {
         let uneven = spread.max(late);
         self.thins = thinning.enabled && uneven >= thinning.uneven;
         let misleading = uneven >= tuning.misleading;
-        let target = base.target.max(rival).max(growing).max(rtt.mul_f64(tuning.rtt_share));
+        let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
         // What waits for a path that is left out for a trial may be on its way with it soon.
         let trial = if self.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
         let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };

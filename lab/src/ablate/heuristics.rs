@@ -28,7 +28,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         &["codel_tuning.rtt_share=0"],
     ),
     heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),
-    heuristic("codel-rival", "... and beside a rival flow", &["codel_tuning.rival_share=0"]),
     heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
     heuristic(
         "codel-trial",
@@ -47,7 +46,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
             "codel.patient=0",
             "codel_tuning.rtt_share=0",
             "codel_tuning.growth=0",
-            "codel_tuning.rival_share=0",
             "codel_tuning.spread_most=0",
             "codel_tuning.trial=0",
             "codel_tuning.interval_most=100",
