@@ -259,11 +259,6 @@ impl Guard {
         self.entries.iter().any(|entry| matches!(entry.part, Part::Rests | Part::LeftOut))
     }
 
-    /// Whether paths are left out for a trial, and may return after it.
-    pub(crate) fn tries_fewer(&self) -> bool {
-        self.trial.as_ref().is_some_and(|trial| trial.narrow)
-    }
-
     /// A period is over. `views` are all paths that work or may work again. Appends what was decided
     /// to `verdicts`.
     pub(crate) fn on_period(

@@ -141,8 +141,6 @@ parameters! {
         own_jitter: Duration = ms(2), "ms", 0.0..=1_000.0, "measured";
         /// Deviations of the delay by which packets are late.
         late: f64 = 4.0, "deviations", 0.0..=100.0, "RFC 9002, section 6.2.1";
-        /// Target while paths are left out for a trial: what waits may leave on them soon.
-        trial: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
         /// Difference of delays from which on an inner TCP takes them for a queue.
         misleading: Duration = ms(4), "ms", 0.0..=100_000.0, "RFC 9406, section 4.3";
         /// Longest interval: twice the time that the inner TCP takes to answer, but no more.

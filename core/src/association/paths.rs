@@ -460,12 +460,10 @@ impl Association {
         self.thins = thinning.enabled && uneven >= thinning.uneven;
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
-        // What waits for a path that is left out for a trial may be on its way with it soon.
-        let trial = if self.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
         let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
-            target: target.max(spread.min(tuning.spread_most)).max(late).max(trial),
+            target: target.max(spread.min(tuning.spread_most)).max(late),
             interval,
             patient: base.patient && (self.guard.is_narrow() || misleading),
             patient_signals: base.patient_signals,

@@ -30,11 +30,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),
     heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
     heuristic(
-        "codel-trial",
-        "... and while a path is left out for a trial",
-        &["codel_tuning.trial=0"],
-    ),
-    heuristic(
         "codel-interval",
         "CoDel's interval grows with the round trip",
         &["codel_tuning.interval_most=100"],
@@ -47,7 +42,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
             "codel_tuning.rtt_share=0",
             "codel_tuning.growth=0",
             "codel_tuning.spread_most=0",
-            "codel_tuning.trial=0",
             "codel_tuning.interval_most=100",
         ],
     ),
