@@ -109,8 +109,6 @@ pub(crate) struct Association {
     pub(crate) node: NodeId,
     limits: Limits,
     parameters: Arc<Parameters>,
-    /// Those of single paths.
-    path_parameters: Arc<mpip_transport::Parameters>,
     keys: KeyRing,
     handshakes: Handshakes,
     identity: Identity,
@@ -161,7 +159,6 @@ impl Association {
             node: config.public_key.node_id(),
             limits: limits.clone(),
             parameters: Arc::clone(parameters),
-            path_parameters: Arc::new(parameters.transport),
             keys: KeyRing::default(),
             handshakes: Handshakes::new(&config, now),
             identity: Identity::default(),

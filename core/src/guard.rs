@@ -159,10 +159,6 @@ impl Entry {
 struct Trial {
     /// With fewer paths than before; otherwise with one more.
     narrow: bool,
-    /// A path returns that adds little and is what it was when it did harm.
-    sceptical: bool,
-    /// A path returns because something has changed.
-    hopeful: bool,
     /// What the set in use before carried, inner bytes per second.
     reference: u64,
     /// From when on bytes count for the verdict.
@@ -174,15 +170,7 @@ struct Trial {
 
 impl Trial {
     fn new(reference: u64) -> Self {
-        Self {
-            narrow: true,
-            sceptical: false,
-            hopeful: false,
-            reference,
-            settled: Instant::ZERO,
-            begun: (0, 0),
-            counted: (0, 0),
-        }
+        Self { narrow: true, reference, settled: Instant::ZERO, begun: (0, 0), counted: (0, 0) }
     }
 
     /// Bytes per second, and their share of the reference.
@@ -207,23 +195,19 @@ impl Trial {
         if self.counted.1 >= parameters.trial {
             let (carried, share) = self.carried(self.counted);
             let patience = if self.narrow { 1 } else { parameters.return_patience };
-            let harm = share < parameters.harmless && !self.hopeful;
+            let harm = share < parameters.harmless;
             if share >= parameters.better || harm || self.begun.1 >= parameters.trial * patience {
                 return Some((carried, share));
             }
             self.counted = (0, 0);
         }
-        let GuardParameters { hopeless, hopeless_after, hopeless_hopeful, .. } = *parameters;
-        let (so_far, least, share) = match (self.sceptical, self.hopeful) {
-            (true, _) => (self.begun, hopeless_after / 2, hopeless),
-            (false, false) => (self.counted, hopeless_after, hopeless),
-            (false, true) => (self.counted, hopeless_after, hopeless_hopeful),
-        };
+        let so_far = self.counted;
         // The longest time until what was on its way has arrived, in periods.
         let settled = (parameters.settle_most.as_micros() / PERIOD.as_micros()) as u32;
         let carried = self.carried(so_far);
-        let early = so_far.1 >= least && self.begun.1 <= settled + parameters.trial;
-        (early && carried.1 < share).then_some(carried)
+        let early =
+            so_far.1 >= parameters.hopeless_after && self.begun.1 <= settled + parameters.trial;
+        (early && carried.1 < parameters.hopeless).then_some(carried)
     }
 }
 
@@ -273,11 +257,6 @@ impl Guard {
     /// Whether any path is left out.
     pub(crate) fn is_narrow(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.part, Part::Rests | Part::LeftOut))
-    }
-
-    /// Whether paths are left out for a trial, and may return after it.
-    pub(crate) fn tries_fewer(&self) -> bool {
-        self.trial.as_ref().is_some_and(|trial| trial.narrow)
     }
 
     /// A period is over. `views` are all paths that work or may work again. Appends what was decided
@@ -387,8 +366,7 @@ impl Guard {
 
     /// Looks for a reason to try another set.
     fn consider(&mut self, now: Instant) {
-        let GuardParameters { evidence_least, quiet, steady, worse: slower, small, .. } =
-            self.parameters;
+        let GuardParameters { evidence_least, quiet, steady, worse: slower, .. } = self.parameters;
         let Some(carried) = mean(&self.counts, evidence_least) else { return };
         let (earliest, kept) = (self.earliest(now), self.kept());
         for entry in self.entries.iter_mut().filter(|entry| entry.part == Part::LeftOut) {
@@ -406,14 +384,7 @@ impl Guard {
                 }
                 entry.less_for = 0;
                 entry.part = Part::Returns;
-                let share = entry.view.rate as f64 / (entry.view.rate + kept).max(1) as f64;
-                let changed = better || worse;
-                let hopeful = self.parameters.hopeful && changed;
-                let sceptical = self.parameters.sceptical && !changed && share < small;
-                return self.start(
-                    now,
-                    Trial { narrow: false, sceptical, hopeful, ..Trial::new(carried) },
-                );
+                return self.start(now, Trial { narrow: false, ..Trial::new(carried) });
             }
         }
         if now >= self.due {
@@ -506,9 +477,7 @@ impl Guard {
         for entry in &mut self.entries {
             match (entry.part, better) {
                 (Part::Rests, true) => {
-                    let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
-                    entry.pause =
-                        parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
+                    entry.pause = parameters.pause;
                     entry.excess = None;
                     entry.leave_out(now, kept);
                     verdicts.push(verdict(entry, true, "the others carry more without it"));

@@ -46,11 +46,6 @@ parameters! {
         counts_repair: bool = true, "", 0.0..=1.0, "measured";
         /// Mean deviations of the one-way delay that are added to it.
         jitter_weight: f64 = 1.0, "deviations", 0.0..=10.0, "measured";
-        /// Extra one-way delay from which on a path counts as far.
-        far: Duration = ms(100), "ms", 0.0..=10_000.0, "measured";
-        /// A far path whose rate is not known yet is used only in busy periods this many times as
-        /// long as those that a known one needs.
-        search_patience: u32 = 4, "times", 1.0..=100.0, "measured";
     }
 }
 
@@ -88,8 +83,6 @@ parameters! {
         better: f64 = 1.04, "times", 1.0..=10.0, "headers take 4 %";
         /// A trial that carries less than this share ends early.
         hopeless: f64 = 0.75, "share", 0.0..=1.0, "measured";
-        /// The same for a trial that a change for the better began.
-        hopeless_hopeful: f64 = 0.6, "share", 0.0..=1.0, "measured";
         /// Periods after which a trial may end early.
         hopeless_after: u32 = 10, "periods", 1.0..=1_000.0, "measured";
         /// Periods that are counted in a trial.
@@ -98,13 +91,6 @@ parameters! {
         return_patience: u32 = 4, "times", 1.0..=100.0, "measured";
         /// A returning path does harm below this share.
         harmless: f64 = 0.97, "share", 0.0..=1.0, "measured";
-        /// Ends the trial of a path that returns without having changed and adds little in half the
-        /// time (sceptical).
-        sceptical: bool = true, "", 0.0..=1.0, "measured";
-        /// The share that is little.
-        small: f64 = 0.25, "share", 0.0..=1.0, "measured";
-        /// Gives a path that has become better more time to show it (hopeful).
-        hopeful: bool = true, "", 0.0..=1.0, "measured";
         /// After a trial in vain, leaves out one suspect more the next time.
         escalates: bool = true, "", 0.0..=1.0, "measured";
         /// Shortest time until what was on its way when a trial began has arrived.
@@ -117,10 +103,6 @@ parameters! {
         pause: Duration = ms(20_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
         pause_most: Duration = ms(300_000), "ms", 0.0..=1e7, "measured";
-        /// A path that delivers less than this share of the others' is a trickle.
-        trickle: f64 = 0.04, "share", 0.0..=1.0, "cannot add what `better` asks";
-        /// The first pause of a trickle is this many times as long.
-        trickle_pause: u32 = 4, "times", 1.0..=100.0, "measured";
         /// Time without use after which what is known of a path is of the empty path.
         quiet: Duration = ms(10_000), "ms", 0.0..=1e6, "30 heartbeats";
         /// Periods for which a path has to be better than it was before it returns.
@@ -153,16 +135,12 @@ parameters! {
         rtt_share: f64 = 0.05, "share", 0.0..=1.0, "RFC 9438, section 4.6";
         /// Longest target for paths that are starting: two round trips, but no more.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
-        /// Share of the longest round trip beside a rival flow.
-        rival_share: f64 = 0.5, "share", 0.0..=1.0, "measured";
         /// Largest target for unequal delay of the paths, and for jitter.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
         /// Jitter that a path's own traffic makes.
         own_jitter: Duration = ms(2), "ms", 0.0..=1_000.0, "measured";
         /// Deviations of the delay by which packets are late.
         late: f64 = 4.0, "deviations", 0.0..=100.0, "RFC 9002, section 6.2.1";
-        /// Target while paths are left out for a trial: what waits may leave on them soon.
-        trial: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
         /// Difference of delays from which on an inner TCP takes them for a queue.
         misleading: Duration = ms(4), "ms", 0.0..=100_000.0, "RFC 9406, section 4.3";
         /// Longest interval: twice the time that the inner TCP takes to answer, but no more.

@@ -2,7 +2,6 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::sync::Arc;
 
 use mpip_crypto::ReplayWindow;
 use mpip_types::{Encapsulation, Instant, LocalAddress, PathAddress};
@@ -21,7 +20,7 @@ use crate::loss::LossMeter;
 use crate::metrics::Metrics;
 use crate::mtu::Search;
 use crate::pacer::{Pacer, time_for};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, PlayoutParameters};
 use crate::playout::Playout;
 use crate::rest::Rest;
 use crate::seen::{Reserve, Seen};
@@ -113,7 +112,6 @@ pub struct Path<C> {
     playout: Playout,
     liveness: Liveness,
     loss: LossMeter,
-    parameters: Arc<Parameters>,
 }
 
 impl<C: Content> Path<C> {
@@ -123,7 +121,7 @@ impl<C: Content> Path<C> {
         address: PathAddress,
         local: &LocalAddress,
         kind: CongestionControlKind,
-        parameters: &Arc<Parameters>,
+        parameters: &Parameters,
         now: Instant,
     ) -> Self {
         Self {
@@ -152,7 +150,6 @@ impl<C: Content> Path<C> {
             liveness: Liveness::new(now),
             longest_pause: MAX_PROBE_INTERVAL,
             loss: LossMeter::new(now),
-            parameters: Arc::clone(parameters),
             counters: Counters::default(),
             changed: now,
             opened: now,
@@ -276,6 +273,7 @@ impl<C: Content> Path<C> {
         address: PathAddress,
         local: &LocalAddress,
         kind: CongestionControlKind,
+        parameters: &Parameters,
     ) {
         let former = core::mem::replace(&mut self.address, address);
         let same_local = former.local == address.local;
@@ -288,8 +286,7 @@ impl<C: Content> Path<C> {
             self.mtu = Search::new(base_mtu(local.encapsulation, address.remote), local.mtu);
         }
         if !same_local || former.remote.ip() != address.remote.ip() {
-            let parameters = &self.parameters.bbr;
-            self.cc.replace(cc::new(kind, now, u64::from(local.mtu), parameters));
+            self.cc.replace(cc::new(kind, now, u64::from(local.mtu), &parameters.bbr));
             self.pacer = Pacer::default();
             self.delay = DelayEstimator::default();
             self.delays = DelaySeries::default();
@@ -533,9 +530,9 @@ impl<C: Content> Path<C> {
     }
 
     /// Finds out whether the path jitters; called every 100 ms.
-    pub fn update_playout(&mut self) {
-        let Self { playout, flight, delay, parameters, .. } = self;
-        playout.update(flight.in_flight(), flight.reordering(), delay, &parameters.playout);
+    pub fn update_playout(&mut self, parameters: &PlayoutParameters) {
+        let Self { playout, flight, delay, .. } = self;
+        playout.update(flight.in_flight(), flight.reordering(), delay, parameters);
     }
 
     /// Whether the path jitters so much that full packets are told when to be delivered.

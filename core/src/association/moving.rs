@@ -255,7 +255,8 @@ impl Association {
         let former = path.address.remote;
         if path.address != from {
             self.path_changes += 1;
-            path.move_to(now, from, local, self.config.congestion_control);
+            let parameters = &self.parameters.transport;
+            path.move_to(now, from, local, self.config.congestion_control, parameters);
             path.fixed_weight = self.config.fixed_weight(&local.interface);
         }
         if former != from.remote {

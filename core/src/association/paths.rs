@@ -189,7 +189,7 @@ impl Association {
         local: &LocalAddress,
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
-        let mut path = Path::new(id, address, local, kind, &self.path_parameters, now);
+        let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
             // Connections wait as plain IP for what works again.
             path.longest_pause = FALLBACK_PAUSE;
@@ -350,7 +350,8 @@ impl Association {
             .map(|path| Candidate::of(path, now, 0))
             .collect();
         self.selection.adjust(&candidates);
-        self.paths.iter_mut().for_each(Path::update_playout);
+        let playout = &self.parameters.transport.playout;
+        self.paths.iter_mut().for_each(|path| path.update_playout(playout));
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
@@ -451,9 +452,6 @@ impl Association {
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);
-        // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
-        let rival = in_use().any(|path| path.cc.reduced().is_some());
-        let rival = if rival { rtt.mul_f64(tuning.rival_share) } else { Duration::ZERO };
         // What waits for a path that is starting is what will fill it.
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
@@ -461,13 +459,11 @@ impl Association {
         let uneven = spread.max(late);
         self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
         let misleading = uneven >= tuning.misleading;
-        let target = base.target.max(rival).max(growing).max(rtt.mul_f64(tuning.rtt_share));
-        // What waits for a path that is left out for a trial may be on its way with it soon.
-        let trial = if self.selection.guard.tries_fewer() { tuning.trial } else { Duration::ZERO };
+        let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
         let answer = if misleading { rtt + self.gap_wait.told } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
-            target: target.max(spread.min(tuning.spread_most)).max(late).max(trial),
+            target: target.max(spread.min(tuning.spread_most)).max(late),
             interval,
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
             patient_signals: base.patient_signals,
