@@ -1,10 +1,11 @@
 //! An association: everything between this node and one peer.
 //!
-//! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
-//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
-//! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
-//! mode, [`told`] which of the peer's are believed, [`translated`] what translators on the way make of them, [`rest`] when the paths rest, [`early`]
-//! what may leave before a path works. Nonces are assigned in sequence, in [`departure`] alone.
+//! Its parts own their state ([`parts`](crate::parts)). The files here are its sides, which bring the
+//! parts together: `handshake` makes keys, `paths`, `moving` and `early` keep the paths, `outgoing`
+//! and `incoming` carry packets, `control` sends everything else to the peer, `too_big` tells
+//! senders of packets that do not fit, `told` says which of the peer's addresses are believed,
+//! `rest` lets idle paths rest, `host` and `translated` are host mode and NAT. Packet numbers, and
+//! with them nonces, are taken in `departure` alone.
 
 mod benefit;
 mod control;
@@ -208,7 +209,8 @@ impl Association {
         self.period_at = now;
     }
 
-    /// The socket of `local` takes datagrams again. Returns whether a path or a handshake waited for it.
+    /// The socket of `local` takes datagrams again. Returns whether a path or a handshake waited
+    /// for it.
     pub(crate) fn unblock(&mut self, local: LocalId) -> bool {
         let mut any = self.has_handshake_to_send();
         for path in self.paths.iter_mut().filter(|path| path.address.local == local) {
@@ -335,7 +337,8 @@ impl Association {
     }
 
     /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
-    /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
+    /// coupled controls are so on all paths (RFC 6356), the others on those that share a
+    /// bottleneck.
     fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
         let couples_all = self.config.congestion_control.couples_all();

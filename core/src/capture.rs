@@ -45,8 +45,8 @@ pub struct Capture {
     /// elsewhere, and other protocols stay as they are.
     pub translated: Vec<IpAddr>,
     /// Addresses of translators in front of the peer: packets to
-    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
-    /// gives back what is none of its own.
+    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine,
+    /// which gives back what is none of its own.
     pub translators: Vec<IpAddr>,
     /// No packet to them may leave in another way, whatever happens to this process.
     pub fail_closed: bool,

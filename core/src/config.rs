@@ -40,8 +40,8 @@ pub struct Pin {
     pub address: IpAddr,
     /// The key of the node there.
     pub public_key: PublicKey,
-    /// The day on which the node was last met, in days since 1970-01-01 UTC. `None`: the operator has
-    /// pinned the key, and it does not expire.
+    /// The day on which the node was last met, in days since 1970-01-01 UTC. `None`: the operator
+    /// has pinned the key, and it does not expire.
     pub met: Option<u32>,
 }
 
@@ -51,12 +51,14 @@ pub struct Opportunistic {
     /// Nodes at these addresses are asked for when the host talks to them, are answered when they
     /// ask, and may begin an association for their own address.
     pub prefixes: Vec<Prefix>,
-    /// Addresses that no two hosts share: one of them is a node's as a whole once the node proved to
-    /// receive there. Of others only connections that began on the paths are led to the node.
+    /// Addresses that no two hosts share: one of them is a node's as a whole once the node proved
+    /// to receive there. Of others only connections that began on the paths are led to the
+    /// node.
     pub exclusive: Vec<Prefix>,
     /// The UDP port at which they are asked.
     pub port: u16,
-    /// Keys of addresses that were seen before, one for an address. Another key at one of them is refused.
+    /// Keys of addresses that were seen before, one for an address. Another key at one of them is
+    /// refused.
     pub pins: Vec<Pin>,
     /// Days without a meeting after which a pin expires; `None`: none does.
     pub pin_expiry: Option<u32>,
@@ -93,9 +95,9 @@ pub struct PeerConfig {
     pub allowed_prefixes: Vec<Prefix>,
     /// Whether the peer's ordinary addresses are inner addresses of it too.
     pub host_mode: bool,
-    /// In host mode, addresses that the peer does not share with others: one of them that it tells is
-    /// its own as a whole once a path there was validated. Of others only connections that began on
-    /// the paths are led there.
+    /// In host mode, addresses that the peer does not share with others: one of them that it tells
+    /// is its own as a whole once a path there was validated. Of others only connections that
+    /// began on the paths are led there.
     pub exclusive: Vec<Prefix>,
     /// Where packets of the peer may go beside the addresses of this host.
     pub reaches: Vec<Prefix>,
@@ -113,7 +115,8 @@ pub struct PeerConfig {
     pub max_paths: Option<usize>,
     /// Whether packets of TCP sessions are put back in order at the receiver.
     pub resequencing: bool,
-    /// Whether acknowledgements that later ones repeat are left out while an inner TCP is in slow start.
+    /// Whether acknowledgements that later ones repeat are left out while an inner TCP is in slow
+    /// start.
     pub ack_thinning: bool,
     /// What paths look like from outside.
     pub encapsulation: EncapsulationPolicy,
@@ -132,8 +135,8 @@ impl PeerConfig {
 /// Bounds of the engine's tables. What happens at a bound is said at each.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Sessions per association and direction; beyond it the oldest idle one is forgotten. A node that
-    /// the configuration does not name has a sixteenth.
+    /// Sessions per association and direction; beyond it the oldest idle one is forgotten. A node
+    /// that the configuration does not name has a sixteenth.
     pub sessions: usize,
     /// Paths per association; further ones are not opened.
     pub paths: usize,
@@ -141,8 +144,9 @@ pub struct Limits {
     pub send_queue: usize,
     /// Bytes that wait for what is missing, per association; beyond it the oldest gap is given up.
     pub resequencing: usize,
-    /// The same of all associations together. One may hold at most as much as is left, so that none
-    /// takes it all; those with nodes that the configuration does not name share a quarter of it.
+    /// The same of all associations together. One may hold at most as much as is left, so that
+    /// none takes it all; those with nodes that the configuration does not name share a
+    /// quarter of it.
     pub resequencing_all: usize,
     /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
     pub session_idle: Duration,
@@ -151,11 +155,12 @@ pub struct Limits {
     pub unknown_nodes: usize,
     /// Pinned keys; beyond it nodes that are not pinned are left to plain IP.
     pub pins: usize,
-    /// Connections of peers in host mode behind translators; beyond it one goes that carried nothing
-    /// for long. With 0 ordinary traffic through translators stays plain: then the caller need not
-    /// take what [`Engine::take_plain`](crate::Engine::take_plain) gives.
+    /// Connections of peers in host mode behind translators; beyond it one goes that carried
+    /// nothing for long. With 0 ordinary traffic through translators stays plain: then the
+    /// caller need not take what [`Engine::take_plain`](crate::Engine::take_plain) gives.
     pub translated: usize,
-    /// A resting path is silent for so long at most; `None`: for as long as is found to do no harm.
+    /// A resting path is silent for so long at most; `None`: for as long as is found to do no
+    /// harm.
     pub keepalive: Option<Duration>,
 }
 
@@ -269,7 +274,7 @@ pub struct Rule {
     pub length: Option<RangeInclusive<u16>>,
     /// What matching packets get.
     pub priority: Priority,
-    /// Whether what is lost of their sessions is sent again, as that of TCP is, though the receiver
-    /// delivers it as it comes.
+    /// Whether what is lost of their sessions is sent again, as that of TCP is, though the
+    /// receiver delivers it as it comes.
     pub repair: bool,
 }

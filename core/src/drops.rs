@@ -59,8 +59,8 @@ pub enum DropReason {
     Availability,
     /// No port is free for a connection of a peer behind a translator.
     NoPort,
-    /// A packet of a connection that did not begin on the paths, behind a translator, and the policy
-    /// lets no packet leave in another way.
+    /// A packet of a connection that did not begin on the paths, behind a translator, and the
+    /// policy lets no packet leave in another way.
     NotBegun,
     /// A packet to a peer behind a translator finds no buffer.
     NoBuffer,

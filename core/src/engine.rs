@@ -47,7 +47,8 @@ use self::replies::Replies;
 
 /// Events that wait to be asked for; beyond it the oldest go.
 const EVENTS: usize = 1_024;
-/// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all paths.
+/// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all
+/// paths.
 const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
 
 /// What the host tells the engine.
@@ -55,8 +56,9 @@ const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
 pub enum Command {
     /// The complete list of addresses that paths may start from; replaces the former list.
     LocalAddresses(Vec<LocalAddress>),
-    /// Every address of this host, whether or not paths may start from it; replaces the former list.
-    /// None is taken for a peer's, whatever a peer tells, and these are what every peer may reach.
+    /// Every address of this host, whether or not paths may start from it; replaces the former
+    /// list. None is taken for a peer's, whatever a peer tells, and these are what every peer
+    /// may reach.
     OwnAddresses(Vec<IpAddr>),
     /// The host's routes changed: what had no way may have one now.
     RoutesChanged,
@@ -292,8 +294,8 @@ impl Engine {
     }
 
     /// An ICMP message says that nobody listens at `remote`. Anybody can forge one, so a path there
-    /// is only asked for a sign of life, and fails sooner than by silence when there is none. Beyond 100
-    /// in a second nothing happens.
+    /// is only asked for a sign of life, and fails sooner than by silence when there is none.
+    /// Beyond 100 in a second nothing happens.
     pub fn handle_refused(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
         if !self.refusals.take(now, REFUSALS) {
             return;
@@ -358,8 +360,8 @@ impl Engine {
         self.shared.events.pop_front()
     }
 
-    /// What the host has to capture for a peer in host mode, if that changed. Unlike events, none is
-    /// ever lost.
+    /// What the host has to capture for a peer in host mode, if that changed. Unlike events, none
+    /// is ever lost.
     pub fn poll_capture(&mut self) -> Option<Capture> {
         self.shared.captures.pop_first().map(|(_, capture)| capture)
     }
@@ -375,9 +377,10 @@ impl Engine {
             || self.associations.iter().any(|association| association.uses_address(address))
     }
 
-    /// The most that one datagram has cost, in passes of loops whose number peers decide: beside a small
-    /// number for each unit of [work](mpip_wire::WORK_MAX) these are packets in flight that it
-    /// acknowledged or showed to be lost, and packets that waited and were delivered, each once.
+    /// The most that one datagram has cost, in passes of loops whose number peers decide: beside a
+    /// small number for each unit of [work](mpip_wire::WORK_MAX) these are packets in flight
+    /// that it acknowledged or showed to be lost, and packets that waited and were delivered,
+    /// each once.
     pub fn most_work(&self) -> u64 {
         self.most_work
     }
@@ -404,8 +407,8 @@ impl Engine {
         }
     }
 
-    /// Records what the association with `peer` does from now on in `sink`, in the place of a former
-    /// one. `false` if there is no such peer.
+    /// Records what the association with `peer` does from now on in `sink`, in the place of a
+    /// former one. `false` if there is no such peer.
     pub fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
         let named = |association: &&mut Association| association.config.name == peer;
         let Some(association) = self.associations.iter_mut().find(named) else { return false };

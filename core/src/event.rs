@@ -49,7 +49,8 @@ pub enum Event {
         /// Why.
         reason: &'static str,
     },
-    /// A path carries no bulk any more because the others carry more without it, or carries it again.
+    /// A path carries no bulk any more because the others carry more without it, or carries it
+    /// again.
     LeftOut {
         /// The peer's name.
         peer: String,
@@ -109,8 +110,8 @@ pub enum Event {
         /// Time to the next one.
         retry_in: Duration,
     },
-    /// The node at an address that nobody configured proved to hold a key for the first time. What is to
-    /// be remembered says [`Engine::poll_pin`](crate::Engine::poll_pin).
+    /// The node at an address that nobody configured proved to hold a key for the first time. What
+    /// is to be remembered says [`Engine::poll_pin`](crate::Engine::poll_pin).
     Pinned {
         /// The node's address.
         address: IpAddr,

@@ -43,8 +43,8 @@ pub(crate) struct View {
 /// What left in a period: inner bytes, without repairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Period {
-    /// All of them. What a set of paths could carry: the inner TCP sends much again that came late or
-    /// was dropped when the set changed.
+    /// All of them. What a set of paths could carry: the inner TCP sends much again that came late
+    /// or was dropped when the set changed.
     pub(crate) left: u64,
     /// Those that left for the first time. What a set carries in the end.
     pub(crate) new: u64,
@@ -131,8 +131,8 @@ impl Entry {
         self.view.active && matches!(self.part, Part::Takes | Part::Returns)
     }
 
-    /// When its packets have arrived for certain, repairs included, µs. A path that lost nothing for
-    /// `quiet` loses nothing.
+    /// When its packets have arrived for certain, repairs included, µs. A path that lost nothing
+    /// for `quiet` loses nothing.
     fn certain(&self, now: Instant, quiet: Duration) -> i64 {
         let lossless = now.since(self.lossless_since) >= quiet;
         self.view.late + if lossless { 0 } else { self.view.repair }
@@ -259,8 +259,8 @@ impl Guard {
         self.entries.iter().any(|entry| matches!(entry.part, Part::Rests | Part::LeftOut))
     }
 
-    /// A period is over. `views` are all paths that work or may work again. Appends what was decided
-    /// to `verdicts`.
+    /// A period is over. `views` are all paths that work or may work again. Appends what was
+    /// decided to `verdicts`.
     pub(crate) fn on_period(
         &mut self,
         now: Instant,
@@ -392,7 +392,8 @@ impl Guard {
         }
     }
 
-    /// Lets the latest paths rest, if the others are known to deliver more than all carry at present.
+    /// Lets the latest paths rest, if the others are known to deliver more than all carry at
+    /// present.
     fn suspect(&mut self, now: Instant, earliest: i64) {
         let parameters = &self.parameters;
         let quiet = parameters.quiet;

@@ -1,7 +1,7 @@
 //! Public-key work of handshakes, which the engine hands out and does not do itself.
 //!
-//! A handshake takes each side some 300 µs, most of it X25519. Packets need not wait for that, whoever
-//! asks for it.
+//! A handshake takes each side some 300 µs, most of it X25519. Packets need not wait for that,
+//! whoever asks for it.
 //!
 //! ```text
 //!             cheap checks           bounded, shared             any thread
@@ -10,8 +10,8 @@
 //!                             └────────── handle_job ◄── HandshakeDone ──┘
 //! ```
 //!
-//! A job has all that it needs and changes nothing. What it means is found out when its result comes
-//! back; by then the engine may have forgotten what it was for.
+//! A job has all that it needs and changes nothing. What it means is found out when its result
+//! comes back; by then the engine may have forgotten what it was for.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,14 +24,14 @@ use mpip_crypto::{
 
 use mpip_types::PathAddress;
 
-/// Initiations of one class of callers that wait to be read or are being read. A thread reads so many
-/// in 10 ms.
+/// Initiations of one class of callers that wait to be read or are being read. A thread reads so
+/// many in 10 ms.
 const CALLS: usize = 64;
 /// Of these so many from one source. Senders in eight networks have to join to fill a class.
 const CALLS_OF_SOURCE: u8 = 8;
 
-/// A piece of public-key work. Get it from [`Engine::poll_job`](crate::Engine::poll_job), run it on any
-/// thread, and give the result to [`Engine::handle_job`](crate::Engine::handle_job).
+/// A piece of public-key work. Get it from [`Engine::poll_job`](crate::Engine::poll_job), run it on
+/// any thread, and give the result to [`Engine::handle_job`](crate::Engine::handle_job).
 #[derive(Debug)]
 #[must_use = "the engine waits for its result"]
 pub struct HandshakeJob(Box<Work>);
@@ -110,8 +110,8 @@ impl HandshakeJob {
     }
 }
 
-/// Where a datagram comes from, as far as one sender may have many addresses there: an IPv4 address or
-/// an IPv6 network of 64 bits.
+/// Where a datagram comes from, as far as one sender may have many addresses there: an IPv4 address
+/// or an IPv6 network of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source(IpAddr);
 

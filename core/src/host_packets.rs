@@ -7,8 +7,8 @@ use mpip_types::{Checksum, InnerPacket, Instant, PacketSink};
 
 /// Packets of our own for the host that wait for the next timeout; beyond it the newest go.
 pub(crate) const RETURNS: usize = 64;
-/// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a second
-/// at 100 Mbit/s, and no more at once than the queues of interfaces take.
+/// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a
+/// second at 100 Mbit/s, and no more at once than the queues of interfaces take.
 pub(crate) const PLAIN: usize = 1_024;
 
 /// Packets of the engine's own that wait to be handed to the host, and since when.
@@ -44,7 +44,7 @@ impl Returns {
     }
 }
 
-/// What waits to be taken by [`Engine::take_plain`].
+/// What waits to be taken by [`Engine::take_plain`](crate::Engine::take_plain).
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     packets: VecDeque<(Segments, usize)>,

@@ -25,8 +25,8 @@
 //! [`handle_destination`](Engine::handle_destination) and
 //! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
 //! [`poll_timeout`](Engine::poll_timeout), [`poll_event`](Engine::poll_event),
-//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain). Public-key work is
-//! handed out with [`poll_job`](Engine::poll_job) and comes back with
+//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain). Public-key work
+//! is handed out with [`poll_job`](Engine::poll_job) and comes back with
 //! [`handle_job`](Engine::handle_job).
 
 mod association;

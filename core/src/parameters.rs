@@ -22,7 +22,8 @@ mechanisms! {
         codel: QueueParameters,
         /// How CoDel's target and interval follow the paths.
         codel_tuning: CodelTuningParameters,
-        /// Leaves acknowledgements out while an inner TCP is in slow start on paths of unequal delay.
+        /// Leaves acknowledgements out while an inner TCP is in slow start on paths of unequal
+        /// delay.
         thinning: ThinningParameters,
         /// Which packets of a path that jitters are delivered at a set time.
         even_delay: EvenDelayParameters,
@@ -39,8 +40,8 @@ mechanisms! {
 parameters! {
     /// Parameters of the scheduler `earliest`.
     pub struct EarliestParameters {
-        /// Waits for a faster path that has no room now, instead of sending on a slower one that has,
-        /// if the packet then arrives earlier.
+        /// Waits for a faster path that has no room now, instead of sending on a slower one that
+        /// has, if the packet then arrives earlier.
         waits: bool = true, "", 0.0..=1.0, "BLEST, ECF";
         /// Counts the mean wait for repairs to the delay of a path that loses packets.
         counts_repair: bool = true, "", 0.0..=1.0, "measured";
@@ -77,7 +78,8 @@ parameters! {
         harm: f64 = 0.9, "share", 0.0..=1.0, "headers take 4 %, and rates vary by as much";
         /// Below this share the transfer does not ask for all that the paths have.
         least: f64 = 0.05, "share", 0.0..=1.0, "measured";
-        /// A transfer that carried this many times more in the last quarter of the evidence still grows.
+        /// A transfer that carried this many times more in the last quarter of the evidence still
+        /// grows.
         growth: f64 = 1.08, "times", 1.0..=1e6, "measured";
         /// A set of paths is better if it carries this many times more.
         better: f64 = 1.04, "times", 1.0..=10.0, "headers take 4 %";
@@ -119,8 +121,8 @@ parameters! {
         target: Duration = ms(5), "ms", 0.0..=10_000.0, "RFC 8289, section 4.3";
         /// Time that the delay has to stand above the target before a signal.
         interval: Duration = ms(100), "ms", 1.0..=10_000.0, "RFC 8289, section 4.4";
-        /// Spaces signals by the wait in the queue where paths are left out or uneven, as long as the
-        /// wait becomes shorter.
+        /// Spaces signals by the wait in the queue where paths are left out or uneven, as long as
+        /// the wait becomes shorter.
         patient: bool = true, "", 0.0..=1.0, "measured";
         /// Signals in a row that shorten the wait by less than an eighth and end the patience.
         patient_signals: u32 = 16, "signals", 1.0..=255.0, "measured";
@@ -163,8 +165,8 @@ parameters! {
     pub struct EvenDelayParameters {
         /// Packets of at least this length.
         bulk: u32 = 1_000, "bytes", 0.0..=100_000.0, "part of a transfer, not of an exchange";
-        /// The first packets of a session, whatever their length: from them the inner TCP learns the
-        /// lowest round trip.
+        /// The first packets of a session, whatever their length: from them the inner TCP learns
+        /// the lowest round trip.
         first: u32 = 32, "packets", 0.0..=1e6, "measured";
         /// Acknowledgements without data do not wait for order while a path jitters.
         acks_pass: bool = true, "", 0.0..=1.0, "measured";

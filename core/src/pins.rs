@@ -1,13 +1,13 @@
 //! Keys that were pinned to addresses on first use.
 //!
-//! Who talks to many addresses meets many nodes, and may be made to: one sender of mail or of a web page
-//! can name thousands of addresses that are all its own. So the table has a bound, and of it a network and
-//! a site have a share. What was met before is never pushed out by what is met now: at a bound only pins
-//! make room that have expired.
+//! Who talks to many addresses meets many nodes, and may be made to: one sender of mail or of a web
+//! page can name thousands of addresses that are all its own. So the table has a bound, and of it a
+//! network and a site have a share. What was met before is never pushed out by what is met now: at
+//! a bound only pins make room that have expired.
 //!
-//! A pin expires when its node was not met for long: by then its address often is somebody else's. It goes
-//! on as long as nobody needs its place, and to meet its node again renews it. Another key at its
-//! address takes its place.
+//! A pin expires when its node was not met for long: by then its address often is somebody else's.
+//! It goes on as long as nobody needs its place, and to meet its node again renews it. Another key
+//! at its address takes its place.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ use mpip_types::Prefix;
 
 use crate::config::Pin;
 
-/// Pins of one network: an IPv6 /64, which is a link, or an IPv4 /24, whose addresses these are all.
+/// Pins of one network: an IPv6 /64, which is a link, or an IPv4 /24, whose addresses these are
+/// all.
 pub(crate) const NETWORK: usize = 256;
 /// Pins of one site: an IPv6 /48 (RFC 6177), or an IPv4 /16. Sixteen fill the table.
 pub(crate) const SITE: usize = 4_096;
@@ -147,8 +148,8 @@ impl Pins {
         self.expiry.zip(unmet).is_some_and(|(expiry, unmet)| unmet > expiry)
     }
 
-    /// Whether another pin has room at `address`, if need be in the place of one that has expired; that
-    /// one goes if `take`.
+    /// Whether another pin has room at `address`, if need be in the place of one that has expired;
+    /// that one goes if `take`.
     fn make_room(&mut self, address: IpAddr, today: u32, take: bool) -> bool {
         let (network, site) = if address.is_ipv4() { (24, 16) } else { (64, 48) };
         [(network, NETWORK), (site, SITE)].into_iter().all(|(len, share)| {
@@ -163,7 +164,8 @@ impl Pins {
             })
     }
 
-    /// Finds the pin within `ends` that has expired and was not met for longest; forgets it if `take`.
+    /// Finds the pin within `ends` that has expired and was not met for longest; forgets it if
+    /// `take`.
     fn replace(&mut self, ends: (IpAddr, IpAddr), today: u32, take: bool) -> bool {
         let within = self.pins.range(ends.0..=ends.1);
         let expired = within.filter(|(_, (_, met))| self.has_expired(*met, today));

@@ -293,9 +293,9 @@ impl<T: Burst> SendQueue<T> {
         self.bands.iter().map(of).sum()
     }
 
-    /// Since when packets of the session in slot `flow` have been waiting without a break, apart from those
-    /// that go ahead of others, if that is longer than they have to: twice CoDel's target, and what paths
-    /// that have just been put to use need to carry all they can.
+    /// Since when packets of the session in slot `flow` have been waiting without a break, apart
+    /// from those that go ahead of others, if that is longer than they have to: twice CoDel's
+    /// target, and what paths that have just been put to use need to carry all they can.
     pub fn behind_since(&self, now: Instant, flow: u32) -> Option<Instant> {
         let entry = self.bands[THROUGHPUT].flows.get(flow as usize)?;
         let behind = now.since(entry.since) > self.codel.target * 2 + RAMP;
@@ -417,9 +417,9 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
-    /// Empties the queue: hands all segments that wait, with their session's slot, to `leaves`, those
-    /// of [`Priority::Response`] first, the sessions of a band in turns as they would be sent. CoDel
-    /// has no say, so none is dropped for having waited.
+    /// Empties the queue: hands all segments that wait, with their session's slot, to `leaves`,
+    /// those of [`Priority::Response`] first, the sessions of a band in turns as they would be
+    /// sent. CoDel has no say, so none is dropped for having waited.
     pub fn drain(&mut self, mut leaves: impl FnMut(u32, &T, usize)) {
         self.selected = None;
         for band in [RESPONSE, THROUGHPUT] {

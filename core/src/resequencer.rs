@@ -10,9 +10,9 @@
 //! ([`HoldLimits::not_before`]): so a path of uneven delay becomes one of even delay. A packet that
 //! needs no order ([`Resequencer::pass_by`]) waits for nothing, and only its number counts.
 //!
-//! The peer chooses the numbers, so memory and work follow what has arrived and not how far apart that
-//! is: numbers ahead are kept as runs (`disorder`), all memory beyond a fixed size comes from the pool,
-//! and each call takes logarithmic time beside what it delivers or gives up for good.
+//! The peer chooses the numbers, so memory and work follow what has arrived and not how far apart
+//! that is: numbers ahead are kept as runs (`disorder`), all memory beyond a fixed size comes from
+//! the pool, and each call takes logarithmic time beside what it delivers or gives up for good.
 
 use core::time::Duration;
 
@@ -72,8 +72,8 @@ pub struct Resequencer {
     next: u64,
     /// The highest sequence number that arrived, once one did.
     highest: Option<u32>,
-    /// What is known of numbers from `next` on, while anything is. Whenever the caller can look, nothing
-    /// is known of `next` itself, or its packet waits for its time.
+    /// What is known of numbers from `next` on, while anything is. Whenever the caller can look,
+    /// nothing is known of `next` itself, or its packet waits for its time.
     disorder: Option<Box<Disorder>>,
     /// What was given up and may still come late, while there is such a thing.
     late: Option<Box<LateWindow>>,
@@ -199,8 +199,8 @@ impl Resequencer {
     }
 
     /// The peer says that the `count` packets from `first` on will not come again. What lies
-    /// [`SPAN`] or more ahead is not taken note of, nor is anything for which there is no memory. The
-    /// rest is forgotten when it was of no use for 2 s.
+    /// [`SPAN`] or more ahead is not taken note of, nor is anything for which there is no memory.
+    /// The rest is forgotten when it was of no use for 2 s.
     pub fn skip(
         &mut self,
         now: Instant,
@@ -316,8 +316,8 @@ impl Resequencer {
         &self.stats
     }
 
-    /// Takes note of the arrival of `sequence`, and of the limits from now on; the first one may move
-    /// the start.
+    /// Takes note of the arrival of `sequence`, and of the limits from now on; the first one may
+    /// move the start.
     fn note(&mut self, sequence: u32, limits: HoldLimits, hold: &mut Hold<'_>) {
         self.max_wait = limits.max_wait;
         let Some(highest) = self.highest else {
@@ -339,8 +339,8 @@ impl Resequencer {
         }
     }
 
-    /// Whether a packet of `len` bytes may wait without anything being given up. Then there is room for
-    /// its number, too.
+    /// Whether a packet of `len` bytes may wait without anything being given up. Then there is room
+    /// for its number, too.
     fn fits(&mut self, len: usize, limits: HoldLimits, hold: &mut Hold<'_>) -> bool {
         let bytes = self.bytes();
         bytes + HoldPool::cost(len) <= limits.max_bytes
@@ -430,8 +430,8 @@ impl Resequencer {
             if !fits {
                 hold.refuse();
             }
-            // The oldest gap ends at the first packet that waits, or at this one. One that waits for
-            // its time alone goes first.
+            // The oldest gap ends at the first packet that waits, or at this one. One that waits
+            // for its time alone goes first.
             let first = self.disorder.as_ref().and_then(|disorder| disorder.first_run(self.next));
             let gap = first.map_or(ahead, |gap| ahead.min(u64::from(gap.max(1))));
             self.advance(now, self.next + gap, hold, deliver);

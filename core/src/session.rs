@@ -57,9 +57,10 @@ impl Outgoing {
         self.thinning.on_segment(now, len, end);
     }
 
-    /// A segment of `len` bytes that ends at sequence number `end` is to be put into the queue. `false` if
-    /// all of it was put there before, and what was behind it then has not left: unless it was dropped it
-    /// waits there still, and the inner TCP takes it for lost because it waits.
+    /// A segment of `len` bytes that ends at sequence number `end` is to be put into the queue.
+    /// `false` if all of it was put there before, and what was behind it then has not left:
+    /// unless it was dropped it waits there still, and the inner TCP takes it for lost because
+    /// it waits.
     pub(crate) fn queues(&mut self, len: u32, end: u32) -> bool {
         let Some(left) = self.stream_end else { return true };
         let queued = *self.queue_end.get_or_insert(left);
@@ -75,15 +76,15 @@ impl Outgoing {
         true
     }
 
-    /// Whether the peer's acknowledgement of everything before `ack` is to pass. `waits`: since when
-    /// more comes than the paths carry.
+    /// Whether the peer's acknowledgement of everything before `ack` is to pass. `waits`: since
+    /// when more comes than the paths carry.
     pub(crate) fn passes(&mut self, now: Instant, ack: u32, waits: Option<Instant>) -> bool {
         let end = self.queue_end.or(self.stream_end);
         end.is_none_or(|end| self.thinning.passes(now, ack, end, waits))
     }
 
-    /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many bytes
-    /// leave for the first time.
+    /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many
+    /// bytes leave for the first time.
     pub(crate) fn on_segment(&mut self, end: u32) -> u64 {
         let former = *self.stream_end.get_or_insert(end);
         let new = end.wrapping_sub(former);
@@ -140,8 +141,8 @@ pub(crate) struct Incoming {
 pub(crate) enum Shown {
     /// As the fields say.
     AsItIs,
-    /// With this end, which is in what they are restored from, and since when the connection is known
-    /// to be in use.
+    /// With this end, which is in what they are restored from, and since when the connection is
+    /// known to be in use.
     As(Box<(Endpoint, Instant)>),
     /// The fields do not say what connection a packet belongs to, only the packet does.
     EachByItself,
@@ -165,7 +166,8 @@ impl Order {
         }
     }
 
-    /// How long packets have waited, see [`ResequencerStats`](crate::resequencer::ResequencerStats).
+    /// How long packets have waited, see
+    /// [`ResequencerStats`](crate::resequencer::ResequencerStats).
     pub(crate) fn waits(&self) -> [u32; WAIT_BUCKETS] {
         match self {
             Self::Sequenced(resequencer) => resequencer.stats().waits,

@@ -59,7 +59,8 @@ pub(crate) struct Shared {
     pub(crate) returns: Returns,
     /// Packets that the host is to send itself.
     pub(crate) plain: Plain,
-    /// Passes of loops whose number peers decide, see [`Engine::most_work`](crate::Engine::most_work).
+    /// Passes of loops whose number peers decide, see
+    /// [`Engine::most_work`](crate::Engine::most_work).
     pub(crate) work: u64,
 }
 
@@ -75,8 +76,8 @@ impl Shared {
         is_one_host(ip) && !self.is_ours(ip)
     }
 
-    /// Whether datagrams may be sent to an address that a peer names: not to this host, and not to what
-    /// is no single host.
+    /// Whether datagrams may be sent to an address that a peer names: not to this host, and not to
+    /// what is no single host.
     pub(crate) fn may_be_sent_to(&self, remote: SocketAddr) -> bool {
         remote.port() != 0 && self.is_another_host(remote.ip())
     }

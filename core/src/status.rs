@@ -143,8 +143,8 @@ pub struct PathStatus {
     pub share: f64,
     /// Why it takes no bulk packet of the inner MTU now; `None` if it does.
     pub hold: Option<Hold>,
-    /// Whether the guard lets it carry bulk: `used`, `left-out` because the others carry more without
-    /// it, or `trial` while that is being measured.
+    /// Whether the guard lets it carry bulk: `used`, `left-out` because the others carry more
+    /// without it, or `trial` while that is being measured.
     pub guard: &'static str,
     /// How often it was left out.
     pub times_left_out: u64,

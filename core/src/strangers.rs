@@ -37,14 +37,15 @@ pub(crate) struct Strangers {
 /// A node that the configuration does not name.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Where it was found, and what it tells of where it proved to receive: no other node that nobody
-    /// configured is dealt with there.
+    /// Where it was found, and what it tells of where it proved to receive: no other node that
+    /// nobody configured is dealt with there.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) public_key: PublicKey,
     /// Whether this node asked for it; else it called.
     pub(crate) asked: bool,
     pub(crate) established: bool,
-    /// How often its paths had changed when their addresses were looked at, and on which day that was.
+    /// How often its paths had changed when their addresses were looked at, and on which day that
+    /// was.
     pub(crate) path_changes: u64,
     pub(crate) met: u32,
 }

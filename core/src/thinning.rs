@@ -1,15 +1,15 @@
 //! Which acknowledgements an inner TCP sender gets to see while it is in slow start.
 //!
 //! On paths of different delay the round-trip time that the inner TCP sees rises as soon as the
-//! shortest path is full and the longer ones are used. HyStart (RFC 9406, section 4.2) takes that for
-//! the queue of a full path and ends slow start, at a tenth of what all paths together carry. It needs
-//! eight samples of a round trip to say so. With at most seven acknowledgements in each it does not
-//! judge, and slow start goes on; once the paths are full all acknowledgements pass again, and it ends
-//! there. To leave out acknowledgements that later ones repeat is common practice where the way back is narrow
-//! (RFC 3449, section 5.2.2).
+//! shortest path is full and the longer ones are used. HyStart (RFC 9406, section 4.2) takes that
+//! for the queue of a full path and ends slow start, at a tenth of what all paths together carry.
+//! It needs eight samples of a round trip to say so. With at most seven acknowledgements in each it
+//! does not judge, and slow start goes on; once the paths are full all acknowledgements pass again,
+//! and it ends there. To leave out acknowledgements that later ones repeat is common practice where
+//! the way back is narrow (RFC 3449, section 5.2.2).
 //!
-//! Some senders grow by what an acknowledgement covers, others by two segments at most for each, and would
-//! begin more slowly. Which it is, is found out on the way ([`growth`]).
+//! Some senders grow by what an acknowledgement covers, others by two segments at most for each,
+//! and would begin more slowly. Which it is, is found out on the way ([`growth`]).
 //!
 //! An acknowledgement is left out only while data that it does not cover is on its way, so that
 //! another one follows. Nothing waits for that.
@@ -23,18 +23,20 @@ mod growth;
 
 use growth::Growth;
 
-/// An acknowledgement passes when it covers this part of the most that was on its way in the round: what
-/// arrives in a burst is acknowledged before the sender can send more, and ever less is on its way.
+/// An acknowledgement passes when it covers this part of the most that was on its way in the round:
+/// what arrives in a burst is acknowledged before the sender can send more, and ever less is on its
+/// way.
 const PART: u32 = 6;
-/// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start by
-/// when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux does not).
+/// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start
+/// by when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux
+/// does not).
 const TRAIN: Duration = Duration::from_millis(3);
-/// Up to this round trip, µs, an acknowledgement that follows another closely may be left out before it is known
-/// what the sender makes of that: it is known a few round trips later, which are over soon. The train of a
-/// link beside this host has ended slow start by then.
+/// Up to this round trip, µs, an acknowledgement that follows another closely may be left out
+/// before it is known what the sender makes of that: it is known a few round trips later, which are
+/// over soon. The train of a link beside this host has ended slow start by then.
 const SOON: u32 = 10_000;
-/// After so many round trips without growth slow start is over; some are spent waiting for a packet. Those
-/// in which the sender had too little to send do not count.
+/// After so many round trips without growth slow start is over; some are spent waiting for a
+/// packet. Those in which the sender had too little to send do not count.
 const FLAT: u8 = 3;
 
 /// What is known of one direction of a TCP connection: its present round trip.
@@ -51,12 +53,13 @@ pub(crate) struct Thinning {
     /// The last acknowledgement that passed, and the furthest that came.
     passed: u32,
     seen: u32,
-    /// Rounds in which no more was on its way than ever before, less the others, and segments that were
-    /// sent again. From [`FLAT`] on slow start is over for good.
+    /// Rounds in which no more was on its way than ever before, less the others, and segments that
+    /// were sent again. From [`FLAT`] on slow start is over for good.
     flat: u8,
     /// Something was acknowledged.
     begun: bool,
-    /// Everything was acknowledged in this round or before it: the sender had less to send than it may.
+    /// Everything was acknowledged in this round or before it: the sender had less to send than it
+    /// may.
     ran_out: bool,
     /// Acknowledgements that pass whatever they cover.
     owed: u8,
@@ -86,8 +89,8 @@ impl Thinning {
             let news = ack.wrapping_sub(than);
             news == 0 || news >= MAX_WINDOW.wrapping_neg()
         };
-        // Repeated, because something is missing, or known already. One that was overtaken by one that was
-        // left out is news to the sender.
+        // Repeated, because something is missing, or known already. One that was overtaken by one
+        // that was left out is news to the sender.
         let old = ack == self.seen || behind(self.passed);
         self.measure(now, ack);
         if !self.begun || strange && !old {
@@ -115,7 +118,8 @@ impl Thinning {
             self.seen = ack;
         }
         self.peak = self.peak.max(flight + covered);
-        // What waits for shorter came in a burst, and the paths may run out of it before the next one.
+        // What waits for shorter came in a burst, and the paths may run out of it before the next
+        // one.
         let full = waits.is_some_and(|since| since <= self.began);
         let thins = self.flat < FLAT && self.owed == 0 && !full;
         let close = now < self.last + TRAIN;

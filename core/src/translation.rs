@@ -2,11 +2,11 @@
 //!
 //! # The model
 //!
-//! Such a peer sends with its own address, which means nothing here: another peer may have the same.
-//! So in each of its connections that address and the port, its *private* end, are replaced by the
-//! address at which the network shows the peer and a port of our choice, the *public* end. The host
-//! sees the public end, and answers to it are led to the peer by it alone. The peer sees its private
-//! end only and has nothing to do.
+//! Such a peer sends with its own address, which means nothing here: another peer may have the
+//! same. So in each of its connections that address and the port, its *private* end, are replaced
+//! by the address at which the network shows the peer and a port of our choice, the *public* end.
+//! The host sees the public end, and answers to it are led to the peer by it alone. The peer sees
+//! its private end only and has nothing to do.
 //!
 //! ```text
 //!  peer            its translator          this node                this host
@@ -17,10 +17,11 @@
 //! [`Translations`] are those of a whole node, because peers behind one translator share its
 //! address. [`Begun`] is what the peer itself keeps: which of its connections go this way.
 //!
-//! The same is done for a peer at an address of its own that others may share: it is not known which
-//! ports there are the peer's. A peer is not trusted, so a public end must not be that of somebody
-//! else's connection to this host. The port is drawn, and a connection of TCP has it only once the
-//! host has answered the peer's SYN: if its socket with that end is somebody else's, it does not.
+//! The same is done for a peer at an address of its own that others may share: it is not known
+//! which ports there are the peer's. A peer is not trusted, so a public end must not be that of
+//! somebody else's connection to this host. The port is drawn, and a connection of TCP has it only
+//! once the host has answered the peer's SYN: if its socket with that end is somebody else's, it
+//! does not.
 
 mod aging;
 mod begun;
@@ -44,14 +45,14 @@ use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{PacketBuf, PacketPool};
 
 /// Ports of public ends: translators rarely give them out, because hosts begin connections from
-/// higher ones (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services have
-/// them.
+/// higher ones (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services
+/// have them.
 pub const TRANSLATED_PORTS: RangeInclusive<u16> = 16_384..=32_767;
 /// Ports that are drawn for a connection until one is free.
 const TRIES: usize = 64;
 
-/// A connection that carried nothing for so long is forgotten: an open one of TCP, one that begins or
-/// ends (RFC 5382, requirement 5), UDP (RFC 4787, requirement 5), an ICMP echo.
+/// A connection that carried nothing for so long is forgotten: an open one of TCP, one that begins
+/// or ends (RFC 5382, requirement 5), UDP (RFC 4787, requirement 5), an ICMP echo.
 const TCP_OPEN: Duration = Duration::from_secs(7_440);
 const TCP_TRANSITORY: Duration = Duration::from_secs(240);
 const UDP: Duration = Duration::from_secs(300);
@@ -69,8 +70,8 @@ pub(crate) enum Life {
     Ends,
 }
 
-/// What answers the first packet of a connection of TCP: acknowledgment numbers from `next` on, so many
-/// as there were `bytes` with it (RFC 7413).
+/// What answers the first packet of a connection of TCP: acknowledgment numbers from `next` on, so
+/// many as there were `bytes` with it (RFC 7413).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Syn {
     next: u32,
@@ -199,8 +200,8 @@ impl Flow {
         }
     }
 
-    /// Whether a segment of the host can be of this connection of TCP. The host has one connection with
-    /// these ends: until it has accepted the peer's SYN it may be somebody else's.
+    /// Whether a segment of the host can be of this connection of TCP. The host has one connection
+    /// with these ends: until it has accepted the peer's SYN it may be somebody else's.
     fn is_answered_by(&mut self, segment: &[u8]) -> bool {
         let Some(tcp) = Tcp::of(segment) else { return false };
         if self.answered && tcp.flags & SYN == 0 {
@@ -312,8 +313,8 @@ impl Translations {
         Some(public)
     }
 
-    /// Begins a connection of `peer` whose packets have the ends `key`, with a packet that does `act`;
-    /// its public end is at `address`. `None` when no port is free there.
+    /// Begins a connection of `peer` whose packets have the ends `key`, with a packet that does
+    /// `act`; its public end is at `address`. `None` when no port is free there.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -454,8 +455,8 @@ impl Translations {
     }
 }
 
-/// The ends of what the host answers to packets with the ends `key`, of which the source is shown as
-/// `public`.
+/// The ends of what the host answers to packets with the ends `key`, of which the source is shown
+/// as `public`.
 fn answer(key: &SessionKey, public: Endpoint) -> SessionKey {
     let mut source = key.destination;
     if is_echo(key.protocol) {

@@ -17,14 +17,14 @@ use crate::erase::on_clean_stack;
 /// request costs at least one ChaCha20 block, so choices made per packet, which need not be secret,
 /// are better drawn from a plain generator seeded by this one.
 pub struct Rng {
-    /// In one place, whoever moves the generator: from a key that was left somewhere follows all later
-    /// output.
+    /// In one place, whoever moves the generator: from a key that was left somewhere follows all
+    /// later output.
     key: Box<Zeroizing<[u8; 32]>>,
 }
 
 impl Rng {
-    /// A generator whose whole output follows from `seed`, of which the caller's copy is the caller's to
-    /// erase.
+    /// A generator whose whole output follows from `seed`, of which the caller's copy is the
+    /// caller's to erase.
     pub fn new(mut seed: [u8; 32]) -> Self {
         let mut key = Box::<Zeroizing<[u8; 32]>>::default();
         key.copy_from_slice(&seed);

@@ -5,22 +5,22 @@
 //!
 //! # What refuses
 //!
-//! A route to the TUN device vanishes with it. Where the policy is `require`, a second one of a worse
-//! metric refuses the packets then, and outlives the process:
+//! A route to the TUN device vanishes with it. Where the policy is `require`, a second one of a
+//! worse metric refuses the packets then, and outlives the process:
 //!
 //! - In a table of our own it is `unreachable`. Our own sockets do not ask that table.
-//! - In the main table it leads to a *sink*, a device that drops everything ([`Kernel::make_sink`]).
-//!   Ours and others' sockets that are bound to an interface have to get past it. In IPv4 they would not
-//!   get past `unreachable`: the kernel refuses at once, whatever the interface, and then takes the
-//!   destination for a neighbour.
+//! - In the main table it leads to a *sink*, a device that drops everything
+//!   ([`Kernel::make_sink`]). Ours and others' sockets that are bound to an interface have to get
+//!   past it. In IPv4 they would not get past `unreachable`: the kernel refuses at once, whatever
+//!   the interface, and then takes the destination for a neighbour.
 //!
-//! Whose they are, others can tell: by the sink, whose alias names the interface, and by the metric of
-//! those that are `unreachable` ([`refusing_metric`]).
+//! Whose they are, others can tell: by the sink, whose alias names the interface, and by the metric
+//! of those that are `unreachable` ([`refusing_metric`]).
 //!
 //! # What stays
 //!
-//! Whatever ends the process, the routes that refuse stay, unless it was told to end ([`Routes::open`]). A start
-//! that fails leaves what it found.
+//! Whatever ends the process, the routes that refuse stay, unless it was told to end
+//! ([`Routes::open`]). A start that fails leaves what it found.
 
 mod ending;
 mod key;
@@ -46,15 +46,15 @@ pub(crate) use key::{Claimant, Key, MAIN_TABLE};
 /// left alone instead of replaced, and less than any that DHCP clients and network managers give.
 pub(crate) const METRIC: u32 = 1;
 
-/// Metric of routes to the sink: right behind the one to the device, so that no route of the host to the
-/// same prefix comes between.
+/// Metric of routes to the sink: right behind the one to the device, so that no route of the host
+/// to the same prefix comes between.
 const SINK_METRIC: u32 = 2;
 
 /// Metric of the `unreachable` routes of releases that did not say whose they are.
 pub(crate) const UNNAMED_METRIC: u32 = 4096;
 
-/// The tables behind the one of the configuration: routes to peers that see this host elsewhere than
-/// it is, and to the translators behind which peers are.
+/// The tables behind the one of the configuration: routes to peers that see this host elsewhere
+/// than it is, and to the translators behind which peers are.
 pub(crate) const TRANSLATED: u32 = 1;
 pub(crate) const TRANSLATORS: u32 = 2;
 
@@ -114,8 +114,8 @@ pub(crate) struct Routes<K: Kernel> {
 }
 
 impl<K: Kernel> Routes<K> {
-    /// Takes over what a former daemon with this device left. `link` is the TUN device, which is down;
-    /// `links` are the host's. `active` says whether there are peers in host mode.
+    /// Takes over what a former daemon with this device left. `link` is the TUN device, which is
+    /// down; `links` are the host's. `active` says whether there are peers in host mode.
     pub(crate) fn take_over(
         mut kernel: K,
         settings: HostMode,
@@ -148,7 +148,8 @@ impl<K: Kernel> Routes<K> {
         Ok(all)
     }
 
-    /// Sorts out what `routes` a former daemon left: those that refuse stay until this one ends in order.
+    /// Sorts out what `routes` a former daemon left: those that refuse stay until this one ends in
+    /// order.
     fn adopt(&mut self, routes: Vec<Route>, links: &[Link]) -> Result<(), Error> {
         let mut found = BTreeMap::new();
         for route in routes {
@@ -187,8 +188,8 @@ impl<K: Kernel> Routes<K> {
         Ok(())
     }
 
-    /// The daemon works from here on. What was left of a former one is given up unless some peer's policy
-    /// is `require`.
+    /// The daemon works from here on. What was left of a former one is given up unless some peer's
+    /// policy is `require`.
     pub(crate) fn started(&mut self, now: Instant, requires: bool) {
         self.ending.started();
         if !requires {
@@ -329,7 +330,8 @@ impl<K: Kernel> Routes<K> {
         let Self { kernel, present, .. } = self;
         let result = match (&wanted, present.get(&key)) {
             (Some(route), Some(has)) if route == has => Ok(()),
-            // Routes of the host like ours stay beside it, and those that lead to the device are one.
+            // Routes of the host like ours stay beside it, and those that lead to the device are
+            // one.
             (Some(route), None) if key.refuses => kernel.add_route(route),
             (Some(route), _) => kernel.replace_route(route),
             (None, Some(has)) => kernel.delete_route(has),

@@ -17,10 +17,12 @@ use mpip_core::Parameters;
 
 use self::cases::Case;
 use self::heuristics::{HEURISTICS, Heuristic};
-use self::table::{Outcome, Row};
+use self::outcome::Outcome;
+use self::table::Row;
 
 mod cases;
 mod heuristics;
+mod outcome;
 mod table;
 
 /// What to run.

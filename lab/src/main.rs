@@ -112,8 +112,8 @@ enum Command {
         /// Where to run: `kernel`, or `sim` (the simulator, in virtual time).
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
-        /// Congestion control of the hosts' TCP, instead of the scenario's. The simulator has those of
-        /// its `TcpControl`.
+        /// Congestion control of the hosts' TCP, instead of the scenario's. The simulator has
+        /// those of its `TcpControl`.
         #[arg(long)]
         congestion_control: Option<String>,
         /// Links by the lab's `emulator`, or by the kernel's `netem`.

@@ -1,7 +1,9 @@
-//! What leaving out acknowledgements gains and costs, for every kind of TCP sender, in the simulator.
+//! What leaving out acknowledgements gains and costs, for every kind of TCP sender, in the
+//! simulator.
 //!
 //! Each row is measured with and without it (`ack_thinning`), with the same seeds. The rows are
-//! scenarios of the lab with paths of different delay or jitter, and pairs of links drawn at random.
+//! scenarios of the lab with paths of different delay or jitter, and pairs of links drawn at
+//! random.
 
 use std::fmt::Write as _;
 use std::io;
@@ -183,8 +185,8 @@ impl Sums {
     }
 }
 
-/// Runs everything and prints a table in Markdown: for each row and sender the mean share of the limit
-/// with thinning, and what that is of the share without, with its standard error.
+/// Runs everything and prints a table in Markdown: for each row and sender the mean share of the
+/// limit with thinning, and what that is of the share without, with its standard error.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     let named = options.rows.iter().filter(|name| !name.is_empty());
     let named = named.map(|name| Ok(Row::Scenario(Box::new(scenarios::find(name)?))));

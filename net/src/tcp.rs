@@ -8,8 +8,8 @@
 //! resets, and another program could take the port. It closes with the process, so nothing is left
 //! behind.
 //!
-//! The connections are an [`Endpoint`](mpip_segments::Endpoint), which has neither socket nor clock.
-//! The [`TcpSender`] combines the two.
+//! The connections are an [`Endpoint`](mpip_segments::Endpoint), which has neither socket nor
+//! clock. The [`TcpSender`] combines the two.
 
 mod send;
 mod socket;

@@ -68,8 +68,8 @@ impl DelaySeries {
     }
 
     /// Compares two paths whose intervals were closed at the same times. Both halves of the window
-    /// have to say that the queue is one: a burst that leaves on two paths at once makes two queues that look
-    /// like one, but not again and again.
+    /// have to say that the queue is one: a burst that leaves on two paths at once makes two queues
+    /// that look like one, but not again and again.
     pub fn compare(&self, other: &Self, parameters: &BottleneckParameters) -> Verdict {
         let half = |from| self.compare_part(other, from..from + INTERVALS / 2, parameters);
         match (half(0), half(INTERVALS / 2)) {

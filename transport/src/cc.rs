@@ -24,7 +24,8 @@ pub use self::control::{
 };
 pub use self::kind::CongestionControlKind;
 
-/// A new controller for a path whose datagrams have `max_datagram` bytes; `parameters` are those of BBR.
+/// A new controller for a path whose datagrams have `max_datagram` bytes; `parameters` are those of
+/// BBR.
 pub fn new(
     kind: CongestionControlKind,
     now: Instant,

@@ -16,8 +16,8 @@ const MIN_REPEAT: Duration = Duration::from_millis(5);
 /// What is known of an address that is challenged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The peer says that it is there. The challenge is short, and there are only so many: it may be
-    /// anybody's address.
+    /// The peer says that it is there. The challenge is short, and there are only so many: it may
+    /// be anybody's address.
     Told,
     /// The configuration says so, or something authentic came from there.
     Known,

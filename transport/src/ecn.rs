@@ -53,9 +53,9 @@ impl EcnValidation {
         }
     }
 
-    /// Feedback has acknowledged `acked` datagrams that left as ECN-capable, for the first time, and
-    /// came with `counts`; older feedback than one before is not to be given. Returns how many were
-    /// marked since the last one, by a path that can be believed.
+    /// Feedback has acknowledged `acked` datagrams that left as ECN-capable, for the first time,
+    /// and came with `counts`; older feedback than one before is not to be given. Returns how
+    /// many were marked since the last one, by a path that can be believed.
     pub(crate) fn on_feedback(&mut self, acked: u64, counts: Option<EcnCounts>) -> u64 {
         if self.state == State::Failed || (acked == 0 && counts.is_none()) {
             return 0;

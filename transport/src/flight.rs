@@ -35,8 +35,9 @@ const MIN_RTT: Duration = Duration::from_micros(10);
 /// How long a seen lateness keeps the reordering window wide.
 const LEARNED_FOR: Duration = Duration::from_secs(10);
 
-/// Ranges of numbers that are remembered as arrived though their path did not say so; beyond it those
-/// of the highest numbers are forgotten, and what they name, which goes last, may be sent again.
+/// Ranges of numbers that are remembered as arrived though their path did not say so; beyond it
+/// those of the highest numbers are forgotten, and what they name, which goes last, may be sent
+/// again.
 const ELSEWHERE: usize = 64;
 
 /// What a feedback frame brought.
@@ -347,8 +348,8 @@ impl<C: Content> Flight<C> {
         Ok(Progress { sample, delay, spurious, acked, longest })
     }
 
-    /// Takes in feedback that says nothing of time, since it came another way: what arrived is not to
-    /// be sent again. It is remembered if anything `waits` to be sent again.
+    /// Takes in feedback that says nothing of time, since it came another way: what arrived is not
+    /// to be sent again. It is remembered if anything `waits` to be sent again.
     pub fn on_arrivals(
         &mut self,
         feedback: &Feedback<'_>,
@@ -418,8 +419,8 @@ impl<C: Content> Flight<C> {
         self.extent[0].max(self.extent[1])
     }
 
-    /// Where packets overtake each other lately: how much longer they take than RTT samples say, and
-    /// the mean deviation of that. A queue that grows and shrinks is not meant.
+    /// Where packets overtake each other lately: how much longer they take than RTT samples say,
+    /// and the mean deviation of that. A queue that grows and shrinks is not meant.
     pub fn reordering(&self) -> Option<(Duration, Duration)> {
         let late = self.lateness[0].max(self.lateness[1]);
         let deviation = self.turnaround.deviation();

@@ -4,8 +4,9 @@
 //!
 //! A [`Path`] is a pair of addresses and all that is known of the way between them. Its halves have
 //! packet numbers of their own: [`Flight`] sends, finds losses and measures (RTT, delivery rate,
-//! reordering), [`Arrivals`] receives and says what to acknowledge. [`cc`] limits what is in flight;
-//! the path's other parts validate its remote address, find its MTU and find out whether it lives.
+//! reordering), [`Arrivals`] receives and says what to acknowledge. [`cc`] limits what is in
+//! flight; the path's other parts validate its remote address, find its MTU and find out whether it
+//! lives.
 //!
 //! # How a datagram travels
 //!
@@ -13,8 +14,8 @@
 //! with its [`Content`]. Feedback goes to [`Flight::on_feedback`], which gives back the contents of
 //! what was lost. In: [`Arrivals::on_packet`], whose feedback is sent along or on time.
 //!
-//! This crate must not know of keys, sessions, inner packets, schedulers or the set of paths: what a
-//! datagram carries is a type parameter, and other paths are summaries ([`cc::Subflow`]).
+//! This crate must not know of keys, sessions, inner packets, schedulers or the set of paths: what
+//! a datagram carries is a type parameter, and other paths are summaries ([`cc::Subflow`]).
 
 mod arrivals;
 pub mod bottleneck;

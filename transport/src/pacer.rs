@@ -37,7 +37,8 @@ impl Pacer {
             (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
         let burst = time_for((burst_bytes as u64).max(MIN_BURST), rate);
         if self.drained <= now {
-            // A timer that came late, or a short pause, costs no rate: up to a burst is made up for.
+            // A timer that came late, or a short pause, costs no rate: up to a burst is made up
+            // for.
             self.drained = self.drained.max(now - burst);
             self.blocked = false;
         }

@@ -45,8 +45,8 @@ parameters! {
         headroom: f64 = 0.85, "share", 0.1..=1.0, "the draft";
         /// What at least is left of a rate that overflowed the queue.
         overflow_factor: f64 = 0.7, "share", 0.1..=1.0, "the draft";
-        /// After an overflow on a path that jitters, a window of `enough` bandwidth-delay products is
-        /// not raised for this long.
+        /// After an overflow on a path that jitters, a window of `enough` bandwidth-delay products
+        /// is not raised for this long.
         overflow_pause: Duration = ms(10_000), "ms", 0.0..=1e6, "measured";
         /// See `overflow_pause`.
         enough: f64 = 1.4, "times", 0.0..=10.0, "measured";

@@ -27,8 +27,8 @@ use crate::seen::{Reserve, Seen};
 use crate::state::PathState;
 use crate::validation::Validation;
 
-/// Rates above this, bytes/s, are taken for this: no path has 9 Pbit/s, and the rates of all paths of an
-/// association together stay within 64 bits.
+/// Rates above this, bytes/s, are taken for this: no path has 9 Pbit/s, and the rates of all paths
+/// of an association together stay within 64 bits.
 const MAX_RATE: u64 = 1 << 50;
 
 /// Counters of a path.
@@ -99,8 +99,8 @@ pub struct Path<C> {
     pub changed: Instant,
     /// When it came into being.
     pub opened: Instant,
-    /// Whether the peer has acknowledged anything on it that left since its own address was validated:
-    /// then it has validated ours.
+    /// Whether the peer has acknowledged anything on it that left since its own address was
+    /// validated: then it has validated ours.
     pub confirmed: bool,
     /// Number of the first packet that left since then, or since the host had no way there.
     pub counts_from: u64,
@@ -200,8 +200,8 @@ impl<C: Content> Path<C> {
         self.works() || self.state == PathState::Failed
     }
 
-    /// Whether the peer does not take our address here for ours alone: it is a translator's, or others
-    /// may share it.
+    /// Whether the peer does not take our address here for ours alone: it is a translator's, or
+    /// others may share it.
     pub fn is_elsewhere(&self) -> bool {
         self.is_validated() && !self.seen.is_ours
     }
@@ -337,8 +337,9 @@ impl<C: Content> Path<C> {
         self.cc.bandwidth().unwrap_or_else(guess).min(MAX_RATE)
     }
 
-    /// What a packet waits on the average for repairs of those before it, µs, where the receiver puts them in
-    /// order: half of what a repair takes, as far as something is lost in that time.
+    /// What a packet waits on the average for repairs of those before it, µs, where the receiver
+    /// puts them in order: half of what a repair takes, as far as something is lost in that
+    /// time.
     pub fn mean_repair(&self) -> i64 {
         let rtt = self.flight.rtt().smoothed().saturating_sub(self.delay.queuing());
         let takes = (rtt + self.flight.reordering_window()).as_secs_f64();
@@ -559,15 +560,15 @@ impl<C: Content> Path<C> {
         if self.calls().is_some() { self.validation.early_room() } else { 0 }
     }
 
-    /// Bytes of another challenge that is to follow the first one, until enough has left for an answer
-    /// with packets.
+    /// Bytes of another challenge that is to follow the first one, until enough has left for an
+    /// answer with packets.
     pub fn lends(&self) -> Option<usize> {
         let lends = self.calls().is_some() && self.validation.lends();
         lends.then(|| self.challenge_len())
     }
 
-    /// When it is to be said what has arrived before the path works. Packets that are `waiting` need the
-    /// credit more, and say it, too.
+    /// When it is to be said what has arrived before the path works. Packets that are `waiting`
+    /// need the credit more, and say it, too.
     pub fn early_feedback_at(&self, waiting: bool) -> Option<Instant> {
         self.arrivals.due().filter(|_| !waiting && self.early_room() > 0)
     }
@@ -626,8 +627,8 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// When anything is due on this path. `waiting`: inner packets wait for pacing; `alone`: no path
-    /// answers.
+    /// When anything is due on this path. `waiting`: inner packets wait for pacing; `alone`: no
+    /// path answers.
     pub fn next_timeout(&self, waiting: bool, alone: bool) -> Option<Instant> {
         let challenge = self.validation.next_timeout();
         let pacing = (waiting && self.is_usable()).then(|| self.paced_until()).flatten();

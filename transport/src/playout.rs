@@ -7,7 +7,8 @@ use mpip_types::Instant;
 use crate::delay::DelayEstimator;
 use crate::parameters::PlayoutParameters;
 
-/// A path with no more bytes in flight is idle, and so long after it was in use its own queue is gone.
+/// A path with no more bytes in flight is idle, and so long after it was in use its own queue is
+/// gone.
 const IDLE: u64 = 600;
 const QUEUE: Duration = Duration::from_secs(1);
 /// Samples of an idle path from which on its jitter is known, and of how many it is the mean.
@@ -18,7 +19,8 @@ const EVEN: i64 = 6;
 /// When full packets of a path are to be delivered, and what an idle path shows of its jitter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Playout {
-    /// Delay after which they are, µs as in the delay samples; `None` where there is little jitter.
+    /// Delay after which they are, µs as in the delay samples; `None` where there is little
+    /// jitter.
     target: Option<i64>,
     /// When it was last in use.
     used_at: Instant,
@@ -59,9 +61,9 @@ impl Playout {
     /// Finds the usual delay of the path and a deviation, if it jitters; called every 100 ms.
     /// `reordering` is what [`Flight::reordering`](crate::Flight::reordering) says.
     ///
-    /// Of an idle path all packets show it. Samples of one that is in use are of packets that overtook
-    /// others, so what all packets take longer counts to it, and half of the deviation's square is the
-    /// way back's.
+    /// Of an idle path all packets show it. Samples of one that is in use are of packets that
+    /// overtook others, so what all packets take longer counts to it, and half of the
+    /// deviation's square is the way back's.
     pub(crate) fn update(
         &mut self,
         in_flight: u64,

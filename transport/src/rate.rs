@@ -12,8 +12,8 @@ use mpip_types::Instant;
 
 /// Three times what a bucket of 32 kB holds at 100 Mbit/s.
 const MIN_INTERVAL: Duration = Duration::from_millis(8);
-/// Where packets overtake each other an interval has so many mean deviations of their delay, so that
-/// what arrives in it and left before is little beside the rest; up to the longest.
+/// Where packets overtake each other an interval has so many mean deviations of their delay, so
+/// that what arrives in it and left before is little beside the rest; up to the longest.
 const DEVIATIONS: u32 = 4;
 const MAX_INTERVAL: Duration = Duration::from_millis(400);
 /// History is kept in so many steps.
@@ -45,9 +45,9 @@ impl DeliveryHistory {
         self.app_limited_at = Some(now);
     }
 
-    /// Notes that `delivered` bytes had arrived in all when feedback came at `now` that left when the
-    /// receiver's clock showed `told`, µs: the feedback's own jitter does not matter so. `jitter` is
-    /// the mean deviation of the path's delay, zero where packets keep their order.
+    /// Notes that `delivered` bytes had arrived in all when feedback came at `now` that left when
+    /// the receiver's clock showed `told`, µs: the feedback's own jitter does not matter so.
+    /// `jitter` is the mean deviation of the path's delay, zero where packets keep their order.
     pub(crate) fn on_delivered(
         &mut self,
         now: Instant,
@@ -73,9 +73,10 @@ impl DeliveryHistory {
         }
     }
 
-    /// The rate in bytes per second over the interval of a sample, in which `delivered` less `prior`
-    /// bytes arrived; over a longer one if that is too short or packets overtake each other. With it
-    /// comes whether the sender lacked something to send in that. `None` if too little is known.
+    /// The rate in bytes per second over the interval of a sample, in which `delivered` less
+    /// `prior` bytes arrived; over a longer one if that is too short or packets overtake each
+    /// other. With it comes whether the sender lacked something to send in that. `None` if too
+    /// little is known.
     pub(crate) fn rate(
         &self,
         delivered: u64,

@@ -1,14 +1,15 @@
 //! Rest: what keeps a path open that carries nothing, and how seldom that has to be done.
 //!
 //! A path that is awake sends a heartbeat every 300 ms. One at rest sends a keepalive (the same
-//! frame) when nothing has travelled on it for long. How long depends on who keeps state of the path:
+//! frame) when nothing has travelled on it for long. How long depends on who keeps state of the
+//! path:
 //!
 //! - Where no translator is seen, the opener sends one after 25 s, the other node after 30 s.
-//! - A node behind a translator tells the peer how long to wait ([`Frame::Keepalive`]), and lets the
-//!   *peer* send the keepalive: a translator that has forgotten the path lets nothing in, while what
-//!   goes out would make it a new entry, often with the same port, and nobody would notice. When the
-//!   keepalive does not come the node sends one itself, and once that is answered it knows that the
-//!   pause was too long ([`Lifetime`]).
+//! - A node behind a translator tells the peer how long to wait ([`Frame::Keepalive`]), and lets
+//!   the *peer* send the keepalive: a translator that has forgotten the path lets nothing in, while
+//!   what goes out would make it a new entry, often with the same port, and nobody would notice.
+//!   When the keepalive does not come the node sends one itself, and once that is answered it knows
+//!   that the pause was too long ([`Lifetime`]).
 //!
 //! [`Frame::Keepalive`]: mpip_wire::Frame::Keepalive
 
@@ -18,8 +19,8 @@ use mpip_types::Instant;
 
 /// An association without inner packets for so long lets its paths rest.
 pub const REST_AFTER: Duration = Duration::from_secs(10);
-/// An answer may take so long at rest: nobody waits for it, and a radio that sleeps takes seconds to
-/// wake up (TS 36.331: idle to connected).
+/// An answer may take so long at rest: nobody waits for it, and a radio that sleeps takes seconds
+/// to wake up (TS 36.331: idle to connected).
 pub const REST_PATIENCE: Duration = Duration::from_secs(4);
 /// Longest pause between keepalives that have no answer.
 pub const REST_RETRY: Duration = Duration::from_secs(1);
@@ -69,8 +70,8 @@ impl Lifetime {
         self.pause
     }
 
-    /// Something came in on a path after `pause` without a datagram there, and `silence` without one
-    /// from or to the address.
+    /// Something came in on a path after `pause` without a datagram there, and `silence` without
+    /// one from or to the address.
     pub fn on_survived(&mut self, now: Instant, pause: Duration, silence: Duration) {
         // The paths from the address are asked at about the same time.
         if silence < self.pause / 8 * 7 {

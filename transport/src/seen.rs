@@ -8,7 +8,8 @@ use core::net::SocketAddr;
 pub struct Seen {
     /// Our end as the peer sees it, once it has told.
     pub ours: Option<SocketAddr>,
-    /// Whether the peer takes packets from there for ours as they are; so as long as it has not told.
+    /// Whether the peer takes packets from there for ours as they are; so as long as it has not
+    /// told.
     pub is_ours: bool,
     /// Whether the peer was ever told how we see it.
     pub told: bool,

@@ -13,8 +13,8 @@ const FIRST_FLIGHT: usize = 14_720;
 /// Of these so many are sent in any case: an answer with a challenge is as long as one, and two
 /// packets fit the rest.
 const LENT: usize = 3_600;
-/// Bytes of an answer and another challenge to an address that has not answered, for which enough is
-/// left when packets are sent there.
+/// Bytes of an answer and another challenge to an address that has not answered, for which enough
+/// is left when packets are sent there.
 const ANSWER: usize = 128;
 
 /// What is asked and owed until an address is known to be the peer's.
@@ -29,7 +29,8 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// The first challenge leaves for an address that has answered before: some packets may go along.
+    /// The first challenge leaves for an address that has answered before: some packets may go
+    /// along.
     pub fn grant_first_flight(&mut self) {
         let first = |challenge: &Challenge| challenge.is_trusted() && challenge.attempts == 0;
         if self.challenge.as_ref().is_some_and(first) {

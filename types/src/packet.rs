@@ -13,8 +13,8 @@ pub use checksum::{fold, sum};
 pub use icmp::{MIN_MTU_V6, too_big};
 pub use segments::{HEAD_ROOM, SegmentError, Segments};
 
-/// No window of TCP is larger (RFC 7323, section 2.3), bytes: a segment is ahead of others, or behind them,
-/// by no more.
+/// No window of TCP is larger (RFC 7323, section 2.3), bytes: a segment is ahead of others, or
+/// behind them, by no more.
 pub const MAX_WINDOW: u32 = 1 << 30;
 
 /// IP protocol numbers that the engine tells apart (IANA "Protocol Numbers").

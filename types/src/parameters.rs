@@ -1,8 +1,8 @@
 //! Values that tune a mechanism, with their names, units, ranges and reasons.
 //!
 //! [`parameters!`](crate::parameters!) defines the values of one mechanism, and
-//! [`mechanisms!`](crate::mechanisms!) gathers those of a crate, so that a program can list them and
-//! set them by name (`mechanism.parameter`) without knowing what they are.
+//! [`mechanisms!`](crate::mechanisms!) gathers those of a crate, so that a program can list them
+//! and set them by name (`mechanism.parameter`) without knowing what they are.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -104,8 +104,8 @@ pub fn set(visit_all: impl FnOnce(Visit<'_>), name: &str, value: f64) -> Result<
 
 /// Defines the parameters of one mechanism: a struct with their defaults that can be listed.
 ///
-/// Each is `name: type = default, "unit", range, "source";`. The unit of a duration is `ms` and that of a
-/// switch empty.
+/// Each is `name: type = default, "unit", range, "source";`. The unit of a duration is `ms` and
+/// that of a switch empty.
 #[macro_export]
 macro_rules! parameters {
     (

@@ -105,8 +105,8 @@ impl Association {
         }
     }
 
-    /// Sends the challenge of path `index`. `false` if there is none, or too little has come from where
-    /// it would go.
+    /// Sends the challenge of path `index`. `false` if there is none, or too little has come from
+    /// where it would go.
     pub(super) fn write_challenge(
         &mut self,
         now: Instant,
@@ -357,8 +357,8 @@ impl Association {
         self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
-    /// Sends `frames`, `notices` among them, on path `index`. `false` if the path's socket takes no more
-    /// now.
+    /// Sends `frames`, `notices` among them, on path `index`. `false` if the path's socket takes no
+    /// more now.
     fn send_frames(
         &mut self,
         now: Instant,

@@ -1,11 +1,11 @@
 //! Packets on paths whose other end has not answered yet, while no path works.
 //!
-//! A path is validated one round trip after it is opened or moved, and the side that is challenged in
-//! turn waits for half of one more. Where nothing else works, that need not be lost: who has a new address
-//! knows the other's from before and may send a first flight along with its challenge (`[P-28]`), and who
-//! is called may send as many bytes as came (`[P-29]`). Both are bytes of the path's `credit`. What
-//! is in flight there is sent again elsewhere when another path works first, and when the challenge
-//! has to be repeated.
+//! A path is validated one round trip after it is opened or moved, and the side that is challenged
+//! in turn waits for half of one more. Where nothing else works, that need not be lost: who has a
+//! new address knows the other's from before and may send a first flight along with its challenge
+//! (`[P-28]`), and who is called may send as many bytes as came (`[P-29]`). Both are bytes of the
+//! path's `credit`. What is in flight there is sent again elsewhere when another path works first,
+//! and when the challenge has to be repeated.
 
 use super::Association;
 use crate::parts::addresses::local;
@@ -22,8 +22,8 @@ impl Association {
         !self.paths.any_works()
     }
 
-    /// Whether a first flight may go to `to` before that has answered. By TCP nothing leaves before the
-    /// connection is open, which is proof enough.
+    /// Whether a first flight may go to `to` before that has answered. By TCP nothing leaves before
+    /// the connection is open, which is proof enough.
     pub(super) fn trusts(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> bool {
         local(to, &cx.shared.locals).is_some_and(|local| local.encapsulation == Encapsulation::Udp)
             && self.peer.was_at(now, to.remote)
@@ -34,8 +34,8 @@ impl Association {
         self.is_cut_off() && self.paths.iter().any(|path| path.early_room() > 0)
     }
 
-    /// Who is called may answer with as many bytes as came: when we have little to send, the challenge is
-    /// repeated at once.
+    /// Who is called may answer with as many bytes as came: when we have little to send, the
+    /// challenge is repeated at once.
     pub(super) fn lend_credit(
         &mut self,
         now: Instant,

@@ -260,8 +260,8 @@ impl Association {
         Ok(())
     }
 
-    /// The answer to the peer's initiation is made. Returns where it goes, unless it is not wanted any
-    /// more.
+    /// The answer to the peer's initiation is made. Returns where it goes, unless it is not wanted
+    /// any more.
     pub(crate) fn on_responded(
         &mut self,
         now: Instant,

@@ -1,12 +1,12 @@
 //! Host mode: the inner addresses of the peer are its own ordinary addresses.
 //!
-//! An address is the peer's when the configuration says that nobody shares it, the peer has told it in
-//! its authenticated list, and a path to that very address was validated. That a path was validated
-//! shows no more than that the peer has one port there: so of other addresses only connections that
-//! began on the paths are led there, as behind translators ([`translated`](super::translated)). One
-//! that the peer no longer has stays its own as long as it sends from it, so that sessions survive a
-//! change of address. What the host is to lead into the engine (the capture) follows from these
-//! addresses, the policy, and whether any path works.
+//! An address is the peer's when the configuration says that nobody shares it, the peer has told it
+//! in its authenticated list, and a path to that very address was validated. That a path was
+//! validated shows no more than that the peer has one port there: so of other addresses only
+//! connections that began on the paths are led there, as behind translators
+//! ([`translated`](super::translated)). One that the peer no longer has stays its own as long as it
+//! sends from it, so that sessions survive a change of address. What the host is to lead into the
+//! engine (the capture) follows from these addresses, the policy, and whether any path works.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -43,8 +43,8 @@ impl Association {
         self.receiving.of_unknown();
     }
 
-    /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
-    /// may have all of those that are said to be exclusive. Whether that is new.
+    /// A node that nobody configured is dealt with at these addresses, where it proved to receive,
+    /// and may have all of those that are said to be exclusive. Whether that is new.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -64,8 +64,8 @@ impl Association {
         !same
     }
 
-    /// Whether `ip` may be the peer's as a whole: it says so, and the configuration permits it. It is
-    /// once a path there was validated.
+    /// Whether `ip` may be the peer's as a whole: it says so, and the configuration permits it. It
+    /// is once a path there was validated.
     pub(super) fn may_take(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
         let prefixes = &self.config.allowed_prefixes;
         let mut permitted = self.config.exclusive.iter().chain(prefixes);
@@ -296,9 +296,9 @@ impl Association {
         (prefixes, translated)
     }
 
-    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where the
-    /// peer does not take our address for ours they do not: it may know us by another one, or others
-    /// by ours. Prefixes of the configuration are nobody's ordinary address.
+    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where
+    /// the peer does not take our address for ours they do not: it may know us by another one,
+    /// or others by ours. Prefixes of the configuration are nobody's ordinary address.
     fn takes_plain_addresses(&self, ip: IpAddr, kept: &BTreeSet<IpAddr>) -> bool {
         if !self.host.addresses.contains_key(&ip) {
             return true;
@@ -307,8 +307,8 @@ impl Association {
         !self.paths.iter().any(elsewhere) || kept.contains(&ip)
     }
 
-    /// Addresses of the peer with sessions that began at an address of ours which is kept for them: they
-    /// go on, whatever the peer takes ours for.
+    /// Addresses of the peer with sessions that began at an address of ours which is kept for them:
+    /// they go on, whatever the peer takes ours for.
     fn kept_for(&self, locals: &[LocalAddress]) -> BTreeSet<IpAddr> {
         if self.host.addresses.is_empty() || !self.paths.iter().any(Path::is_elsewhere) {
             return BTreeSet::new();
@@ -320,7 +320,8 @@ impl Association {
         kept.filter(|ip| self.host.addresses.contains_key(ip)).collect()
     }
 
-    /// Our addresses from which no path has shown the peer anything, and packets may leave as plain IP.
+    /// Our addresses from which no path has shown the peer anything, and packets may leave as plain
+    /// IP.
     fn unknown_sources(&self, locals: &[LocalAddress]) -> Vec<IpAddr> {
         if self.config.policy != Policy::Prefer {
             return Vec::new();

@@ -293,8 +293,8 @@ impl Association {
         self.update_inner_mtu(cx);
     }
 
-    /// Feedback that did not come by the path that it is about, but on path `index`, or from where the
-    /// peer has moved to: what arrived on a path that does not work any more.
+    /// Feedback that did not come by the path that it is about, but on path `index`, or from where
+    /// the peer has moved to: what arrived on a path that does not work any more.
     fn on_last_feedback(
         &mut self,
         feedback: &Feedback<'_>,
@@ -472,8 +472,8 @@ impl Association {
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
-    /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
-    /// thinned, and since when it has more than the paths carry.
+    /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to
+    /// be thinned, and since when it has more than the paths carry.
     fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
         if !self.thins || len > ACK_MAX {
             return None;
@@ -560,9 +560,9 @@ fn plain_ack(packet: &InnerPacket<'_>) -> Option<u32> {
     header.plain_ack(packet.head)
 }
 
-/// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040, section
-/// 4.2). One that cannot is not dropped: the sender answers the mark by what it sends on the path, and
-/// would send the packet again.
+/// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040,
+/// section 4.2). One that cannot is not dropped: the sender answers the mark by what it sends on
+/// the path, and would send the packet again.
 fn mark_full_packet(plain: &mut [u8]) {
     // A packet frame is always the last one.
     let packet = Frames::new(plain).find_map(|frame| match frame {

@@ -5,8 +5,8 @@ use mpip_wire::AddressList;
 use super::Association;
 
 impl Association {
-    /// What grows with what the peer sends: its name, how much there is, and the most there may be, as
-    /// `docs/architecture.md` has it.
+    /// What grows with what the peer sends: its name, how much there is, and the most there may be,
+    /// as `docs/architecture.md` has it.
     pub(crate) fn kept(&self) -> Vec<(&'static str, usize, usize)> {
         let limits = &self.limits;
         let mut kept = vec![

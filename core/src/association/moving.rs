@@ -47,8 +47,8 @@ impl Association {
         self.update_inner_mtu(cx);
     }
 
-    /// Challenges the opener from the addresses that there are, on paths whose own is gone. What had
-    /// no answer makes room for another pair of addresses.
+    /// Challenges the opener from the addresses that there are, on paths whose own is gone. What
+    /// had no answer makes room for another pair of addresses.
     pub(super) fn move_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
         let homeless = |path: &&Path| is_homeless(path, &cx.shared.locals);
         let count = self.paths.iter().filter(homeless).count();
@@ -80,8 +80,8 @@ impl Association {
     }
 
     /// Pairs of an address of ours and one of the opener's on which there is no path; first those
-    /// within one network, then those that differ from a former one only in our end. What the opener
-    /// tells is of no use where it is behind a translator, and may be somebody else's.
+    /// within one network, then those that differ from a former one only in our end. What the
+    /// opener tells is of no use where it is behind a translator, and may be somebody else's.
     fn pairs_to_move_to(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let locals = &cx.shared.locals;
         let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
@@ -190,7 +190,8 @@ impl Association {
         }
     }
 
-    /// The peer is where it said: whether a path there carries datagrams of full size is asked next.
+    /// The peer is where it said: whether a path there carries datagrams of full size is asked
+    /// next.
     fn challenge_in_full(
         &mut self,
         now: Instant,

@@ -431,8 +431,9 @@ impl Association {
     /// and without a queue to match the paths run dry until it has grown again. Only the session's
     /// own packets wait in it: each has a queue to itself.
     ///
-    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, or
-    /// the one with which slow start ended, and signals come no faster than they can be answered.
+    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now,
+    /// or the one with which slow start ended, and signals come no faster than they can be
+    /// answered.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {

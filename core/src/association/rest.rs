@@ -61,8 +61,9 @@ impl Association {
         }
     }
 
-    /// When a keepalive is due, those of other paths to the peer's address go with it if the peer asks
-    /// for them, else those from ours: a radio wakes up once for all, and a translator sees silence.
+    /// When a keepalive is due, those of other paths to the peer's address go with it if the peer
+    /// asks for them, else those from ours: a radio wakes up once for all, and a translator
+    /// sees silence.
     pub(super) fn join_keepalives(&mut self, now: Instant) {
         if !self.rest.is_resting() {
             return;
@@ -104,8 +105,8 @@ impl Association {
         self.allow(index, pause);
     }
 
-    /// Something was acknowledged on path `index`. If that had to be sent because nothing came in, the
-    /// translator in front of us had forgotten the path.
+    /// Something was acknowledged on path `index`. If that had to be sent because nothing came in,
+    /// the translator in front of us had forgotten the path.
     pub(super) fn note_lapse(&mut self, now: Instant, index: PathIndex) {
         let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
         let lifetime = self.rest.lifetime(&self.paths[index]);

@@ -1,7 +1,7 @@
 //! Addresses that the peer tells: what is believed, and what is sent there.
 //!
-//! An authenticated peer may tell anybody's address. Before something has come from there, the engine
-//! sends short challenges only, so many in a second, and none where the peer cannot be:
+//! An authenticated peer may tell anybody's address. Before something has come from there, the
+//! engine sends short challenges only, so many in a second, and none where the peer cannot be:
 //!
 //! ```text
 //!             may it be there?          first challenge           second challenge
@@ -43,8 +43,9 @@ impl Association {
             || self.peer.was_at(now, remote)
     }
 
-    /// Whether `remote` may be challenged by a path with `encapsulation`. A stranger's addresses are
-    /// those where it was met. Of a site's own addresses a peer has some if it is known at one.
+    /// Whether `remote` may be challenged by a path with `encapsulation`. A stranger's addresses
+    /// are those where it was met. Of a site's own addresses a peer has some if it is known at
+    /// one.
     pub(super) fn may_challenge(
         &self,
         now: Instant,
@@ -141,9 +142,9 @@ impl Association {
         self.open_paths(now, cx);
     }
 
-    /// Forgets the addresses that no host can have for others, and says so. One that is ours is kept,
-    /// because both hosts may have it on a network of their own, and is not used while it is. What
-    /// strangers say is not worth a line.
+    /// Forgets the addresses that no host can have for others, and says so. One that is ours is
+    /// kept, because both hosts may have it on a network of their own, and is not used while it
+    /// is. What strangers say is not worth a line.
     fn refuse_addresses(&mut self, now: Instant, cx: &Context<'_>) {
         let stranger = self.is_stranger();
         let Self { peer, config, .. } = self;

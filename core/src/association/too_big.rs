@@ -9,7 +9,8 @@ use mpip_types::{Instant, Rate};
 
 use crate::parts::sizes::INNER_OVERHEAD;
 
-/// Messages to senders (RFC 1812, section 4.3.2.8): a sender that lost one soon gives cause for the next.
+/// Messages to senders (RFC 1812, section 4.3.2.8): a sender that lost one soon gives cause for the
+/// next.
 const MESSAGES: Rate = Rate { burst: 32, per_second: 100 };
 
 impl Association {

@@ -130,7 +130,8 @@ impl Association {
         }
     }
 
-    /// Takes note that the connection of a session is in use, with a packet of it as the host sees it.
+    /// Takes note that the connection of a session is in use, with a packet of it as the host sees
+    /// it.
     ///
     /// # Errors
     ///
@@ -181,7 +182,8 @@ impl Association {
         if let Some(end) = cx.shared.translations.find(now, cx.me, key, act) {
             return Some(end);
         }
-        // Whose connection a datagram is of is not proved by anything that follows it, as it is in TCP.
+        // Whose connection a datagram is of is not proved by anything that follows it, as it is in
+        // TCP.
         let stranger = self.host.is_stranger();
         let begins = may_begin
             && cx.shared.translations.is_on()
@@ -266,8 +268,8 @@ impl Association {
         all
     }
 
-    /// Whether packets with these ends mean nothing as plain IP: one of them is the private end of a
-    /// connection through a translator, which the other host knows by its public end.
+    /// Whether packets with these ends mean nothing as plain IP: one of them is the private end of
+    /// a connection through a translator, which the other host knows by its public end.
     pub(super) fn is_bound(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
         self.host.begun.contains(key)
             || cx.shared.prefixes.find(key.destination.address) != Some(cx.me)
@@ -306,8 +308,8 @@ impl Association {
         }
     }
 
-    /// Forgets the connections through translators, unless the peer's daemon is still the one of run
-    /// `instance`.
+    /// Forgets the connections through translators, unless the peer's daemon is still the one of
+    /// run `instance`.
     pub(super) fn forget_translated(&mut self, instance: Option<u64>, cx: &mut Context<'_>) {
         if instance.is_some() && self.host.instance == instance {
             return;

@@ -19,9 +19,9 @@ impl Engine {
         self.shared.jobs.poll()
     }
 
-    /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush). Returns
-    /// where a handshake message came from that was found to be the peer's own and no repetition, if
-    /// the job was to find that out.
+    /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush).
+    /// Returns where a handshake message came from that was found to be the peer's own and no
+    /// repetition, if the job was to find that out.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! What must hold whatever an authenticated peer sends: shared by the fuzz target `peer` and the tests
-//! that run it on the fuzzer's corpus and on random input. It is in no program.
+//! What must hold whatever an authenticated peer sends: shared by the fuzz target `peer` and the
+//! tests that run it on the fuzzer's corpus and on random input. It is in no program.
 //!
-//! Two engines have paths and open sessions in both directions. One host forges: beside what its engine
-//! sends, it seals frames that the fuzzer makes, and sends them on any path, with any packet number, from
-//! any address.
+//! Two engines have paths and open sessions in both directions. One host forges: beside what its
+//! engine sends, it seals frames that the fuzzer makes, and sends them on any path, with any packet
+//! number, from any address.
 
 mod bytes;
 mod forged;
@@ -52,8 +52,8 @@ enum Mode {
 /// Reads `bytes` as what happens to two engines. Returns how many packets the forger brought to the
 /// other host.
 ///
-/// The first two bytes say how the two are set up, see [`World::new`]. Then each thing that happens is a
-/// byte that says what, the number of bytes that follow, and these:
+/// The first two bytes say how the two are set up, see [`World::new`]. Then each thing that happens
+/// is a byte that says what, the number of bytes that follow, and these:
 ///
 /// | low bits | |
 /// |---|---|
@@ -270,8 +270,8 @@ impl World {
         }
     }
 
-    /// Links die, sockets are full, the other host's addresses change, or somebody says that the forger
-    /// cannot be reached.
+    /// Links die, sockets are full, the other host's addresses change, or somebody says that the
+    /// forger cannot be reached.
     fn changes(&mut self, bytes: &mut Bytes<'_>) {
         let (what, which) = (bytes.byte(), bytes.byte());
         let (now, other) = (self.pair.now, self.other());
@@ -322,8 +322,8 @@ impl World {
         (sent, self.pair.arrived[self.other()], self.pair.steps)
     }
 
-    /// What the other host sends has to do with what it is sent, and with the time that has passed since
-    /// `before`.
+    /// What the other host sends has to do with what it is sent, and with the time that has passed
+    /// since `before`.
     fn is_bounded(&self, before: (u64, u64, u64), time: Duration) {
         let after = self.output();
         let (sent, arrived, steps) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);

@@ -10,8 +10,8 @@ use mpip_types::PacketSink;
 
 impl Engine {
     /// Hands over the packets that the host gave to the engine and has to send itself, because a
-    /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not come back by the TUN device. To
-    /// be called after each batch.
+    /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not
+    /// come back by the TUN device. To be called after each batch.
     pub fn take_plain(&mut self, packets: &mut impl PacketSink) {
         self.shared.plain.deliver(packets);
     }
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(taken(&mut pair), []);
     }
 
-    /// Sessions that CoDel has been signalling, when all paths fall silent. Returns the numbers of the
-    /// packets that came after that; they wait.
+    /// Sessions that CoDel has been signalling, when all paths fall silent. Returns the numbers of
+    /// the packets that came after that; they wait.
     fn overdue(policy: Policy) -> (Pair, core::ops::Range<u32>) {
         let mut pair = Pair::with(|_, config| {
             config.peers[0].host_mode = true;

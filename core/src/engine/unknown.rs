@@ -1,11 +1,12 @@
 //! Nodes that the configuration does not name: asked for, answered, associated with for as long as
 //! it serves.
 //!
-//! Such a node is a peer like the others while it lasts, behind them in the engine's list. It is dealt
-//! with where it proved to receive: at the address at which it was found, and the remote addresses of
-//! its paths, which answered a challenge. What makes it trusted is that, and that it was there before:
-//! the key that an address proved to hold first is pinned to it, as `ssh` does. To receive at one port
-//! of an address is not to have the address: that the configuration has to say.
+//! Such a node is a peer like the others while it lasts, behind them in the engine's list. It is
+//! dealt with where it proved to receive: at the address at which it was found, and the remote
+//! addresses of its paths, which answered a challenge. What makes it trusted is that, and that it
+//! was there before: the key that an address proved to hold first is pinned to it, as `ssh` does.
+//! To receive at one port of an address is not to have the address: that the configuration has to
+//! say.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -49,9 +50,9 @@ impl Engine {
         }
     }
 
-    /// The next pin that is to be written down, changed or left out from now on, so that it is given as it
-    /// is in [`Opportunistic::pins`] at the next start. Changes of one address follow each other; those
-    /// that were not asked for are joined.
+    /// The next pin that is to be written down, changed or left out from now on, so that it is
+    /// given as it is in [`Opportunistic::pins`](crate::Opportunistic::pins) at the next start. Changes of one address
+    /// follow each other; those that were not asked for are joined.
     pub fn poll_pin(&mut self) -> Option<PinChange> {
         self.unknown.as_mut()?.pins.poll()
     }
@@ -289,8 +290,8 @@ impl Engine {
         }
     }
 
-    /// Admits the node of association `peer` at the addresses at which it proved to receive, unless they
-    /// are somebody else's, and pins its key to them if it was asked for.
+    /// Admits the node of association `peer` at the addresses at which it proved to receive, unless
+    /// they are somebody else's, and pins its key to them if it was asked for.
     fn adopt_addresses(&mut self, now: Instant, peer: usize) {
         let today = self.today(now);
         let proven: BTreeSet<(IpAddr, bool)> = self.associations[peer].proven_addresses().collect();

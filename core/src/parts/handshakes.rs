@@ -1,5 +1,5 @@
-//! Handshakes under way: what is kept of them while public-key work is done elsewhere, when one is due,
-//! and what waits for a socket.
+//! Handshakes under way: what is kept of them while public-key work is done elsewhere, when one is
+//! due, and what waits for a socket.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -182,8 +182,8 @@ impl Handshakes {
         self.pending().is_some_and(|pending| matches!(pending.state, State::Making))
     }
 
-    /// One begins, in the place of a former one; the next attempt is planned. Returns in what time that
-    /// is, and how many had no answer.
+    /// One begins, in the place of a former one; the next attempt is planned. Returns in what time
+    /// that is, and how many had no answer.
     pub(crate) fn begin(
         &mut self,
         now: Instant,

@@ -15,8 +15,8 @@ use crate::translation::{Begun, Fragments};
 const STEADY: Duration = Duration::from_secs(10);
 /// First and longest such wait; it doubles.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// How often is looked at what is to be captured: each time all sessions may be, and a peer can give
-/// reasons for it with every datagram.
+/// How often is looked at what is to be captured: each time all sessions may be, and a peer can
+/// give reasons for it with every datagram.
 const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
 
 /// The host-mode side of an association.
@@ -32,7 +32,8 @@ pub(crate) struct HostMode {
     stale: bool,
     reviews: Bucket,
     check_at: Option<Instant>,
-    /// When what waits for a gap to close is delivered as it is: what is missing comes as plain IP.
+    /// When what waits for a gap to close is delivered as it is: what is missing comes as plain
+    /// IP.
     pub(crate) release_at: Option<Instant>,
     /// Since when packets take the paths.
     pub(crate) returned_at: Option<Instant>,
@@ -42,7 +43,8 @@ pub(crate) struct HostMode {
     hold_until: Option<Instant>,
     /// Of a node that nobody configured: the addresses at which it is dealt with.
     pub(crate) scope: Option<Vec<IpAddr>>,
-    /// Our addresses that the peer has not been shown by a path: it would refuse packets from there.
+    /// Our addresses that the peer has not been shown by a path: it would refuse packets from
+    /// there.
     pub(crate) unknown_sources: Vec<IpAddr>,
     /// Our addresses that the peer sees elsewhere, and the connections from there.
     pub(crate) own_translated: Vec<IpAddr>,
@@ -137,8 +139,8 @@ impl HostMode {
         }
     }
 
-    /// How packets are to travel, now that a path `works` or none does. Who falls back soon after a return
-    /// waits before the next one.
+    /// How packets are to travel, now that a path `works` or none does. Who falls back soon after a
+    /// return waits before the next one.
     pub(crate) fn follow(&mut self, now: Instant, works: bool, policy: Policy) -> Traffic {
         let was = self.returned_at.is_some();
         match (was, works) {

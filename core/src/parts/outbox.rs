@@ -7,9 +7,9 @@
 //!     └────────── lost ──────┘
 //! ```
 //!
-//! A notice says what the peer is to be told, not how: its frame is written from the state at the time
-//! when it leaves. A new control frame is a variant of [`Notice`], a place in [`Notice::carrier`] and
-//! [`Notice::is_repeated`], and an arm in `Association::write_notice`.
+//! A notice says what the peer is to be told, not how: its frame is written from the state at the
+//! time when it leaves. A new control frame is a variant of [`Notice`], a place in
+//! [`Notice::carrier`] and [`Notice::is_repeated`], and an arm in `Association::write_notice`.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -85,8 +85,8 @@ impl Notice {
         }
     }
 
-    /// Whether it is sent again when its datagram is lost. The others are asked for again, or replaced by
-    /// a timeout of the peer.
+    /// Whether it is sent again when its datagram is lost. The others are asked for again, or
+    /// replaced by a timeout of the peer.
     pub(crate) fn is_repeated(self) -> bool {
         match self {
             Self::Addresses

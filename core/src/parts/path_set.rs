@@ -46,8 +46,8 @@ impl PathSet {
         path
     }
 
-    /// The identifier of the next path to be opened: upwards and around, so that one is used again as
-    /// late as possible, when the peer has long forgotten the path that had it.
+    /// The identifier of the next path to be opened: upwards and around, so that one is used again
+    /// as late as possible, when the peer has long forgotten the path that had it.
     pub(crate) fn take_id(&mut self) -> Option<PathId> {
         let first = self.next;
         let mut ids = (0..=u16::MAX).map(|step| PathId(first.wrapping_add(step)));
@@ -143,7 +143,8 @@ impl PathSet {
             .any(|path| path.address == address && path.state() != PathState::Abandoned)
     }
 
-    /// A datagram of a handshake went to or came from `address`: NATs take it for one of the path there.
+    /// A datagram of a handshake went to or came from `address`: NATs take it for one of the path
+    /// there.
     pub(crate) fn note_handshake(&mut self, now: Instant, address: PathAddress) {
         for path in self.paths.iter_mut().filter(|path| path.address == address) {
             path.rest.on_travelled(now);

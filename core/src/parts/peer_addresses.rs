@@ -7,18 +7,18 @@ use mpip_types::{Bucket, Instant, Rate};
 
 use crate::repeats::{LeftOut, Repeats};
 
-/// Lists of addresses that are followed. A host changes networks a few times in a minute, and all its
-/// interfaces at once when it wakes up.
+/// Lists of addresses that are followed. A host changes networks a few times in a minute, and all
+/// its interfaces at once when it wakes up.
 const LISTS: Rate = Rate { burst: 8, per_second: 1 };
-/// Short challenges without an answer that an association sends to told addresses: the first two to a
-/// list of full length, or 500 bytes in a second.
+/// Short challenges without an answer that an association sends to told addresses: the first two to
+/// a list of full length, or 500 bytes in a second.
 const CHALLENGES: Rate = Rate { burst: 32, per_second: 8 };
 /// The same of all associations together: 16 kB in a second.
 pub(crate) const ALL_CHALLENGES: Rate = Rate { burst: 512, per_second: 256 };
 /// Remote addresses that are remembered; the one that was left first is forgotten.
 const REMEMBERED: usize = 16;
-/// So long an address that answered is taken for the peer's (RFC 9000, section 9.3: "seen recently").
-/// As long as keys last that nobody renews.
+/// So long an address that answered is taken for the peer's (RFC 9000, section 9.3: "seen
+/// recently"). As long as keys last that nobody renews.
 const RECENT: Duration = Duration::from_secs(180);
 
 /// Remote addresses of paths that worked and do not any more, and until when they did.
@@ -128,8 +128,8 @@ impl PeerAddresses {
         true
     }
 
-    /// Forgets the addresses of the newest list that `keeps` refuses; it may write to the log as often as
-    /// the second argument permits.
+    /// Forgets the addresses of the newest list that `keeps` refuses; it may write to the log as
+    /// often as the second argument permits.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(SocketAddr, &mut Repeats) -> bool) {
         let Self { told, notes, .. } = self;
         told.retain(|address| keeps(*address, notes));

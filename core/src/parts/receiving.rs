@@ -1,4 +1,5 @@
-//! The sessions in which the peer sends: which there are, what waits for earlier packets, and how long.
+//! The sessions in which the peer sends: which there are, what waits for earlier packets, and how
+//! long.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -51,7 +52,8 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Without sessions. `sessions`: the most there may be; `bytes`: the most that may wait for order.
+    /// Without sessions. `sessions`: the most there may be; `bytes`: the most that may wait for
+    /// order.
     pub(crate) fn new(sessions: usize, bytes: usize, seed: [u8; 16]) -> Self {
         Self {
             sessions: Table::new(sessions, seed),
@@ -181,8 +183,8 @@ impl Receiving {
         }
     }
 
-    /// Hands a packet of the session in `slot` on, in order if that is asked for. `passes` says of each
-    /// packet that is due whether the host is to see it.
+    /// Hands a packet of the session in `slot` on, in order if that is asked for. `passes` says of
+    /// each packet that is due whether the host is to see it.
     pub(crate) fn deliver(
         &mut self,
         now: Instant,

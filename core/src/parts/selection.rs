@@ -1,4 +1,5 @@
-//! Which paths may take the next packet, which cannot and why, and the scheduler's choice among them.
+//! Which paths may take the next packet, which cannot and why, and the scheduler's choice among
+//! them.
 
 use core::fmt;
 
@@ -59,7 +60,8 @@ impl Hold {
         }
     }
 
-    /// How late a path is asked that is held for this reason, when no other path is left; `None` if never.
+    /// How late a path is asked that is held for this reason, when no other path is left; `None` if
+    /// never.
     fn resort(self) -> Option<u8> {
         match self {
             Self::LeftOut => Some(1),
@@ -76,8 +78,8 @@ impl fmt::Display for Hold {
     }
 }
 
-/// Why `path` may not take a datagram of `size` bytes, whether or not it has room for it; `left_out`: it
-/// is to carry no bulk.
+/// Why `path` may not take a datagram of `size` bytes, whether or not it has room for it;
+/// `left_out`: it is to carry no bulk.
 fn held(path: &Path, size: usize, left_out: bool) -> Option<Hold> {
     match path.state() {
         PathState::Validating => return Some(Hold::Validating),
@@ -134,8 +136,8 @@ impl Selection {
         self.scheduler.adjust(candidates);
     }
 
-    /// Why `path` takes no packet of `len` bytes now; `None` if it does. `bulk`: the packet is part of a
-    /// transfer.
+    /// Why `path` takes no packet of `len` bytes now; `None` if it does. `bulk`: the packet is part
+    /// of a transfer.
     pub(crate) fn hold(&self, path: &Path, now: Instant, len: usize, bulk: bool) -> Option<Hold> {
         let size = len + INNER_OVERHEAD;
         let left_out = bulk && self.guard.leaves_out(path.id.0);
@@ -147,8 +149,8 @@ impl Selection {
         })
     }
 
-    /// Gathers the paths that may take a packet of `len` bytes, now or when they have room: those that
-    /// nothing holds, else those of the best last resort. Returns whether there are any.
+    /// Gathers the paths that may take a packet of `len` bytes, now or when they have room: those
+    /// that nothing holds, else those of the best last resort. Returns whether there are any.
     pub(crate) fn gather(
         &mut self,
         now: Instant,
@@ -174,8 +176,8 @@ impl Selection {
         !self.candidates.is_empty()
     }
 
-    /// Gathers the paths that take a packet of `len` bytes before they are validated. Returns whether
-    /// there are any.
+    /// Gathers the paths that take a packet of `len` bytes before they are validated. Returns
+    /// whether there are any.
     pub(crate) fn gather_early(&mut self, now: Instant, paths: &PathSet, len: usize) -> bool {
         let size = len + INNER_OVERHEAD;
         self.clear();

@@ -1,5 +1,5 @@
-//! The sessions in which this host sends: what waits in the queue, what was lost and is repaired, and
-//! what the peer knows of their headers.
+//! The sessions in which this host sends: what waits in the queue, what was lost and is repaired,
+//! and what the peer knows of their headers.
 
 pub(crate) mod form;
 mod header_fields;
@@ -71,7 +71,8 @@ pub(crate) struct Sending {
     resequencing: bool,
     queue: SendQueue<Segments>,
     repairs: VecDeque<Cargo>,
-    /// Since when there has been something to send, but for short pauses, and since when there is not.
+    /// Since when there has been something to send, but for short pauses, and since when there is
+    /// not.
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
@@ -216,8 +217,8 @@ impl Sending {
         }
     }
 
-    /// Drops what waits for a path; returns how many packets of the queue. What had left before, and was
-    /// lost, the peer need not wait for.
+    /// Drops what waits for a path; returns how many packets of the queue. What had left before,
+    /// and was lost, the peer need not wait for.
     pub(crate) fn drop_queued(&mut self, outbox: &mut Outbox) -> u64 {
         let mut dropped = 0;
         self.queue.drain(|_, _, _| dropped += 1);
@@ -227,8 +228,9 @@ impl Sending {
         dropped
     }
 
-    /// Takes everything out that waits, with the slot of its session: what was lost and may still be of
-    /// use, in the order in which it left, then the queue. Sessions of which something had left begin anew.
+    /// Takes everything out that waits, with the slot of its session: what was lost and may still
+    /// be of use, in the order in which it left, then the queue. Sessions of which something
+    /// had left begin anew.
     pub(crate) fn take_all(
         &mut self,
         now: Instant,
@@ -382,8 +384,8 @@ impl Sending {
         skip(outbox, cargo.ordered, cargo.session, cargo.sequence);
     }
 
-    /// What is to be sent again leaves in the order in which it left first: what was on its way for the
-    /// second time is what the receiver waits for.
+    /// What is to be sent again leaves in the order in which it left first: what was on its way for
+    /// the second time is what the receiver waits for.
     pub(crate) fn sort_repairs(&mut self) {
         self.repairs.make_contiguous().sort_by_key(oldest_first);
     }
@@ -395,8 +397,8 @@ impl Sending {
         }
     }
 
-    /// Forgets what would be sent again next and has arrived. What is behind it has its turn later, so
-    /// that feedback costs no more when much is to be sent again.
+    /// Forgets what would be sent again next and has arrived. What is behind it has its turn later,
+    /// so that feedback costs no more when much is to be sent again.
     pub(crate) fn drop_arrived(&mut self, paths: &PathSet) {
         while self.repairs.front().is_some_and(|cargo| has_arrived(paths, cargo)) {
             self.repairs.pop_front();

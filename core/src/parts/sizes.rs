@@ -7,8 +7,8 @@ use mpip_wire::{CHALLENGE_DATAGRAM_LEN, PathId, TAG_LEN};
 pub(crate) const NUMBER_LEN: usize = 4;
 /// Bytes of a datagram around its frames, with a long path identifier.
 pub(crate) const MAX_OVERHEAD: usize = 1 + 2 + 4 + NUMBER_LEN + TAG_LEN;
-/// Bytes of a datagram around its packet at the most: clear header with a short path identifier, frame
-/// header with a four-byte session number, tag.
+/// Bytes of a datagram around its packet at the most: clear header with a short path identifier,
+/// frame header with a four-byte session number, tag.
 pub(crate) const INNER_OVERHEAD: usize = 9 + 9 + TAG_LEN;
 /// Frames of one control datagram, which every path carries.
 pub(crate) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;

@@ -144,8 +144,8 @@ fn a_node_that_is_met_often_is_written_down_once_a_day() {
 }
 
 proptest! {
-    /// Whatever is met when: no bound is exceeded, what has not expired stays, and the changes that were
-    /// handed out make the same table.
+    /// Whatever is met when: no bound is exceeded, what has not expired stays, and the changes that
+    /// were handed out make the same table.
     #[test]
     fn the_changes_make_the_table(
         steps in proptest::collection::vec((0_u16..3, 0_u16..3, 0_u64..4, 0_u8..3, 0_u32..90), 1..200),

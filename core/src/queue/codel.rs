@@ -13,10 +13,11 @@ pub struct CodelParameters {
     /// How long the delay has to stand above the target before a signal; about the round-trip time
     /// within which the sender can react.
     pub interval: Duration,
-    /// Signals are a wait in the queue and an interval apart, because what answers a signal waits there
-    /// as well, as long as the wait becomes shorter from one to the next.
+    /// Signals are a wait in the queue and an interval apart, because what answers a signal waits
+    /// there as well, as long as the wait becomes shorter from one to the next.
     pub patient: bool,
-    /// Signals in a row that shorten the wait by less than an eighth and end the patience, up to 255.
+    /// Signals in a row that shorten the wait by less than an eighth and end the patience, up to
+    /// 255.
     pub patient_signals: u32,
 }
 

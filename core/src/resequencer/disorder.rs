@@ -10,9 +10,9 @@ use super::held::{NONE, Slots};
 use mpip_types::Instant;
 use mpip_types::Intervals;
 
-/// Runs, and intervals of skipped numbers, that a session may have: as many as packets of an ordinary
-/// MTU in half of an association's memory (`Limits::resequencing`), each with a gap before it. To
-/// add one in the middle moves 64 KiB, some 3 µs.
+/// Runs, and intervals of skipped numbers, that a session may have: as many as packets of an
+/// ordinary MTU in half of an association's memory (`Limits::resequencing`), each with a gap before
+/// it. To add one in the middle moves 64 KiB, some 3 µs.
 pub(super) const ENTRIES: usize = 8_192;
 
 /// So long what was declared lost is kept in mind: as long as anything waits for it.
@@ -29,8 +29,8 @@ pub(super) const RUN_BYTES: usize = size_of::<Run>();
 struct Run {
     first: u32,
     last: u32,
-    /// The slots of the first and the last packet, which wait; [`NONE`] if they were delivered without
-    /// regard to order.
+    /// The slots of the first and the last packet, which wait; [`NONE`] if they were delivered
+    /// without regard to order.
     head: u32,
     tail: u32,
 }
@@ -158,8 +158,8 @@ impl Disorder {
         self.skipped.shrink_to((self.skipped.len() * 2).max(MODEST / 2));
     }
 
-    /// Where among the runs the number belongs that is `ahead` of the next one: behind all that begin
-    /// at it or before.
+    /// Where among the runs the number belongs that is `ahead` of the next one: behind all that
+    /// begin at it or before.
     fn place(&self, next: u64, ahead: u32) -> usize {
         let begins = |run: &Run| run.first.wrapping_sub(next as u32) <= ahead;
         match self.runs.back() {
@@ -228,8 +228,8 @@ impl Disorder {
         }
     }
 
-    /// Adds the number `sequence`, which has not arrived and for which there is memory: of the packet in
-    /// `slot`, or [`NONE`].
+    /// Adds the number `sequence`, which has not arrived and for which there is memory: of the
+    /// packet in `slot`, or [`NONE`].
     pub(super) fn insert(&mut self, next: u64, sequence: u32, slot: u32, slots: &mut Slots) {
         let held = slot != NONE;
         // Most follow the one before.

@@ -25,10 +25,10 @@ const BARE: usize = 2;
 /// Memory for packets that wait, bounded in bytes over all associations of an engine, bookkeeping
 /// included. Buffers are used again, and given back when they were not needed for a second.
 ///
-/// An association may hold at most as many bytes as are free (the dynamic threshold of Choudhury and
-/// Hahne, 1998, with factor 1): one alone gets half, n get the n-th part of n / (n + 1), and there is
-/// always room for one more. Those with nodes that the configuration does not name share a quarter of
-/// the pool in the same way. So does a session share what its association may hold.
+/// An association may hold at most as many bytes as are free (the dynamic threshold of Choudhury
+/// and Hahne, 1998, with factor 1): one alone gets half, n get the n-th part of n / (n + 1), and
+/// there is always room for one more. Those with nodes that the configuration does not name share a
+/// quarter of the pool in the same way. So does a session share what its association may hold.
 #[derive(Debug)]
 pub struct HoldPool {
     pub(super) slots: Slots,
@@ -127,7 +127,8 @@ impl HoldPool {
         self.drop_slots();
     }
 
-    /// Gives memory back that was not needed of late, some of it at a time. To be called now and then.
+    /// Gives memory back that was not needed of late, some of it at a time. To be called now and
+    /// then.
     pub(crate) fn settle(&mut self, now: Instant) {
         if now.since(self.since) >= KEEP {
             self.target = core::mem::replace(&mut self.peak, self.held);
@@ -200,8 +201,8 @@ impl HoldPool {
         }
     }
 
-    /// A slot with a buffer for a packet that costs `cost`, at the price of other free ones where the
-    /// limit asks for it. `None` when there is no memory.
+    /// A slot with a buffer for a packet that costs `cost`, at the price of other free ones where
+    /// the limit asks for it. `None` when there is no memory.
     fn slot(&mut self, cost: usize) -> Option<u32> {
         let list = if cost == GRAIN { ONE_GRAIN } else { LONGER };
         let former = self.pop(list);
@@ -370,8 +371,8 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Makes room for one more run or skipped interval where `disorder` has none. `false` when there is
-    /// no memory.
+    /// Makes room for one more run or skipped interval where `disorder` has none. `false` when
+    /// there is no memory.
     pub(super) fn grow(&mut self, disorder: &mut Disorder, runs: bool) -> bool {
         let (len, capacity) = disorder.extent(runs);
         if len < capacity {

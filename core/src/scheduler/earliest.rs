@@ -1,11 +1,11 @@
 //! The path on which this packet arrives first.
 //!
 //! Arrival is predicted as: when the path can take the packet, plus the time it needs at the
-//! path's rate, plus the path's one-way delay and its usual deviation, plus, of what is put in order, the
-//! wait for repairs on a path that loses packets. If the winner cannot send yet, the packet waits for
-//! it rather than arrive later on a slower path (BLEST, ECF) — unless there is so much to send, or
-//! has been for so long, that the slower path's packets arrive before the faster paths would have
-//! carried the rest. Then every path works: the receiver puts in order what comes.
+//! path's rate, plus the path's one-way delay and its usual deviation, plus, of what is put in
+//! order, the wait for repairs on a path that loses packets. If the winner cannot send yet, the
+//! packet waits for it rather than arrive later on a slower path (BLEST, ECF) — unless there is so
+//! much to send, or has been for so long, that the slower path's packets arrive before the faster
+//! paths would have carried the rest. Then every path works: the receiver puts in order what comes.
 
 use rand_chacha::ChaCha8Rng;
 

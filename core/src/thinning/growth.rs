@@ -1,13 +1,13 @@
 //! By how much a sender's window grows with an acknowledgement that covers much.
 //!
 //! Linux grows by all that is covered, so its window doubles in a round trip however few
-//! acknowledgements tell of it. Others count two segments at most for each (RFC 3465, section 2.2), eight
-//! (RFC 9406, section 4.3) or one (RFC 5681, section 3.1). What is on the way before and after tells
-//! them apart. So an acknowledgement may cover twice as much as one whose growth was seen, and no more than
-//! that for which the window grew, once it grew by less.
+//! acknowledgements tell of it. Others count two segments at most for each (RFC 3465, section 2.2),
+//! eight (RFC 9406, section 4.3) or one (RFC 5681, section 3.1). What is on the way before and
+//! after tells them apart. So an acknowledgement may cover twice as much as one whose growth was
+//! seen, and no more than that for which the window grew, once it grew by less.
 
-/// A response to so many acknowledgements is judged together: a sender with segmentation offload may wait for
-/// the next one before it sends (Linux, `tcp_tso_should_defer`).
+/// A response to so many acknowledgements is judged together: a sender with segmentation offload
+/// may wait for the next one before it sends (Linux, `tcp_tso_should_defer`).
 const JUDGED: u8 = 2;
 
 /// What a sender was seen to make of acknowledgements.
@@ -18,8 +18,8 @@ pub(super) struct Growth {
     /// Segments that one acknowledgement may cover, as was seen, and where that ends.
     proven: u16,
     ceiling: u16,
-    /// What was on its way before the newest that passed, what that covered, bytes, and whether the sender
-    /// had more to send.
+    /// What was on its way before the newest that passed, what that covered, bytes, and whether
+    /// the sender had more to send.
     before: u32,
     covered: u32,
     /// Sums over those that are judged together.
@@ -46,8 +46,8 @@ impl Growth {
         self.segment.saturating_mul(segments.min(ceiling).into())
     }
 
-    /// An acknowledgement passes that covers `covered` bytes. Until it comes, `flight` is on its way for the
-    /// sender, which is the answer to those before.
+    /// An acknowledgement passes that covers `covered` bytes. Until it comes, `flight` is on its
+    /// way for the sender, which is the answer to those before.
     pub(super) fn on_passed(&mut self, flight: u32, covered: u32) {
         if self.covered > self.segment && self.segment > 0 {
             self.sum_covered = self.sum_covered.saturating_add(self.covered);
@@ -72,8 +72,8 @@ impl Growth {
         if grown * 4 >= i64::from(covered) * 3 {
             self.proven = self.proven.max(each);
         } else if grown * 2 > i64::from(self.segment) {
-            // A window that does not grow at all says nothing: the sender has too little to send, or slow
-            // start is over.
+            // A window that does not grow at all says nothing: the sender has too little to send,
+            // or slow start is over.
             let segments = grown / i64::from(JUDGED) / i64::from(self.segment);
             let ceiling = u16::try_from(segments).unwrap_or(1).max(1);
             self.ceiling = if self.ceiling == 0 { ceiling } else { self.ceiling.min(ceiling) };
@@ -92,8 +92,9 @@ mod tests {
 
     const SEGMENT: u32 = 1_400;
 
-    /// What a sender that counts `limit` segments for each acknowledgement, and sends when every `every`th
-    /// has come, is judged to be: acknowledgements that cover all that is permitted come.
+    /// What a sender that counts `limit` segments for each acknowledgement, and sends when every
+    /// `every`th has come, is judged to be: acknowledgements that cover all that is permitted
+    /// come.
     fn judged(limit: u32, every: u32) -> Growth {
         let mut growth = Growth::default();
         growth.on_segment(SEGMENT);

@@ -20,8 +20,9 @@ fn proven() -> Thinning {
     Thinning { growth, ..Thinning::default() }
 }
 
-/// A sender in slow start up to a window of `most` segments. Its stream begins at `start`; it counts
-/// `limit` segments for each acknowledgement at most. The receiver acknowledges every other segment.
+/// A sender in slow start up to a window of `most` segments. Its stream begins at `start`; it
+/// counts `limit` segments for each acknowledgement at most. The receiver acknowledges every other
+/// segment.
 struct Sender {
     start: u32,
     most: f64,

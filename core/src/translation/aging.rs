@@ -109,8 +109,8 @@ impl<K: Ord + Copy, V> Aging<K, V> {
         self.settle_first(|_| true)
     }
 
-    /// Removes the entry to be reviewed first if the time at which it goes is `over`; otherwise that
-    /// is the time of its next review.
+    /// Removes the entry to be reviewed first if the time at which it goes is `over`; otherwise
+    /// that is the time of its next review.
     fn settle_first(&mut self, over: impl FnOnce(Instant) -> bool) -> Option<(K, V)> {
         let (_, key) = self.reviews.pop_first()?;
         let entry = self.entries.get_mut(&key).expect("a review belongs to an entry");

@@ -12,8 +12,8 @@ use super::{Act, Life};
 use mpip_types::Instant;
 use mpip_types::packet::{Header, SessionKey, protocol};
 
-/// How long the first connections may go without an answer by the paths, until others are plain: less
-/// than until TCP repeats a SYN (RFC 6298, section 2).
+/// How long the first connections may go without an answer by the paths, until others are plain:
+/// less than until TCP repeats a SYN (RFC 6298, section 2).
 const UNANSWERED: Duration = Duration::from_millis(900);
 /// And how long those are, before one is tried again.
 const DOUBT: Duration = Duration::from_secs(60);
@@ -39,8 +39,8 @@ pub(crate) enum Way {
 pub(crate) struct Doors {
     /// Connections may.
     pub(crate) open: bool,
-    /// Those of UDP too: there are no plain ones. Otherwise a datagram may be one of a connection that
-    /// began as plain IP, here or at the other end, and nothing in it tells.
+    /// Those of UDP too: there are no plain ones. Otherwise a datagram may be one of a connection
+    /// that began as plain IP, here or at the other end, and nothing in it tells.
     pub(crate) nothing_is_plain: bool,
 }
 

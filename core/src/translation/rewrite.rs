@@ -16,7 +16,8 @@ const ICMP_HEADER: usize = 8;
 const FRAGMENT: u8 = 44;
 
 /// How many bytes from its start on a packet is changed in at most: two IP headers and what stands
-/// before, between and behind them up to the transport checksum. Packets with more are not translated.
+/// before, between and behind them up to the transport checksum. Packets with more are not
+/// translated.
 pub(crate) const HEAD: usize = 256;
 
 /// One of the two ends of a packet.
@@ -209,9 +210,9 @@ pub(crate) enum State {
     WithoutTransport,
 }
 
-/// Puts `to` in the place of `end` of `packet`, and of the opposite end of the packet that it quotes
-/// if it is an ICMP error. `header` is the packet's, which need not be there beyond its first [`HEAD`]
-/// bytes. `None` when that is impossible; the packet is of no use then.
+/// Puts `to` in the place of `end` of `packet`, and of the opposite end of the packet that it
+/// quotes if it is an ICMP error. `header` is the packet's, which need not be there beyond its
+/// first [`HEAD`] bytes. `None` when that is impossible; the packet is of no use then.
 pub(crate) fn rewrite(
     packet: &mut [u8],
     header: &Header,

@@ -1,5 +1,6 @@
 //! The primitives that `snow` works with: randomness from the caller's generator, X25519 and
-//! ChaCha20-Poly1305 from AWS-LC, BLAKE2s from `blake2`. Unlike `snow`'s own they erase what they keep.
+//! ChaCha20-Poly1305 from AWS-LC, BLAKE2s from `blake2`. Unlike `snow`'s own they erase what they
+//! keep.
 
 use core::hint::black_box;
 

@@ -1,10 +1,10 @@
 //! The state of a handshake in `snow`, which leaves nothing behind.
 //!
-//! `snow` 0.10 erases nothing by itself. Its primitives are ours (`resolver.rs`) and erase what they
-//! keep. What is left is in [`HandshakeState`]: the chaining key, which has no access from outside, and a
-//! copy of the preshared key. So the state is in one place on the heap before a secret enters it; it has
-//! the preshared key during one message only; and its memory is overwritten with a state without
-//! secrets when it ends.
+//! `snow` 0.10 erases nothing by itself. Its primitives are ours (`resolver.rs`) and erase what
+//! they keep. What is left is in [`HandshakeState`]: the chaining key, which has no access from
+//! outside, and a copy of the preshared key. So the state is in one place on the heap before a
+//! secret enters it; it has the preshared key during one message only; and its memory is
+//! overwritten with a state without secrets when it ends.
 
 use core::hint::black_box;
 
@@ -103,7 +103,8 @@ impl State {
         done
     }
 
-    /// The secrets of what the initiator and of what the responder sends (Noise section 5.2, `Split`).
+    /// The secrets of what the initiator and of what the responder sends (Noise section 5.2,
+    /// `Split`).
     fn split(&mut self) -> (Secret, Secret) {
         let (from_initiator, from_responder) = self.0.dangerously_get_raw_split();
         let secret = |bytes: &[u8; KEY_LEN]| {

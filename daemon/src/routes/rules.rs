@@ -52,8 +52,8 @@ impl<K: Kernel> Routes<K> {
         Ok(())
     }
 
-    /// The rules for tables with routes, as `uses` says of a table and an IP version (6 or not); with
-    /// `always` also those for the first table without any.
+    /// The rules for tables with routes, as `uses` says of a table and an IP version (6 or not);
+    /// with `always` also those for the first table without any.
     pub(super) fn wanted_rules(
         &self,
         uses: impl Fn(u32, bool) -> bool,
@@ -93,9 +93,9 @@ impl<K: Kernel> Routes<K> {
         rules
     }
 
-    /// Lets running connections by IPv6 find new routes. Linux keeps a connection's route while nothing
-    /// changes in the table that it is from, or among the rules. So a rule comes and goes that says no
-    /// more than ours.
+    /// Lets running connections by IPv6 find new routes. Linux keeps a connection's route while
+    /// nothing changes in the table that it is from, or among the rules. So a rule comes and
+    /// goes that says no more than ours.
     pub(super) fn ask_again(&mut self) {
         let HostMode { table, mark, priority, .. } = self.settings;
         let protocol = Some(protocol::TCP);

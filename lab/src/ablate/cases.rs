@@ -12,7 +12,7 @@ use mpip_sim::spec::outer_address;
 use mpip_sim::spec::{Action, FlowSpec, HostSpec, System, TcpControl, Traffic, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
-use super::table::Outcome;
+use super::outcome::Outcome;
 
 type Paths = Vec<(LinkConfig, LinkConfig)>;
 
@@ -101,8 +101,8 @@ fn both(link: LinkConfig) -> (LinkConfig, LinkConfig) {
     (link.clone(), link)
 }
 
-/// The simulator's scenarios of interest: throughput tables, unequal, jittery and lossy paths, starts,
-/// harmful paths, changes, and a bottleneck that is shared.
+/// The simulator's scenarios of interest: throughput tables, unequal, jittery and lossy paths,
+/// starts, harmful paths, changes, and a bottleneck that is shared.
 pub(super) fn scenarios() -> Vec<Case> {
     let mut cases = Vec::new();
     let cubic = TcpControl::CUBIC;
@@ -217,8 +217,8 @@ fn changing() -> Vec<Case> {
     ]
 }
 
-/// Two hosts with two interfaces each and two hosts with plain TCP, all over one link with a queue of
-/// `queue` packets. Each flow can have half.
+/// Two hosts with two interfaces each and two hosts with plain TCP, all over one link with a queue
+/// of `queue` packets. Each flow can have half.
 fn shared(queue: u32, seed: u64) -> Case {
     let mut spec = WorldSpec::two_hosts(seed, 2).lasting(30 * SECOND);
     let clock = spec.hosts[0].clock;

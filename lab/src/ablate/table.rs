@@ -4,22 +4,12 @@ use std::fmt::Write as _;
 use std::io;
 
 use super::cases::Case;
+use super::outcome::Outcome;
 
 /// A change of goodput by less is none.
 const CHANGE: f64 = 0.01;
 /// Below this share of what the best path carries alone a transfer is harmed.
 const HARMED: f64 = 0.95;
-
-/// What a case has brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Outcome {
-    /// Goodput by limit.
-    pub(super) share: f64,
-    /// Goodput by that of plain TCP on the best path alone; infinite where that is not asked.
-    pub(super) of_best: f64,
-    /// Violated invariants.
-    pub(super) violations: usize,
-}
 
 /// A row: the cases with a mechanism switched off.
 #[derive(Clone, Debug, PartialEq)]

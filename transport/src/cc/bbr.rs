@@ -4,15 +4,17 @@
 //! States, gains and filters are the draft's. It departs from it where radio links would starve it:
 //!
 //! - The path's volume is rate x (lowest RTT + [`FlightExcess`]), so that jitter larger than the
-//!   base delay does not close the window. Where packets overtake each other, RTT is the mean of many.
+//!   base delay does not close the window. Where packets overtake each other, RTT is the mean of
+//!   many.
 //! - Out of Startup a round counts with the mean of its rate samples, not their maximum: jitter
 //!   scatters samples, and the maximum of ten rounds would lie above the link's rate for ever and
 //!   hold a queue of a whole window.
 //! - Loss alone says nothing: see [`Round::overflowed`]. What is lost in any case is sent in
 //!   addition, see [`RandomLoss`].
-//! - The path is probed every seven to ten round trips as in the first BBR, not every 2 to 3 s:
-//!   a radio link's rate changes faster than that.
-//! - Paths of one bottleneck are one flow together: see [`Group`], and [`Rival`] beside another's queue.
+//! - The path is probed every seven to ten round trips as in the first BBR, not every 2 to 3 s: a
+//!   radio link's rate changes faster than that.
+//! - Paths of one bottleneck are one flow together: see [`Group`], and [`Rival`] beside another's
+//!   queue.
 
 mod group;
 mod model;
@@ -83,8 +85,9 @@ pub(super) struct Bbr {
     drained_at: Instant,
     /// It has been in ProbeRTT.
     seen_empty: bool,
-    /// The drained path looked as if a rival filled its queue. Before that is believed all paths of the
-    /// association drain at once: the queue may be that of others which share a link with this one.
+    /// The drained path looked as if a rival filled its queue. Before that is believed all paths
+    /// of the association drain at once: the queue may be that of others which share a link
+    /// with this one.
     suspects: bool,
     /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
     last_used: bool,
@@ -189,8 +192,9 @@ impl Bbr {
             && self.round_trips.is_queued(self.round.fastest, &self.excess)
     }
 
-    /// Whether a queue stands in Startup. Then the path is what limits, also where the sender does not use
-    /// all that it may: an inner BBR keeps to what it has in flight, however much the window is.
+    /// Whether a queue stands in Startup. Then the path is what limits, also where the sender does
+    /// not use all that it may: an inner BBR keeps to what it has in flight, however much the
+    /// window is.
     fn stalls(&self) -> bool {
         self.parameters.stalls
             && self.state == State::Startup
@@ -294,8 +298,8 @@ impl Bbr {
         let late = self.late(self.round.fastest);
         let mut loss = self.random_loss.ratio();
         if self.state == State::Startup {
-            // What is lost while no queue stands is lost anyway, as far as is known: a queue of a few
-            // packets does not show, so that this ends with Startup.
+            // What is lost while no queue stands is lost anyway, as far as is known: a queue of a
+            // few packets does not show, so that this ends with Startup.
             let (lost, acked) = self.round.on_time();
             self.startup_loss.add(lost, acked);
             loss = loss.max(self.startup_loss.ratio());
@@ -310,8 +314,8 @@ impl Bbr {
         let before = self.rate.max();
         let last_used = core::mem::replace(&mut self.last_used, self.round.used());
         let queued = self.queued();
-        // A queue that stands on a path of which the sender did not use all is the path's own, and in
-        // Startup what a burst has left of it.
+        // A queue that stands on a path of which the sender did not use all is the path's own, and
+        // in Startup what a burst has left of it.
         let own = self.round_trips.jitters() || self.state == State::Startup;
         let stands = (late && own) || self.stalls();
         let used = queued || stands || (last_used && self.last_used);
@@ -405,8 +409,9 @@ impl Bbr {
         }
     }
 
-    /// A probe that used the bound without overflow shows that it is too low. Where the path jitters much,
-    /// what overflowed is found out late, and costs more than a little more would bring.
+    /// A probe that used the bound without overflow shows that it is too low. Where the path
+    /// jitters much, what overflowed is found out late, and costs more than a little more would
+    /// bring.
     fn raise_volume_high(&mut self, now: Instant) {
         let recent = now.since(self.overflowed_at) < self.parameters.overflow_pause;
         if let Some(high) = self.volume_high
@@ -500,7 +505,8 @@ impl Bbr {
         }
     }
 
-    /// The path delivers in long bursts and has never been seen empty: what it holds is known badly.
+    /// The path delivers in long bursts and has never been seen empty: what it holds is known
+    /// badly.
     fn is_unknown(&self) -> bool {
         let bursts = self.aggregation.bytes();
         let known = self.seen_empty || self.state != State::Cruise || self.rounds == 0;
@@ -541,8 +547,8 @@ impl Bbr {
         });
     }
 
-    /// A path that delivers in bursts starves without what acknowledgements run ahead; for others that is
-    /// the beginning of a queue.
+    /// A path that delivers in bursts starves without what acknowledgements run ahead; for others
+    /// that is the beginning of a queue.
     fn probe_rtt_window(&self) -> f64 {
         let (volume, bursts) = (self.volume(), self.aggregation.bytes());
         let holds = if bursts > volume { volume + bursts } else { volume };

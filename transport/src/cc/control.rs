@@ -32,8 +32,8 @@ pub struct RateSample {
     /// Value of `delivered` when the sampled packet left: a round trip has passed when it reaches
     /// the `delivered` of the last round's start.
     pub prior_delivered: u64,
-    /// Round-trip time of the newest acknowledged packet, without the feedback's delay; where packets
-    /// overtake each other the mean of many, since one says nothing there.
+    /// Round-trip time of the newest acknowledged packet, without the feedback's delay; where
+    /// packets overtake each other the mean of many, since one says nothing there.
     pub rtt: Option<Duration>,
     /// The path's smoothed round-trip time.
     pub smoothed_rtt: Duration,
@@ -127,8 +127,9 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// It drains its path to see whether another flow fills the queue, which only shows when no path of the
-    /// association sends much, whether it is known to share a queue with this one or not.
+    /// It drains its path to see whether another flow fills the queue, which only shows when no
+    /// path of the association sends much, whether it is known to share a queue with this one
+    /// or not.
     fn asks_all_to_drain(&self) -> bool {
         false
     }
@@ -141,7 +142,8 @@ pub trait CongestionControl: fmt::Debug + Send {
         (0, 0)
     }
 
-    /// It still looks for what the path carries, and sends more in every round trip (BBR's Startup).
+    /// It still looks for what the path carries, and sends more in every round trip (BBR's
+    /// Startup).
     fn searches(&self) -> bool {
         false
     }

@@ -56,7 +56,8 @@ impl Curve {
 
     fn stage(&mut self, now: Instant, window: f64, c: f64) -> &mut Stage {
         if self.stage.is_none() && self.w_max < window {
-            // Not after a loss, or what was lost has been regained: the curve starts at its plateau.
+            // Not after a loss, or what was lost has been regained: the curve starts at its
+            // plateau.
             self.w_max = window;
         }
         let w_max = self.w_max;

@@ -209,7 +209,8 @@ fn bbr_paths_of_one_bottleneck_take_the_share_of_one_loss_based_flow() {
     }
 }
 
-/// For which part of the time paths of one association that share a bottleneck unknown to it compete.
+/// For which part of the time paths of one association that share a bottleneck unknown to it
+/// compete.
 fn competes(link: Link, associated: bool) -> f64 {
     let mut world = World::new(link, &[]);
     (0..4).for_each(|group| world.add(Bbr, group, Instant::from_millis(700 * group as u64)));

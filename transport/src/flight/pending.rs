@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// A set of packet numbers that are added one after the other. To find the next one takes a look at a
-/// word for each 64 numbers in between.
+/// A set of packet numbers that are added one after the other. To find the next one takes a look at
+/// a word for each 64 numbers in between.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// The number `n` is bit `n % 64` of the word `n / 64 - first`.

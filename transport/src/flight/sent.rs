@@ -23,7 +23,8 @@ pub(super) struct Sent<C> {
     pub(super) delivered: u64,
     pub(super) delivered_at: Instant,
     pub(super) first_sent_at: Instant,
-    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of failure.
+    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of
+    /// failure.
     pub(super) probe: bool,
     pub(super) content: Option<C>,
 }

@@ -1,4 +1,5 @@
-//! Datagrams of the forger, made from the fuzzer's bytes: path, packet number and source, then frames.
+//! Datagrams of the forger, made from the fuzzer's bytes: path, packet number and source, then
+//! frames.
 
 use mpip_wire::{
     AckRange, AddressList, CompactFrameHeader, EcnCounts, Feedback, FrameWriter, NetworkFields,

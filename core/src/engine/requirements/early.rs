@@ -17,8 +17,9 @@ fn only(host: usize, links: &[usize]) -> Command {
     Command::LocalAddresses(links.iter().map(|link| locals(host)[*link].clone()).collect())
 }
 
-/// Each host has its first address: one path, which is cut off when the one of `host` goes. A packet
-/// waits at those of `waiting`. Host 0 opens the paths, also to an address at which nobody is.
+/// Each host has its first address: one path, which is cut off when the one of `host` goes. A
+/// packet waits at those of `waiting`. Host 0 opens the paths, also to an address at which nobody
+/// is.
 fn cut_off(host: usize, waiting: &[usize]) -> Pair {
     cut_off_under(CongestionControlKind::None, host, waiting)
 }
@@ -64,8 +65,8 @@ fn answers(datagram: &Tapped) -> bool {
     datagram.frames().any(|frame| matches!(frame, Frame::PathResponse(_)))
 }
 
-/// Bytes that each host sent to addresses from which it had no answer yet, the packets among them, and
-/// bytes that had come from there.
+/// Bytes that each host sent to addresses from which it had no answer yet, the packets among them,
+/// and bytes that had come from there.
 fn unanswered(sent: &[Tapped], host: usize, remote: SocketAddr) -> (usize, usize) {
     let until = sent.iter().position(|d| d.host != host && answers(d)).unwrap_or(sent.len());
     // An answer that is on its way is none yet: the links between the networks take 3 ms.
@@ -195,7 +196,8 @@ fn what_is_sent_again_from_elsewhere_draws_no_more_bytes_than_it_has() {
             pair.send(host, &tcp(host, n, 1_300), Offload::default());
         }
     }
-    // Who sits on the way keeps all that host 0 says from its new address, and sends it from others.
+    // Who sits on the way keeps all that host 0 says from its new address, and sends it from
+    // others.
     pair.pass = |_, _, _| false;
     pair.engines[0].handle_command(pair.now, only(0, &[1]));
     pair.run_for(Duration::from_millis(20));
@@ -265,7 +267,8 @@ fn a_first_flight_that_is_lost_is_sent_again_by_the_path_that_works_first() {
     pair.engines[0].handle_command(pair.now, only(0, &[1]));
     pair.run_for(Duration::from_millis(5));
     pair.pass = |host, to, _| host == 0 || to.remote == address(0, 1);
-    // A round trip until the path works, another one until what is missing is known, half of one more.
+    // A round trip until the path works, another one until what is missing is known, half of one
+    // more.
     pair.run_for(Duration::from_millis(25));
     let arrived = sequences(&pair.out[1].packets);
     assert!(arrived.starts_with(&(1..12).collect::<Vec<_>>()), "{arrived:?}");

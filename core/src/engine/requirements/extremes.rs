@@ -1,6 +1,6 @@
-//! Values at the ends of their ranges, from a peer that has the keys. Tests are built with checks of
-//! overflow, so an arithmetic that wraps without being meant to ends them; so do times and numbers that
-//! cannot be.
+//! Values at the ends of their ranges, from a peer that has the keys. Tests are built with checks
+//! of overflow, so an arithmetic that wraps without being meant to ends them; so do times and
+//! numbers that cannot be.
 
 use mpip_wire::{
     AckRange, AddressList, CompactFrameHeader, EcnCounts, Feedback, Frame, NetworkFields,

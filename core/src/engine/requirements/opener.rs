@@ -104,8 +104,8 @@ fn a_renewal_by_either_end_leaves_the_opener_and_its_paths() {
 /// [H-16]
 #[test]
 fn a_response_that_was_on_its_way_for_long_makes_no_second_opener() {
-    // Host 0 takes the response of host 1 for the beginning, but what it sends then is lost; so host 1
-    // calls itself.
+    // Host 0 takes the response of host 1 for the beginning, but what it sends then is lost; so
+    // host 1 calls itself.
     let mut pair = both_call();
     pair.pass = |host, _, bytes| host == 1 || bytes[0] < 0x80;
     pair.run_for(SECOND * 8);

@@ -1,5 +1,6 @@
-//! For how long a change stops what the hosts send each other. The daemon's tests make the same changes on
-//! a kernel and look at what arrives; how soon is asserted here, where no machine is busy with other things.
+//! For how long a change stops what the hosts send each other. The daemon's tests make the same
+//! changes on a kernel and look at what arrives; how soon is asserted here, where no machine is
+//! busy with other things.
 
 use super::super::harness::*;
 use super::super::*;
@@ -12,10 +13,11 @@ use mpip_types::packet::Endpoint;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longest that connections of host mode stand still when no path answers any more, and until they take
-/// the paths again.
+/// Longest that connections of host mode stand still when no path answers any more, and until they
+/// take the paths again.
 const FALL_BACK: Duration = Duration::from_millis(500);
-/// Longest that a host without an address is not heard of after it has another one: a round trip, and this.
+/// Longest that a host without an address is not heard of after it has another one: a round trip,
+/// and this.
 const CHANGE: Duration = Duration::from_millis(100);
 /// Of the links between two networks.
 const ROUND_TRIP: Duration = Duration::from_millis(6);
@@ -205,7 +207,8 @@ fn has(pair: &mut Pair, host: usize, links: &[u16]) {
     pair.engines[host].handle_command(pair.now, Command::LocalAddresses(list));
 }
 
-/// `mover` loses its only address, and gets another one; how long both hear nothing once that one is of use.
+/// `mover` loses its only address, and gets another one; how long both hear nothing once that one
+/// is of use.
 fn change_address(
     pair: &mut Pair,
     talk: &mut Talk<impl Fn(usize, u32) -> Vec<u8>>,
@@ -274,7 +277,8 @@ fn connections_between_ordinary_addresses_go_on_as_soon_when_one_is_lost() {
     }
 }
 
-/// Host 1 does not take that address for host 0's alone: what began on the paths goes on all the same.
+/// Host 1 does not take that address for host 0's alone: what began on the paths goes on all the
+/// same.
 #[test]
 fn connections_from_an_address_that_others_may_share_go_on_as_soon_when_it_is_lost() {
     for change in [Change::Lease, Change::Roam, Change::Route] {

@@ -179,7 +179,8 @@ fn of_lists_that_come_too_often_the_latest_is_followed_a_little_later() {
     assert_eq!(pair.drops(0, DropReason::TooManyAddresses), 92);
 }
 
-/// Addresses of what host 1 tells that host 0 challenges, when its configuration has `endpoint`, too.
+/// Addresses of what host 1 tells that host 0 challenges, when its configuration has `endpoint`,
+/// too.
 fn challenged(endpoint: Option<&str>, told: &[&str]) -> Vec<String> {
     let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 6182);
     let mut pair = Pair::with(|host, config| {

@@ -20,8 +20,8 @@ use mpip_types::packet::{Endpoint, protocol};
 const STEPS_PER_UNIT: u64 = 100;
 const STEPS: u64 = WORK_MAX as u64 * STEPS_PER_UNIT;
 
-/// Hands a datagram with `frames` of `host`, whatever its engine would send, to the other at once. What
-/// it cost, in steps.
+/// Hands a datagram with `frames` of `host`, whatever its engine would send, to the other at once.
+/// What it cost, in steps.
 fn strike(pair: &mut Pair, host: usize, path: u16, frames: &[Frame<'_>]) -> (u64, bool) {
     let now = pair.now;
     let forged = pair.association(host).forge(now, path, frames).expect("a path with keys");
@@ -288,8 +288,8 @@ fn feedback_that_says_the_same_again_costs_little_however_much_is_in_flight() {
     }
 }
 
-/// What was on its way on a path that died is to be sent again, and no path works: feedback by another
-/// way says what has arrived, a little at a time.
+/// What was on its way on a path that died is to be sent again, and no path works: feedback by
+/// another way says what has arrived, a little at a time.
 #[test]
 fn feedback_on_a_path_that_died_costs_little_however_much_is_to_be_sent_again() {
     let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::FastestFirst);
@@ -342,8 +342,8 @@ fn a_datagram_full_of_path_states_decides_once() {
     assert!(taken && steps <= 3 * u64::from(WORK_MAX), "{steps}");
 }
 
-/// Each change of how the peer sees this host is a reason to look at what is captured, which means all
-/// sessions.
+/// Each change of how the peer sees this host is a reason to look at what is captured, which means
+/// all sessions.
 #[test]
 fn what_is_captured_is_looked_at_now_and_then_whatever_the_peer_says() {
     let mut pair = behind(|_, _| {});

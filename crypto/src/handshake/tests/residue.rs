@@ -29,8 +29,8 @@ pub(in super::super) fn note_input(data: &[u8]) {
     }
 }
 
-/// Where parts of the noted secrets are in memory that can be written, plain or as the blocks of HMAC
-/// have them: the number of the secret, and the address.
+/// Where parts of the noted secrets are in memory that can be written, plain or as the blocks of
+/// HMAC have them: the number of the secret, and the address.
 fn found() -> Vec<(usize, usize)> {
     let mut sought: BTreeMap<u64, Vec<(usize, Vec<u8>)>> = BTreeMap::new();
     NOTED.with_borrow(|noted| {

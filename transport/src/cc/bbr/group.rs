@@ -1,12 +1,13 @@
 //! Paths that share a bottleneck: all of them together are one flow.
 //!
-//! Each believes the most that it has delivered of late. Whatever one of them takes in a round trip the
-//! others miss, and what all believe together grows beyond what the bottleneck ever gave them: a queue
-//! stands, and others lose their share (the reason for coupling in seed 002; Han et al., "Leveraging
-//! coupled BBR and adaptive packet scheduling to boost MPTCP", IEEE Transactions on Wireless
-//! Communications 2021). So while a queue stands, the belief of all is bounded by what all have delivered
-//! at the same time, and what a flow sends and keeps beyond it is shared. Without a queue nobody is harmed,
-//! and where rates vary the bound, which is below the mean of all then, would take more each time.
+//! Each believes the most that it has delivered of late. Whatever one of them takes in a round trip
+//! the others miss, and what all believe together grows beyond what the bottleneck ever gave them:
+//! a queue stands, and others lose their share (the reason for coupling in seed 002; Han et al.,
+//! "Leveraging coupled BBR and adaptive packet scheduling to boost MPTCP", IEEE Transactions on
+//! Wireless Communications 2021). So while a queue stands, the belief of all is bounded by what all
+//! have delivered at the same time, and what a flow sends and keeps beyond it is shared. Without a
+//! queue nobody is harmed, and where rates vary the bound, which is below the mean of all then,
+//! would take more each time.
 
 use super::model::MaxFilter;
 
@@ -31,8 +32,8 @@ impl Default for Group {
 }
 
 impl Group {
-    /// This path has delivered at `rate` in a round trip and believes `believed`, bytes/s; `others` are
-    /// what the others have delivered and believe.
+    /// This path has delivered at `rate` in a round trip and believes `believed`, bytes/s; `others`
+    /// are what the others have delivered and believe.
     pub(super) fn on_round(
         &mut self,
         rate: f64,
@@ -79,14 +80,15 @@ impl Group {
         if self.queue { self.part } else { 1.0 }
     }
 
-    /// The gain with which one of the paths probes, where `gain` is that of a flow alone: so that all
-    /// add what one would.
+    /// The gain with which one of the paths probes, where `gain` is that of a flow alone: so that
+    /// all add what one would.
     pub(super) fn probe_gain(&self, gain: f64) -> f64 {
         1.0 + (gain - 1.0) / self.sharing()
     }
 
-    /// The same for windows. What is kept in flight beyond the volume is for what varies from round trip
-    /// to round trip, which the paths have in common only partly: it adds up with the root of their number.
+    /// The same for windows. What is kept in flight beyond the volume is for what varies from round
+    /// trip to round trip, which the paths have in common only partly: it adds up with the root
+    /// of their number.
     pub(super) fn window_gain(&self, gain: f64) -> f64 {
         1.0 + (gain - 1.0) / self.sharing().sqrt()
     }

@@ -50,8 +50,8 @@ impl MaxFilter {
 /// Little's law does: mean bytes in flight / rate = mean time in flight. The standing queue, by
 /// which even the round's fastest packet was late, is taken off.
 ///
-/// On a path that delivers in bursts even the round's fastest packet is late by more than a queue. What
-/// that takes shows while the path is drained: then all of it is the path's own.
+/// On a path that delivers in bursts even the round's fastest packet is late by more than a queue.
+/// What that takes shows while the path is drained: then all of it is the path's own.
 #[derive(Debug, Default)]
 pub(super) struct FlightExcess {
     flight: Flight,
@@ -75,8 +75,8 @@ struct Flight {
 
 impl Flight {
     /// Mean seconds in flight once enough packets say it. The law holds for a steady flight. Of one
-    /// that grows or shrinks the greater rate is taken, so that growth does not pass for jitter, and
-    /// of a queue that builds up nothing can be said before its packets have come through.
+    /// that grows or shrinks the greater rate is taken, so that growth does not pass for jitter,
+    /// and of a queue that builds up nothing can be said before its packets have come through.
     fn mean(&self, now: Instant, packet: u64) -> Option<f64> {
         let elapsed = now.since(self.start?).as_secs_f64();
         let mean = self.area / self.arrived.max(self.departed) as f64;
@@ -161,9 +161,9 @@ impl FlightExcess {
 /// The share of packets that is lost although no more is sent than the path delivers and no queue
 /// stands.
 ///
-/// What a path loses by itself it loses all the time. A queue that overflows unnoticed does so now and then;
-/// taken for random, that would be sent in addition, and overflow it the more. So the mean is not
-/// believed beyond [`MAX_MEAN`] times the median of some measurements.
+/// What a path loses by itself it loses all the time. A queue that overflows unnoticed does so now
+/// and then; taken for random, that would be sent in addition, and overflow it the more. So the
+/// mean is not believed beyond [`MAX_MEAN`] times the median of some measurements.
 #[derive(Debug, Default)]
 pub(super) struct RandomLoss {
     lost: f64,
@@ -241,8 +241,8 @@ mod tests {
 
     const PACKET: u64 = 1_000;
 
-    /// One packet leaves each millisecond and is acknowledged 30 ms later; the fastest takes as long
-    /// as the others. 30 are in flight.
+    /// One packet leaves each millisecond and is acknowledged 30 ms later; the fastest takes as
+    /// long as the others. 30 are in flight.
     fn steady(excess: &mut FlightExcess, from: u64, millis: u64) {
         for at in (from..from + millis).map(Instant::from_millis) {
             excess.on_sent(at, PACKET, 29 * PACKET);
@@ -280,7 +280,8 @@ mod tests {
         assert!((excess.seconds() - 0.028).abs() < 0.002, "{}", excess.seconds());
     }
 
-    /// What 100 rounds of 200 packets make of `lost` packets in every round and `overflows` in each fifth.
+    /// What 100 rounds of 200 packets make of `lost` packets in every round and `overflows` in each
+    /// fifth.
     fn random_loss(lost: u64, overflows: u64) -> f64 {
         let mut loss = RandomLoss::default();
         for round in 0..100 {

@@ -71,9 +71,9 @@ impl Rival {
         self.base.is_some_and(|base| rtt > base + queue(base) + self.jitter * JITTERS)
     }
 
-    /// The path was drained and its fastest packet took `rtt`. Beside a rival the window begins with `flight` bytes, in slow start if the rival has already
-    /// taken what this flow had. Returns the round-trip time that the
-    /// empty path is believed to have.
+    /// The path was drained and its fastest packet took `rtt`. Beside a rival the window begins
+    /// with `flight` bytes, in slow start if the rival has already taken what this flow had.
+    /// Returns the round-trip time that the empty path is believed to have.
     pub(super) fn on_drained(
         &mut self,
         now: Instant,

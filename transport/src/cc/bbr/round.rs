@@ -6,8 +6,8 @@ use mpip_types::Instant;
 
 /// Loss below it is never answered.
 const LOSS_THRESHOLD: f64 = 0.02;
-/// Packets that have to be lost for part of a round to say something, and the share of it: half of what
-/// a probe sends too much.
+/// Packets that have to be lost for part of a round to say something, and the share of it: half of
+/// what a probe sends too much.
 const LATE_LOSSES: u64 = 6;
 const LATE_THRESHOLD: f64 = 0.1;
 /// From so many flight times on a round is long enough to take its rate as a whole; shorter ones

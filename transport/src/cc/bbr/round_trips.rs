@@ -6,8 +6,8 @@ use super::model::FlightExcess;
 use crate::cc::RateSample;
 use mpip_types::Instant;
 
-/// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer because
-/// a path is.
+/// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer
+/// because a path is.
 const LATE: f64 = 0.01;
 /// Where packets overtake each other the mean of some is what is seen, see [`RateSample::rtt`]. It
 /// lies above the lowest of such means by this part of the jitter without any queue.
@@ -71,8 +71,9 @@ impl RoundTrips {
         self.jitter > 0.0
     }
 
-    /// Takes the deviations from `sample`. `true` if what was one packet's round trip is a mean from
-    /// now on, or the other way round: nothing that was known of round trips holds any more.
+    /// Takes the deviations from `sample`. `true` if what was one packet's round trip is a mean
+    /// from now on, or the other way round: nothing that was known of round trips holds any
+    /// more.
     pub(super) fn on_feedback(&mut self, sample: &RateSample) -> bool {
         self.smoothed = sample.smoothed_rtt.as_secs_f64();
         self.deviation = sample.rtt_deviation.as_secs_f64();
@@ -161,20 +162,22 @@ impl RoundTrips {
         rtt.as_secs_f64() > lowest + usual.max((lowest / 8.0).min(LATE))
     }
 
-    /// Whether a round's `fastest` packet took much longer than the lowest, as it does behind a queue.
+    /// Whether a round's `fastest` packet took much longer than the lowest, as it does behind a
+    /// queue.
     pub(super) fn is_far_behind(&self, fastest: Option<Duration>) -> bool {
         let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
         fastest.as_secs_f64() > INFLATED * lowest.as_secs_f64()
     }
 
-    /// Whether a round's `fastest` packet has waited in a queue that neither jitter nor the host explains.
+    /// Whether a round's `fastest` packet has waited in a queue that neither jitter nor the host
+    /// explains.
     pub(super) fn is_stuck(&self, fastest: Option<Duration>) -> bool {
         let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
         fastest.as_secs_f64() > 2.0 * (lowest.as_secs_f64() + self.jitter) + QUEUED
     }
 
-    /// Whether a round's `fastest` packet has waited so long that the path, not the sender, was what
-    /// held it back.
+    /// Whether a round's `fastest` packet has waited so long that the path, not the sender, was
+    /// what held it back.
     pub(super) fn is_queued(&self, fastest: Option<Duration>, excess: &FlightExcess) -> bool {
         let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
         let most = 2.0 * (lowest.as_secs_f64() + self.deviation) + excess.seconds() + QUEUED;
