@@ -1,11 +1,11 @@
 //! An association: everything between this node and one peer.
 //!
-//! Its parts own their state ([`parts`](crate::parts)). The files here are its sides, which bring the
-//! parts together: `handshake` makes keys, `paths`, `moving` and `early` keep the paths, `outgoing`
-//! and `incoming` carry packets, `control` sends everything else to the peer, `too_big` tells
-//! senders of packets that do not fit, `told` says which of the peer's addresses are believed,
-//! `rest` lets idle paths rest, `host` and `translated` are host mode and NAT. Packet numbers, and
-//! with them nonces, are taken in `departure` alone.
+//! Its parts own their state ([`parts`](crate::parts)). The files here are its sides, which bring
+//! the parts together: `handshake` makes keys, `paths`, `moving` and `early` keep the paths,
+//! `outgoing` and `incoming` carry packets, `control` sends everything else to the peer, `too_big`
+//! tells senders of packets that do not fit, `told` says which of the peer's addresses are
+//! believed, `rest` lets idle paths rest, `host` and `translated` are host mode and NAT. Packet
+//! numbers, and with them nonces, are taken in `departure` alone.
 
 mod benefit;
 mod control;

@@ -51,8 +51,8 @@ impl Engine {
     }
 
     /// The next pin that is to be written down, changed or left out from now on, so that it is
-    /// given as it is in [`Opportunistic::pins`](crate::Opportunistic::pins) at the next start. Changes of one address
-    /// follow each other; those that were not asked for are joined.
+    /// given as it is in [`Opportunistic::pins`](crate::Opportunistic::pins) at the next start.
+    /// Changes of one address follow each other; those that were not asked for are joined.
     pub fn poll_pin(&mut self) -> Option<PinChange> {
         self.unknown.as_mut()?.pins.poll()
     }
