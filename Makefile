@@ -1,4 +1,4 @@
-# `make demo` shows what mpip does; `make test` runs every test. Both install what is missing.
+# `make demo` shows what mpip does; `make test` runs what CI runs. Both install what is missing.
 
 CARGO ?= cargo
 TOOLS := target/tools
@@ -9,7 +9,13 @@ FIRST ?= 0
 COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables conntrack:conntrack \
 	ping:iputils-ping sysctl:procps
 
-.PHONY: help build demo test lint unit bench unshaped figures kill-matrix sim setup mptcp install clean
+# Crates of the engine, which need neither a kernel nor privileges.
+ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core
+# Tests on the kernel wait most of the time: so many run beside each other.
+WAITING := 16
+
+.PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim \
+	setup mptcp install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,18 +33,28 @@ mptcp:
 demo: setup mptcp build ## Two hosts, four paths, real transfers: TCP, MPTCP and mpip side by side
 	@target/release/mpip-lab demo
 
-test: setup lint unit ## Everything that CI runs: lints, then all tests (as root, for namespaces)
+check: ## After a change in the engine: format, clippy and tests of its crates (a minute)
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked $(ENGINE) --all-targets -- -D warnings
+	$(CARGO) test --locked $(ENGINE) --lib --tests
 
-unit: setup ## All tests, without the lints; one that cannot run fails
-	MPIP_TEST_ALL=1 $(CARGO) test --locked --workspace
+test: setup lint unit ## What CI runs: lints, then every test (as root, for namespaces)
 
-lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## Format, clippy, docs, purity, licences, unused dependencies
+lint: ## Format, clippy, documentation, what crates and modules may import
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	sh lint/purity.sh
+	$(CARGO) run --locked --quiet -p mpip-lint
+
+unit: setup ## All tests, without the lints; one that cannot run fails
+	MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) $(CARGO) test --locked --workspace
+
+audit: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## Licences, sources, unused dependencies
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/cargo-machete
+
+test-all: test audit sim kill-matrix ## All that shows whether it works: also 10,000 worlds (2 h)
 
 # Debug builds without debug information: they run for a second, and an optimised build takes minutes.
 $(TOOLS)/bin/cargo-%:

@@ -3,7 +3,7 @@
 //!
 //! One program, so that tests run beside each other: most of their time is waiting. Each has
 //! namespaces, directories and daemons of its own, and nothing of the machine is shared but its
-//! processors. What fills these holds [`mpip_testing::busy`] meanwhile.
+//! processors. No verdict here depends on how fast something is, so none has to run alone.
 
 mod common;
 
