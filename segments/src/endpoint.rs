@@ -191,9 +191,10 @@ impl Endpoint {
         }
     }
 
-    /// Takes the bytes of a segment from the address `source`; see [`receive`](Self::receive). Drops
-    /// segments for another port, and control segments with a wrong checksum. Data is authenticated,
-    /// its header is not: with a wrong checksum the datagrams serve and the numbers do not.
+    /// Takes the bytes of a segment from the address `source`; see [`receive`](Self::receive).
+    /// Drops segments for another port, and control segments with a wrong checksum. Data is
+    /// authenticated, its header is not: with a wrong checksum the datagrams serve and the numbers
+    /// do not.
     pub fn receive_bytes(
         &mut self,
         now: Instant,

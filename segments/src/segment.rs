@@ -167,8 +167,8 @@ impl Header {
     }
 }
 
-/// Writes `header` and the datagram's length before the datagram at the end of `room`, [`HEADROOM`] bytes
-/// of which lie before it, and the checksum. Returns where the segment begins.
+/// Writes `header` and the datagram's length before the datagram at the end of `room`, [`HEADROOM`]
+/// bytes of which lie before it, and the checksum. Returns where the segment begins.
 ///
 /// # Panics
 ///

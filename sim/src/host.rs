@@ -63,7 +63,8 @@ pub(crate) struct Host {
     next_local: u16,
     /// The connections of each local end for TCP.
     pub(crate) endpoints: BTreeMap<LocalId, Endpoint>,
-    /// In host mode: what the host gives to the node, by peer, and what it refuses to send otherwise.
+    /// In host mode: what the host gives to the node, by peer, and what it refuses to send
+    /// otherwise.
     captures: BTreeMap<String, Capture>,
     refusing: Vec<Prefix>,
     /// Addresses that interfaces lost and that the host keeps while sessions use them.

@@ -1,9 +1,9 @@
 //! A node with real keys that follows no rule.
 //!
-//! It makes associations as a node does, by handshakes of `mpip-crypto`, and seals frames of its own
-//! choice with `mpip-wire`. Most of what it sends is valid to the byte; what it says is not true
-//! ([`Lie`]). It answers challenges and acknowledges enough for its paths to work, so that it gets
-//! deep into its peer's state. Everything that it does follows from one seed.
+//! It makes associations as a node does, by handshakes of `mpip-crypto`, and seals frames of its
+//! own choice with `mpip-wire`. Most of what it sends is valid to the byte; what it says is not
+//! true ([`Lie`]). It answers challenges and acknowledges enough for its paths to work, so that it
+//! gets deep into its peer's state. Everything that it does follows from one seed.
 //!
 //! ```text
 //!  handshake.rs: calls, answers calls ──► Epoch ──► lies.rs: a Draft of frames ──► sealed on a Lane

@@ -30,11 +30,11 @@ pub enum Invariant {
     BoundedWork,
     /// A timer that is due is done with: time goes on.
     Progress,
-    /// A node that follows no rule reaches its peer's host from its own addresses, and there the host's own
-    /// addresses alone.
+    /// A node that follows no rule reaches its peer's host from its own addresses, and there the
+    /// host's own addresses alone.
     Reach,
-    /// A hostile node does not take much of what honest ones deliver to each other by links of their
-    /// own.
+    /// A hostile node does not take much of what honest ones deliver to each other by links of
+    /// their own.
     Harm,
     /// What the policy `require` holds back never leaves as plain IP.
     NoPlain,
@@ -238,7 +238,8 @@ fn show(packet: &[u8]) -> String {
     }
 }
 
-/// What went to and came from one remote address: payload of IP and UDP, as RFC 9000, section 8.1 counts.
+/// What went to and came from one remote address: payload of IP and UDP, as RFC 9000, section 8.1
+/// counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exchange {
     sent: u64,
@@ -252,8 +253,8 @@ struct Exchange {
 /// by the authenticated peer) within a second: handshake initiations and challenges.
 const PROBE_BYTES: u64 = 16 * 1024;
 
-/// Bytes of the longest payload to an address that a hostile peer has told: a challenge without padding
-/// (`[P-30]`), or a SYN.
+/// Bytes of the longest payload to an address that a hostile peer has told: a challenge without
+/// padding (`[P-30]`), or a SYN.
 const SHORT: u64 = 40;
 
 /// Such packets at once and in a second, for each hostile peer (`[P-31]`).
@@ -341,8 +342,8 @@ pub(crate) fn check_kept(
 /// Steps for each unit of work that frames count: of the costliest, feedback with 32 ranges across
 /// 16,000 packets.
 const STEPS_PER_UNIT: u64 = 100;
-/// Most steps of a packet in flight when it is acknowledged or lost, and of a waiting packet when it
-/// is delivered.
+/// Most steps of a packet in flight when it is acknowledged or lost, and of a waiting packet when
+/// it is delivered.
 const STEPS_IN_FLIGHT: u64 = 4;
 const STEPS_WAITING: u64 = 12;
 /// Least memory of a waiting packet, in bytes.

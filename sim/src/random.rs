@@ -15,8 +15,8 @@ use crate::spec::{
     Action, EngineSpec, FlowSpec, HostSpec, Mode, System, Traffic, WorldSpec, outer_address,
 };
 
-/// The streams of randomness that make the world, and one of the kinds of worlds of it; what happens
-/// in it uses others.
+/// The streams of randomness that make the world, and one of the kinds of worlds of it; what
+/// happens in it uses others.
 const MAKING: u64 = 100;
 const KIND: u64 = 101;
 
@@ -24,8 +24,9 @@ const KIND: u64 = 101;
 const USUAL_DRIFT: i64 = 4_167;
 
 /// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, a mix of
-/// traffic, and a script of failures. Of eight, four are tunnels, one has host mode, one nodes that nobody
-/// configured, one segments of TCP, and one two of these. A third of all have a hostile node.
+/// traffic, and a script of failures. Of eight, four are tunnels, one has host mode, one nodes that
+/// nobody configured, one segments of TCP, and one two of these. A third of all have a hostile
+/// node.
 pub fn random_world(seed: u64) -> WorldSpec {
     let mut spec = plain_world(seed);
     let mut rng = Rng::stream(seed, KIND);
@@ -418,3 +419,6 @@ fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behi
     spec.script.push((at, Action::RemoveAddress { interface, address }));
     spec.script.push((after, Action::AddAddress { interface, address: again }));
 }
+
+#[cfg(test)]
+mod tests;

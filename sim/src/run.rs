@@ -52,8 +52,8 @@ fn run_prepared(spec: WorldSpec, trace: bool, prepare: impl FnOnce(&mut World)) 
     })
 }
 
-/// Runs the random world of `seed`. Every second one with a hostile node is run again with that node
-/// silent, and what the honest nodes deliver is compared.
+/// Runs the random world of `seed`. Every second one with a hostile node is run again with that
+/// node silent, and what the honest nodes deliver is compared.
 pub fn run_seed(seed: u64, trace: bool) -> Outcome {
     let spec = random_world(seed);
     let silenced = if seed.is_multiple_of(2) { spec.clone().silenced() } else { None };

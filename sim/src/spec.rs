@@ -89,8 +89,8 @@ pub struct EngineSpec {
     pub rules: Vec<Rule>,
     /// Whose packets take the paths.
     pub mode: Mode,
-    /// In host mode and beside, whether others may share the peers' addresses. Then only connections that
-    /// begin on the paths take them, by other ports.
+    /// In host mode and beside, whether others may share the peers' addresses. Then only
+    /// connections that begin on the paths take them, by other ports.
     pub shares: bool,
     /// What paths may look like; without TCP the host has no ends for it.
     pub encapsulation: EncapsulationPolicy,
@@ -495,8 +495,8 @@ impl WorldSpec {
         self.hosts.iter().any(|host| matches!(host.system, System::Hostile(_)))
     }
 
-    /// The addresses between which the flow numbered `number` goes. Ordinary ones are those of interfaces
-    /// that reach each other, which take turns.
+    /// The addresses between which the flow numbered `number` goes. Ordinary ones are those of
+    /// interfaces that reach each other, which take turns.
     pub(crate) fn flow_ends(&self, number: usize, flow: &FlowSpec) -> (IpAddr, IpAddr) {
         let inner = (inner_address(flow.from, flow.v6), inner_address(flow.to, flow.v6));
         if !self.is_ordinary(flow.from) {

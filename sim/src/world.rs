@@ -264,7 +264,8 @@ impl World {
         (self.ledger.sent, self.ledger.delivered)
     }
 
-    /// Bytes that flows between nodes that follow the rules had delivered when the world began to heal.
+    /// Bytes that flows between nodes that follow the rules had delivered when the world began to
+    /// heal.
     pub fn goodput(&self) -> u64 {
         self.goodput
     }

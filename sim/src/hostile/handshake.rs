@@ -1,5 +1,5 @@
-//! Handshakes of a hostile node: right enough to succeed, and then too many, too late or with claims
-//! that are not true.
+//! Handshakes of a hostile node: right enough to succeed, and then too many, too late or with
+//! claims that are not true.
 
 use core::time::Duration;
 

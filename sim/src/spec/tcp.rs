@@ -22,7 +22,8 @@ pub enum TcpAlgorithm {
     Bbr,
 }
 
-/// By how much an acknowledgement lets the window grow. BBR counts what is delivered, whatever this says.
+/// By how much an acknowledgement lets the window grow. BBR counts what is delivered, whatever this
+/// says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckCounting {
     /// By all that it covers, as with Linux.
@@ -43,9 +44,9 @@ impl TcpControl {
     /// Reno as Linux has it.
     pub const RENO: Self = Self { algorithm: TcpAlgorithm::Reno, ..Self::BBR };
 
-    /// The one with this name: `cubic`, `reno` or `bbr` as Linux has them, or one of the first two with
-    /// `-l2` (two segments count) or `-l1` (one segment counts) behind it; `-plain` behind all that
-    /// is cubic without HyStart.
+    /// The one with this name: `cubic`, `reno` or `bbr` as Linux has them, or one of the first two
+    /// with `-l2` (two segments count) or `-l1` (one segment counts) behind it; `-plain` behind all
+    /// that is cubic without HyStart.
     ///
     /// # Errors
     /// It is none of those that are modelled.

@@ -1,5 +1,5 @@
-//! The congestion window of a sender: cubic (RFC 9438) or reno (RFC 5681), with the ways of counting
-//! acknowledgements that are in use (RFC 3465).
+//! The congestion window of a sender: cubic (RFC 9438) or reno (RFC 5681), with the ways of
+//! counting acknowledgements that are in use (RFC 3465).
 
 use super::hystart::HyStart;
 use crate::clock::{Nanos, SECOND};

@@ -253,8 +253,8 @@ impl World {
         let remote = to.remote;
         let known = self.knowledge(index, remote.ip());
         let ruled = matches!(self.hosts[index].spec.system, System::Mpip(_));
-        // Without a route nothing leaves. The addresses that a hostile node tells stand for others of the
-        // Internet, to which there is one.
+        // Without a route nothing leaves. The addresses that a hostile node tells stand for others
+        // of the Internet, to which there is one.
         let leaves = known != Standing::Known || result != Err(SendError::Unreachable);
         if ruled && leaves && carries != Carries::Packet {
             let payload = bytes.len() as u64;

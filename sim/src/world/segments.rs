@@ -70,7 +70,8 @@ impl World {
         self.hosts[index].unflushed = true;
     }
 
-    /// Handshake messages from these addresses proved authentic: connections that brought them last.
+    /// Handshake messages from these addresses proved authentic: connections that brought them
+    /// last.
     pub(super) fn confirm_segments(&mut self, index: usize, proved: &[PathAddress]) {
         let now = self.hosts[index].spec.clock.at(self.now);
         for from in proved {

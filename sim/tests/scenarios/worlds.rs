@@ -5,8 +5,8 @@ use mpip_sim::run::{failure_text, run_seed};
 
 /// Worlds of each of the four tests.
 const EACH: u64 = 250;
-/// Least share of what honest nodes deliver in worlds whose hostile node is silent, in all of a test's
-/// worlds together. Measured: 0.98 to 1.00.
+/// Least share of what honest nodes deliver in worlds whose hostile node is silent, in all of a
+/// test's worlds together. Measured: 0.98 to 1.00.
 const UNHARMED: f64 = 0.93;
 
 fn check(seeds: core::ops::Range<u64>) {
