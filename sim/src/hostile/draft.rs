@@ -11,6 +11,8 @@ use crate::packet::Shape;
 use crate::rng::Rng;
 use crate::spec::{WorldSpec, inner_address};
 
+/// Sessions of its own that it goes on with, and those of its peer that it remembers.
+pub(super) const SESSIONS: u64 = 8;
 /// Longest plaintext that it makes.
 pub(super) const PLAINTEXT: usize = 1_350;
 /// Keys that it remembers, as its peer does.

@@ -1,7 +1,6 @@
 //! What a hostile node says.
 
 use core::net::IpAddr;
-use std::collections::VecDeque;
 
 use mpip_wire::{
     AckRange, CompactFrameHeader, EcnCounts, Feedback, Frame, NetworkFields, PacketFrameHeader,
@@ -9,12 +8,10 @@ use mpip_wire::{
 };
 
 use super::Hostile;
-use super::draft::{Draft, PLAINTEXT, Session};
+use super::draft::{Draft, PLAINTEXT, SESSIONS, Session};
 use super::spec::Lie;
 use crate::packet::{self, Shape, protocol};
 
-/// Sessions of its own that it goes on with, and those of its peer that it remembers.
-const SESSIONS: u64 = 8;
 /// Protocols of inner packets, among them one that nobody knows and IPv6's fragments.
 const PROTOCOLS: [u8; 7] =
     [protocol::TCP, protocol::TCP, protocol::UDP, protocol::ICMP, protocol::ESP, 44, 253];
