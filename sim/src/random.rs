@@ -419,3 +419,6 @@ fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behi
     spec.script.push((at, Action::RemoveAddress { interface, address }));
     spec.script.push((after, Action::AddAddress { interface, address: again }));
 }
+
+#[cfg(test)]
+mod tests;
