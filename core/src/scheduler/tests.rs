@@ -134,6 +134,25 @@ fn what_is_put_in_order_takes_a_longer_path_that_loses_nothing() {
 }
 
 #[test]
+fn a_far_path_that_searches_works_later() {
+    let mut paths = vec![path(0, 5), path(2, 200)];
+    paths[0].ready_at = NOW + Duration::from_millis(2);
+    let choose = |paths: &[Candidate], busy_ms, backlog| {
+        let busy_since = NOW - Duration::from_millis(busy_ms);
+        let demand = Demand { busy_since, backlog, ..demand() };
+        earliest().choose(NOW, paths, &demand, &mut rng())
+    };
+    assert_eq!(choose(&paths, 300, 0), Some(1));
+    paths[1].searches = true;
+    assert_eq!(choose(&paths, 300, 0), None);
+    assert_eq!(choose(&paths, 800, 0), Some(1));
+    assert_eq!(choose(&paths, 0, 400_000), Some(1), "so much that it is not late");
+    // One that is not so far begins at once.
+    paths[1].delay = 80_000;
+    assert_eq!(choose(&paths, 100, 0), Some(1));
+}
+
+#[test]
 fn earliest_counts_the_time_on_the_wire() {
     let mut paths = vec![path(0, 5), path(2, 7)];
     paths[0].rate = 12_500;

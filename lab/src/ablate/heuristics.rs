@@ -83,6 +83,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         &["earliest.counts_repair=0"],
     ),
     heuristic("jitter-weight", "the scheduler counts jitter", &["earliest.jitter_weight=0"]),
+    heuristic(
+        "search-patience",
+        "a far path that searches begins later",
+        &["earliest.search_patience=1"],
+    ),
     heuristic("guard", "paths that do harm are left out", &["guard.enabled=0"]),
     heuristic("guard-search", "... but not while they search", &["guard.search=0"]),
     heuristic("guard-long", "... nor for long on late paths", &["guard.long_search=0"]),
