@@ -16,6 +16,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         queuing: 0,
         repair: 0,
         rate: 1_250_000,
+        searches: false,
         fixed_weight: None,
     }
 }
