@@ -108,6 +108,10 @@ parameters! {
         pause: Duration = ms(20_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
         pause_most: Duration = ms(300_000), "ms", 0.0..=1e7, "measured";
+        /// A path that delivers less than this share of the others' is a trickle.
+        trickle: f64 = 0.04, "share", 0.0..=1.0, "cannot add what `better` asks";
+        /// The first pause of a trickle is this many times as long.
+        trickle_pause: u32 = 4, "times", 1.0..=100.0, "measured";
         /// Time without use after which what is known of a path is of the empty path.
         quiet: Duration = ms(10_000), "ms", 0.0..=1e6, "30 heartbeats";
         /// Periods for which a path has to be better than it was before it returns.

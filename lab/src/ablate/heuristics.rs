@@ -97,6 +97,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "... one suspect more after a trial in vain",
         &["guard.escalates=0"],
     ),
+    heuristic("guard-trickle", "... a longer pause for a trickle", &["guard.trickle_pause=1"]),
     heuristic(
         "tail-probe",
         "the newest packet of a silent path is sent again",
