@@ -478,7 +478,9 @@ impl Guard {
         for entry in &mut self.entries {
             match (entry.part, better) {
                 (Part::Rests, true) => {
-                    entry.pause = parameters.pause;
+                    let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
+                    entry.pause =
+                        parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
                     entry.excess = None;
                     entry.leave_out(now, kept);
                     verdicts.push(verdict(entry, true, "the others carry more without it"));

@@ -47,6 +47,11 @@ parameters! {
         counts_repair: bool = true, "", 0.0..=1.0, "measured";
         /// Mean deviations of the one-way delay that are added to it.
         jitter_weight: f64 = 1.0, "deviations", 0.0..=10.0, "measured";
+        /// Extra one-way delay from which on a path counts as far.
+        far: Duration = ms(100), "ms", 0.0..=10_000.0, "measured";
+        /// A far path whose rate is not known yet is used only in busy periods this many times as
+        /// long as those that a known one needs.
+        search_patience: u32 = 4, "times", 1.0..=100.0, "measured";
     }
 }
 
@@ -105,6 +110,10 @@ parameters! {
         pause: Duration = ms(20_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
         pause_most: Duration = ms(300_000), "ms", 0.0..=1e7, "measured";
+        /// A path that delivers less than this share of the others' is a trickle.
+        trickle: f64 = 0.04, "share", 0.0..=1.0, "cannot add what `better` asks";
+        /// The first pause of a trickle is this many times as long.
+        trickle_pause: u32 = 4, "times", 1.0..=100.0, "measured";
         /// Time without use after which what is known of a path is of the empty path.
         quiet: Duration = ms(10_000), "ms", 0.0..=1e6, "30 heartbeats";
         /// Periods for which a path has to be better than it was before it returns.

@@ -21,22 +21,35 @@ pub trait Value {
     }
 }
 
-macro_rules! number {
-    ($($kind:ty),+) => {
-        $(impl Value for $kind {
-            #[allow(clippy::cast_lossless, reason = "only some of the types have `From`")]
-            fn get(&self) -> f64 {
-                *self as f64
-            }
+impl Value for f64 {
+    fn get(&self) -> f64 {
+        *self
+    }
 
-            fn set(&mut self, value: f64) {
-                *self = value as Self;
-            }
-        })+
-    };
+    fn set(&mut self, value: f64) {
+        *self = value;
+    }
 }
 
-number!(f64, u32, u64);
+impl Value for u32 {
+    fn get(&self) -> f64 {
+        f64::from(*self)
+    }
+
+    fn set(&mut self, value: f64) {
+        *self = value as Self;
+    }
+}
+
+impl Value for u64 {
+    fn get(&self) -> f64 {
+        *self as f64
+    }
+
+    fn set(&mut self, value: f64) {
+        *self = value as Self;
+    }
+}
 
 impl Value for bool {
     fn get(&self) -> f64 {

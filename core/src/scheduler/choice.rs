@@ -28,6 +28,8 @@ pub(crate) struct Candidate {
     pub(crate) repair: i64,
     /// Bytes per second that it delivers, as far as is known.
     pub(crate) rate: u64,
+    /// What it can carry has not been found out yet.
+    pub(crate) searches: bool,
     /// The weight that the configuration gives it.
     pub(crate) fixed_weight: Option<u16>,
 }
@@ -43,6 +45,7 @@ impl Candidate {
             queuing: path.delay.queuing().as_micros() as i64,
             repair: path.mean_repair(),
             rate: path.rate(),
+            searches: path.cc.searches(),
             fixed_weight: path.fixed_weight,
         }
     }

@@ -6,6 +6,8 @@
 //! packet waits for it rather than arrive later on a slower path (BLEST, ECF) — unless there is so
 //! much to send, or has been for so long, that the slower path's packets arrive before the faster
 //! paths would have carried the rest. Then every path works: the receiver puts in order what comes.
+//! A far path that still searches for what it carries takes little, for which the receiver waits as
+//! long as for much: it begins later.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -17,11 +19,13 @@ use mpip_types::Instant;
 #[derive(Debug)]
 pub(super) struct Earliest {
     parameters: EarliestParameters,
+    /// Extra delay from which on a path is far, µs.
+    far: i64,
 }
 
 impl Earliest {
     pub(super) fn new(parameters: &EarliestParameters) -> Self {
-        Self { parameters: *parameters }
+        Self { parameters: *parameters, far: parameters.far.as_micros() as i64 }
     }
 }
 
@@ -60,7 +64,9 @@ impl Scheduler for Earliest {
             .sum();
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
+        let far = paths[ready].searches && later >= self.far;
+        let patience = if far { i64::from(self.parameters.search_patience) } else { 1 };
         // A busy period that has lasted so long is expected to last about as long again.
-        (drains >= later || busy >= later).then_some(ready)
+        (drains >= later || busy >= patience * later).then_some(ready)
     }
 }

@@ -16,6 +16,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         queuing: 0,
         repair: 0,
         rate: 1_250_000,
+        searches: false,
         fixed_weight: None,
     }
 }
@@ -131,6 +132,25 @@ fn what_is_put_in_order_takes_a_longer_path_that_loses_nothing() {
     };
     assert_eq!(choose(true), Some(1));
     assert_eq!(choose(false), Some(0));
+}
+
+#[test]
+fn a_far_path_that_searches_works_later() {
+    let mut paths = vec![path(0, 5), path(2, 200)];
+    paths[0].ready_at = NOW + Duration::from_millis(2);
+    let choose = |paths: &[Candidate], busy_ms, backlog| {
+        let busy_since = NOW - Duration::from_millis(busy_ms);
+        let demand = Demand { busy_since, backlog, ..demand() };
+        earliest().choose(NOW, paths, &demand, &mut rng())
+    };
+    assert_eq!(choose(&paths, 300, 0), Some(1));
+    paths[1].searches = true;
+    assert_eq!(choose(&paths, 300, 0), None);
+    assert_eq!(choose(&paths, 800, 0), Some(1));
+    assert_eq!(choose(&paths, 0, 400_000), Some(1), "so much that it is not late");
+    // One that is not so far begins at once.
+    paths[1].delay = 80_000;
+    assert_eq!(choose(&paths, 100, 0), Some(1));
 }
 
 #[test]

@@ -83,6 +83,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         &["earliest.counts_repair=0"],
     ),
     heuristic("jitter-weight", "the scheduler counts jitter", &["earliest.jitter_weight=0"]),
+    heuristic(
+        "search-patience",
+        "a far path that searches begins later",
+        &["earliest.search_patience=1"],
+    ),
     heuristic("guard", "paths that do harm are left out", &["guard.enabled=0"]),
     heuristic("guard-search", "... but not while they search", &["guard.search=0"]),
     heuristic("guard-long", "... nor for long on late paths", &["guard.long_search=0"]),
@@ -92,6 +97,7 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "... one suspect more after a trial in vain",
         &["guard.escalates=0"],
     ),
+    heuristic("guard-trickle", "... a longer pause for a trickle", &["guard.trickle_pause=1"]),
     heuristic(
         "tail-probe",
         "the newest packet of a silent path is sent again",
