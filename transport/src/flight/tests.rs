@@ -233,7 +233,7 @@ fn packets_that_were_overtaken_count_for_how_long_packets_take() {
     let near =
         |value: Duration, millis| value.abs_diff(Duration::from_millis(millis)).as_millis() < 6;
     assert!(near(longer, 30) && near(deviation, 30), "{longer:?}, {deviation:?}");
-    // And none of them is taken for lost before it is later than the others were.
+    // None of them is declared lost before it is later than the others were.
     let patience = lane.flight.rtt().smoothed() + longer + lane.flight.reordering_window();
     assert!(patience > Duration::from_millis(100), "{patience:?}");
 }
