@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translator_that_remembers_less_than_before_is_followed() {
+    fn a_nat_that_remembers_less_than_before_is_followed() {
         let (mut known, _) = learn(secs(300), 60);
         known.on_lapsed(at(10_000), known.pause);
         assert_eq!(known.pause, secs(84));

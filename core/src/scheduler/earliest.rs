@@ -1,11 +1,11 @@
-//! The path on which this packet arrives first.
+//! Scheduler `earliest`: the path on which this packet arrives first.
 //!
-//! Arrival is predicted as: when the path can take the packet, plus the time it needs at the
-//! path's rate, plus the path's one-way delay and its usual deviation, plus, of what is put in
-//! order, the wait for repairs on a path that loses packets. If the winner cannot send yet, the
-//! packet waits for it rather than arrive later on a slower path (BLEST, ECF) — unless there is so
-//! much to send, or has been for so long, that the slower path's packets arrive before the faster
-//! paths would have carried the rest. Then every path works: the receiver puts in order what comes.
+//! The predicted arrival time is the sum of: when the path can take the packet, its transmission
+//! time at the path's rate, the path's one-way delay and its mean deviation, and, for a resequenced
+//! packet on a lossy path, the mean wait for retransmissions. If the best path cannot send yet, the
+//! packet waits for it rather than arrive later on a slower path (BLEST, ECF). With a large backlog
+//! or a long busy period, slower paths are used as well: their packets arrive before the faster
+//! paths would have carried the backlog.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -52,7 +52,7 @@ impl Scheduler for Earliest {
             return Some(ready);
         }
         let later = arrival(&paths[ready]) - arrival(&paths[first]);
-        // What the faster paths carry before a packet sent now on the slower one arrives.
+        // Bytes that the faster paths carry before a packet sent now on the slower path arrives.
         let faster: u64 = paths
             .iter()
             .filter(|path| arrival(path) < arrival(&paths[ready]))
@@ -60,7 +60,7 @@ impl Scheduler for Earliest {
             .sum();
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
-        // A busy period that has lasted so long is expected to last about as long again.
+        // A busy period is expected to last about as long again as it has lasted.
         (drains >= later || busy >= later).then_some(ready)
     }
 }
