@@ -1,9 +1,9 @@
-//! A node with real keys that follows no rule.
+//! A hostile node with valid keys.
 //!
-//! It makes associations as a node does, by handshakes of `mpip-crypto`, and seals frames of its
-//! own choice with `mpip-wire`. Most of what it sends is valid to the byte; what it says is not
-//! true ([`Lie`]). It answers challenges and acknowledges enough for its paths to work, so that it
-//! gets deep into its peer's state. Everything that it does follows from one seed.
+//! It establishes associations by handshakes of `mpip-crypto`, like any node, and seals frames of
+//! its own choice with `mpip-wire`. Most frames are well-formed, but their content is false
+//! ([`Lie`]). It answers challenges and acknowledges enough to keep its paths working, and so
+//! reaches much of its peer's state. All its actions derive from one seed.
 //!
 //! ```text
 //!  handshake.rs: calls, answers calls ─► Epoch ─► lies.rs: a Draft of frames ─► sealed on a Lane
@@ -33,20 +33,20 @@ pub(crate) use draft::is_bystander;
 use draft::{Calling, Draft, Epoch, Lane, Pools, Session, remember};
 pub use spec::{HostileSpec, Lie};
 
-/// The first stream of randomness of hostile nodes, by host.
+/// First random stream of hostile nodes; one per host.
 const STREAM: u64 = 600;
-/// Numbers of its peer that it remembers of each lane.
+/// Packet numbers of the peer kept for each path.
 const REMEMBERED: usize = 64;
-/// Datagrams of its own that it may send again.
+/// Own datagrams kept for replay.
 const RECORDED: usize = 64;
-/// Its first key when it shows its peer more than one; those before are other hosts'.
+/// Index of its first key if it uses several; lower ones belong to other hosts.
 const FIRST_IDENTITY: usize = 100;
 
 /// A datagram that a hostile node sends.
 #[derive(Debug)]
 pub(crate) struct Forged {
     pub(crate) to: PathAddress,
-    /// With this source in place of its own.
+    /// With this source address instead of its own.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -60,7 +60,7 @@ pub struct Hostile {
     clock: HostClock,
     now: Nanos,
     next_at: Nanos,
-    /// Keys that it has, the one in use first.
+    /// Its keys; the first one is in use.
     keys: VecDeque<PrivateKey>,
     target: mpip_crypto::PublicKey,
     endpoints: Vec<SocketAddr>,
@@ -73,9 +73,9 @@ pub struct Hostile {
     lanes: BTreeMap<u16, Lane>,
     pools: Pools,
     sessions: Vec<Session>,
-    /// Sessions in which the peer sends.
+    /// Sessions of the peer.
     theirs: VecDeque<u32>,
-    /// Numbers that only grow: generations and sequences of what is told.
+    /// Increasing counter for generations and sequence numbers.
     counter: u64,
     out: Vec<Forged>,
     recorded: VecDeque<(PathAddress, Vec<u8>)>,
@@ -129,7 +129,7 @@ impl Hostile {
         self.next_at
     }
 
-    /// What it has to send.
+    /// Takes the datagrams to send.
     pub(crate) fn take(&mut self) -> Vec<Forged> {
         core::mem::take(&mut self.out)
     }
@@ -138,7 +138,7 @@ impl Hostile {
         self.now >= self.spec.until || self.sent >= self.spec.most
     }
 
-    /// Does the next thing.
+    /// Performs the next action when it is due.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) {
         self.now = now;
         if self.is_silent() {
@@ -189,7 +189,7 @@ impl Hostile {
         self.spec.lies.contains(&lie)
     }
 
-    /// A path that exists, mostly.
+    /// A path number, mostly of an existing path.
     fn pick_path(&mut self) -> u16 {
         if self.does(Lie::NewPath) && self.rng.chance(0.05) {
             return self.rng.pick(&[1, 2, 30, 31, 4_000, 65_535]);
@@ -219,7 +219,7 @@ impl Hostile {
             received: VecDeque::new(),
             largest: None,
         });
-        // Numbers may jump; they must not repeat, or keys would be given away.
+        // Packet numbers may jump but not repeat: a repeated nonce would reveal keys.
         lane.next += if self.rng.chance(0.02) { self.rng.below(20_000) } else { 1 };
         let header = TransportHeader {
             path: PathId(path),
@@ -243,7 +243,7 @@ impl Hostile {
         self.out.push(Forged { to, source, bytes });
     }
 
-    /// Sends what is no message of its own: repetitions, and what does not authenticate.
+    /// Sends replays and datagrams that do not authenticate.
     fn send_raw(&mut self) {
         let index = self.rng.below(self.recorded.len() as u64) as usize;
         let Some((to, mut bytes)) = self.recorded.get(index).cloned() else { return };
@@ -252,14 +252,14 @@ impl Hostile {
             1 => mpip_link::flip_bit(&mut bytes, self.rng.word()),
             _ => bytes.truncate(self.rng.below(bytes.len() as u64) as usize),
         }
-        // Most repetitions come from where they should.
+        // Most replays have the right source address.
         let spoofs = self.does(Lie::Spoof) && self.rng.chance(0.3);
         let source = spoofs.then(|| self.pools.somebody(&mut self.rng, to.remote.is_ipv6()));
         self.sent += 1;
         self.out.push(Forged { to, source, bytes });
     }
 
-    /// A datagram came from `from`.
+    /// Processes a datagram from `from`.
     pub(crate) fn handle_datagram(&mut self, from: PathAddress, datagram: &mut [u8]) {
         if self.is_silent() || self.now < self.spec.from {
             return;
@@ -320,7 +320,7 @@ impl Hostile {
         self.answer(path, challenge, asks);
     }
 
-    /// Answers what keeps its paths alive, mostly.
+    /// Mostly answers what its paths need to stay alive.
     fn answer(&mut self, path: u16, challenge: Option<[u8; 8]>, asks: bool) {
         let mut draft = Draft::default();
         if let Some(data) = challenge.filter(|_| self.rng.chance(0.9)) {

@@ -1,5 +1,5 @@
-//! Handshakes of a hostile node: right enough to succeed, and then too many, too late or with
-//! claims that are not true.
+//! Handshakes of a hostile node: valid enough to succeed, but too many, too late or with false
+//! claims.
 
 use core::time::Duration;
 
@@ -14,16 +14,16 @@ use super::draft::{Calling, Draft, EPOCHS, Epoch};
 use super::spec::Lie;
 use crate::keys::preshared_key;
 
-/// A year, for clocks that are wrong.
+/// A year in seconds, for wrong clocks.
 const YEAR: u64 = 365 * 86_400;
 
 impl Hostile {
-    /// Begins a handshake.
+    /// Starts a handshake.
     pub(super) fn call(&mut self) {
         let Some(pair) = self.any_pair() else { return };
         let lies = self.does(Lie::Handshake) && !self.epochs.is_empty();
         if lies && self.keys.len() > 1 && self.rng.chance(0.5) {
-            // As somebody else.
+            // With another key.
             self.keys.rotate_left(1);
             self.epochs.clear();
             self.lanes.clear();
@@ -100,7 +100,7 @@ impl Hostile {
         self.send(from, None, response.to_vec());
     }
 
-    /// Somebody asks whether there is a node here.
+    /// Processes an availability query.
     pub(super) fn on_query(&mut self, from: PathAddress, datagram: &[u8]) {
         let Ok(query) = QueryPacket::new_checked(datagram) else { return };
         let key = self.keys.front().expect("it has a key");
@@ -136,7 +136,7 @@ impl Hostile {
     }
 }
 
-/// Nodes that nobody configured have none.
+/// Nodes that are not configured have none.
 fn preshared_key_for(configured: bool) -> mpip_crypto::PresharedKey {
     if configured { preshared_key() } else { Default::default() }
 }
