@@ -6,7 +6,7 @@
 //! reaches much of its peer's state. All its actions derive from one seed.
 //!
 //! ```text
-//!  handshake.rs: calls, answers calls ─► Epoch ─► lies.rs: a Draft of frames ─► sealed on a Lane
+//!  handshake.rs: both roles ────────► Epoch ─► lies.rs: a Draft of frames ─► sealed on a path
 //! ```
 
 use core::net::SocketAddr;
@@ -30,7 +30,7 @@ mod lies;
 pub(crate) mod spec;
 
 pub(crate) use draft::is_bystander;
-use draft::{Calling, Draft, Epoch, Lane, Pools, Session, remember};
+use draft::{Draft, Epoch, PathState, PendingHandshake, Pools, Session, remember};
 pub use spec::{HostileSpec, Lie};
 
 /// First random stream of hostile nodes; one per host.
@@ -68,9 +68,9 @@ pub struct Hostile {
     cookies: CookieMemory,
     timestamps: TimestampSource,
     instance: u64,
-    calling: Option<Calling>,
+    pending: Option<PendingHandshake>,
     epochs: VecDeque<Epoch>,
-    lanes: BTreeMap<u16, Lane>,
+    paths: BTreeMap<u16, PathState>,
     pools: Pools,
     sessions: Vec<Session>,
     /// Sessions of the peer.
@@ -102,9 +102,9 @@ impl Hostile {
             target,
             timestamps: TimestampSource::new(),
             instance: own.word(),
-            calling: None,
+            pending: None,
             epochs: VecDeque::new(),
-            lanes: BTreeMap::new(),
+            paths: BTreeMap::new(),
             pools: Pools::new(world, index, spec.target),
             sessions: Vec::new(),
             theirs: VecDeque::new(),
@@ -165,7 +165,7 @@ impl Hostile {
             3..=6 if self.does(Lie::Raw) => self.send_raw(),
             _ => {
                 let path = self.pick_path();
-                let v6 = self.lanes.get(&path).is_some_and(|lane| lane.to.remote.is_ipv6());
+                let v6 = self.paths.get(&path).is_some_and(|state| state.to.remote.is_ipv6());
                 let mut draft = Draft::default();
                 let frames = self.rng.pick(&[1, 1, 2, 3, 8, 200]);
                 for _ in 0..frames {
@@ -194,8 +194,8 @@ impl Hostile {
         if self.does(Lie::NewPath) && self.rng.chance(0.05) {
             return self.rng.pick(&[1, 2, 30, 31, 4_000, 65_535]);
         }
-        let known = self.rng.below(self.lanes.len() as u64) as usize;
-        self.lanes.keys().nth(known).copied().unwrap_or(0)
+        let known = self.rng.below(self.paths.len() as u64) as usize;
+        self.paths.keys().nth(known).copied().unwrap_or(0)
     }
 
     fn any_pair(&mut self) -> Option<PathAddress> {
@@ -207,28 +207,28 @@ impl Hostile {
     }
 
     fn seal_and_send(&mut self, path: u16, draft: Draft, source: Option<SocketAddr>) {
-        let Some(pair) = self.lanes.get(&path).map(|lane| lane.to).or_else(|| self.any_pair())
+        let Some(pair) = self.paths.get(&path).map(|state| state.to).or_else(|| self.any_pair())
         else {
             return;
         };
         let Some(epoch) = self.epochs.back() else { return };
         let mut plain = draft.into_bytes();
-        let lane = self.lanes.entry(path).or_insert_with(|| Lane {
+        let state = self.paths.entry(path).or_insert_with(|| PathState {
             to: pair,
             next: 0,
             received: VecDeque::new(),
             largest: None,
         });
         // Packet numbers may jump but not repeat: a repeated nonce would reveal keys.
-        lane.next += if self.rng.chance(0.02) { self.rng.below(20_000) } else { 1 };
+        state.next += if self.rng.chance(0.02) { self.rng.below(20_000) } else { 1 };
         let header = TransportHeader {
             path: PathId(path),
             receiver: ReceiverIndex(epoch.remote_index),
-            number: TruncatedNumber::new(lane.next, 4),
+            number: TruncatedNumber::new(state.next, 4),
         };
         let mut datagram = vec![0; header.encoded_len()];
         header.emit(&mut datagram).expect("the buffer has the header's length");
-        let tag = epoch.keys.send.seal_in_place(path, lane.next, &datagram, &mut plain);
+        let tag = epoch.keys.send.seal_in_place(path, state.next, &datagram, &mut plain);
         datagram.extend(plain);
         datagram.extend(tag);
         self.send(pair, source, datagram);
@@ -285,25 +285,25 @@ impl Hostile {
         let path = header.path.0;
         let epoch = self.epochs.iter().find(|epoch| epoch.local_index == header.receiver.0);
         let Some(epoch) = epoch else { return };
-        let largest = self.lanes.get(&path).and_then(|lane| lane.largest);
+        let largest = self.paths.get(&path).and_then(|state| state.largest);
         let number = header.number.expand(largest);
         let (clear, sealed) = datagram.split_at_mut(header_len);
         let Ok(plain) = epoch.keys.receive.open_in_place(path, number, clear, sealed) else {
             return;
         };
-        let lane = self.lanes.entry(path).or_insert_with(|| Lane {
+        let state = self.paths.entry(path).or_insert_with(|| PathState {
             to: from,
             next: 0,
             received: VecDeque::new(),
             largest: None,
         });
-        lane.largest = Some(lane.largest.map_or(number, |largest| largest.max(number)));
-        if lane.received.len() == REMEMBERED {
-            lane.received.pop_front();
+        state.largest = Some(state.largest.map_or(number, |largest| largest.max(number)));
+        if state.received.len() == REMEMBERED {
+            state.received.pop_front();
         }
-        lane.received.push_back(number);
+        state.received.push_back(number);
         if self.rng.chance(0.9) {
-            lane.to = from;
+            state.to = from;
         }
         let (mut asks, mut challenge) = (false, None);
         for frame in Frames::new(plain).flatten() {

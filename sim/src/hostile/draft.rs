@@ -48,7 +48,7 @@ pub(super) struct Epoch {
 
 /// State of a path.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct PathState {
     pub(super) to: PathAddress,
     pub(super) next: u64,
     /// Received packet numbers, the latest last.
@@ -58,7 +58,7 @@ pub(super) struct Lane {
 
 /// A pending handshake.
 #[derive(Debug)]
-pub(super) struct Calling {
+pub(super) struct PendingHandshake {
     pub(super) initiator: Initiator,
 }
 

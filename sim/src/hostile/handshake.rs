@@ -10,7 +10,7 @@ use mpip_wire::{
 };
 
 use super::Hostile;
-use super::draft::{Calling, Draft, EPOCHS, Epoch};
+use super::draft::{Draft, EPOCHS, Epoch, PendingHandshake};
 use super::spec::Lie;
 use crate::keys::preshared_key;
 
@@ -26,7 +26,7 @@ impl Hostile {
             // With another key.
             self.keys.rotate_left(1);
             self.epochs.clear();
-            self.lanes.clear();
+            self.paths.clear();
         }
         if lies && self.rng.chance(0.2) {
             self.instance = self.rng.word();
@@ -55,19 +55,19 @@ impl Hostile {
         let started = Initiator::start(&mut self.crypto, key, &self.target, &psk, &bytes, index);
         let Ok((initiator, mut datagram)) = started else { return };
         self.cookies.stamp(Duration::from_nanos(self.now), &mut datagram);
-        self.calling = Some(Calling { initiator });
+        self.pending = Some(PendingHandshake { initiator });
         let spoofs = lies && self.does(Lie::Spoof) && self.rng.chance(0.2);
         let source = spoofs.then(|| self.pools.somebody(&mut self.rng, pair.remote.is_ipv6()));
         self.send(pair, source, datagram.to_vec());
     }
 
     pub(super) fn on_response(&mut self, from: PathAddress, datagram: &[u8]) {
-        let Some(calling) = &mut self.calling else { return };
+        let Some(calling) = &mut self.pending else { return };
         let index = calling.initiator.sender_index();
         let Ok(completed) = calling.initiator.finish(datagram) else { return };
         let Ok(payload) = ResponsePayload::parse(&completed.payload) else { return };
         let Some(aead) = Aead::from_code(payload.aead.code()) else { return };
-        self.calling = None;
+        self.pending = None;
         let keys = completed.secrets.into_keys(aead);
         self.adopt(Epoch { keys, local_index: index, remote_index: completed.responder_index });
         self.begin(from);
@@ -122,7 +122,7 @@ impl Hostile {
 
     /// Confirms the keys on path 0.
     fn begin(&mut self, from: PathAddress) {
-        self.lanes.entry(0).or_insert_with(|| super::Lane {
+        self.paths.entry(0).or_insert_with(|| super::PathState {
             to: from,
             next: 0,
             received: Default::default(),

@@ -114,8 +114,8 @@ impl Hostile {
 
     /// Acknowledges packets received on `path`, as an honest node does.
     pub(super) fn acknowledge(&mut self, path: u16, draft: &mut Draft) {
-        let Some(lane) = self.lanes.get(&path) else { return };
-        let mut numbers: Vec<u64> = lane.received.iter().copied().collect();
+        let Some(state) = self.paths.get(&path) else { return };
+        let mut numbers: Vec<u64> = state.received.iter().copied().collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut ranges: Vec<AckRange> = Vec::new();
@@ -150,7 +150,7 @@ impl Hostile {
 
     fn lie_of_feedback(&mut self, draft: &mut Draft) -> bool {
         let path = self.some_path().0;
-        let largest = self.lanes.get(&path).and_then(|lane| lane.largest).unwrap_or(0);
+        let largest = self.paths.get(&path).and_then(|state| state.largest).unwrap_or(0);
         let rng = &mut self.rng;
         let ranges = match rng.below(5) {
             // Packets never received, or never sent.
@@ -218,8 +218,8 @@ impl Hostile {
     }
 
     fn some_path(&mut self) -> PathId {
-        let known = self.rng.below(2 * self.lanes.len() as u64) as usize;
-        let known = self.lanes.keys().nth(known).copied();
+        let known = self.rng.below(2 * self.paths.len() as u64) as usize;
+        let known = self.paths.keys().nth(known).copied();
         PathId(known.unwrap_or_else(|| self.rng.pick(&[0, 1, 2, 3, 31, 65_535])))
     }
 
