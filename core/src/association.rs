@@ -98,8 +98,8 @@ impl Timer {
 
 /// The resequencing timeout that the peer is told: as last computed, and how often it has changed.
 #[derive(Clone, Copy, Debug, Default)]
-struct GapWait {
-    told: Duration,
+struct ResequencingTimeout {
+    advertised: Duration,
     sequence: u64,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Association {
 
     sending: Sending,
     rest: Resting,
-    gap_wait: GapWait,
+    resequencing_timeout: ResequencingTimeout,
 
     receiving: Receiving,
 
@@ -187,7 +187,7 @@ impl Association {
                 rng.bytes(),
             ),
             rest: Resting::new(now),
-            gap_wait: GapWait::default(),
+            resequencing_timeout: ResequencingTimeout::default(),
             receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
             host: HostMode::of(&config),
@@ -199,7 +199,7 @@ impl Association {
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
         self.outbox.owe(Notice::Addresses);
-        self.drop_homeless_handshakes(&cx.shared.locals);
+        self.drop_handshakes_without_local_address(&cx.shared.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
@@ -320,8 +320,8 @@ impl Association {
         for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
-        if self.goes_on_plain() {
-            self.give_back(now, cx);
+        if self.can_fall_back() {
+            self.return_to_host(now, cx);
         }
         self.paths = PathSet::new(self.limits.paths);
         self.peer.reset();
@@ -330,7 +330,7 @@ impl Association {
         self.selection.reset(&self.parameters);
         self.sending.reset(&self.limits, cx.shared.rng.bytes());
         self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
-        self.gap_wait = GapWait::default();
+        self.resequencing_timeout = ResequencingTimeout::default();
         self.rest.end();
         self.identity.end();
         self.review_capture();
@@ -384,7 +384,7 @@ impl Association {
             traffic: self.config.host_mode.then_some(self.host.traffic),
             captured: self.host.captured(),
             translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
-            translated: self.host.begun.len(),
+            translated: self.host.path_connections.len(),
             bytes_sent: self.sending.bytes(),
             bytes_received: self.receiving.bytes(),
             queued: self.sending.queue().bytes(),

@@ -12,7 +12,7 @@ pub(crate) type Path = mpip_transport::Path<Content>;
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// An inner packet, to be sent again.
-    Packet(Cargo),
+    Packet(SentPacket),
     /// Control frames, to be sent again.
     Control(Vec<Notice>),
 }
@@ -40,7 +40,7 @@ impl mpip_transport::Content for Content {
 
 /// An inner packet on its way: enough to send it again.
 #[derive(Clone, Debug)]
-pub(crate) struct Cargo {
+pub(crate) struct SentPacket {
     /// The super-packet that holds it.
     pub(crate) segments: Segments,
     /// Which of its segments.

@@ -11,7 +11,6 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use crate::association::Association;
-use crate::callers::Callers;
 use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
@@ -19,7 +18,8 @@ use crate::config::Policy;
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
-use crate::host_packets::{Plain, Returns};
+use crate::handshake_sources::HandshakeSources;
+use crate::host_packets::{HostMessages, PlainPackets};
 use crate::parameters::Parameters;
 use crate::pins::PinChange;
 use crate::prefixes::PrefixTable;
@@ -27,17 +27,17 @@ use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::shared::{Context, Shared};
 use crate::status::Status;
-use crate::strangers::Strangers;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
+use crate::unknown_peers::UnknownPeers;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::Rate;
 use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use mpip_types::{LocalAddress, Prefix};
 
-mod calls;
 mod from_host;
+mod handshake_messages;
 mod kept;
 mod plain;
 mod replies;
@@ -100,10 +100,10 @@ pub struct Engine {
     refusals: Bucket,
     /// The most passes that a datagram has cost, see [`most_work`](Self::most_work).
     most_work: u64,
-    callers: Callers,
+    handshake_sources: HandshakeSources,
     cookies: CookieJar,
     /// Nodes that the configuration does not name, if they are dealt with.
-    unknown: Option<Box<Strangers>>,
+    unknown: Option<Box<UnknownPeers>>,
 }
 
 impl Engine {
@@ -132,11 +132,13 @@ impl Engine {
         }
         let unknown = config.opportunistic;
         let pins = config.limits.pins;
-        let unknown = unknown.map(|settings| Box::new(Strangers::new(settings, pins, rng.bytes())));
+        let unknown =
+            unknown.map(|settings| Box::new(UnknownPeers::new(settings, pins, rng.bytes())));
         let instance = u64::from_be_bytes(rng.bytes());
         let draws = ChaCha8Rng::from_seed(rng.bytes());
         let cookies = CookieJar::new(&mut rng, &public_key);
-        let callers = Callers::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
+        let handshake_sources =
+            HandshakeSources::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
         let shared = Shared {
             private_key: Arc::new(config.private_key),
             aes_in_hardware: config.aes_in_hardware,
@@ -157,8 +159,8 @@ impl Engine {
             challenges: Bucket::new(),
             hold: HoldPool::new(config.limits.resequencing_all),
             jobs: Jobs::default(),
-            returns: Returns::default(),
-            plain: Plain::default(),
+            host_messages: HostMessages::default(),
+            plain: PlainPackets::default(),
             work: 0,
         };
         let mut engine = Self {
@@ -175,7 +177,7 @@ impl Engine {
             refusals: Bucket::new(),
             most_work: 0,
             cookies,
-            callers,
+            handshake_sources,
             limits: config.limits,
             parameters,
             unknown,
@@ -267,7 +269,7 @@ impl Engine {
         }
         self.run_unknown(now, datagrams);
         self.flush(now, datagrams);
-        self.shared.returns.deliver(packets);
+        self.shared.host_messages.deliver(packets);
     }
 
     /// `local` can take datagrams again after a reservation on it was refused.
@@ -352,7 +354,7 @@ impl Engine {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
         let first = self.schedule.first().map(|(at, _)| *at);
-        [first, unknown, self.shared.returns.due()].into_iter().flatten().min()
+        [first, unknown, self.shared.host_messages.due()].into_iter().flatten().min()
     }
 
     /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.

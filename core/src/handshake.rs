@@ -26,9 +26,9 @@ use mpip_types::PathAddress;
 
 /// Initiations of one class of callers that wait to be read or are being read. A thread reads so
 /// many in 10 ms.
-const CALLS: usize = 64;
+const INITIATIONS: usize = 64;
 /// Of these so many from one source. Senders in eight networks have to join to fill a class.
-const CALLS_OF_SOURCE: u8 = 8;
+const INITIATIONS_PER_SOURCE: u8 = 8;
 
 /// A piece of public-key work. Get it from [`Engine::poll_job`](crate::Engine::poll_job), run it on
 /// any thread, and give the result to [`Engine::handle_job`](crate::Engine::handle_job).
@@ -71,7 +71,7 @@ pub(crate) enum Work {
         payload: [u8; RESPONSE_PAYLOAD_LEN],
     },
     Read {
-        call: Call,
+        initiation: ReceivedInitiation,
         private_key: Arc<PrivateKey>,
         rng: Rng,
     },
@@ -83,7 +83,7 @@ pub(crate) enum Outcome {
     Started(u32, Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>),
     Finished(u32, PathAddress, Initiator, Result<Completed, HandshakeError>),
     Responded(u32, Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError>),
-    Read(Call, Result<Responder, HandshakeError>),
+    Read(ReceivedInitiation, Result<Responder, HandshakeError>),
 }
 
 impl HandshakeJob {
@@ -102,9 +102,9 @@ impl HandshakeJob {
             Work::Respond { index, responder, psk, payload } => {
                 Outcome::Responded(index, responder.respond(&psk, &payload, index))
             }
-            Work::Read { call, private_key, mut rng } => {
-                let read = Responder::read(&mut rng, &private_key, &call.datagram);
-                Outcome::Read(call, read)
+            Work::Read { initiation, private_key, mut rng } => {
+                let read = Responder::read(&mut rng, &private_key, &initiation.datagram);
+                Outcome::Read(initiation, read)
             }
         }))
     }
@@ -135,18 +135,18 @@ pub(crate) enum Class {
     /// Initiations from where configured peers are, or were when they proved who they are.
     Known,
     /// Initiations from elsewhere.
-    Stranger,
+    Unknown,
 }
 
 /// An initiation that passed the cheap checks.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ReceivedInitiation {
     pub(crate) from: PathAddress,
     pub(crate) class: Class,
     pub(crate) datagram: [u8; INITIATION_LEN],
 }
 
-impl Call {
+impl ReceivedInitiation {
     fn source(&self) -> Source {
         Source::of(self.from.remote.ip())
     }
@@ -160,7 +160,7 @@ pub(crate) struct Jobs {
     /// The class whose turn it is.
     turn: usize,
     /// Initiations whose result has not come back, by class and by source.
-    calls: [usize; 3],
+    unread: [usize; 3],
     by_source: BTreeMap<Source, u8>,
 }
 
@@ -171,29 +171,29 @@ impl Jobs {
     }
 
     /// Adds an initiation to be read. `false` if its source has its share, or there are too many.
-    pub(crate) fn call(
+    pub(crate) fn push_initiation(
         &mut self,
-        call: Call,
+        initiation: ReceivedInitiation,
         private_key: &Arc<PrivateKey>,
         rng: &mut Rng,
     ) -> bool {
-        let (class, source) = (call.class as usize, call.source());
+        let (class, source) = (initiation.class as usize, initiation.source());
         let of_source = self.by_source.get(&source).copied().unwrap_or(0);
-        if self.calls[class] >= CALLS || of_source >= CALLS_OF_SOURCE {
+        if self.unread[class] >= INITIATIONS || of_source >= INITIATIONS_PER_SOURCE {
             return false;
         }
-        self.calls[class] += 1;
+        self.unread[class] += 1;
         self.by_source.insert(source, of_source + 1);
         let private_key = Arc::clone(private_key);
-        self.waiting[class].push_back(Work::Read { call, private_key, rng: rng.fork() });
+        self.waiting[class].push_back(Work::Read { initiation, private_key, rng: rng.fork() });
         true
     }
 
-    /// The result of reading `call` has come back.
-    pub(crate) fn on_read(&mut self, call: &Call) {
-        let class = call.class as usize;
-        self.calls[class] = self.calls[class].saturating_sub(1);
-        let source = call.source();
+    /// The result of reading `initiation` has come back.
+    pub(crate) fn on_read(&mut self, initiation: &ReceivedInitiation) {
+        let class = initiation.class as usize;
+        self.unread[class] = self.unread[class].saturating_sub(1);
+        let source = initiation.source();
         if let Some(count) = self.by_source.get_mut(&source) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -222,10 +222,10 @@ mod tests {
     use super::*;
     use mpip_types::LocalId;
 
-    fn call(source: u32, class: Class) -> Call {
+    fn initiation(source: u32, class: Class) -> ReceivedInitiation {
         let ip = IpAddr::from(source.to_be_bytes());
         let from = PathAddress { local: LocalId(0), remote: SocketAddr::new(ip, 6182) };
-        Call { from, class, datagram: [0; INITIATION_LEN] }
+        ReceivedInitiation { from, class, datagram: [0; INITIATION_LEN] }
     }
 
     fn private_key() -> Arc<PrivateKey> {
@@ -234,7 +234,7 @@ mod tests {
 
     fn class(job: &HandshakeJob) -> Class {
         match &*job.0 {
-            Work::Read { call, .. } => call.class,
+            Work::Read { initiation, .. } => initiation.class,
             _ => Class::Own,
         }
     }
@@ -243,10 +243,12 @@ mod tests {
     fn one_source_has_a_share_and_a_class_has_a_bound() {
         let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
         let mut taken = |jobs: &mut Jobs, source, class| {
-            (0..100).filter(|_| jobs.call(call(source, class), &key, &mut rng)).count()
+            (0..100)
+                .filter(|_| jobs.push_initiation(initiation(source, class), &key, &mut rng))
+                .count()
         };
-        assert_eq!(taken(&mut jobs, 1, Class::Stranger), 8);
-        let others: usize = (2..100).map(|source| taken(&mut jobs, source, Class::Stranger)).sum();
+        assert_eq!(taken(&mut jobs, 1, Class::Unknown), 8);
+        let others: usize = (2..100).map(|source| taken(&mut jobs, source, Class::Unknown)).sum();
         assert_eq!(others, 64 - 8);
         assert_eq!(
             taken(&mut jobs, 100, Class::Known),
@@ -256,13 +258,13 @@ mod tests {
         // What was taken counts until it is done.
         let taken_jobs: Vec<_> = core::iter::from_fn(|| jobs.poll()).collect();
         assert_eq!(taken_jobs.len(), 64 + 8);
-        assert_eq!(taken(&mut jobs, 200, Class::Stranger), 0);
+        assert_eq!(taken(&mut jobs, 200, Class::Unknown), 0);
         for job in taken_jobs {
             let HandshakeDone(outcome) = job.run();
-            let Outcome::Read(call, Err(_)) = *outcome else { panic!("{outcome:?}") };
-            jobs.on_read(&call);
+            let Outcome::Read(initiation, Err(_)) = *outcome else { panic!("{outcome:?}") };
+            jobs.on_read(&initiation);
         }
-        assert_eq!(taken(&mut jobs, 200, Class::Stranger), 8);
+        assert_eq!(taken(&mut jobs, 200, Class::Unknown), 8);
         assert_eq!(jobs.by_source.len(), 1);
     }
 
@@ -270,10 +272,10 @@ mod tests {
     fn the_classes_take_turns() {
         let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
         for source in 0..20 {
-            jobs.call(call(source, Class::Stranger), &key, &mut rng);
+            jobs.push_initiation(initiation(source, Class::Unknown), &key, &mut rng);
         }
         let mut peers = Jobs::default();
-        peers.call(call(99, Class::Known), &key, &mut rng);
+        peers.push_initiation(initiation(99, Class::Known), &key, &mut rng);
         jobs.waiting[Class::Known as usize] = core::mem::take(&mut peers.waiting[1]);
         let served: Vec<_> = core::iter::from_fn(|| jobs.poll()).map(|job| class(&job)).collect();
         assert_eq!(served.len(), 21);

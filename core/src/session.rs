@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
     pub(crate) repair: bool,
     /// Sequence of the next packet.
     pub(crate) next_sequence: u32,
-    pub(crate) known: Known,
+    pub(crate) header_state: HeaderState,
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
@@ -43,7 +43,7 @@ impl Outgoing {
             ordered: resequencing && key.protocol == protocol::TCP,
             repair: false,
             next_sequence: 0,
-            known: Known::Nothing,
+            header_state: HeaderState::Unsent,
             counters: Counters::default(),
             repaired: 0,
             stream_end: None,
@@ -102,20 +102,20 @@ impl Outgoing {
 
 /// What the receiver knows of the headers of a session's packets.
 #[derive(Debug)]
-pub(crate) enum Known {
+pub(crate) enum HeaderState {
     /// Nothing yet.
-    Nothing,
+    Unsent,
     /// It was told, and has not confirmed it.
-    Told(Box<Told>),
+    Sent(Box<HeaderFields>),
     /// It was told in vain, or has forgotten it.
-    Lapsed(Box<Told>),
+    Lost(Box<HeaderFields>),
     /// All that the packets have in common: it is left out from now on.
-    Header(Box<Told>),
+    Confirmed(Box<HeaderFields>),
 }
 
 /// What a session's packets have in common, as it was told first; nothing else is ever told.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct HeaderFields {
     pub(crate) fields: SessionFields,
     pub(crate) header: SessionHeader,
 }
@@ -130,7 +130,7 @@ pub(crate) struct Incoming {
     /// What the peer's packets have in common, if it has said so.
     pub(crate) header: Option<Box<SessionHeader>>,
     /// What becomes of the source of packets that come without their headers.
-    pub(crate) shown: Shown,
+    pub(crate) source_rewrite: SourceRewrite,
     /// The newest sequence number, from which truncated ones are restored.
     pub(crate) newest: u32,
     pub(crate) counters: Counters,
@@ -138,14 +138,14 @@ pub(crate) struct Incoming {
 
 /// How the host is to see the source of the packets that are restored from a session's fields.
 #[derive(Debug)]
-pub(crate) enum Shown {
+pub(crate) enum SourceRewrite {
     /// As the fields say.
-    AsItIs,
+    None,
     /// With this end, which is in what they are restored from, and since when the connection is
     /// known to be in use.
-    As(Box<(Endpoint, Instant)>),
+    To(Box<(Endpoint, Instant)>),
     /// The fields do not say what connection a packet belongs to, only the packet does.
-    EachByItself,
+    PerPacket,
 }
 
 /// How packets of a session reach the host.

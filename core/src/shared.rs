@@ -13,7 +13,7 @@ use crate::capture::Capture;
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
-use crate::host_packets::{Plain, Returns};
+use crate::host_packets::{HostMessages, PlainPackets};
 use crate::parts::addresses::is_one_host;
 use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
@@ -56,9 +56,9 @@ pub(crate) struct Shared {
     /// Public-key work that waits to be done.
     pub(crate) jobs: Jobs,
     /// Packets of our own for the host.
-    pub(crate) returns: Returns,
+    pub(crate) host_messages: HostMessages,
     /// Packets that the host is to send itself.
-    pub(crate) plain: Plain,
+    pub(crate) plain: PlainPackets,
     /// Passes of loops whose number peers decide, see
     /// [`Engine::most_work`](crate::Engine::most_work).
     pub(crate) work: u64,

@@ -3,7 +3,7 @@
 
 use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames, PathStatus};
 
-use super::departure::Manifest;
+use super::departure::SendInfo;
 use super::{Association, range_room};
 use crate::content::Content;
 use crate::parts::addresses::told_addresses;
@@ -19,7 +19,7 @@ use mpip_types::{DatagramSink, PathAddress};
 /// Bytes of frames of a heartbeat behind a translator, at least: as many as a path response and a
 /// path challenge have. It may have moved us, and where we are now the peer may send no more than
 /// came from there.
-const HEARTBEAT_FRAMES: usize = 18;
+const MIN_HEARTBEAT_FRAMES: usize = 18;
 
 impl Association {
     /// Sends challenges and answers to them.
@@ -47,7 +47,7 @@ impl Association {
         self.send_notices(now, cx, out);
         for index in self.paths.indices() {
             self.send_mtu_probe(now, index, out);
-            self.lend_credit(now, index, out);
+            self.repeat_challenges_on_credit(now, index, out);
             self.send_probes(now, index, &cx.shared.locals, out);
         }
     }
@@ -60,8 +60,8 @@ impl Association {
         }
         let Some(len) = path.poll_mtu_probe(now) else { return };
         let (to, plain_len) = (path.address, len - datagram_overhead(path.id));
-        let manifest = Manifest { asks: true, paced: false, probe: true, content: None };
-        let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
+        let info = SendInfo { asks: true, paced: false, probe: true, content: None };
+        let sent = self.send_datagram(now, index, to, plain_len, info, out, |plain| {
             let mut frames = FrameWriter::new(plain);
             frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
             frames.pad_to(plain_len).expect("its room is that long");
@@ -92,7 +92,7 @@ impl Association {
             }
             return;
         }
-        self.retrieve_early(index);
+        self.requeue_early(index);
         let path = &mut self.paths[index];
         path.validation.grant_first_flight();
         let resting = path.rest.is_resting();
@@ -234,10 +234,12 @@ impl Association {
                 let list = AddressList::new(&addresses).expect("no more than a list holds");
                 Some(Frame::Addresses { generation: self.generation, list })
             }
-            Notice::Resequencing => (self.gap_wait.sequence > 0).then_some(Frame::Resequencing {
-                sequence: self.gap_wait.sequence,
-                max_wait: self.gap_wait.told.as_micros() as u64,
-            }),
+            Notice::Resequencing => {
+                (self.resequencing_timeout.sequence > 0).then_some(Frame::Resequencing {
+                    sequence: self.resequencing_timeout.sequence,
+                    max_wait: self.resequencing_timeout.advertised.as_micros() as u64,
+                })
+            }
             Notice::PathStatus(id) => path(id).map(|path| Frame::PathStatus {
                 path: id,
                 sequence: path.reserve.sequence(),
@@ -256,7 +258,7 @@ impl Association {
             Notice::SessionUnknown(session) => Some(Frame::SessionUnknown { session }),
             Notice::SessionOpen(slot, session) => self
                 .sending
-                .fields_to_tell(slot, session)
+                .unconfirmed_fields(slot, session)
                 .map(|fields| Frame::SessionOpen { session, fields }),
             Notice::Close => Some(Frame::Close { reason: 0, message: "shutting down" }),
             Notice::AddressObserved(id) => path(id).map(|path| Frame::AddressObserved {
@@ -326,7 +328,7 @@ impl Association {
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
             if pads {
-                let len = frames.len().max(HEARTBEAT_FRAMES);
+                let len = frames.len().max(MIN_HEARTBEAT_FRAMES);
                 frames.pad_to(len).expect("padding fits the room");
             }
         }
@@ -387,8 +389,8 @@ impl Association {
             && path.is_validated()
             && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
         let content = Content::of(notices);
-        let manifest = Manifest { asks, paced: false, probe: false, content };
+        let info = SendInfo { asks, paced: false, probe: false, content };
         let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
-        self.send_datagram(now, index, to, frames.len(), manifest, out, write).is_some()
+        self.send_datagram(now, index, to, frames.len(), info, out, write).is_some()
     }
 }

@@ -14,7 +14,7 @@ use mpip_types::Instant;
 use mpip_types::{DatagramSink, Ecn, PathAddress};
 
 /// What is to be remembered of a datagram that leaves.
-pub(super) struct Manifest {
+pub(super) struct SendInfo {
     /// It asks for feedback.
     pub(super) asks: bool,
     /// It is held back by pacing and congestion control, and counts for them.
@@ -35,11 +35,11 @@ impl Association {
         index: PathIndex,
         to: PathAddress,
         plain_len: usize,
-        manifest: Manifest,
+        info: SendInfo,
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
-        let Manifest { asks, paced, probe, content } = manifest;
+        let SendInfo { asks, paced, probe, content } = info;
         let epoch = self.keys.current_mut()?;
         let path = &mut self.paths[index];
         let number = path.flight.next_number();

@@ -10,7 +10,7 @@
 use super::Association;
 use crate::parts::addresses::local;
 use crate::parts::path_set::PathIndex;
-use crate::parts::sending::Loss;
+use crate::parts::sending::LossCause;
 use crate::shared::Context;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
@@ -36,7 +36,7 @@ impl Association {
 
     /// Who is called may answer with as many bytes as came: when we have little to send, the
     /// challenge is repeated at once.
-    pub(super) fn lend_credit(
+    pub(super) fn repeat_challenges_on_credit(
         &mut self,
         now: Instant,
         index: PathIndex,
@@ -50,18 +50,18 @@ impl Association {
     }
 
     /// What was sent on path `index` before it was validated may not have arrived.
-    pub(super) fn retrieve_early(&mut self, index: PathIndex) {
+    pub(super) fn requeue_early(&mut self, index: PathIndex) {
         let path = &mut self.paths[index];
         if !path.works() && path.flight.in_flight() > 0 {
             path.flight.abandon(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
     }
 
     /// The same, on all paths that do not work.
-    pub(super) fn retrieve_all_early(&mut self) {
+    pub(super) fn requeue_all_early(&mut self) {
         for index in self.paths.indices() {
-            self.retrieve_early(index);
+            self.requeue_early(index);
         }
     }
 }

@@ -14,9 +14,9 @@ use mpip_types::PathAddress;
 use mpip_types::{Encapsulation, LocalAddress};
 
 /// UDP has so long to get through before TCP is tried between the same addresses.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const UDP_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// When UDP has worked for so long, TCP between the same addresses is given up.
-const CONFIDENCE: Duration = Duration::from_secs(3);
+const UDP_STABLE: Duration = Duration::from_secs(3);
 
 impl Association {
     /// Where the peer may be reached with `encapsulation`: the configured addresses, then those
@@ -66,7 +66,7 @@ impl Association {
         // Without an address for UDP there is nothing to wait for.
         let Some(udp) = udp_beside(locals, local) else { return true };
         let mut paths = self.udp_paths(udp, remote).peekable();
-        paths.peek().is_some() && paths.all(|path| waits(now, path))
+        paths.peek().is_some() && paths.all(|path| is_overdue(now, path))
     }
 
     /// The paths by UDP between the same addresses as one by TCP from beside `udp` to `remote`.
@@ -84,7 +84,7 @@ impl Association {
             return;
         }
         let is_udp = |path: &Path| path.encapsulation == Encapsulation::Udp;
-        if self.paths.iter().any(|path| is_udp(path) && waits(now, path)) {
+        if self.paths.iter().any(|path| is_udp(path) && is_overdue(now, path)) {
             self.open_paths(now, cx);
         }
         for index in self.paths.indices() {
@@ -94,7 +94,7 @@ impl Association {
             }
             let local = cx.shared.locals.iter().find(|local| local.id == path.address.local);
             let udp = local.and_then(|local| udp_beside(&cx.shared.locals, local));
-            let works = |path: &Path| path.works() && now.since(path.changed) >= CONFIDENCE;
+            let works = |path: &Path| path.works() && now.since(path.changed) >= UDP_STABLE;
             if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
                 self.abandon_path(now, cx, index, "UDP gets through again");
             }
@@ -103,7 +103,7 @@ impl Association {
 
     /// Whether an attempt at a handshake goes from `local` to `address`: by UDP first, by both when
     /// that had no answer or there is no UDP, and wherever a path works.
-    pub(super) fn calls_from(
+    pub(super) fn sends_handshake_from(
         &self,
         local: &LocalAddress,
         locals: &[LocalAddress],
@@ -123,7 +123,7 @@ impl Association {
 }
 
 /// Whether a path has not worked for so long that another encapsulation is to be tried.
-fn waits(now: Instant, path: &Path) -> bool {
+fn is_overdue(now: Instant, path: &Path) -> bool {
     matches!(path.state(), PathState::Validating | PathState::Failed)
-        && now.since(path.changed) >= PATIENCE
+        && now.since(path.changed) >= UDP_TIMEOUT
 }

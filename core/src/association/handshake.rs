@@ -13,7 +13,7 @@ use super::Association;
 use crate::event::Event;
 use crate::handshake::Work;
 use crate::parts::addresses::local;
-use crate::parts::handshakes::{Answering, RETRY, State};
+use crate::parts::handshakes::{PendingResponse, PendingState, RETRY};
 use crate::parts::identity::{agree, fresh_number};
 use crate::parts::keys::{Epoch, Origin};
 use crate::parts::outbox::Notice;
@@ -23,7 +23,7 @@ use mpip_types::{DatagramSink, PathAddress};
 use mpip_types::{Encapsulation, LocalAddress};
 
 /// One attempt goes to so many address pairs at once.
-const PAIRS: usize = 8;
+const PAIRS_PER_ATTEMPT: usize = 8;
 /// While our own initiation is younger than this many attempts, the node with the larger key
 /// does not answer one that crosses it: the peer is about to answer ours.
 const CROSSING_ATTEMPTS: u32 = 2;
@@ -92,15 +92,17 @@ impl Association {
                     && may_begin(local.address.ip())
             }) {
                 let pair = PathAddress { local: local.id, remote };
-                if self.calls_from(local, &cx.shared.locals, pair) && !pairs.contains(&pair) {
+                if self.sends_handshake_from(local, &cx.shared.locals, pair)
+                    && !pairs.contains(&pair)
+                {
                     pairs.push(pair);
                 }
             }
         }
         if !pairs.is_empty() {
-            let start = self.handshakes.attempts() as usize * PAIRS % pairs.len();
+            let start = self.handshakes.attempts() as usize * PAIRS_PER_ATTEMPT % pairs.len();
             pairs.rotate_left(start);
-            pairs.truncate(PAIRS);
+            pairs.truncate(PAIRS_PER_ATTEMPT);
         }
         pairs
     }
@@ -129,7 +131,7 @@ impl Association {
     }
 
     /// Datagrams that were to leave from an address that is gone.
-    pub(super) fn drop_homeless_handshakes(&mut self, locals: &[LocalAddress]) {
+    pub(super) fn drop_handshakes_without_local_address(&mut self, locals: &[LocalAddress]) {
         self.handshakes.retain(|to| local(*to, locals).is_some());
     }
 
@@ -161,7 +163,7 @@ impl Association {
         let completed = match finished {
             Ok(completed) => completed,
             Err(error) => {
-                pending.state = State::Waiting(Box::new(initiator));
+                pending.state = PendingState::Waiting(Box::new(initiator));
                 pending.read_response(&mut cx.shared.jobs);
                 return Err(error.to_string());
             }
@@ -180,7 +182,7 @@ impl Association {
             goes_on: agree(pending.claim, payload.association),
         };
         self.handshakes.finish();
-        self.follow_association(now, origin, cx);
+        self.adopt_association(now, origin, cx);
         let epoch = Epoch {
             local_index: index,
             peer_index,
@@ -251,7 +253,7 @@ impl Association {
             number: fresh_number(peer_index, local_index),
             goes_on: agree(claim, payload.association),
         };
-        let answering = Answering { local_index, peer_index, from, aead, origin };
+        let answering = PendingResponse { local_index, peer_index, from, aead, origin };
         self.handshakes.answer(answering);
         self.handshakes.drop_initiation(&mut cx.shared.indices);
         // It may be a replay from before a restart of ours: without keys we go on trying.
@@ -270,7 +272,7 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> Result<Option<PathAddress>, String> {
         let Some(answering) = self.handshakes.take_answering(index) else { return Ok(None) };
-        let Answering { local_index, peer_index, from, aead, origin } = answering;
+        let PendingResponse { local_index, peer_index, from, aead, origin } = answering;
         let (secrets, datagram) = responded.map_err(|error| {
             cx.shared.indices.remove(&local_index);
             error.to_string()
@@ -297,7 +299,7 @@ impl Association {
     /// A packet under keys of ours was authenticated.
     pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
         let Some(origin) = self.keys.offered(index) else { return };
-        self.follow_association(now, origin, cx);
+        self.adopt_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         cx.shared.forget_indices(retired);
@@ -331,7 +333,7 @@ impl Association {
     /// restarted or has lost it, another one begins, whose paths the initiator opens: both ends see
     /// that in the same handshake. The peer is live: its response answers our ephemeral key, or it
     /// has used keys that contain it.
-    fn follow_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
+    fn adopt_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
         if self.identity.continues(origin) {
             return;
         }

@@ -38,7 +38,7 @@ impl Association {
     }
 
     /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
-    pub(crate) fn is_of_a_stranger(&mut self) {
+    pub(crate) fn mark_as_unknown_peer(&mut self) {
         self.host.scope = Some(Vec::new());
         self.receiving.of_unknown();
     }
@@ -58,7 +58,7 @@ impl Association {
         let same = former == self.host.scope && self.config.exclusive == exclusive;
         self.config.exclusive = exclusive;
         if !same {
-            self.tell_how_it_is_seen(now, cx);
+            self.report_observed_addresses(now, cx);
             self.review_capture();
         }
         !same
@@ -80,13 +80,13 @@ impl Association {
     }
 
     /// Whether nobody configured the peer.
-    pub(super) fn is_stranger(&self) -> bool {
-        self.host.is_stranger()
+    pub(super) fn is_unknown_peer(&self) -> bool {
+        self.host.is_unknown_peer()
     }
 
     /// Finds out which addresses are the peer's and what is to be captured.
     pub(crate) fn follow_capture(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if !self.config.host_mode || !self.host.begin_review(now) {
+        if !self.config.host_mode || !self.host.start_review(now) {
             return;
         }
         cx.shared.work +=
@@ -112,7 +112,7 @@ impl Association {
             return;
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
-            self.give_back(now, cx);
+            self.return_to_host(now, cx);
             self.host.release_at = Some(now);
         }
         let reason = match (traffic, self.identity.is_established()) {
@@ -140,14 +140,14 @@ impl Association {
     }
 
     /// Whether packets that no path delivers can leave as plain IP: until now they took the paths.
-    pub(super) fn goes_on_plain(&self) -> bool {
+    pub(super) fn can_fall_back(&self) -> bool {
         self.config.host_mode
             && self.config.policy == Policy::Prefer
             && self.host.traffic == Traffic::Multipath
     }
 
     /// Whether packets have gone back to plain IP, so that the host hands over no more of them.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(super) fn has_fallen_back(&self) -> bool {
         self.config.host_mode
             && self.config.policy == Policy::Prefer
             && self.host.traffic == Traffic::Plain
@@ -157,16 +157,16 @@ impl Association {
     /// peer is.
     fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
         cx.shared.translations.expire(now);
-        self.host.begun.expire(now);
+        self.host.path_connections.expire(now);
         let works = self.paths.any_works();
         let left_at = self.host.left_since(now, works);
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
-            self.host.begun.clear();
+            self.host.path_connections.clear();
         }
         self.host.own_translated =
             if cx.shared.translations.is_on() { self.own_translated() } else { Vec::new() };
-        if cx.shared.translations.has(cx.me) || !self.host.begun.is_empty() {
-            self.host.check_again(now + HELD_CHECK);
+        if cx.shared.translations.has(cx.me) || !self.host.path_connections.is_empty() {
+            self.host.review_by(now + HELD_CHECK);
         }
         self.public_addresses(cx)
     }
@@ -174,7 +174,7 @@ impl Association {
     /// Whether sessions use `address` as their end on this host.
     pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
         self.config.host_mode
-            && (self.host.begun.iter().any(|key| key.source.address == address)
+            && (self.host.path_connections.iter().any(|key| key.source.address == address)
                 || self.sending.sessions().iter().any(|(_, key, _)| key.source.address == address)
                 || self
                     .receiving
@@ -227,7 +227,7 @@ impl Association {
                 return true;
             }
             if used.contains(ip) {
-                self.host.check_again(now + HELD_CHECK);
+                self.host.review_by(now + HELD_CHECK);
                 return true;
             }
             cx.shared.prefixes.release(Prefix::host(*ip), cx.me);
@@ -256,7 +256,7 @@ impl Association {
         let mut translated = Vec::new();
         if traffic == Traffic::Plain {
             // What began on the paths waits for them.
-            let begun = self.host.begun.iter().map(|key| key.destination.address);
+            let begun = self.host.path_connections.iter().map(|key| key.destination.address);
             translated.extend(begun);
             translated.sort_unstable();
             translated.dedup();
@@ -281,7 +281,7 @@ impl Association {
             };
             match self.unsettled(now, prefix.address(), &cx.shared.locals) {
                 Some(at) if !known => {
-                    self.host.check_again(at);
+                    self.host.review_by(at);
                 }
                 _ if as_it_is => prefixes.push(prefix),
                 _ => translated.push(ip),

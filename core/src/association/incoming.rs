@@ -10,16 +10,16 @@ use mpip_wire::{
 };
 
 use super::Association;
-use super::translated::{Changed, Source, shown_as};
+use super::translated::{PacketSource, RewrittenPacket, with_source};
 use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
 use crate::parts::addresses::local;
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
-use crate::parts::receiving::{Delivering, Delivery};
-use crate::parts::sending::Loss;
-use crate::session::{Counters, Incoming, Shown};
+use crate::parts::receiving::{Delivery, DeliveryContext};
+use crate::parts::sending::LossCause;
+use crate::session::{Counters, Incoming, SourceRewrite};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::clock_difference;
@@ -30,7 +30,7 @@ use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 
 /// While a path is drained to see it empty, and so long after, what waits in the queue waits for
 /// that: a signal would cost the inner TCP a third of its window for seconds.
-const DRAIN_PARDON: Duration = Duration::from_millis(150);
+const DRAIN_GRACE: Duration = Duration::from_millis(150);
 
 /// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
 const ACK_MAX: usize = 128;
@@ -93,7 +93,7 @@ impl Association {
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
             path.validation.credit += len;
         } else if newest && path.state() == PathState::Abandoned {
-            self.open_to_mover(now, cx, from, len);
+            self.open_path_to_moved_peer(now, cx, from, len);
         } else if newest && !self.opens_it(index) {
             self.challenge_new_address(now, cx, index, from, len);
         }
@@ -119,7 +119,7 @@ impl Association {
     ) -> Result<PathIndex, DropReason> {
         // The opener knows all paths that there are, and need not know which it gave up long ago.
         if self.identity.opens() || self.paths.is_retired(id) {
-            self.open_to_mover(now, cx, from, len);
+            self.open_path_to_moved_peer(now, cx, from, len);
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
@@ -171,7 +171,7 @@ impl Association {
                     if feedback.path == path.id && from == path.address {
                         self.on_feedback(now, cx, &feedback);
                     } else {
-                        self.on_last_feedback(&feedback, index, cx);
+                        self.on_feedback_elsewhere(&feedback, index, cx);
                     }
                 }
                 Frame::Padding(_) | Frame::Heartbeat => {}
@@ -234,7 +234,7 @@ impl Association {
             }
         }
         self.follow_standby(now, cx);
-        self.note_survival(now, index);
+        self.on_nat_binding_survived(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
         path.arrivals.on_packet(now, number, asks, ecn, rtt);
@@ -274,13 +274,13 @@ impl Association {
             busy.for_each(|path| path.cc.drain(now));
         }
         if paths[index].cc.drains() {
-            self.sending.queue_mut().pardon(now + DRAIN_PARDON);
+            self.sending.queue_mut().pardon(now + DRAIN_GRACE);
         }
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
         }
         if progress.acked > 0 {
-            self.note_lapse(now, index);
+            self.on_nat_binding_lapsed(now, index);
         }
         let answers = progress.acked > 0 && feedback.largest() >= self.paths[index].counts_from;
         if answers && !core::mem::replace(&mut self.paths[index].confirmed, true) {
@@ -289,13 +289,13 @@ impl Association {
         if answers && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
-        self.repair_losses(Loss::Congestion);
+        self.repair_losses(LossCause::Congestion);
         self.update_inner_mtu(cx);
     }
 
     /// Feedback that did not come by the path that it is about, but on path `index`, or from where
     /// the peer has moved to: what arrived on a path that does not work any more.
-    fn on_last_feedback(
+    fn on_feedback_elsewhere(
         &mut self,
         feedback: &Feedback<'_>,
         index: PathIndex,
@@ -353,15 +353,17 @@ impl Association {
         let key = header.session();
         let known = self.receiving.find(session, &key)?;
         self.check_destination(header.destination, cx)?;
-        let source = self.show(now, &header, packet, cx)?;
+        let source = self.source_for_host(now, &header, packet, cx)?;
         let slot =
             known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence, cx));
         let changed;
         let inner = match source {
-            Source::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
-            Source::As(end, state) => {
-                changed =
-                    Changed::new(packet, &header, end, state).ok_or(DropReason::ForeignSource)?;
+            PacketSource::Unchanged => {
+                InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete }
+            }
+            PacketSource::Rewritten(end, state) => {
+                changed = RewrittenPacket::new(packet, &header, end, state)
+                    .ok_or(DropReason::ForeignSource)?;
                 changed.packet(packet)
             }
         };
@@ -429,17 +431,19 @@ impl Association {
             checksum: restored.checksum,
         };
         let (whole, changed);
-        match self.receiving.sessions().get(slot).map(|session| &session.shown) {
-            None | Some(Shown::AsItIs) => {}
-            Some(Shown::As(known)) => {
+        match self.receiving.sessions().get(slot).map(|session| &session.source_rewrite) {
+            None | Some(SourceRewrite::None) => {}
+            Some(SourceRewrite::To(known)) => {
                 let known = **known;
-                self.keep_shown(now, slot, known, inner, cx)?;
+                self.refresh_connection(now, slot, known, inner, cx)?;
             }
-            Some(Shown::EachByItself) => {
+            Some(SourceRewrite::PerPacket) => {
                 whole = [inner.head, inner.tail].concat();
                 let header = Header::parse(&whole).map_err(|_| DropReason::MalformedPacket)?;
-                if let Source::As(end, state) = self.show(now, &header, &whole, cx)? {
-                    changed = Changed::new(&whole, &header, end, state)
+                if let PacketSource::Rewritten(end, state) =
+                    self.source_for_host(now, &header, &whole, cx)?
+                {
+                    changed = RewrittenPacket::new(&whole, &header, end, state)
                         .ok_or(DropReason::ForeignSource)?;
                     inner = changed.packet(&whole);
                 }
@@ -468,7 +472,7 @@ impl Association {
             let (session, ack) = (sending.get_mut(answered), plain_ack(packet));
             session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
         };
-        let with = Delivering { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
+        let with = DeliveryContext { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
@@ -478,13 +482,13 @@ impl Association {
         if !self.thins || len > ACK_MAX {
             return None;
         }
-        let Incoming { key, shown, .. } = self.receiving.sessions().get(slot)?;
+        let Incoming { key, source_rewrite, .. } = self.receiving.sessions().get(slot)?;
         if key.protocol != protocol::TCP {
             return None;
         }
-        let source = match shown {
-            Shown::As(known) => known.0,
-            Shown::AsItIs | Shown::EachByItself => key.source,
+        let source = match source_rewrite {
+            SourceRewrite::To(known) => known.0,
+            SourceRewrite::None | SourceRewrite::PerPacket => key.source,
         };
         let answered = self.sending.sessions().find(&SessionKey { source, ..*key }.reversed())?;
         Some((answered, self.sending.queue().behind_since(now, answered)))
@@ -499,13 +503,13 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> u32 {
         if self.host.own_translated.contains(&key.destination.address) {
-            self.host.begun.on_answer();
+            self.host.path_connections.on_answer();
         }
         let session = Incoming {
             key,
             order: None,
             header: None,
-            shown: Shown::AsItIs,
+            source_rewrite: SourceRewrite::None,
             newest: sequence,
             counters: Counters::default(),
         };
@@ -539,14 +543,16 @@ impl Association {
         // Checked here once: every packet restored from these fields has these ends.
         let known = self.receiving.find(id, &key)?;
         self.check_destination(destination, cx)?;
-        let shown = self.show_session(now, &key, cx)?;
-        let header = match &shown {
-            Shown::As(known) => shown_as(fields, known.0).and_then(|it| SessionHeader::new(&it)),
-            Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
+        let source_rewrite = self.session_source_rewrite(now, &key, cx)?;
+        let header = match &source_rewrite {
+            SourceRewrite::To(known) => {
+                with_source(fields, known.0).and_then(|it| SessionHeader::new(&it))
+            }
+            SourceRewrite::None | SourceRewrite::PerPacket => SessionHeader::new(fields),
         };
         let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
         if let Some(session) = self.receiving.get_mut(slot) {
-            session.shown = shown;
+            session.source_rewrite = source_rewrite;
             session.header = header.map(Box::new);
         }
         Ok(())

@@ -140,7 +140,7 @@ impl Association {
 
     /// Path and number of the packets that wait to be sent again.
     pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
-        self.sending.repairs().iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
+        self.sending.repairs().iter().map(|packet| (packet.path.0, packet.number)).collect()
     }
 
     /// Both ends of a path.

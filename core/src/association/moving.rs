@@ -17,7 +17,7 @@ use crate::content::Path;
 use crate::event::Event;
 use crate::parts::addresses::{are_neighbours, local};
 use crate::parts::path_set::PathIndex;
-use crate::parts::sending::Loss;
+use crate::parts::sending::LossCause;
 use crate::shared::Context;
 use mpip_transport::{Challenge, PathState, Standing};
 use mpip_types::Instant;
@@ -38,9 +38,9 @@ impl Association {
                 Some(local) => path.on_interface_mtu(local.mtu),
                 None if keeps && path.is_validated() => {
                     path.validation.challenge = None;
-                    self.change_state(now, cx, index, PathState::Failed, HOMELESS);
+                    self.change_state(now, cx, index, PathState::Failed, ADDRESS_GONE);
                 }
-                None => self.abandon_path(now, cx, index, HOMELESS),
+                None => self.abandon_path(now, cx, index, ADDRESS_GONE),
             }
         }
         self.move_paths(now, cx);
@@ -50,7 +50,7 @@ impl Association {
     /// Challenges the opener from the addresses that there are, on paths whose own is gone. What
     /// had no answer makes room for another pair of addresses.
     pub(super) fn move_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let homeless = |path: &&Path| is_homeless(path, &cx.shared.locals);
+        let homeless = |path: &&Path| has_no_local_address(path, &cx.shared.locals);
         let count = self.paths.iter().filter(homeless).count();
         if count == 0 {
             return;
@@ -60,7 +60,8 @@ impl Association {
             return;
         }
         let standing: Vec<_> = pairs.iter().map(|to| self.standing(now, *to, cx)).collect();
-        let paths = self.paths.iter_mut().filter(|path| is_homeless(path, &cx.shared.locals));
+        let paths =
+            self.paths.iter_mut().filter(|path| has_no_local_address(path, &cx.shared.locals));
         for (position, path) in paths.enumerate() {
             let due =
                 path.validation.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
@@ -84,7 +85,7 @@ impl Association {
     /// opener tells is of no use where it is behind a translator, and may be somebody else's.
     fn pairs_to_move_to(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let locals = &cx.shared.locals;
-        let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
+        let former = || self.paths.iter().filter(|path| has_no_local_address(path, locals));
         let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
         let told = told.filter(|kind| self.config.encapsulation.permits(*kind));
         let told = told.flat_map(|kind| self.remotes(kind).into_iter().map(move |to| (kind, to)));
@@ -123,8 +124,8 @@ impl Association {
             return;
         }
         for index in self.paths.indices() {
-            if is_homeless(&self.paths[index], &cx.shared.locals) {
-                self.abandon_path(now, cx, index, HOMELESS);
+            if has_no_local_address(&self.paths[index], &cx.shared.locals) {
+                self.abandon_path(now, cx, index, ADDRESS_GONE);
             }
         }
     }
@@ -139,14 +140,14 @@ impl Association {
     /// Something authentic came from `from` on a path that we gave up: the peer cannot know, since
     /// no other works. It has moved there, and a path is opened to it. One at a time, because who
     /// recorded something could send it again from anywhere.
-    pub(super) fn open_to_mover(
+    pub(super) fn open_path_to_moved_peer(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
         from: PathAddress,
         len: usize,
     ) {
-        let called = |path: &Path| {
+        let validating = |path: &Path| {
             path.state() == PathState::Validating
                 && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
@@ -156,8 +157,8 @@ impl Association {
         }) else {
             return;
         };
-        if let Some(former) = self.paths.position(called) {
-            if now.since(self.paths[former].opened) < CALL {
+        if let Some(former) = self.paths.position(validating) {
+            if now.since(self.paths[former].opened) < ANSWER_TIMEOUT {
                 return;
             }
             self.abandon_path(now, cx, former, "the peer calls from elsewhere");
@@ -192,7 +193,7 @@ impl Association {
 
     /// The peer is where it said: whether a path there carries datagrams of full size is asked
     /// next.
-    fn challenge_in_full(
+    fn challenge_full_size(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
@@ -203,7 +204,7 @@ impl Association {
         let mut challenge =
             Challenge::ours(cx.shared.rng.bytes(), answered.to, Standing::Known, now);
         let path = &mut self.paths[index];
-        if is_homeless(path, &cx.shared.locals) {
+        if has_no_local_address(path, &cx.shared.locals) {
             // So many pairs of addresses were asked, this one the last.
             challenge.attempts = answered.attempts.saturating_sub(1);
         }
@@ -239,7 +240,7 @@ impl Association {
             return;
         };
         if answered.standing == Standing::Told {
-            self.challenge_in_full(now, cx, index, &answered);
+            self.challenge_full_size(now, cx, index, &answered);
             return;
         }
         path.validation.credit = 0;
@@ -250,7 +251,7 @@ impl Association {
             // Signs of life that were asked for at the old address will never come.
             self.losses.clear();
             path.flight.abandon_control(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
         let path = &mut self.paths[index];
         let former = path.address.remote;
@@ -267,7 +268,7 @@ impl Association {
                 from: former,
                 to: from.remote,
             });
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
             self.review_capture();
         }
         self.leave_one_path(now, cx, index);
@@ -280,11 +281,11 @@ impl Association {
 }
 
 /// So long an address has to answer before another one is asked.
-const CALL: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-const HOMELESS: &str = "its local address is gone";
+const ADDRESS_GONE: &str = "its local address is gone";
 
 /// Whether the path is kept without an address of its own.
-fn is_homeless(path: &Path, locals: &[LocalAddress]) -> bool {
+fn has_no_local_address(path: &Path, locals: &[LocalAddress]) -> bool {
     path.state() == PathState::Failed && local(path.address, locals).is_none()
 }

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::parameters::{Parameters, ResequencingParameters};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
-use crate::parts::sending::Loss;
+use crate::parts::sending::LossCause;
 use crate::parts::sizes::INNER_OVERHEAD;
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
@@ -70,7 +70,7 @@ impl Association {
         if matches!(to, PathState::Failed | PathState::Abandoned) {
             self.losses.clear();
             self.paths[index].flight.abandon(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
         if to == PathState::Abandoned {
             let path = &mut self.paths[index];
@@ -80,10 +80,10 @@ impl Association {
             self.paths.retire(id);
         }
         if from == PathState::Validating {
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
         }
         if to == PathState::Active {
-            self.retrieve_all_early();
+            self.requeue_all_early();
         }
         if to == PathState::Active && self.config.host_mode {
             // Its answer shows that the peer has validated our address.
@@ -276,7 +276,7 @@ impl Association {
                     self.probe_tail(now, index);
                 }
                 Silence::Dead => {
-                    self.repair_losses(Loss::PathDied);
+                    self.repair_losses(LossCause::PathFailed);
                     self.change_state(now, cx, index, PathState::Failed, "no answer");
                     self.paths[index].on_dead(now);
                     self.limit_to_fastest(now, cx);
@@ -355,10 +355,10 @@ impl Association {
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
-        self.guard_benefit(now, cx);
+        self.update_guard(now, cx);
         if !self.rest.is_resting() {
             // Each change costs a datagram.
-            self.compute_wait();
+            self.update_resequencing_timeout();
         }
         self.expire_sessions(now, cx);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
@@ -461,7 +461,8 @@ impl Association {
         self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
-        let answer = if misleading { rtt + self.gap_wait.told } else { rtt + late * 2 };
+        let answer =
+            if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
             target: target.max(spread.min(tuning.spread_most)).max(late),
@@ -473,7 +474,7 @@ impl Association {
 
     /// How long the peer is to wait for a gap: the paths' spread of delay, and the time that three
     /// repairs take, one after the other.
-    fn compute_wait(&mut self) {
+    fn update_resequencing_timeout(&mut self) {
         let in_use = || self.paths.active();
         let late = |path: &Path| {
             path.delay.average().map(|delay| delay + 4 * path.delay.jitter().as_micros() as i64)
@@ -489,9 +490,11 @@ impl Association {
         let ResequencingParameters { least, most, repairs } = self.parameters.resequencing;
         let wait = (spread + detection * repairs).clamp(least, most.max(least));
         // Small changes are not worth a frame.
-        if wait.abs_diff(self.gap_wait.told) > self.gap_wait.told / 8 {
-            self.gap_wait.told = wait;
-            self.gap_wait.sequence += 1;
+        if wait.abs_diff(self.resequencing_timeout.advertised)
+            > self.resequencing_timeout.advertised / 8
+        {
+            self.resequencing_timeout.advertised = wait;
+            self.resequencing_timeout.sequence += 1;
             self.outbox.owe(Notice::Resequencing);
         }
     }

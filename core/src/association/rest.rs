@@ -90,7 +90,7 @@ impl Association {
 
     /// Something came in on path `index`. After a pause it shows that the translator in front of us
     /// still knows the paths from here.
-    pub(super) fn note_survival(&mut self, now: Instant, index: PathIndex) {
+    pub(super) fn on_nat_binding_survived(&mut self, now: Instant, index: PathIndex) {
         if !self.paths[index].rest.learns() {
             return;
         }
@@ -107,7 +107,7 @@ impl Association {
 
     /// Something was acknowledged on path `index`. If that had to be sent because nothing came in,
     /// the translator in front of us had forgotten the path.
-    pub(super) fn note_lapse(&mut self, now: Instant, index: PathIndex) {
+    pub(super) fn on_nat_binding_lapsed(&mut self, now: Instant, index: PathIndex) {
         let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
         let lifetime = self.rest.lifetime(&self.paths[index]);
         lifetime.on_lapsed(now, lapsed);

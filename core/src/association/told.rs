@@ -60,7 +60,7 @@ impl Association {
         let validated = self.paths.validated();
         let mut known = endpoints.chain(validated.map(|path| path.address.remote));
         let mut is_there = || known.any(|known| Scope::of(known.ip()) == scope);
-        !self.is_stranger() && (scope == Scope::Everywhere || is_there())
+        !self.is_unknown_peer() && (scope == Scope::Everywhere || is_there())
     }
 
     /// What is known of `to`, which may be challenged.
@@ -137,7 +137,7 @@ impl Association {
                 self.abandon_path(now, cx, index, "the peer has this address no more");
             }
         }
-        self.tell_how_it_is_seen(now, cx);
+        self.report_observed_addresses(now, cx);
         self.path_changes += 1;
         self.open_paths(now, cx);
     }
@@ -146,11 +146,11 @@ impl Association {
     /// kept, because both hosts may have it on a network of their own, and is not used while it
     /// is. What strangers say is not worth a line.
     fn refuse_addresses(&mut self, now: Instant, cx: &Context<'_>) {
-        let stranger = self.is_stranger();
+        let unknown = self.is_unknown_peer();
         let Self { peer, config, .. } = self;
         let name = &config.name;
         peer.retain(|told, notes| {
-            let mut permit = || notes.permit(now).filter(|_| !stranger);
+            let mut permit = || notes.permit(now).filter(|_| !unknown);
             let is_host = told.port() != 0 && is_one_host(told.ip());
             if !is_host && let Some(left_out) = permit() {
                 log::warn!(
@@ -170,21 +170,21 @@ impl Association {
     }
 
     /// Tells the peer how it is seen on each path.
-    pub(super) fn tell_how_it_is_seen(&mut self, now: Instant, cx: &Context<'_>) {
+    pub(super) fn report_observed_addresses(&mut self, now: Instant, cx: &Context<'_>) {
         for index in self.paths.indices() {
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
         }
     }
 
     /// A path whose remote address the peer did not tell leads through a translator, and one whose
     /// address is not taken for the peer's does no better: the peer is told how it is seen there.
-    pub(super) fn tell_how_path_is_seen(
+    pub(super) fn report_observed_address(
         &mut self,
         now: Instant,
         index: PathIndex,
         cx: &Context<'_>,
     ) {
-        let stranger = self.is_stranger();
+        let unknown = self.is_unknown_peer();
         let remote = self.paths[index].address.remote;
         let told = self.peer.has(remote);
         let takes = match self.config.host_mode {
@@ -196,7 +196,7 @@ impl Association {
         if told
             && !takes
             && !path.seen.told
-            && !stranger
+            && !unknown
             && let Some(left_out) = self.peer.permit_note(now)
         {
             log::info!(

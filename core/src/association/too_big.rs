@@ -57,7 +57,7 @@ impl Association {
         let complete = quoted.len() >= header.header_len;
         if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {
             let message = self.for_the_host(now, message, cx);
-            cx.shared.returns.push(now, message);
+            cx.shared.host_messages.push(now, message);
         }
     }
 

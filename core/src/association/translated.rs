@@ -9,35 +9,35 @@ use mpip_wire::{NetworkFields, PathId, SessionFields};
 use super::Association;
 use crate::config::{Policy, UNKNOWN_PART};
 use crate::drops::DropReason;
-use crate::session::Shown;
+use crate::session::SourceRewrite;
 use crate::shared::Context;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
-use crate::translation::{Act, Doors, Syn, Way};
+use crate::translation::{Act, Admission, Syn, Way};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{Checksum, InnerPacket};
 
 /// The source of a packet of the peer as the host is to see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum PacketSource {
     /// As it is.
-    AsItIs,
+    Unchanged,
     /// With another source, and without a transport if that is so.
-    As(Endpoint, State),
+    Rewritten(Endpoint, State),
 }
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 /// How often is noted that a connection is in use.
-const NOTED: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A packet with another source: its first bytes, changed.
-pub(super) struct Changed {
+pub(super) struct RewrittenPacket {
     head: [u8; HEAD],
     len: usize,
 }
 
-impl Changed {
+impl RewrittenPacket {
     /// `packet` with `source` in the place of its source. `None` when it has no room for it.
     pub(super) fn new(
         packet: &[u8],
@@ -63,16 +63,16 @@ impl Changed {
 
 impl Association {
     /// How the host is to see the source of a packet of the peer.
-    pub(super) fn show(
+    pub(super) fn source_for_host(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
         cx: &mut Context<'_>,
-    ) -> Result<Source, DropReason> {
+    ) -> Result<PacketSource, DropReason> {
         let own = cx.shared.prefixes.find_source(header.source) == Some(cx.me);
         if own && !cx.shared.translations.has(cx.me) {
-            return Ok(Source::AsItIs);
+            return Ok(PacketSource::Unchanged);
         }
         let shown = match Subject::of(header, packet) {
             Some(Subject::Own(key)) => {
@@ -99,33 +99,33 @@ impl Association {
             None => None,
         };
         match shown {
-            Some((end, state)) => Ok(Source::As(end, state)),
-            None if own => Ok(Source::AsItIs),
+            Some((end, state)) => Ok(PacketSource::Rewritten(end, state)),
+            None if own => Ok(PacketSource::Unchanged),
             None => Err(DropReason::ForeignSource),
         }
     }
 
     /// How the host is to see the source of the packets of a session.
-    pub(super) fn show_session(
+    pub(super) fn session_source_rewrite(
         &mut self,
         now: Instant,
         key: &SessionKey,
         cx: &mut Context<'_>,
-    ) -> Result<Shown, DropReason> {
+    ) -> Result<SourceRewrite, DropReason> {
         let own = cx.shared.prefixes.find_source(key.source.address) == Some(cx.me);
         if own && !cx.shared.translations.has(cx.me) {
-            return Ok(Shown::AsItIs);
+            return Ok(SourceRewrite::None);
         }
         let end = match key.protocol {
             // Its fields are not told by its first packet.
             protocol::TCP => self.public_end(now, key, Act::Use, !own, cx),
             protocol::UDP => self.public_end(now, key, Act::Begin(Syn::default()), !own, cx),
-            protocol::ICMP | protocol::ICMPV6 => return Ok(Shown::EachByItself),
+            protocol::ICMP | protocol::ICMPV6 => return Ok(SourceRewrite::PerPacket),
             _ => None,
         };
         match end {
-            Some(end) => Ok(Shown::As(Box::new((end, now)))),
-            None if own => Ok(Shown::AsItIs),
+            Some(end) => Ok(SourceRewrite::To(Box::new((end, now)))),
+            None if own => Ok(SourceRewrite::None),
             None => Err(DropReason::ForeignSource),
         }
     }
@@ -136,7 +136,7 @@ impl Association {
     /// # Errors
     ///
     /// When the connection is not known any more. Then the session's fields are to be told again.
-    pub(super) fn keep_shown(
+    pub(super) fn refresh_connection(
         &mut self,
         now: Instant,
         slot: u32,
@@ -155,11 +155,11 @@ impl Association {
             }
             _ => Act::Use,
         };
-        if act == Act::Use && now.since(used) < NOTED {
+        if act == Act::Use && now.since(used) < REFRESH_INTERVAL {
             return Ok(());
         }
         if cx.shared.translations.find(now, cx.me, &session.key, act) == Some(end) {
-            if let Shown::As(known) = &mut session.shown {
+            if let SourceRewrite::To(known) = &mut session.source_rewrite {
                 **known = (end, now);
             }
             return Ok(());
@@ -184,15 +184,15 @@ impl Association {
         }
         // Whose connection a datagram is of is not proved by anything that follows it, as it is in
         // TCP.
-        let stranger = self.host.is_stranger();
+        let unknown = self.host.is_unknown_peer();
         let begins = may_begin
             && cx.shared.translations.is_on()
             && matches!(act, Act::Begin(_))
-            && !(stranger && key.protocol == protocol::UDP)
+            && !(unknown && key.protocol == protocol::UDP)
             && self.is_translated(key.source.address, key.destination.address, cx);
         let address = begins.then(|| self.public_address_of(key.source.address, cx)).flatten()?;
-        let full = stranger
-            && cx.shared.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
+        let full =
+            unknown && cx.shared.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
         let end = match full {
             false => {
                 cx.shared.translations.begin(now, cx.me, key, act, address, &mut cx.shared.draws)
@@ -218,18 +218,18 @@ impl Association {
     /// same if the peer is there and may not be alone, else where the network shows it.
     fn public_address_of(&self, source: IpAddr, cx: &Context<'_>) -> Option<IpAddr> {
         let v4 = source.is_ipv4();
-        let same = self.shown_at(v4, cx).find(|(_, ip)| *ip == source);
+        let same = self.public_remotes(v4, cx).find(|(_, ip)| *ip == source);
         same.map(|(_, ip)| ip).or_else(|| self.public_address(v4, cx))
     }
 
     /// Where the network shows the peer, if that is not its own: the first of its paths decides, so
     /// that all connections come from one address.
     fn public_address(&self, v4: bool, cx: &Context<'_>) -> Option<IpAddr> {
-        self.shown_at(v4, cx).min().map(|(_, ip)| ip)
+        self.public_remotes(v4, cx).min().map(|(_, ip)| ip)
     }
 
     /// The remote addresses of validated paths that are not taken for the peer's own.
-    fn shown_at(&self, v4: bool, cx: &Context<'_>) -> impl Iterator<Item = (PathId, IpAddr)> {
+    fn public_remotes(&self, v4: bool, cx: &Context<'_>) -> impl Iterator<Item = (PathId, IpAddr)> {
         let validated = self.paths.iter().filter(|path| path.is_validated() && self.translates());
         validated.filter_map(move |path| {
             let ip = path.address.remote.ip();
@@ -251,7 +251,7 @@ impl Association {
             return Vec::new();
         }
         let mut all: Vec<_> = cx.shared.translations.addresses(cx.me).collect();
-        if !self.host.is_stranger() {
+        if !self.host.is_unknown_peer() {
             all.extend([true, false].into_iter().filter_map(|v4| self.public_address(v4, cx)));
         }
         all.sort_unstable();
@@ -270,8 +270,8 @@ impl Association {
 
     /// Whether packets with these ends mean nothing as plain IP: one of them is the private end of
     /// a connection through a translator, which the other host knows by its public end.
-    pub(super) fn is_bound(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
-        self.host.begun.contains(key)
+    pub(super) fn needs_paths(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
+        self.host.path_connections.contains(key)
             || cx.shared.prefixes.find(key.destination.address) != Some(cx.me)
     }
 
@@ -293,15 +293,15 @@ impl Association {
         {
             return Ok(Way::Plain);
         }
-        if (!elsewhere && host.begun.is_empty())
+        if (!elsewhere && host.path_connections.is_empty())
             || !host.addresses.contains_key(&header.destination)
         {
             return Ok(Way::Paths);
         }
         let require = self.config.policy == Policy::Require;
         let open = elsewhere && (require || host.returned_at.is_some());
-        let doors = Doors { open, nothing_is_plain: require };
-        match host.begun.way(now, header, packet, doors) {
+        let doors = Admission { open, udp: require };
+        match host.path_connections.way(now, header, packet, doors) {
             Way::Plain if !elsewhere => Ok(Way::Paths),
             Way::Plain if require => Err(DropReason::NotBegun),
             way => Ok(way),
@@ -315,7 +315,7 @@ impl Association {
             return;
         }
         self.host.instance = instance;
-        self.host.begun.clear();
+        self.host.path_connections.clear();
         cx.shared.translations.forget_peer(cx.me);
     }
 
@@ -328,7 +328,8 @@ impl Association {
     ) -> Vec<u8> {
         if cx.shared.translations.has(cx.me)
             && let Ok(header) = Header::parse(&message)
-            && let Ok(Source::As(end, state)) = self.show(now, &header, &message, cx)
+            && let Ok(PacketSource::Rewritten(end, state)) =
+                self.source_for_host(now, &header, &message, cx)
         {
             // A message that cannot be changed names a connection that the host does not have.
             let _ = rewrite(&mut message, &header, End::Source, end, state);
@@ -338,7 +339,7 @@ impl Association {
 }
 
 /// The fields of a session of TCP or UDP with another source, of the same family.
-pub(super) fn shown_as(fields: &SessionFields, end: Endpoint) -> Option<SessionFields> {
+pub(super) fn with_source(fields: &SessionFields, end: Endpoint) -> Option<SessionFields> {
     let mut fields = *fields;
     fields.source_port = end.port;
     match (&mut fields.network, end.address) {

@@ -46,7 +46,7 @@ enum Mode {
     /// The same; host 0 is behind a translator on one link, and the addresses may be others' too.
     Translated,
     /// As [`Mode::Host`]; nobody has configured the other.
-    Strangers,
+    UnknownPeers,
 }
 
 /// Reads `bytes` as what happens to two engines. Returns how many packets the forger brought to the
@@ -113,7 +113,7 @@ impl World {
     /// | 2 | TCP beside UDP |
     /// | 3 | tables are as large as they are by default |
     fn new(first: u8, second: u8) -> Self {
-        let mode = [Mode::Tunnel, Mode::Host, Mode::Translated, Mode::Strangers]
+        let mode = [Mode::Tunnel, Mode::Host, Mode::Translated, Mode::UnknownPeers]
             [usize::from(first >> 1 & 3)];
         let kind = usize::from(first >> 3 & 7) % CongestionControlKind::NAMES.len();
         let scheduler = SchedulerKind::NAMES[usize::from(first >> 6)].1;
@@ -132,7 +132,7 @@ impl World {
             if mode == Mode::Translated {
                 peer.exclusive.clear();
             }
-            if mode == Mode::Strangers {
+            if mode == Mode::UnknownPeers {
                 config.peers.clear();
                 let prefixes = vec!["198.18.0.0/15".parse().expect("valid")];
                 config.opportunistic = Some(Opportunistic {
@@ -162,7 +162,7 @@ impl World {
         if mode == Mode::Translated {
             pair.translated = Some((0, SHOWN.into()));
         }
-        if mode == Mode::Strangers {
+        if mode == Mode::UnknownPeers {
             let ends = (address(0, 0).ip(), address(1, 0).ip());
             pair.engines[0].handle_destination(Instant::ZERO, ends.0, ends.1);
         }

@@ -11,7 +11,11 @@ impl Engine {
         let mut kept = vec![
             // Those of one call beyond the bound go at the next.
             ("events", self.shared.events.len(), EVENTS + 256),
-            ("packets for the host", self.shared.returns.len(), crate::host_packets::RETURNS),
+            (
+                "packets for the host",
+                self.shared.host_messages.len(),
+                crate::host_packets::HOST_MESSAGES,
+            ),
             ("captures", self.shared.captures.len(), peers),
             ("associations", peers, self.configured + self.limits.unknown_nodes),
             ("timeouts", self.schedule.len(), peers),

@@ -27,7 +27,7 @@ mod tests {
     use crate::Traffic;
     use crate::config::Policy;
     use crate::drops::DropReason;
-    use crate::host_packets::PLAIN;
+    use crate::host_packets::PLAIN_PACKETS;
     use mpip_transport::cc::CongestionControlKind;
     use mpip_types::Offload;
 
@@ -219,7 +219,7 @@ mod tests {
         pair.run_for(MS * 500);
         send(&mut pair, 2_000..2_100);
         let plain = taken(&mut pair);
-        assert_eq!(plain.len(), PLAIN);
+        assert_eq!(plain.len(), PLAIN_PACKETS);
         assert_eq!(plain[..50], (0..50).collect::<Vec<_>>());
     }
 }

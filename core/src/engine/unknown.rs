@@ -20,7 +20,7 @@ use crate::association::Association;
 use crate::availability::{AvailabilityState, AvailabilityStatus, PER_SECOND, Query};
 use crate::event::Event;
 use crate::pins::Met;
-use crate::strangers::{Node, Strangers};
+use crate::unknown_peers::{Node, UnknownPeers};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
@@ -221,7 +221,7 @@ impl Engine {
         let parameters = &self.parameters;
         let mut association =
             Association::new(config, &limits, parameters, &mut self.shared.rng, now);
-        association.is_of_a_stranger();
+        association.mark_as_unknown_peer();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
                 self.associations[peer] = association;
@@ -302,7 +302,7 @@ impl Engine {
                 continue;
             }
             let owner = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address));
-            let Strangers { settings, pins, nodes, by_address, .. } = &mut **unknown;
+            let UnknownPeers { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
             let new = told && owner.is_none();

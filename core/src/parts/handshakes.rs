@@ -27,7 +27,7 @@ const ANSWERS: Rate = Rate { burst: 8, per_second: 2 };
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) index: u32,
-    pub(crate) state: State,
+    pub(crate) state: PendingState,
     /// The association that it names.
     pub(crate) claim: u16,
     /// Where it goes: a response counts only from there, or it would validate an address that has
@@ -49,7 +49,7 @@ impl Pending {
     fn new(index: u32, claim: u16, pairs: Vec<PathAddress>, hurried: bool) -> Self {
         Self {
             index,
-            state: State::Making,
+            state: PendingState::Making,
             claim,
             sent_to: pairs,
             unsent: Vec::new(),
@@ -62,9 +62,10 @@ impl Pending {
 
     /// Reads the next response, if one has come and none is being read.
     pub(crate) fn read_response(&mut self, jobs: &mut Jobs) {
-        if let State::Waiting(_) = self.state
+        if let PendingState::Waiting(_) = self.state
             && let Some((from, datagram)) = self.responses.pop_front()
-            && let State::Waiting(initiator) = core::mem::replace(&mut self.state, State::Reading)
+            && let PendingState::Waiting(initiator) =
+                core::mem::replace(&mut self.state, PendingState::Reading)
         {
             let initiator = *initiator;
             jobs.push(Work::Finish { index: self.index, from, initiator, datagram });
@@ -74,7 +75,7 @@ impl Pending {
 
 /// How far a handshake of ours is.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum PendingState {
     /// The initiation is being made.
     Making,
     /// A response is awaited.
@@ -85,7 +86,7 @@ pub(crate) enum State {
 
 /// An answer to the peer's initiation that is being made.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct PendingResponse {
     pub(crate) local_index: u32,
     pub(crate) peer_index: u32,
     pub(crate) from: PathAddress,
@@ -104,7 +105,7 @@ struct Response {
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
+    answering: Option<Box<PendingResponse>>,
     /// The answer to the handshake that offered the newest keys, until it is sent.
     response: Option<Box<Response>>,
     answers: Bucket,
@@ -179,7 +180,7 @@ impl Handshakes {
 
     /// Whether an initiation is being made.
     pub(crate) fn is_making(&self) -> bool {
-        self.pending().is_some_and(|pending| matches!(pending.state, State::Making))
+        self.pending().is_some_and(|pending| matches!(pending.state, PendingState::Making))
     }
 
     /// One begins, in the place of a former one; the next attempt is planned. Returns in what time
@@ -220,7 +221,7 @@ impl Handshakes {
         };
         match started {
             Ok((initiator, datagram)) => {
-                pending.state = State::Waiting(Box::new(initiator));
+                pending.state = PendingState::Waiting(Box::new(initiator));
                 pending.datagram = datagram;
                 self.cookies.stamp(now.since(Instant::ZERO), &mut pending.datagram);
                 pending.unsent.clone_from(&pending.sent_to);
@@ -251,7 +252,7 @@ impl Handshakes {
         if !pending.sent_to.contains(&from) {
             return Err("its source is none of the addresses that were asked".to_owned());
         }
-        if matches!(pending.state, State::Making) || pending.responses.len() >= RESPONSES {
+        if matches!(pending.state, PendingState::Making) || pending.responses.len() >= RESPONSES {
             return Err("too many responses, or none was asked for".to_owned());
         }
         pending.responses.push_back((from, *datagram));
@@ -295,12 +296,12 @@ impl Handshakes {
     }
 
     /// An answer to the peer is being made.
-    pub(crate) fn answer(&mut self, answering: Answering) {
+    pub(crate) fn answer(&mut self, answering: PendingResponse) {
         self.answering = Some(Box::new(answering));
     }
 
     /// The answer with `index` is made.
-    pub(crate) fn take_answering(&mut self, index: u32) -> Option<Answering> {
+    pub(crate) fn take_answering(&mut self, index: u32) -> Option<PendingResponse> {
         self.answering.take_if(|answering| answering.local_index == index).map(|it| *it)
     }
 

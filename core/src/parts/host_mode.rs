@@ -9,10 +9,10 @@ use mpip_types::{Bucket, Instant, Prefix, Rate};
 
 use crate::capture::{Capture, Traffic};
 use crate::config::{PeerConfig, Policy};
-use crate::translation::{Begun, Fragments};
+use crate::translation::{Fragments, PathConnections};
 
 /// Whoever falls back within this time after a return waits before the next one.
-const STEADY: Duration = Duration::from_secs(10);
+const BRIEF_RETURN: Duration = Duration::from_secs(10);
 /// First and longest such wait; it doubles.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// How often is looked at what is to be captured: each time all sessions may be, and a peer can
@@ -48,7 +48,7 @@ pub(crate) struct HostMode {
     pub(crate) unknown_sources: Vec<IpAddr>,
     /// Our addresses that the peer sees elsewhere, and the connections from there.
     pub(crate) own_translated: Vec<IpAddr>,
-    pub(crate) begun: Begun,
+    pub(crate) path_connections: PathConnections,
     /// The run of the peer's daemon that knows them.
     pub(crate) instance: Option<u64>,
     /// Which sources the first fragments of the peer's packets got.
@@ -78,14 +78,14 @@ impl HostMode {
             scope: None,
             unknown_sources: Vec::new(),
             own_translated: Vec::new(),
-            begun: Begun::new(),
+            path_connections: PathConnections::new(),
             instance: None,
             fragments: Fragments::new(),
         }
     }
 
     /// Whether nobody configured the peer.
-    pub(crate) fn is_stranger(&self) -> bool {
+    pub(crate) fn is_unknown_peer(&self) -> bool {
         self.scope.is_some()
     }
 
@@ -111,7 +111,7 @@ impl HostMode {
     }
 
     /// Whether what is to be captured has to be found out at `now`.
-    pub(crate) fn begin_review(&mut self, now: Instant) -> bool {
+    pub(crate) fn start_review(&mut self, now: Instant) -> bool {
         if !self.stale && self.check_at.is_none_or(|at| now < at) {
             return false;
         }
@@ -122,7 +122,7 @@ impl HostMode {
     }
 
     /// It has to be found out again at `at`, or sooner.
-    pub(crate) fn check_again(&mut self, at: Instant) {
+    pub(crate) fn review_by(&mut self, at: Instant) {
         self.check_at = Some(self.check_at.map_or(at, |other| other.min(at)));
     }
 
@@ -146,7 +146,7 @@ impl HostMode {
         match (was, works) {
             (true, false) => {
                 let (first, longest) = HOLD_DOWN;
-                let brief = self.returned_at.take().is_some_and(|at| now.since(at) < STEADY);
+                let brief = self.returned_at.take().is_some_and(|at| now.since(at) < BRIEF_RETURN);
                 self.hold_down = match brief {
                     true => (self.hold_down * 2).clamp(first, longest),
                     false => Duration::ZERO,

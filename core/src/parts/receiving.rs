@@ -29,7 +29,7 @@ pub(crate) struct Delivery {
 }
 
 /// Where packets go, and what is used on the way.
-pub(crate) struct Delivering<'a, S> {
+pub(crate) struct DeliveryContext<'a, S> {
     pub(crate) hold: &'a mut HoldPool,
     pub(crate) drops: &'a mut Drops,
     pub(crate) sink: &'a mut S,
@@ -191,7 +191,7 @@ impl Receiving {
         slot: u32,
         Delivery { sequence, ordered, not_before }: Delivery,
         inner: InnerPacket<'_>,
-        Delivering { hold, drops, sink }: Delivering<'_, impl PacketSink>,
+        DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
         mut passes: impl FnMut(&InnerPacket<'_>) -> bool,
     ) {
         self.sessions.touch(slot, now);

@@ -62,7 +62,7 @@ impl Hold {
 
     /// How late a path is asked that is held for this reason, when no other path is left; `None` if
     /// never.
-    fn resort(self) -> Option<u8> {
+    fn fallback_rank(self) -> Option<u8> {
         match self {
             Self::LeftOut => Some(1),
             Self::Untried => Some(2),
@@ -164,7 +164,7 @@ impl Selection {
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
             let left_out = bulk && self.guard.leaves_out(path.id.0);
-            let rank = held(path, size, left_out).map_or(Some(0), Hold::resort);
+            let rank = held(path, size, left_out).map_or(Some(0), Hold::fallback_rank);
             let Some(rank) = rank.filter(|rank| *rank <= best) else { continue };
             if rank < best {
                 best = rank;

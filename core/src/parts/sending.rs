@@ -14,7 +14,7 @@ use mpip_wire::SessionId;
 use super::outbox::{Notice, Outbox, Skip};
 use super::path_set::PathSet;
 use crate::config::{Limits, Priority};
-use crate::content::Cargo;
+use crate::content::SentPacket;
 use crate::drops::DropReason;
 use crate::guard::Period;
 use crate::outgoing_sessions::OutgoingSessions;
@@ -28,15 +28,15 @@ const REPAIRS: usize = 16_384;
 
 /// Why packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum LossCause {
     /// One by one, on a path that works.
     Congestion,
     /// All that was in flight on a path.
-    PathDied,
+    PathFailed,
 }
 
 /// What leaves next.
-pub(crate) struct Load {
+pub(crate) struct NextPacket {
     pub(crate) segments: Segments,
     pub(crate) segment: usize,
     pub(crate) slot: u32,
@@ -57,8 +57,8 @@ fn is_stream(key: &SessionKey) -> bool {
 }
 
 /// The order in which packets left for the first time.
-fn oldest_first(cargo: &Cargo) -> (Instant, u32, u32) {
-    (cargo.first_sent, cargo.slot, cargo.sequence)
+fn oldest_first(packet: &SentPacket) -> (Instant, u32, u32) {
+    (packet.first_sent, packet.slot, packet.sequence)
 }
 
 /// The sending half of an association.
@@ -70,7 +70,7 @@ pub(crate) struct Sending {
     /// Whether the receiver is to put TCP sessions in order.
     resequencing: bool,
     queue: SendQueue<Segments>,
-    repairs: VecDeque<Cargo>,
+    repairs: VecDeque<SentPacket>,
     /// Since when there has been something to send, but for short pauses, and since when there is
     /// not.
     busy_since: Instant,
@@ -136,7 +136,7 @@ impl Sending {
     }
 
     /// What was lost and waits to be sent again.
-    pub(crate) fn repairs(&self) -> &VecDeque<Cargo> {
+    pub(crate) fn repairs(&self) -> &VecDeque<SentPacket> {
         &self.repairs
     }
 
@@ -222,8 +222,8 @@ impl Sending {
     pub(crate) fn drop_queued(&mut self, outbox: &mut Outbox) -> u64 {
         let mut dropped = 0;
         self.queue.drain(|_, _, _| dropped += 1);
-        for cargo in core::mem::take(&mut self.repairs) {
-            skip(outbox, cargo.ordered, cargo.session, cargo.sequence);
+        for packet in core::mem::take(&mut self.repairs) {
+            skip(outbox, packet.ordered, packet.session, packet.sequence);
         }
         dropped
     }
@@ -238,15 +238,15 @@ impl Sending {
         mut take: impl FnMut(u32, Segments, usize),
     ) {
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
-        repairs.retain(|cargo| !has_arrived(paths, cargo));
+        repairs.retain(|packet| !has_arrived(paths, packet));
         repairs.sort_by_key(oldest_first);
         // Some left more than once.
-        repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
+        repairs.dedup_by_key(|packet| (packet.slot, packet.session, packet.sequence));
         let mut begun = Vec::new();
-        for cargo in repairs {
-            begun.push((cargo.slot, cargo.session));
-            if now.since(cargo.first_sent) <= self.parameters.longest {
-                take(cargo.slot, cargo.segments, cargo.segment.into());
+        for packet in repairs {
+            begun.push((packet.slot, packet.session));
+            if now.since(packet.first_sent) <= self.parameters.longest {
+                take(packet.slot, packet.segments, packet.segment.into());
             }
         }
         self.queue.drain(|flow, segments, segment| take(flow, segments.clone(), segment));
@@ -268,8 +268,8 @@ impl Sending {
         if let Some(since) = self.outage_since.take() {
             self.queue.pardon(now + self.parameters.outage_pardon);
             let outage = now.since(since);
-            let ordered = self.repairs.iter_mut().filter(|cargo| cargo.ordered);
-            ordered.for_each(|cargo| cargo.first_sent += outage);
+            let ordered = self.repairs.iter_mut().filter(|packet| packet.ordered);
+            ordered.for_each(|packet| packet.first_sent += outage);
         }
     }
 
@@ -281,30 +281,30 @@ impl Sending {
     }
 
     /// The next packet to leave: repairs before what is new.
-    pub(crate) fn next_load(
+    pub(crate) fn next_packet(
         &mut self,
         now: Instant,
         paths: &PathSet,
         uneven: bool,
         outbox: &mut Outbox,
-    ) -> Option<Load> {
+    ) -> Option<NextPacket> {
         self.drop_arrived(paths);
-        while let Some(cargo) = self.repairs.front() {
-            if now.since(cargo.first_sent) <= self.parameters.longest {
-                return Some(Load {
-                    segments: cargo.segments.clone(),
-                    segment: usize::from(cargo.segment),
-                    slot: cargo.slot,
-                    session: cargo.session,
-                    sequence: cargo.sequence,
-                    ordered: cargo.ordered,
+        while let Some(packet) = self.repairs.front() {
+            if now.since(packet.first_sent) <= self.parameters.longest {
+                return Some(NextPacket {
+                    segments: packet.segments.clone(),
+                    segment: usize::from(packet.segment),
+                    slot: packet.slot,
+                    session: packet.session,
+                    sequence: packet.sequence,
+                    ordered: packet.ordered,
                     repair: true,
-                    mark: cargo.marked,
+                    mark: packet.marked,
                     priority: Priority::Throughput,
-                    first_sent: Some(cargo.first_sent),
+                    first_sent: Some(packet.first_sent),
                 });
             }
-            let (ordered, session, sequence) = (cargo.ordered, cargo.session, cargo.sequence);
+            let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
             self.repairs.pop_front();
             skip(outbox, ordered, session, sequence);
             self.drop_arrived(paths);
@@ -316,7 +316,7 @@ impl Sending {
                 self.queue.discard(flow);
                 continue;
             };
-            return Some(Load {
+            return Some(NextPacket {
                 segments: candidate.item.clone(),
                 segment: candidate.segment,
                 slot: candidate.flow,
@@ -331,21 +331,21 @@ impl Sending {
         }
     }
 
-    /// `load` is not sent: no path takes it.
-    pub(crate) fn drop_load(&mut self, load: &Load, outbox: &mut Outbox) {
-        if load.first_sent.is_some() {
+    /// `next` is not sent: no path takes it.
+    pub(crate) fn drop_packet(&mut self, next: &NextPacket, outbox: &mut Outbox) {
+        if next.first_sent.is_some() {
             self.repairs.pop_front();
-            skip(outbox, load.ordered, load.session, load.sequence);
+            skip(outbox, next.ordered, next.session, next.sequence);
         } else {
             self.queue.take();
         }
     }
 
-    /// Takes note that `load` has left.
-    pub(crate) fn load_left(&mut self, now: Instant, load: &Load) {
-        let session = self.sessions.get_key_value_mut(load.slot);
-        let session = session.filter(|(_, known)| known.id == load.session);
-        if load.first_sent.is_some() {
+    /// Takes note that `next` has left.
+    pub(crate) fn on_packet_sent(&mut self, now: Instant, next: &NextPacket) {
+        let session = self.sessions.get_key_value_mut(next.slot);
+        let session = session.filter(|(_, known)| known.id == next.session);
+        if next.first_sent.is_some() {
             self.repairs.pop_front();
             if let Some((_, session)) = session {
                 session.repaired += 1;
@@ -353,10 +353,10 @@ impl Sending {
             return;
         }
         self.queue.take();
-        let len = load.segments.segment_len(load.segment);
+        let len = next.segments.segment_len(next.segment);
         self.bytes += len as u64;
         if let Some((key, session)) = session {
-            let stream = is_stream(key).then(|| load.segments.stream(load.segment)).flatten();
+            let stream = is_stream(key).then(|| next.segments.stream(next.segment)).flatten();
             let (left, new) = match stream {
                 Some((payload, end)) => (payload as u64, session.on_segment(end)),
                 None => (len as u64, len as u64),
@@ -366,22 +366,22 @@ impl Sending {
             session.next_sequence = session.next_sequence.wrapping_add(1);
             session.counters.add(len);
         }
-        self.sessions.touch(load.slot, now);
+        self.sessions.touch(next.slot, now);
     }
 
     /// An inner packet was lost, and goes out again.
-    pub(crate) fn repair(&mut self, cargo: Cargo, outbox: &mut Outbox) {
+    pub(crate) fn repair(&mut self, packet: SentPacket, outbox: &mut Outbox) {
         if self.repairs.len() >= REPAIRS
             && let Some(oldest) = self.repairs.pop_front()
         {
             skip(outbox, oldest.ordered, oldest.session, oldest.sequence);
         }
-        self.repairs.push_back(cargo);
+        self.repairs.push_back(packet);
     }
 
     /// An inner packet was lost, and will not go out again.
-    pub(crate) fn give_up(&mut self, cargo: &Cargo, outbox: &mut Outbox) {
-        skip(outbox, cargo.ordered, cargo.session, cargo.sequence);
+    pub(crate) fn give_up(&mut self, packet: &SentPacket, outbox: &mut Outbox) {
+        skip(outbox, packet.ordered, packet.session, packet.sequence);
     }
 
     /// What is to be sent again leaves in the order in which it left first: what was on its way for
@@ -390,24 +390,24 @@ impl Sending {
         self.repairs.make_contiguous().sort_by_key(oldest_first);
     }
 
-    /// `cargo` may have been lost, and goes out again if it is still of use.
-    pub(crate) fn repeat(&mut self, now: Instant, cargo: &Cargo) {
-        if now.since(cargo.first_sent) <= self.parameters.longest {
-            self.repairs.push_back(cargo.clone());
+    /// `packet` may have been lost, and goes out again if it is still of use.
+    pub(crate) fn repeat(&mut self, now: Instant, packet: &SentPacket) {
+        if now.since(packet.first_sent) <= self.parameters.longest {
+            self.repairs.push_back(packet.clone());
         }
     }
 
     /// Forgets what would be sent again next and has arrived. What is behind it has its turn later,
     /// so that feedback costs no more when much is to be sent again.
     pub(crate) fn drop_arrived(&mut self, paths: &PathSet) {
-        while self.repairs.front().is_some_and(|cargo| has_arrived(paths, cargo)) {
+        while self.repairs.front().is_some_and(|packet| has_arrived(paths, packet)) {
             self.repairs.pop_front();
         }
     }
 
     /// Forgets all that would be sent again and has arrived.
     pub(crate) fn retain_missing(&mut self, paths: &PathSet) {
-        self.repairs.retain(|cargo| !has_arrived(paths, cargo));
+        self.repairs.retain(|packet| !has_arrived(paths, packet));
     }
 }
 
@@ -419,6 +419,6 @@ fn skip(outbox: &mut Outbox, ordered: bool, session: SessionId, sequence: u32) {
 }
 
 /// Whether another path has said that a packet which was given up has arrived.
-fn has_arrived(paths: &PathSet, cargo: &Cargo) -> bool {
-    paths.get(cargo.path).is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
+fn has_arrived(paths: &PathSet, packet: &SentPacket) -> bool {
+    paths.get(packet.path).is_some_and(|path| path.flight.arrived_elsewhere(packet.number))
 }

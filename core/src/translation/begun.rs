@@ -36,17 +36,17 @@ pub(crate) enum Way {
 
 /// What may begin on the paths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doors {
+pub(crate) struct Admission {
     /// Connections may.
     pub(crate) open: bool,
     /// Those of UDP too: there are no plain ones. Otherwise a datagram may be one of a connection
     /// that began as plain IP, here or at the other end, and nothing in it tells.
-    pub(crate) nothing_is_plain: bool,
+    pub(crate) udp: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct PathConnections {
     /// By the ends of what this host sends.
     connections: Aging<SessionKey, Life>,
     fragments: Fragments<Way>,
@@ -65,7 +65,7 @@ enum Trust {
     DoubtedUntil(Instant),
 }
 
-impl Begun {
+impl PathConnections {
     pub(crate) fn new() -> Self {
         let connections = Aging::new(CONNECTIONS);
         Self { connections, fragments: Fragments::new(), trust: Trust::Unknown }
@@ -128,7 +128,7 @@ impl Begun {
         now: Instant,
         header: &Header,
         packet: &[u8],
-        doors: Doors,
+        doors: Admission,
     ) -> Way {
         let way = match Subject::of(header, packet) {
             Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), doors),
@@ -143,14 +143,13 @@ impl Begun {
         way
     }
 
-    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Doors) -> Option<Way> {
-        let begins = matches!(act, Act::Begin(_))
-            && (key.protocol != protocol::UDP || doors.nothing_is_plain);
+    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Admission) -> Option<Way> {
+        let begins = matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || doors.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
             return self.known(now, &key, act);
         }
-        if !doors.open || !(self.is_trusted(now) || doors.nothing_is_plain) {
+        if !doors.open || !(self.is_trusted(now) || doors.udp) {
             self.connections.remove(&key);
             return None;
         }

@@ -58,7 +58,7 @@ fn a_wrong_mac1_is_dropped_and_not_answered() {
         assert_eq!(pair.deliver(1, from(0), &bytes), Err(DropReason::Handshake), "byte {at}");
         assert!(pair.out[1].datagrams.is_empty());
     }
-    assert_eq!(pair.engines[1].callers.initiations, 0, "it does not even count as load");
+    assert_eq!(pair.engines[1].handshake_sources.initiations, 0, "it does not even count as load");
     assert_eq!(pair.deliver(1, from(0), &good.bytes), Ok(()));
     assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
 }
@@ -381,7 +381,7 @@ fn an_aead_that_was_not_offered_is_refused() {
 fn under_load_only_who_receives_at_its_address_is_answered() {
     let mut pair = Pair::new(|_| {});
     // A right mac1, but unknown keys: who knows the public key can make any number of them.
-    for n in 0..crate::callers::UNDER_LOAD as u8 {
+    for n in 0..crate::handshake_sources::UNDER_LOAD as u8 {
         let stranger = initiation([100 + n; 32], 3, 0);
         assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
         assert!(pair.out[1].datagrams.is_empty());
@@ -393,7 +393,7 @@ fn under_load_only_who_receives_at_its_address_is_answered() {
     assert!(pair.out[1].datagrams.is_empty());
 
     // Host 0 calls while the load lasts: it is given a cookie, and answered with it.
-    pair.engines[1].callers.initiations_since = pair.now + SECOND;
+    pair.engines[1].handshake_sources.initiations_since = pair.now + SECOND;
     pair.run_for(SECOND);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert_ne!(pair.drops(1, DropReason::UnderLoad), 1);
@@ -414,8 +414,8 @@ struct Caller {
 impl Caller {
     /// Gets a cookie while host 1 is under load.
     fn new(pair: &mut Pair, from: PathAddress) -> Self {
-        pair.engines[1].callers.initiations = crate::callers::UNDER_LOAD;
-        pair.engines[1].callers.initiations_since = pair.now;
+        pair.engines[1].handshake_sources.initiations = crate::handshake_sources::UNDER_LOAD;
+        pair.engines[1].handshake_sources.initiations_since = pair.now;
         let remote = PrivateKey::from_bytes([2; 32]);
         let mut caller = Self { from, cookies: CookieMemory::new(remote.public_key()) };
         assert_eq!(caller.call(pair, &initiation([77; 32], 3, 0)), Err(DropReason::UnderLoad));
@@ -500,7 +500,7 @@ fn strangers_do_not_keep_a_known_peer_from_being_read() {
             for host in 0..10 {
                 pair.now += SECOND / 1_000;
                 let call = initiation([host as u8 + 100; 32], 3, 0);
-                pair.engines[1].callers.initiations = 0;
+                pair.engines[1].handshake_sources.initiations = 0;
                 let _ = pair.deliver(1, in_network(network, host), &call);
             }
         }
@@ -589,7 +589,7 @@ fn a_forged_response_does_not_take_the_place_of_the_right_one() {
 #[test]
 fn one_source_does_not_take_the_room_of_all_cookies() {
     let mut pair = Pair::new(|_| {});
-    pair.engines[1].callers.initiations = crate::callers::UNDER_LOAD;
+    pair.engines[1].handshake_sources.initiations = crate::handshake_sources::UNDER_LOAD;
     let mut out = Out::default();
     let callers = (0..100).map(|host| in_network(1, host)).chain([in_network(2, 0)]);
     for from in callers {

@@ -7,7 +7,7 @@ use mpip_wire::{CookieReplyPacket, InitiationPacket, ResponsePacket};
 
 use super::{DropReason, Engine};
 use crate::event::Event;
-use crate::handshake::{Call, HandshakeDone, HandshakeJob, Outcome, Source};
+use crate::handshake::{HandshakeDone, HandshakeJob, Outcome, ReceivedInitiation, Source};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 
@@ -32,11 +32,11 @@ impl Engine {
         done: HandshakeDone,
     ) -> Result<Option<PathAddress>, DropReason> {
         let handled = match *done.0 {
-            Outcome::Read(call, read) => {
-                self.shared.jobs.on_read(&call);
+            Outcome::Read(initiation, read) => {
+                self.shared.jobs.on_read(&initiation);
                 let read = read.map_err(|_| DropReason::Handshake);
-                read.and_then(|responder| self.on_call(now, &call, responder))
-                    .map(|()| Some(call.from))
+                read.and_then(|responder| self.on_initiation_read(now, &initiation, responder))
+                    .map(|()| Some(initiation.from))
             }
             Outcome::Started(index, started) => {
                 if let Some(peer) = self.shared.indices.get(&index).copied() {
@@ -95,7 +95,7 @@ impl Engine {
     /// The node of association `peer` has proved that it is at `from`.
     fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
         if let Some(from) = from.filter(|_| peer < self.configured) {
-            self.callers.note(now, Source::of(from.remote.ip()));
+            self.handshake_sources.note(now, Source::of(from.remote.ip()));
         }
     }
 
@@ -112,35 +112,43 @@ impl Engine {
         let time = now.since(Instant::ZERO);
         let source = Source::of(from.remote.ip());
         let has_cookie = self.cookies.verify(time, from.remote, datagram).is_ok();
-        if self.callers.is_under_load(now) && !has_cookie {
+        if self.handshake_sources.is_under_load(now) && !has_cookie {
             return Err(self.give_cookie(time, from, datagram));
         }
-        if has_cookie && !self.callers.take(now, source) {
+        if has_cookie && !self.handshake_sources.take(now, source) {
             return Err(DropReason::TooManyHandshakes);
         }
-        let call = Call { from, class: self.callers.class(source), datagram: *datagram };
-        match self.shared.jobs.call(call, &self.shared.private_key, &mut self.shared.rng) {
+        let initiation = ReceivedInitiation {
+            from,
+            class: self.handshake_sources.class(source),
+            datagram: *datagram,
+        };
+        match self.shared.jobs.push_initiation(
+            initiation,
+            &self.shared.private_key,
+            &mut self.shared.rng,
+        ) {
             true => Ok(()),
             false => Err(DropReason::TooManyHandshakes),
         }
     }
 
     /// An initiation was read, and is authentic.
-    fn on_call(
+    fn on_initiation_read(
         &mut self,
         now: Instant,
-        call: &Call,
+        initiation: &ReceivedInitiation,
         responder: Responder,
     ) -> Result<(), DropReason> {
         let peer = match self.by_key.get(responder.remote()) {
             Some(peer) => *peer,
-            None => self.accept_unknown(now, call.from, &call.datagram, &responder)?,
+            None => self.accept_unknown(now, initiation.from, &initiation.datagram, &responder)?,
         };
         let (association, mut cx) = self.association(peer);
-        let handled = association.on_initiation(now, call.from, responder, &mut cx);
+        let handled = association.on_initiation(now, initiation.from, responder, &mut cx);
         self.touched.insert(peer);
         handled.map_err(|reason| {
-            log::debug!("initiation from {}: {reason}", call.from.remote);
+            log::debug!("initiation from {}: {reason}", initiation.from.remote);
             DropReason::Handshake
         })
     }

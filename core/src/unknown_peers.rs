@@ -16,7 +16,7 @@ const REPORTED: usize = 1_024;
 
 /// What the engine keeps for nodes that the configuration does not name.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub(crate) struct UnknownPeers {
     pub(crate) settings: Opportunistic,
     pub(crate) table: Availability,
     pub(crate) answers: Bucket,
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     pub(crate) met: u32,
 }
 
-impl Strangers {
+impl UnknownPeers {
     /// Nobody is known yet but by the pins of the configuration; there may be `pins`.
     pub(crate) fn new(mut settings: Opportunistic, pins: usize, seed: [u8; 16]) -> Self {
         let known = core::mem::take(&mut settings.pins);

@@ -22,7 +22,7 @@ const SOURCES: usize = 4_096;
 
 /// Who calls, and how often.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct HandshakeSources {
     /// Initiations in this second.
     pub(crate) initiations: u32,
     pub(crate) initiations_since: Instant,
@@ -34,7 +34,7 @@ pub(crate) struct Callers {
     endpoints: BTreeSet<Source>,
 }
 
-impl Callers {
+impl HandshakeSources {
     /// Nobody has called yet. `endpoints`: where the configuration says that peers are.
     pub(crate) fn new(
         now: Instant,
@@ -73,7 +73,7 @@ impl Callers {
     /// In whose queue the initiations of `source` wait.
     pub(crate) fn class(&self, source: Source) -> Class {
         let known = self.endpoints.contains(&source) || self.proven.find(&source).is_some();
-        if known { Class::Known } else { Class::Stranger }
+        if known { Class::Known } else { Class::Unknown }
     }
 
     /// A configured peer has proved that it is at `source`.
