@@ -1,4 +1,5 @@
-//! What the [`Guard`](crate::guard::Guard) is told of paths and traffic, and what follows from it.
+//! Feeds the [`Guard`](crate::guard::Guard) with measurements of paths and traffic, and applies its
+//! verdicts.
 
 use super::Association;
 use crate::config::SchedulerKind;
@@ -10,12 +11,13 @@ use crate::trace::What;
 use mpip_transport::PathState;
 use mpip_types::Instant;
 
-/// More bytes in flight than heartbeats have: something is on its way.
+/// Bytes in flight above which a path carries data. Heartbeats have fewer.
 const MIN_DATA_IN_FLIGHT: u64 = 300;
 
 impl Association {
-    /// The end of a period: paths that do harm are left out, others return. The other schedulers
-    /// say themselves which paths they take.
+    /// Runs the guard at the end of a period: paths that reduce the total throughput are left out,
+    /// others return. Only the `earliest` scheduler needs it; the others choose their paths
+    /// themselves.
     pub(super) fn update_guard(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut period = self.sending.take_period();
         if self.config.scheduler != SchedulerKind::Earliest {
@@ -50,7 +52,7 @@ impl Association {
     }
 }
 
-/// The path as the guard sees it.
+/// The guard's view of a path.
 fn view(path: &Path) -> View {
     let rtt = path.flight.rtt().smoothed();
     View {

@@ -1,4 +1,4 @@
-//! The way of a packet in: lane, open, frames, feedback, session, resequencer.
+//! The receive path: open the datagram, read its frames, update feedback, session and resequencer.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -28,16 +28,16 @@ use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 
-/// While a path is drained to see it empty, and so long after, what waits in the queue waits for
-/// that: a signal would cost the inner TCP a third of its window for seconds.
+/// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
+/// A signal would cost the inner TCP a third of its window for seconds.
 const DRAIN_GRACE: Duration = Duration::from_millis(150);
 
-/// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
+/// Maximum bytes of a pure TCP acknowledgement: 40 of IP, some extensions, and 60 of TCP.
 const ACK_MAX: usize = 128;
 
 impl Association {
-    /// Takes in a transport datagram with its clear header, which was checked, and the header's
-    /// length; it is opened in place.
+    /// Handles a transport datagram, given with its checked clear header and the header's length.
+    /// The datagram is opened in place.
     pub(crate) fn on_transport(
         &mut self,
         now: Instant,
@@ -49,7 +49,7 @@ impl Association {
     ) -> Result<(), DropReason> {
         let len = datagram.len();
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
-        // The paths of another run are not those that we know.
+        // A new association has none of the paths that we know.
         let anew = self.begins_anew(header.receiver.0);
         let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
@@ -89,7 +89,7 @@ impl Association {
         }
         let challenged = path.validation.challenge.as_ref().map(|challenge| challenge.to);
         if from == path.address && path.is_validated() {
-            // Nothing has moved, or not yet.
+            // The peer's address is unchanged.
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
             path.validation.credit += len;
         } else if newest && path.state() == PathState::Abandoned {
@@ -101,14 +101,14 @@ impl Association {
         Ok(())
     }
 
-    /// Whether path `index` is one of ours on its first challenge: then only the address that was
-    /// asked counts.
+    /// Whether this node is opening path `index` and waits for the first response: then only the
+    /// challenged address counts.
     fn opens_it(&self, index: PathIndex) -> bool {
         self.identity.opens() && self.paths[index].state() == PathState::Validating
     }
 
-    /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other
-    /// side learns of them in this way.
+    /// The peer sent on an unknown path. The opener numbers the paths; the other node learns about
+    /// them this way.
     fn accept_path(
         &mut self,
         now: Instant,
@@ -117,7 +117,7 @@ impl Association {
         from: PathAddress,
         len: usize,
     ) -> Result<PathIndex, DropReason> {
-        // The opener knows all paths that there are, and need not know which it gave up long ago.
+        // The opener knows all paths. It need not know which it abandoned long ago.
         if self.identity.opens() || self.paths.is_retired(id) {
             self.open_path_to_moved_peer(now, cx, from, len);
             self.outbox.owe(Notice::PathRefused(id));
@@ -129,7 +129,7 @@ impl Association {
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
         if self.handshakes.take_answered_to(from) {
-            // Only who received our response at this address can have sealed the packet.
+            // Only the node that received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
             let data = cx.shared.rng.bytes();
@@ -293,8 +293,8 @@ impl Association {
         self.update_inner_mtu(cx);
     }
 
-    /// Feedback that did not come by the path that it is about, but on path `index`, or from where
-    /// the peer has moved to: what arrived on a path that does not work any more.
+    /// Feedback about another path than `index`, or from an address to which the peer has moved: it
+    /// lists what arrived on a path that may have failed.
     fn on_feedback_elsewhere(
         &mut self,
         feedback: &Feedback<'_>,
@@ -302,7 +302,7 @@ impl Association {
         cx: &mut Context<'_>,
     ) {
         let Some(about) = self.paths.find(feedback.path) else { return };
-        // A path that works has feedback of its own.
+        // An active path sends its own feedback.
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
@@ -314,7 +314,8 @@ impl Association {
         self.sending.drop_arrived(&self.paths);
     }
 
-    /// Records what feedback has changed on path `index`, whose control was in state `before`.
+    /// Traces what feedback changed on path `index`, whose congestion control was in state
+    /// `before`.
     fn trace_feedback(
         &mut self,
         now: Instant,
@@ -371,7 +372,8 @@ impl Association {
         Ok(())
     }
 
-    /// Refuses what is neither for this host nor for whom the peer may reach through it.
+    /// Refuses a packet that is neither for this host nor for a destination that the peer may reach
+    /// through it.
     fn check_destination(&self, destination: IpAddr, cx: &Context<'_>) -> Result<(), DropReason> {
         match self.reaches(destination, cx) {
             true => Ok(()),
@@ -384,7 +386,7 @@ impl Association {
             || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
     }
 
-    /// This host has lost addresses: what was told of sessions to them holds no longer.
+    /// This host has lost addresses: forgets the header fields of sessions to them.
     pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
         let lost: Vec<u32> = self
             .receiving
@@ -400,7 +402,7 @@ impl Association {
         }
     }
 
-    /// A packet without the header fields that its session has told.
+    /// A compact packet: without the header fields that its session has announced.
     fn on_compact_packet(
         &mut self,
         now: Instant,
@@ -454,7 +456,7 @@ impl Association {
         Ok(())
     }
 
-    /// Hands a packet of the session in `slot` on, in order if that is asked for.
+    /// Delivers a packet of the session in `slot`, in order if it asks for that.
     fn deliver(
         &mut self,
         now: Instant,
@@ -476,8 +478,8 @@ impl Association {
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
-    /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to
-    /// be thinned, and since when it has more than the paths carry.
+    /// The session that packets of `len` bytes in `slot` acknowledge, if its acknowledgements are
+    /// to be thinned, and since when that session has had more data than the paths carry.
     fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
         if !self.thins || len > ACK_MAX {
             return None;
@@ -516,7 +518,7 @@ impl Association {
         self.receiving.open(now, id, session, &mut cx.shared.hold)
     }
 
-    /// The peer tells what the packets of a session have in common.
+    /// The peer announces the header fields that the packets of a session share.
     fn on_session_open(
         &mut self,
         now: Instant,
@@ -532,7 +534,7 @@ impl Association {
                 (IpAddr::V6(source), IpAddr::V6(destination))
             }
         };
-        // As in full packets, an echo's identifier stands for both ports.
+        // As in full packets, the identifier of an ICMP echo stands for both ports.
         let echo = matches!(fields.protocol, protocol::ICMP | protocol::ICMPV6);
         let port = if echo { fields.source_port } else { fields.destination_port };
         let key = SessionKey {
@@ -540,7 +542,7 @@ impl Association {
             source: Endpoint { address: source, port: fields.source_port },
             destination: Endpoint { address: destination, port },
         };
-        // Checked here once: every packet restored from these fields has these ends.
+        // Checked once: every packet restored from these fields has these endpoints.
         let known = self.receiving.find(id, &key)?;
         self.check_destination(destination, cx)?;
         let source_rewrite = self.session_source_rewrite(now, &key, cx)?;
@@ -559,18 +561,18 @@ impl Association {
     }
 }
 
-/// What a packet acknowledges that does nothing else.
+/// The acknowledgement number of a pure TCP acknowledgement.
 fn plain_ack(packet: &InnerPacket<'_>) -> Option<u32> {
-    // What has data has it in the second part.
+    // Payload is in the tail.
     let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
     header.plain_ack(packet.head)
 }
 
-/// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040,
-/// section 4.2). One that cannot is not dropped: the sender answers the mark by what it sends on
-/// the path, and would send the packet again.
+/// Copies a CE mark of the outer header to the packet in a packet frame, if the packet is
+/// ECN-capable (RFC 6040, section 4.2). One that is not is not dropped: the sender reacts to the
+/// mark on the path, and would send the packet again.
 fn mark_full_packet(plain: &mut [u8]) {
-    // A packet frame is always the last one.
+    // A packet frame is always the last frame.
     let packet = Frames::new(plain).find_map(|frame| match frame {
         Ok(Frame::Packet { packet, .. }) => Some(packet.len()),
         _ => None,

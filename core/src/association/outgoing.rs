@@ -1,4 +1,4 @@
-//! The way of a packet out: session, queue, scheduler, frame.
+//! The send path: session, queue, scheduler, frame.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ use mpip_types::Instant;
 use mpip_types::packet::{Header, Segments};
 
 impl Association {
-    /// Takes a packet or super-packet from the host into the queue.
+    /// Queues a packet or super-packet from the host.
     pub(crate) fn enqueue(
         &mut self,
         now: Instant,
@@ -35,7 +35,7 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         if self.has_fallen_back() && !self.needs_paths(&header.session(), cx) {
-            // It entered the TUN device before the host heard of that.
+            // It entered the TUN device before the host stopped the capture.
             for segment in 0..segments.count() {
                 cx.shared.plain.push(segments.clone(), segment);
             }
@@ -52,17 +52,17 @@ impl Association {
             .map_err(|reason| cx.shared.refuse(reason))
     }
 
-    /// Forgets sessions that carried nothing for long.
+    /// Removes idle sessions.
     pub(super) fn expire_sessions(&mut self, now: Instant, cx: &mut Context<'_>) {
         let idle = self.limits.session_idle;
         self.sending.expire(now, idle);
-        // The receiver remembers for longer, so that it never forgets a session in use.
+        // The receiver keeps sessions longer than the sender, so that it never drops one in use.
         self.receiving.expire(now, idle * 3 / 2, &mut cx.shared.hold);
     }
 
-    /// Gives what waits, and what no path is known to have delivered, back to the host, which sends
-    /// it as plain IP. Sessions of which something was on its way begin anew, so that the peer does
-    /// not wait for it when they return to the paths.
+    /// Returns queued packets, and packets that no path is known to have delivered, to the host,
+    /// which sends them as plain IP. Sessions with packets in flight start anew, so that the peer
+    /// does not wait for these packets when the session returns to the paths.
     pub(super) fn return_to_host(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.requeue_all_early();
         let bound: BTreeSet<u32> = self
@@ -79,7 +79,7 @@ impl Association {
         });
     }
 
-    /// Sends all that may leave now.
+    /// Sends everything that may leave now.
     pub(crate) fn transmit(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Association {
         if self.keys.current().is_none() {
             return;
         }
-        // The peer's packets wait for these.
+        // First, because the peer's packets wait for these.
         self.send_challenges(now, cx, out);
         self.send_packets(now, cx, out);
         self.send_control(now, cx, out);
@@ -114,7 +114,7 @@ impl Association {
                 break;
             }
             if !any {
-                // No path takes a packet of this length any more.
+                // No path carries a packet of this length any more.
                 if let Ok(header) = Header::parse(next.segments.packet().bytes()) {
                     self.tell_too_big(now, &header, &next.segments, cx);
                 }
@@ -141,7 +141,8 @@ impl Association {
             self.sending.begin_outage(now);
         }
         self.sending.settle(now);
-        // What has room now was not used for want of packets, or because others are faster.
+        // A path that still has room was not used for lack of packets, or because others are
+        // faster: it is application-limited.
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
             if path.ready_at(now, CONTROL_ROOM) <= now {
                 path.flight.on_app_limited(now);
@@ -154,7 +155,8 @@ impl Association {
         self.sending.next_packet(now, &self.paths, passes, &mut self.outbox)
     }
 
-    /// Frames, writes and seals one packet. `false` if the path's socket takes no more now.
+    /// Frames, writes and seals one packet. Returns `false` if the path's socket accepts no more
+    /// now.
     fn send_packet(
         &mut self,
         now: Instant,
@@ -244,7 +246,7 @@ impl Association {
         true
     }
 
-    /// Losses found outside of a feedback frame: congestion control and repair.
+    /// Handles losses found outside of a feedback frame: congestion control and repair.
     pub(super) fn apply_losses(&mut self, now: Instant, index: PathIndex) {
         let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
@@ -257,14 +259,14 @@ impl Association {
         self.repair_losses(LossCause::Congestion);
     }
 
-    /// What was lost goes out again, or its receiver is told that it will not.
+    /// Sends lost packets again, or tells the receiver that they will not come.
     pub(super) fn repair_losses(&mut self, loss: LossCause) {
         while let Some(content) = self.losses.arrived.pop() {
             if let Content::Control(notices) = content {
                 notices.into_iter().for_each(|notice| self.on_notice(notice, true));
             }
         }
-        // Where nothing else holds the inner TCP back, its losses do.
+        // Without congestion control, losses are the only signal that slows the inner TCP down.
         let none = self.config.congestion_control == CongestionControlKind::None;
         let repairs = loss == LossCause::PathFailed || !none;
         let mut lost = core::mem::take(&mut self.losses.lost);
@@ -284,7 +286,7 @@ impl Association {
         }
     }
 
-    /// A notice has arrived, or was lost.
+    /// A notice was acknowledged (`arrived`) or lost.
     fn on_notice(&mut self, notice: Notice, arrived: bool) {
         match notice {
             Notice::SessionOpen(slot, id) => {
@@ -297,8 +299,8 @@ impl Association {
         }
     }
 
-    /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
-    /// whose loss nothing later would show. It goes out again on a path that answers.
+    /// Tail loss probe: the path has fallen silent, and its newest packet may be the last of a
+    /// transfer, whose loss no later packet would reveal. Sends it again on a path that answers.
     pub(super) fn probe_tail(&mut self, now: Instant, index: PathIndex) {
         let others = self.paths.enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());

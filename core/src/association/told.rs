@@ -1,7 +1,8 @@
-//! Addresses that the peer tells: what is believed, and what is sent there.
+//! Addresses that the peer advertises: which are used, and what is sent to them.
 //!
-//! An authenticated peer may tell anybody's address. Before something has come from there, the
-//! engine sends short challenges only, so many in a second, and none where the peer cannot be:
+//! An authenticated peer may advertise the address of a third party. Until the address has
+//! answered, the engine sends only short challenges there, at a limited rate, and none if the peer
+//! cannot be there:
 //!
 //! ```text
 //!             may it be there?          first challenge           second challenge
@@ -29,8 +30,8 @@ use mpip_types::Instant;
 use mpip_types::PathAddress;
 
 impl Association {
-    /// Whether the peer is known to receive at `remote`, by a path with `encapsulation`: the
-    /// configuration says so, or it has answered there.
+    /// Whether the peer is known to receive at `remote` on a path with `encapsulation`: the address
+    /// is configured, or has answered.
     pub(super) fn is_known_at(
         &self,
         now: Instant,
@@ -43,9 +44,9 @@ impl Association {
             || self.peer.was_at(now, remote)
     }
 
-    /// Whether `remote` may be challenged by a path with `encapsulation`. A stranger's addresses
-    /// are those where it was met. Of a site's own addresses a peer has some if it is known at
-    /// one.
+    /// Whether `remote` may be challenged on a path with `encapsulation`. An unknown peer may only
+    /// be challenged where it has answered. At site-local addresses a peer may be challenged if it
+    /// is known at an address of the same scope.
     pub(super) fn may_challenge(
         &self,
         now: Instant,
@@ -63,7 +64,7 @@ impl Association {
         !self.is_unknown_peer() && (scope == Scope::Everywhere || is_there())
     }
 
-    /// What is known of `to`, which may be challenged.
+    /// How far `to`, which may be challenged, is trusted.
     pub(super) fn standing(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> Standing {
         let encapsulation = local(to, &cx.shared.locals).map(|local| local.encapsulation);
         let known = encapsulation.is_some_and(|kind| self.is_known_at(now, to.remote, kind));
@@ -74,7 +75,8 @@ impl Association {
         }
     }
 
-    /// Takes a challenge to a told address out of what there may be, or says when there is one.
+    /// Consumes one challenge to an advertised address from the rate limit, or returns when one
+    /// will be available.
     pub(super) fn take_challenge(
         &mut self,
         now: Instant,
@@ -83,7 +85,7 @@ impl Association {
         self.peer.take_challenge(now, &mut cx.shared.challenges)
     }
 
-    /// How many challenges to told addresses there may be at once.
+    /// Challenges to advertised addresses that the rate limit allows now.
     #[cfg(test)]
     pub(crate) fn challenges_left(&mut self, now: Instant) -> usize {
         let mut all = Bucket::new();
@@ -92,13 +94,13 @@ impl Association {
             .count()
     }
 
-    /// How many lines of the log what is told may cause at once.
+    /// Log lines about advertised addresses that the rate limit allows now.
     #[cfg(test)]
     pub(crate) fn notes_left(&mut self, now: Instant) -> usize {
         core::iter::from_fn(|| self.peer.permit_note(now)).count()
     }
 
-    /// The peer said where it can be reached.
+    /// An address list arrived.
     pub(super) fn on_addresses(
         &mut self,
         now: Instant,
@@ -113,7 +115,7 @@ impl Association {
         }
     }
 
-    /// Takes up the latest of the lists that came too soon.
+    /// Applies the latest of the lists that exceeded the rate limit.
     pub(super) fn take_deferred_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         if self.peer.take_deferred(now) {
             self.follow_addresses(now, cx);
@@ -129,7 +131,7 @@ impl Association {
                 continue;
             }
             if self.remotes(self.paths[index].encapsulation).contains(&remote) {
-                // It may just have come back: its challenge need not wait out a long pause.
+                // The address may just have returned: do not wait out a long pause.
                 if let Some(challenge) = &mut self.paths[index].validation.challenge {
                     challenge.hurry();
                 }
@@ -142,9 +144,9 @@ impl Association {
         self.open_paths(now, cx);
     }
 
-    /// Forgets the addresses that no host can have for others, and says so. One that is ours is
-    /// kept, because both hosts may have it on a network of their own, and is not used while it
-    /// is. What strangers say is not worth a line.
+    /// Drops addresses at which no other host can be, and logs it. An address that is also ours is
+    /// kept but not used, because both hosts may have it on a private network. Nothing is logged
+    /// for unknown peers.
     fn refuse_addresses(&mut self, now: Instant, cx: &Context<'_>) {
         let unknown = self.is_unknown_peer();
         let Self { peer, config, .. } = self;
@@ -169,15 +171,15 @@ impl Association {
         });
     }
 
-    /// Tells the peer how it is seen on each path.
+    /// Reports the observed address of each path to the peer.
     pub(super) fn report_observed_addresses(&mut self, now: Instant, cx: &Context<'_>) {
         for index in self.paths.indices() {
             self.report_observed_address(now, index, cx);
         }
     }
 
-    /// A path whose remote address the peer did not tell leads through a translator, and one whose
-    /// address is not taken for the peer's does no better: the peer is told how it is seen there.
+    /// Reports the observed address of path `index` to the peer, if the peer did not advertise it
+    /// (the path crosses a NAT) or it is not accepted as the peer's own.
     pub(super) fn report_observed_address(
         &mut self,
         now: Instant,

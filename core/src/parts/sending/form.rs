@@ -1,4 +1,4 @@
-//! How an inner packet looks in its datagram.
+//! The frame of an inner packet: full or compact.
 
 use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
 
@@ -6,17 +6,18 @@ use crate::omission::{CompactHeader, SessionHeader};
 use crate::parts::sending::NextPacket;
 use mpip_types::packet::{HEAD_ROOM, mark_ce};
 
-/// How an inner packet is put into its datagram.
+/// The encoding of an inner packet.
 #[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]
 pub(crate) enum Form<'a> {
-    /// As it is.
+    /// The full packet.
     Full(PacketFrameHeader),
-    /// Without the fields that the receiver knows: what differs, and the payload in two parts.
+    /// Without the fields that the receiver knows: the remaining header bytes, and the payload in
+    /// two parts.
     Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, &'a [u8]),
 }
 
 impl<'a> Form<'a> {
-    /// The shortest form of `next`, of which the receiver knows `header`.
+    /// The shortest form of `next`, if the receiver knows `header`.
     pub(crate) fn of(next: &'a NextPacket, len: usize, header: Option<&SessionHeader>) -> Self {
         let full = PacketFrameHeader {
             session: next.session,
@@ -29,7 +30,7 @@ impl<'a> Form<'a> {
         if next.mark {
             mark_ce(&mut head[..head_len]);
         }
-        // A checksum that came from elsewhere may be wrong, and has to stay so.
+        // A checksum of another host may be wrong, and must stay so.
         let compact = if next.segments.has_foreign_checksum() {
             match next.mark {
                 true => None,

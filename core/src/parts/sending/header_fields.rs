@@ -1,4 +1,5 @@
-//! What the packets of a session have in common: the peer is told, and then they leave it out.
+//! Header fields that the packets of a session share: they are announced to the peer, and then
+//! omitted.
 
 use mpip_wire::{SessionFields, SessionId};
 
@@ -7,7 +8,7 @@ use crate::parts::outbox::{Notice, Outbox};
 use crate::session::{HeaderFields, HeaderState};
 
 impl Sending {
-    /// Lets the peer know what the packets of a session have in common.
+    /// Announces the header fields of a session to the peer.
     pub(crate) fn send_header_fields(
         &mut self,
         slot: u32,
@@ -22,7 +23,7 @@ impl Sending {
         }
     }
 
-    /// Tells it anew, and nothing else: what was told first may still be on its way.
+    /// Announces the same fields again: the first announcement may still be in flight.
     pub(crate) fn resend_header_fields(&mut self, slot: u32, id: SessionId, outbox: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         session.header_state =
@@ -34,7 +35,7 @@ impl Sending {
             };
     }
 
-    /// The header fields of the session `id` in `slot`, if the peer is to be told now.
+    /// The header fields of session `id` in `slot`, if they are announced and not confirmed.
     pub(crate) fn unconfirmed_fields(&self, slot: u32, id: SessionId) -> Option<SessionFields> {
         let session = self.sessions.get(slot).filter(|session| session.id == id)?;
         match &session.header_state {
@@ -43,7 +44,7 @@ impl Sending {
         }
     }
 
-    /// The receiver has the header fields of a session, or was found not to have them.
+    /// The receiver has the header fields of a session (`confirmed`), or lacks them.
     pub(crate) fn on_header_fields_result(&mut self, slot: u32, id: SessionId, confirmed: bool) {
         let session = self.sessions.get_mut(slot).filter(|session| session.id == id);
         let Some(session) = session else { return };
@@ -62,7 +63,7 @@ impl Sending {
             };
     }
 
-    /// The peer has forgotten a session, or has never learnt its header fields.
+    /// The peer does not know the header fields of a session.
     pub(crate) fn on_session_unknown(&mut self, id: SessionId) {
         if let Some(slot) = self.sessions.slot_of(id) {
             self.on_header_fields_result(slot, id, false);
