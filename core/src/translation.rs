@@ -37,7 +37,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore as _;
 
 use self::aging::Aging;
-pub(crate) use self::begun::{Admission, PATIENCE, PathConnections, Way};
+pub(crate) use self::begun::{Admission, PATIENCE, PathConnections, Egress};
 pub(crate) use self::fragments::Fragments;
 use self::rewrite::{End, State, Subject, rewrite};
 use mpip_types::Instant;
@@ -171,7 +171,7 @@ pub(crate) enum Outbound {
     /// It belongs to a connection of this peer, and has its private end now.
     Peer(usize, PacketBuf),
     /// It is for the address of a translator, and not for a peer of ours.
-    Stranger(PacketBuf),
+    Unrelated(PacketBuf),
     /// There is no buffer for it.
     NoBuffer,
 }
@@ -433,7 +433,7 @@ impl Translations {
             Some(Subject::Fragment) => self.fragments.find(header, bytes),
             None => None,
         };
-        let Some((peer, private)) = found else { return Outbound::Stranger(packet) };
+        let Some((peer, private)) = found else { return Outbound::Unrelated(packet) };
         let later = header.fragment && header.ports.is_none();
         let state = match packet.offload().partial_checksum {
             _ if later => State::WithoutTransport,
@@ -449,7 +449,7 @@ impl Translations {
         });
         match filled {
             Some(Ok(translated)) => Outbound::Peer(peer, translated),
-            Some(Err(())) => Outbound::Stranger(packet),
+            Some(Err(())) => Outbound::Unrelated(packet),
             None => Outbound::NoBuffer,
         }
     }

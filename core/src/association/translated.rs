@@ -13,7 +13,7 @@ use crate::drops::DropReason;
 use crate::session::SourceRewrite;
 use crate::shared::Context;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
-use crate::translation::{Act, Admission, Syn, Way};
+use crate::translation::{Act, Admission, Syn, Egress};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{Checksum, InnerPacket};
@@ -282,30 +282,30 @@ impl Association {
     /// # Errors
     ///
     /// When it could only leave as plain IP, and the policy forbids that.
-    pub(crate) fn way(
+    pub(crate) fn egress(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
-    ) -> Result<Way, DropReason> {
+    ) -> Result<Egress, DropReason> {
         let host = &mut self.host;
         let elsewhere = host.own_translated.contains(&header.source);
         if host.unknown_sources.contains(&header.source)
             && host.addresses.contains_key(&header.destination)
         {
-            return Ok(Way::Plain);
+            return Ok(Egress::Plain);
         }
         if (!elsewhere && host.path_connections.is_empty())
             || !host.addresses.contains_key(&header.destination)
         {
-            return Ok(Way::Paths);
+            return Ok(Egress::Paths);
         }
         let require = self.config.policy == Policy::Require;
         let open = elsewhere && (require || host.returned_at.is_some());
         let doors = Admission { open, udp: require };
-        match host.path_connections.way(now, header, packet, doors) {
-            Way::Plain if !elsewhere => Ok(Way::Paths),
-            Way::Plain if require => Err(DropReason::NotBegun),
+        match host.path_connections.egress(now, header, packet, doors) {
+            Egress::Plain if !elsewhere => Ok(Egress::Paths),
+            Egress::Plain if require => Err(DropReason::NotBegun),
             way => Ok(way),
         }
     }

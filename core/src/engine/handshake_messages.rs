@@ -1,4 +1,4 @@
-//! Handshake messages: the cheap checks, then jobs, then what their results mean.
+//! Handshake messages: the cheap checks, then jobs, then their results.
 
 use core::time::Duration;
 
@@ -12,20 +12,20 @@ use mpip_types::Instant;
 use mpip_types::PathAddress;
 
 impl Engine {
-    /// Public-key work that is to be done, on any thread; its result goes to
-    /// [`handle_job`](Self::handle_job). Ask after every batch of calls, and whenever a result was
-    /// handled. There are never more than a few jobs for each association and 128 for others.
+    /// The next public-key job. Run it on any thread and pass its result to
+    /// [`handle_job`](Self::handle_job). Poll after every batch of calls, and after every result.
+    /// There are at most a few jobs for each association and 128 for other senders.
     pub fn poll_job(&mut self) -> Option<HandshakeJob> {
         self.shared.jobs.poll()
     }
 
-    /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush).
-    /// Returns where a handshake message came from that was found to be the peer's own and no
-    /// repetition, if the job was to find that out.
+    /// Handles the result of a job. Datagrams in reply wait for the next [`flush`](Self::flush). If
+    /// the job found that a handshake message is authentic and no replay, returns the message's
+    /// source.
     ///
     /// # Errors
     ///
-    /// Why the handshake message was refused; it is counted, and nothing else happens.
+    /// Why the handshake message was refused. The refusal is counted and has no other effect.
     pub fn handle_job(
         &mut self,
         now: Instant,
@@ -79,11 +79,11 @@ impl Engine {
         handled.map_err(|reason| self.refuse(reason))
     }
 
-    /// Does all jobs at once, for a caller to whom the time that they take does not matter.
+    /// Runs all jobs at once, for callers that can wait.
     ///
     /// # Errors
     ///
-    /// The first of [`handle_job`](Self::handle_job)'s; all jobs are done nevertheless.
+    /// The first error of [`handle_job`](Self::handle_job); all jobs run nevertheless.
     pub fn run_jobs(&mut self, now: Instant) -> Result<(), DropReason> {
         let mut handled = Ok(());
         while let Some(job) = self.poll_job() {
@@ -92,7 +92,7 @@ impl Engine {
         handled
     }
 
-    /// The node of association `peer` has proved that it is at `from`.
+    /// The peer of association `peer` has proved that it is at `from`.
     fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
         if let Some(from) = from.filter(|_| peer < self.configured) {
             self.handshake_sources.note(now, Source::of(from.remote.ip()));
@@ -133,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// An initiation was read, and is authentic.
+    /// A job found that an initiation is authentic.
     fn on_initiation_read(
         &mut self,
         now: Instant,
@@ -153,7 +153,7 @@ impl Engine {
         })
     }
 
-    /// Answers a handshake message with a cookie, which its sender has to show with the next one.
+    /// Answers a handshake message with a cookie, which the sender must include in its next one.
     pub(super) fn give_cookie(
         &mut self,
         time: Duration,

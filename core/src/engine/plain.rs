@@ -1,17 +1,17 @@
-//! Packets that the host is to send itself, as plain IP.
+//! Packets that the host has to send itself, as plain IP.
 //!
-//! When a peer in host mode falls back to plain IP, the host has handed over packets that no path
-//! has delivered. Lost, they would cost the inner TCP its time-out, since often the whole of its
-//! window is among them; so they go back to the host. So do, behind translators, packets that were
-//! captured and are none of ours.
+//! When a peer in host mode falls back to plain IP, the host has already handed over packets that
+//! no path has delivered. If they were lost, the inner TCP would run into its timeout, since they
+//! are often its whole window; so they go back to the host. With NAT, so do captured packets that
+//! belong to no peer.
 
 use super::Engine;
 use mpip_types::PacketSink;
 
 impl Engine {
-    /// Hands over the packets that the host gave to the engine and has to send itself, because a
-    /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not
-    /// come back by the TUN device. To be called after each batch.
+    /// Delivers the packets that the host gave to the engine and has to send itself, because a peer
+    /// in host mode has fallen back to plain IP, or because they belong to no peer. They must not
+    /// come back by the TUN device. Call it after each batch.
     pub fn take_plain(&mut self, packets: &mut impl PacketSink) {
         self.shared.plain.deliver(packets);
     }
@@ -67,7 +67,7 @@ mod tests {
         pair.dead = vec![0, 1];
         send(&mut pair, 100..400);
         pair.run_for(MS * 500);
-        // Those that the TUN device still held.
+        // Packets that were still in the TUN device.
         send(&mut pair, 400..410);
         let mut all = sequences(&pair.out[1].packets);
         let mut plain = taken(&mut pair);
@@ -75,7 +75,7 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..410).collect::<Vec<_>>());
 
-        // The receiver waits for none of them when packets take the paths again.
+        // The receiver does not wait for them when traffic returns to the paths.
         pair.dead = vec![];
         pair.run_for(SECOND * 2);
         pair.out[1].packets.clear();
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(taken(&mut pair), []);
     }
 
-    /// Sessions that CoDel has been signalling, when all paths fall silent. Returns the numbers of
-    /// the packets that came after that; they wait.
+    /// Sessions that CoDel has been signalling when all paths fall silent. Returns the numbers of
+    /// the packets that were queued after that.
     fn overdue(policy: Policy) -> (Pair, core::ops::Range<u32>) {
         let mut pair = Pair::with(|_, config| {
             config.peers[0].host_mode = true;
@@ -116,7 +116,7 @@ mod tests {
         let first = first.max();
         assert!(status(&pair).queue_drops > 0, "{:?}", status(&pair));
         pair.dead = vec![0, 1];
-        // What is sent now may still get into the windows.
+        // The congestion windows may still have room for packets sent now.
         pair.run_for(MS * 10);
         let end = (0..20).map(|_| burst(&mut pair)).max();
         (pair, first.expect("300")..end.expect("20"))
@@ -160,7 +160,7 @@ mod tests {
         let plain = |pair: &Pair| {
             pair.engines[1].status(pair.now, false).peers[0].traffic == Some(Traffic::Plain)
         };
-        // Its silence shows at once.
+        // Its failure is detected at once.
         pair.send(1, &tcp(1, 0, 1_000), Offload::default());
         pair.lose = Some(7);
         send(&mut pair, 0..50);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(held(&pair), 0);
     }
 
-    /// What waits for its time is delivered before that.
+    /// Packets that wait for their playout time are delivered before the fall-back.
     #[test]
     fn at_a_fall_back_what_waits_for_its_time_is_delivered_at_once() {
         let mut pair = pair(Policy::Prefer);

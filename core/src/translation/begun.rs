@@ -27,7 +27,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(924);
 
 /// How a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Egress {
     /// On the paths.
     Paths,
     /// As it would without us.
@@ -49,7 +49,7 @@ pub(crate) struct Admission {
 pub(crate) struct PathConnections {
     /// By the ends of what this host sends.
     connections: Aging<SessionKey, Life>,
-    fragments: Fragments<Way>,
+    fragments: Fragments<Egress>,
     trust: Trust,
 }
 
@@ -123,27 +123,27 @@ impl PathConnections {
     }
 
     /// How a packet of this host leaves.
-    pub(crate) fn way(
+    pub(crate) fn egress(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
         doors: Admission,
-    ) -> Way {
+    ) -> Egress {
         let way = match Subject::of(header, packet) {
             Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), doors),
             Some(Subject::Quoted(key)) => self.known(now, &key.reversed(), Act::Touch),
             Some(Subject::Fragment) => self.fragments.find(header, packet),
             None => None,
         };
-        let way = way.unwrap_or(Way::Plain);
+        let way = way.unwrap_or(Egress::Plain);
         if header.ports.is_some() {
             self.fragments.on_first(header, packet, way);
         }
         way
     }
 
-    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Admission) -> Option<Way> {
+    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Admission) -> Option<Egress> {
         let begins = matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || doors.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
@@ -155,14 +155,14 @@ impl PathConnections {
         }
         let life = Life::Begins;
         self.connections.insert(now, key, life, life.idle(key.protocol));
-        Some(Way::Paths)
+        Some(Egress::Paths)
     }
 
-    fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Way> {
+    fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Egress> {
         let life = self.connections.touch(now, key)?;
         *life = life.after(act, key.protocol);
         let idle = life.idle(key.protocol);
         self.connections.set_idle(key, idle);
-        Some(Way::Paths)
+        Some(Egress::Paths)
     }
 }

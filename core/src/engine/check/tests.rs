@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Seeds that begin with `data` bring packets to the other host, those that begin with `none` do
-/// not; what a fuzzer found (40 hexadecimal digits) promises nothing.
+/// Seeds named `data*` must deliver packets to the other host, those named `none*` must not. Inputs
+/// found by the fuzzer (40 hexadecimal digits) may do either.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "corpora are files")]
 fn the_corpus_passes() {
