@@ -1,7 +1,6 @@
-//! Public-key work of handshakes, which the engine hands out and does not do itself.
+//! Public-key work of handshakes. The engine hands it out as jobs.
 //!
-//! A handshake takes each side some 300 µs, most of it X25519. Packets need not wait for that,
-//! whoever asks for it.
+//! A handshake takes each side about 300 µs, most of it X25519. Packets must not wait for that.
 //!
 //! ```text
 //!             cheap checks           bounded, shared             any thread
@@ -10,8 +9,8 @@
 //!                             └────────── handle_job ◄── HandshakeDone ──┘
 //! ```
 //!
-//! A job has all that it needs and changes nothing. What it means is found out when its result
-//! comes back; by then the engine may have forgotten what it was for.
+//! A job contains everything that it needs and changes nothing else. Its result is evaluated when
+//! it comes back; by then the engine may have removed the handshake.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,10 +23,10 @@ use mpip_crypto::{
 
 use mpip_types::PathAddress;
 
-/// Initiations of one class of callers that wait to be read or are being read. A thread reads so
-/// many in 10 ms.
+/// Most initiations of one class that wait to be read or are being read. One thread reads this many
+/// in 10 ms.
 const INITIATIONS: usize = 64;
-/// Of these so many from one source. Senders in eight networks have to join to fill a class.
+/// Most of them from one source. It takes senders in eight networks to fill a class.
 const INITIATIONS_PER_SOURCE: u8 = 8;
 
 /// A piece of public-key work. Get it from [`Engine::poll_job`](crate::Engine::poll_job), run it on
@@ -36,7 +35,7 @@ const INITIATIONS_PER_SOURCE: u8 = 8;
 #[must_use = "the engine waits for its result"]
 pub struct HandshakeJob(Box<Work>);
 
-/// What came of a [`HandshakeJob`].
+/// The result of a [`HandshakeJob`].
 #[derive(Debug)]
 #[must_use = "the engine waits for it"]
 pub struct HandshakeDone(pub(crate) Box<Outcome>);
@@ -47,7 +46,7 @@ const _: fn() = || {
     moves::<(HandshakeJob, HandshakeDone)>();
 };
 
-/// Jobs of the association that has the receiver index `index`, and initiations of anybody.
+/// Jobs of the association with the receiver index `index`, and initiations to be read.
 #[derive(Debug)]
 pub(crate) enum Work {
     Start {
@@ -87,7 +86,7 @@ pub(crate) enum Outcome {
 }
 
 impl HandshakeJob {
-    /// Does the work. It takes a few hundred microseconds, and waits for nothing.
+    /// Does the work. It takes a few hundred microseconds and does not block.
     pub fn run(self) -> HandshakeDone {
         HandshakeDone(Box::new(match *self.0 {
             Work::Start { index, private_key, remote, psk, payload, mut rng } => {
@@ -110,8 +109,8 @@ impl HandshakeJob {
     }
 }
 
-/// Where a datagram comes from, as far as one sender may have many addresses there: an IPv4 address
-/// or an IPv6 network of 64 bits.
+/// The source of a datagram, as the smallest unit in which one sender may have many addresses: an
+/// IPv4 address or an IPv6 /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source(IpAddr);
 
@@ -127,14 +126,15 @@ impl Source {
     }
 }
 
-/// Whose work it is. The classes take turns, so that none keeps another from being served.
+/// The class of a job. Classes are served in turn, so that none starves another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Of associations: one initiation or response that is made or read, and one answer, of each.
+    /// Of associations: each has at most one initiation or response being made or read, and one
+    /// response to the peer.
     Own,
-    /// Initiations from where configured peers are, or were when they proved who they are.
+    /// Initiations from sources of configured peers: configured, or where one has authenticated.
     Known,
-    /// Initiations from elsewhere.
+    /// Initiations from other sources.
     Unknown,
 }
 
@@ -152,12 +152,12 @@ impl ReceivedInitiation {
     }
 }
 
-/// Jobs that wait to be taken.
+/// Jobs that wait to be polled.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// By class.
     waiting: [VecDeque<Work>; 3],
-    /// The class whose turn it is.
+    /// The class that is served next.
     turn: usize,
     /// Initiations whose result has not come back, by class and by source.
     unread: [usize; 3],
@@ -170,7 +170,8 @@ impl Jobs {
         self.waiting[Class::Own as usize].push_back(work);
     }
 
-    /// Adds an initiation to be read. `false` if its source has its share, or there are too many.
+    /// Adds an initiation to be read. Returns `false` if its source or its class has reached the
+    /// bound.
     pub(crate) fn push_initiation(
         &mut self,
         initiation: ReceivedInitiation,
@@ -202,7 +203,7 @@ impl Jobs {
         }
     }
 
-    /// The next job, of each class in turn.
+    /// The next job, from each class in turn.
     pub(crate) fn poll(&mut self) -> Option<HandshakeJob> {
         let classes = self.waiting.len();
         for class in (self.turn..classes).chain(0..self.turn) {
@@ -255,7 +256,7 @@ mod tests {
             8,
             "strangers do not fill the peers' class"
         );
-        // What was taken counts until it is done.
+        // Polled jobs count until their results come back.
         let taken_jobs: Vec<_> = core::iter::from_fn(|| jobs.poll()).collect();
         assert_eq!(taken_jobs.len(), 64 + 8);
         assert_eq!(taken(&mut jobs, 200, Class::Unknown), 0);

@@ -1,17 +1,19 @@
-//! Packets that wait to be handed to the host.
+//! Packets that wait to be delivered to the host.
 
 use std::collections::VecDeque;
 
 use mpip_types::packet::Segments;
 use mpip_types::{Checksum, InnerPacket, Instant, PacketSink};
 
-/// Packets of our own for the host that wait for the next timeout; beyond it the newest go.
+/// Most ICMP messages to the host that wait for the next timeout; beyond this the newest are
+/// dropped.
 pub(crate) const HOST_MESSAGES: usize = 64;
-/// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a
-/// second at 100 Mbit/s, and no more at once than the queues of interfaces take.
+/// Most packets that wait for [`Engine::take_plain`](crate::Engine::take_plain); beyond this the
+/// newest are dropped. These are about 1.4 MB: a tenth of a second at 100 Mbit/s, and no more at
+/// once than interface queues hold.
 pub(crate) const PLAIN_PACKETS: usize = 1_024;
 
-/// Packets of the engine's own that wait to be handed to the host, and since when.
+/// ICMP messages of the engine that wait to be delivered to the host, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct HostMessages {
     packets: VecDeque<Vec<u8>>,
@@ -28,7 +30,7 @@ impl HostMessages {
         }
     }
 
-    /// How many wait.
+    /// The number of waiting messages.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -44,7 +46,7 @@ impl HostMessages {
     }
 }
 
-/// What waits to be taken by [`Engine::take_plain`](crate::Engine::take_plain).
+/// Packets that wait for [`Engine::take_plain`](crate::Engine::take_plain).
 #[derive(Debug, Default)]
 pub(crate) struct PlainPackets {
     packets: VecDeque<(Segments, usize)>,
@@ -52,7 +54,7 @@ pub(crate) struct PlainPackets {
 }
 
 impl PlainPackets {
-    /// Adds segment `index` of `segments`. `false` if there are too many.
+    /// Adds segment `index` of `segments`. Returns `false` if too many packets wait.
     pub(crate) fn push(&mut self, segments: Segments, index: usize) -> bool {
         let room = self.packets.len() < PLAIN_PACKETS;
         if room {
@@ -61,7 +63,7 @@ impl PlainPackets {
         room
     }
 
-    /// Hands all of them over.
+    /// Delivers all of them.
     pub(crate) fn deliver(&mut self, sink: &mut impl PacketSink) {
         while let Some((segments, index)) = self.packets.pop_front() {
             let room = &mut self.room;

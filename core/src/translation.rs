@@ -15,7 +15,8 @@
 //! ```
 //!
 //! [`Translations`] are those of a whole node, because peers behind one translator share its
-//! address. [`PathConnections`] is what the peer itself keeps: which of its connections go this way.
+//! address. [`PathConnections`] is what the peer itself keeps: which of its connections go this
+//! way.
 //!
 //! The same is done for a peer at an address of its own that others may share: it is not known
 //! which ports there are the peer's. A peer is not trusted, so a public end must not be that of
@@ -37,7 +38,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore as _;
 
 use self::aging::Aging;
-pub(crate) use self::begun::{Admission, PATIENCE, PathConnections, Egress};
+pub(crate) use self::begun::{Admission, Egress, PATIENCE, PathConnections};
 pub(crate) use self::fragments::Fragments;
 use self::rewrite::{End, State, Subject, rewrite};
 use mpip_types::Instant;

@@ -25,7 +25,7 @@ pub(crate) struct UnknownPeers {
     /// are in it.
     pub(crate) reported: BTreeMap<IpAddr, Instant>,
     /// Unknown peers, by the index of their association.
-    pub(crate) nodes: BTreeMap<usize, Node>,
+    pub(crate) nodes: BTreeMap<usize, UnknownPeer>,
     /// The unknown peer that is admitted at an address.
     pub(crate) by_address: BTreeMap<IpAddr, usize>,
     /// When unknown peers without keys are removed. Entries of those with keys are ignored.
@@ -36,7 +36,7 @@ pub(crate) struct UnknownPeers {
 
 /// An unknown peer.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct UnknownPeer {
     /// The address at which it was found, and advertised addresses at which it proved to receive.
     /// No other unknown peer is admitted there.
     pub(crate) addresses: Vec<IpAddr>,
@@ -46,6 +46,7 @@ pub(crate) struct Node {
     pub(crate) established: bool,
     /// The number of path changes when its addresses were last examined.
     pub(crate) path_changes: u64,
+    /// The day on which that was.
     pub(crate) met: u32,
 }
 

@@ -96,7 +96,7 @@ impl Association {
             let udp = local.and_then(|local| udp_beside(&cx.shared.locals, local));
             let works = |path: &Path| path.works() && now.since(path.changed) >= UDP_STABLE;
             if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
-                self.abandon_path(now, cx, index, "UDP gets through again");
+                self.abandon_path(now, cx, index, "UDP works again");
             }
         }
     }

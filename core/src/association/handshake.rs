@@ -116,7 +116,7 @@ impl Association {
         started: Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>,
     ) {
         if let Err(error) = self.handshakes.on_started(now, index, started) {
-            log::error!("peer `{}`: no handshake is possible: {error}", self.config.name);
+            log::error!("peer `{}`: cannot start a handshake: {error}", self.config.name);
         }
     }
 
@@ -159,7 +159,7 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
         let Some(pending) = self.handshakes.pending_mut(index) else {
-            return Err("it came too late".to_owned());
+            return Err("no handshake awaits it any more".to_owned());
         };
         let completed = match finished {
             Ok(completed) => completed,
@@ -217,7 +217,7 @@ impl Association {
         let payload =
             InitiationPayload::parse(responder.payload()).map_err(|error| error.to_string())?;
         if self.handshakes.is_answering() {
-            return Err("another one is being answered".to_owned());
+            return Err("another initiation is being answered".to_owned());
         }
         let timestamp = crypto_timestamp(responder.payload());
         let fresh = self.handshakes.replay_guard.accept(timestamp, cx.shared.unix_time(now));
@@ -229,10 +229,10 @@ impl Association {
             return Ok(());
         }
         let Some(aead) = Aead::choose(payload.aeads.0, cx.shared.aes_in_hardware) else {
-            return Err("it offers no AEAD that this node has".to_owned());
+            return Err("it offers no AEAD that this node supports".to_owned());
         };
         if !self.handshakes.may_answer(now) {
-            return Err("it begins too many".to_owned());
+            return Err("too many initiations".to_owned());
         }
         let wire_aead = match aead {
             Aead::Aes256Gcm => mpip_wire::Aead::Aes256Gcm,

@@ -201,7 +201,7 @@ impl Association {
                 continue;
             }
             if self.host.addresses.len() >= ADDRESSES {
-                log::debug!("peer `{}`: {ip} is one address too many", self.config.name);
+                log::debug!("peer `{}`: too many addresses, {ip} is ignored", self.config.name);
                 continue;
             }
             if cx.shared.prefixes.claim(Prefix::host(ip), cx.me, true) {

@@ -161,7 +161,7 @@ impl Association {
             if now.since(self.paths[former].opened) < ANSWER_TIMEOUT {
                 return;
             }
-            self.abandon_path(now, cx, former, "the peer calls from elsewhere");
+            self.abandon_path(now, cx, former, "the peer has moved again");
         }
         if let Some(index) = self.open_path(now, from, local) {
             let path = &mut self.paths[index];
@@ -217,7 +217,7 @@ impl Association {
         let address = self.paths[index].address;
         for other in self.paths.indices().filter(|other| *other != index) {
             if self.identity.opens() && self.paths[other].address == address {
-                self.abandon_path(now, cx, other, "another has moved there");
+                self.abandon_path(now, cx, other, "another path has moved to its address");
             }
         }
     }

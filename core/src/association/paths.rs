@@ -151,7 +151,7 @@ impl Association {
                     return;
                 }
                 PathState::Validating | PathState::Failed => {
-                    self.abandon_path(now, cx, index, "a new handshake opens another");
+                    self.abandon_path(now, cx, index, "replaced after a new handshake");
                 }
                 PathState::Abandoned => {}
             }
@@ -211,7 +211,7 @@ impl Association {
         let idle = |path: &Path| !path.works() && now.since(path.changed) >= LINGER;
         let idle = self.paths.enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
-            self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
+            self.change_state(now, cx, index, PathState::Abandoned, "replaced by a new path");
             self.remove_path(index);
         }
     }
@@ -304,7 +304,7 @@ impl Association {
         let concerned = |path: &Path| path.address == address && path.works();
         let concerned = self.paths.position(concerned);
         let Some(index) = concerned else { return false };
-        self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
+        self.change_state(now, cx, index, PathState::Failed, "the host cannot send there");
         let path = &mut self.paths[index];
         path.on_dead(now);
         // Datagrams that arrive now were sent before the failure.
@@ -418,7 +418,7 @@ impl Association {
         for (rank, &(aside, _, _, index)) in working.iter().enumerate() {
             let beyond = limit.is_some_and(|limit| rank >= limit);
             let (state, reason) = match (aside && available, beyond) {
-                (true, _) => (PathState::Standby, "the peer keeps it ready"),
+                (true, _) => (PathState::Standby, "the peer wants it on standby"),
                 (false, true) => (PathState::Standby, "others are faster"),
                 (false, false) => (PathState::Active, "among the fastest"),
             };

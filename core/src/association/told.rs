@@ -136,7 +136,7 @@ impl Association {
                     challenge.hurry();
                 }
             } else {
-                self.abandon_path(now, cx, index, "the peer has this address no more");
+                self.abandon_path(now, cx, index, "the peer no longer has this address");
             }
         }
         self.report_observed_addresses(now, cx);
@@ -156,15 +156,14 @@ impl Association {
             let is_host = told.port() != 0 && is_one_host(told.ip());
             if !is_host && let Some(left_out) = permit() {
                 log::warn!(
-                    "peer `{name}` says that it is at {told}, which no other host can be: \
-                     ignored{left_out}"
+                    "peer `{name}` advertises {told}, which cannot be another host: ignored{left_out}"
                 );
             } else if is_host
                 && !cx.shared.may_be_sent_to(told)
                 && let Some(left_out) = permit()
             {
                 log::info!(
-                    "peer `{name}` says that it is at {told}, as we are: not used for it{left_out}"
+                    "peer `{name}` advertises {told}, which is also ours: not used for it{left_out}"
                 );
             }
             is_host
@@ -202,8 +201,8 @@ impl Association {
             && let Some(left_out) = self.peer.permit_note(now)
         {
             log::info!(
-                "peer `{}` is at {}, which others may share by the configuration: of what goes \
-                 there, only connections that begin at the peer take the paths{left_out}",
+                "peer `{}` is at {}, which is not configured as exclusive: only connections that \
+                 the peer begins from there use the paths{left_out}",
                 self.config.name,
                 remote.ip()
             );

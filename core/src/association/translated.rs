@@ -13,7 +13,7 @@ use crate::drops::DropReason;
 use crate::session::SourceRewrite;
 use crate::shared::Context;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
-use crate::translation::{Act, Admission, Syn, Egress};
+use crate::translation::{Act, Admission, Egress, Syn};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{Checksum, InnerPacket};

@@ -1,7 +1,7 @@
 //! Packets from the host: which peer they go to, and which leave as plain IP.
 
 use super::{DropReason, Engine};
-use crate::translation::{Outbound, Egress};
+use crate::translation::{Egress, Outbound};
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
 use mpip_types::PacketBuf;

@@ -56,7 +56,7 @@ impl Engine {
                         Ok(None)
                     }
                     Err(reason) => {
-                        log::debug!("answer to an initiation: {reason}");
+                        log::debug!("response to an initiation: {reason}");
                         Err(DropReason::Handshake)
                     }
                 }

@@ -20,7 +20,7 @@ use crate::association::Association;
 use crate::availability::{AvailabilityState, AvailabilityStatus, PER_SECOND, Query};
 use crate::event::Event;
 use crate::pins::Met;
-use crate::unknown_peers::{Node, UnknownPeers};
+use crate::unknown_peers::{UnknownPeer, UnknownPeers};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
@@ -234,7 +234,7 @@ impl Engine {
         };
         let addresses = vec![address];
         let (established, path_changes, met) = (false, 0, today);
-        let node = Node { addresses, public_key, asked, established, path_changes, met };
+        let node = UnknownPeer { addresses, public_key, asked, established, path_changes, met };
         unknown.nodes.insert(peer, node);
         unknown.by_address.insert(address, peer);
         unknown.deadlines.insert((now + GIVE_UP, peer));

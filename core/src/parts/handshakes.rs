@@ -250,10 +250,10 @@ impl Handshakes {
             return Err("no handshake awaits a response".to_owned());
         };
         if !pending.sent_to.contains(&from) {
-            return Err("its source is none of the addresses that were asked".to_owned());
+            return Err("its source is no address to which the initiation was sent".to_owned());
         }
         if matches!(pending.state, PendingState::Making) || pending.responses.len() >= RESPONSES {
-            return Err("too many responses, or none was asked for".to_owned());
+            return Err("too many responses, or the initiation was not sent yet".to_owned());
         }
         pending.responses.push_back((from, *datagram));
         pending.read_response(jobs);

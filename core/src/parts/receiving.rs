@@ -214,7 +214,7 @@ impl Receiving {
             }
         };
         let duplicate = match order {
-            Order::AsTheyCome(window) => match window.accept(sequence) {
+            Order::Unordered(window) => match window.accept(sequence) {
                 Seen::New => {
                     deliver(inner);
                     false

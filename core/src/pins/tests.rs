@@ -59,7 +59,7 @@ fn a_network_and_a_site_have_a_share_and_others_have_room() {
     assert_eq!(of_site + NETWORK, SITE);
     assert!(!pins.has_room(v6(1, 500, 0), TODAY) && pins.has_room(v6(2, 0, 0), TODAY));
     assert_eq!(pins.meet(v6(1, 500, 0), key(1), TODAY), Met::Full);
-    // A whole IPv4 /24 has room, a /16 has not.
+    // A whole IPv4 /24 has room, a whole /16 does not.
     let mut met = 0;
     for number in 0..65_536_u32 {
         let address = IpAddr::V4(Ipv4Addr::from_bits(0xc612_0000 + number));
@@ -135,7 +135,7 @@ fn a_node_that_is_met_often_is_written_down_once_a_day() {
     for day in [TODAY, TODAY, TODAY + 1] {
         pins.meet(address, key(1), day);
     }
-    // Of a pin that was not written down yet there is one change.
+    // Changes of a pin that were not polled yet are merged.
     assert_eq!(changes(&mut pins), [PinChange::Pinned(at(TODAY + 1))]);
     for day in [TODAY + 1, TODAY + 2, TODAY + 2, TODAY + 3] {
         pins.meet(address, key(1), day);
@@ -144,8 +144,8 @@ fn a_node_that_is_met_often_is_written_down_once_a_day() {
 }
 
 proptest! {
-    /// Whatever is met when: no bound is exceeded, what has not expired stays, and the changes that
-    /// were handed out make the same table.
+    /// Invariants for any sequence of meetings: no bound is exceeded, pins that have not expired
+    /// stay, and the polled changes reproduce the table.
     #[test]
     fn the_changes_make_the_table(
         steps in proptest::collection::vec((0_u16..3, 0_u16..3, 0_u64..4, 0_u8..3, 0_u32..90), 1..200),

@@ -143,7 +143,13 @@ impl PathConnections {
         way
     }
 
-    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Admission) -> Option<Egress> {
+    fn way_of(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        act: Act,
+        doors: Admission,
+    ) -> Option<Egress> {
         let begins = matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || doors.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
