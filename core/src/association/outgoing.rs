@@ -290,7 +290,7 @@ impl Association {
     fn on_notice(&mut self, notice: Notice, arrived: bool) {
         match notice {
             Notice::SessionOpen(slot, id) => {
-                self.sending.on_header_fields_result(slot, id, arrived)
+                self.sending.on_header_fields_result(slot, id, arrived);
             }
             _ if arrived => {}
             _ => {
