@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_has_a_share_and_a_class_has_a_bound() {
+    fn one_source_has_a_share_and_a_class_is_bounded() {
         let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
         let mut taken = |jobs: &mut Jobs, source, class| {
             (0..100)
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(
             taken(&mut jobs, 100, Class::Known),
             8,
-            "strangers do not fill the peers' class"
+            "unknown sources do not fill the class of known ones"
         );
         // Polled jobs count until their results come back.
         let taken_jobs: Vec<_> = core::iter::from_fn(|| jobs.poll()).collect();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_lines_becomes_few_that_say_how_many_there_were() {
+    fn a_flood_of_lines_is_reduced_to_few_that_count_the_others() {
         let mut repeats = Repeats::default();
         let hour = Instant::from_millis(3_600_000);
         let lines: Vec<_> = (0..36_000_u64)

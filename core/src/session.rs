@@ -215,7 +215,7 @@ mod tests {
     use mpip_types::packet::Endpoint;
 
     #[test]
-    fn what_leaves_again_does_not_count() {
+    fn retransmissions_do_not_count_as_new_bytes() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let key = SessionKey { protocol: protocol::TCP, source: end, destination: end };
         let mut session = Outgoing::new(SessionId(0), &key, true);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_not_queued_again() {
+    fn segments_in_the_queue_are_not_queued_again() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let key = SessionKey { protocol: protocol::TCP, source: end, destination: end };
         let mut session = Outgoing::new(SessionId(0), &key, true);

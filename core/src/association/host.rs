@@ -258,8 +258,8 @@ impl Association {
         let mut translated = Vec::new();
         if traffic == Traffic::Plain {
             // Connections that began on the paths wait for them.
-            let begun = self.host.path_connections.iter().map(|key| key.destination.address);
-            translated.extend(begun);
+            let destinations = self.host.path_connections.iter().map(|key| key.destination.address);
+            translated.extend(destinations);
             translated.sort_unstable();
             translated.dedup();
             return (Vec::new(), translated);

@@ -5,10 +5,11 @@
 //! cannot be there:
 //!
 //! ```text
-//!             may it be there?          first challenge           second challenge
-//!  told ───────────────────────► told ───────────────────► known ──────────────────► path works
-//!        not a stranger's,              short, bounded               1,200 bytes
-//!        nor a foreign private one      until it is answered
+//!               plausible?               first challenge        second challenge
+//!  advertised ────────────► unproven ───────────────────► known ────────────────► path works
+//!     no unknown peer's,             short, rate limited             1,200 bytes
+//!     no private address             until it is answered
+//!     of another site
 //! ```
 
 use core::net::SocketAddr;

@@ -302,8 +302,8 @@ impl Association {
         }
         let require = self.config.policy == Policy::Require;
         let open = elsewhere && (require || host.returned_at.is_some());
-        let doors = Admission { open, udp: require };
-        match host.path_connections.egress(now, header, packet, doors) {
+        let admission = Admission { open, udp: require };
+        match host.path_connections.egress(now, header, packet, admission) {
             Egress::Plain if !elsewhere => Ok(Egress::Paths),
             Egress::Plain if require => Err(DropReason::NotBegun),
             way => Ok(way),

@@ -63,8 +63,8 @@ enum Mode {
 /// | 8 and 9 | the bytes are the plaintext |
 /// | 10 and 11 | the other host sends packets |
 /// | 12 | the forger's host sends packets |
-/// | 13 | so many milliseconds pass |
-/// | 14 | twice as many tenths of a second pass |
+/// | 13 | time passes: the next byte in milliseconds |
+/// | 14 | time passes: the next byte times 200 ms |
 /// | 15 | something changes on the network or on the other host |
 ///
 /// # Panics

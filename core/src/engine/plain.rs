@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_fall_back_what_was_not_delivered_goes_back_to_the_host() {
+    fn at_a_fall_back_undelivered_packets_return_to_the_host() {
         let mut pair = pair(Policy::Prefer);
         send(&mut pair, 0..100);
         pair.run_for(MS * 50);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_back_is_not_thinned_for_having_waited() {
+    fn packets_that_return_to_the_host_are_not_dropped_by_codel() {
         let (mut pair, packets) = overdue(Policy::Prefer);
         let mut before = status(&pair);
         while status(&pair).traffic != Some(Traffic::Plain) {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_for_want_of_a_path_counts_as_that() {
+    fn packets_dropped_without_a_path_are_counted_as_no_path() {
         let (mut pair, packets) = overdue(Policy::Require);
         pair.run_for(SECOND);
         let (before, drops) = (status(&pair), pair.drops(0, DropReason::NoPath));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_fall_back_nobody_waits_for_what_comes_as_plain_ip() {
+    fn at_a_fall_back_resequencing_does_not_wait_for_packets_that_come_as_plain_ip() {
         let mut pair = pair(Policy::Prefer);
         let held = |pair: &Pair| pair.engines[1].status(pair.now, false).peers[0].resequencing;
         let plain = |pair: &Pair| {
@@ -179,7 +179,7 @@ mod tests {
 
     /// Packets that wait for their playout time are delivered before the fall-back.
     #[test]
-    fn at_a_fall_back_what_waits_for_its_time_is_delivered_at_once() {
+    fn at_a_fall_back_packets_waiting_for_their_playout_time_are_delivered_at_once() {
         let mut pair = pair(Policy::Prefer);
         pair.send(1, &tcp(1, 0, 1_000), Offload::default());
         pair.run_for(MS * 20);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_leave_as_plain_ip_does_not() {
+    fn packets_that_may_not_leave_as_plain_ip_are_not_returned() {
         let mut pair = pair(Policy::Require);
         pair.dead = vec![0, 1];
         send(&mut pair, 0..300);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_that_wait_are_bounded() {
+    fn the_packets_that_wait_for_take_plain_are_bounded() {
         let mut pair = pair(Policy::Prefer);
         pair.dead = vec![0, 1];
         for number in 0..10 {

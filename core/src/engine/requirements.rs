@@ -1,4 +1,5 @@
-//! The requirements of `docs/protocol.md` on two engines; `[X-n]` names the one that a test proves.
+//! The requirements of `docs/protocol.md`, tested on two engines; `[X-n]` names the requirement
+//! that a test proves.
 
 mod availability;
 mod early;

@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_ends_of_one_association_agree_and_those_of_two_do_not(
+        fn the_claims_of_one_association_agree_and_those_of_two_do_not(
             indices in any::<[u32; 2]>(),
             others in any::<[u32; 2]>(),
         ) {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_keys_nothing_is_claimed_and_nothing_goes_on() {
+    fn without_keys_no_association_is_claimed_or_continued() {
         let mut identity = Identity::default();
         assert_eq!(identity.claim(), 0);
         assert!(!agree(identity.claim(), identity.claim()));

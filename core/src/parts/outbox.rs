@@ -263,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_owed_stays_until_it_is_settled_and_is_bounded(
+        fn a_notice_is_owed_until_it_is_settled_and_notices_are_bounded(
             steps in prop::collection::vec((notice(), 0..3u8), 1..600),
         ) {
             let mut outbox = Outbox::new(Instant::ZERO);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn skips_that_follow_each_other_are_one() {
+    fn consecutive_skips_are_merged() {
         let mut outbox = Outbox::new(Instant::ZERO);
         for next in [skip(1, u32::MAX, 1), skip(1, 0, 1), skip(2, 1, 1), skip(1, 1, 1)] {
             outbox.owe(Notice::Skip(next));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_asked_for_header_fields_now_and_then() {
+    fn header_fields_are_requested_at_a_limited_rate() {
         let mut outbox = Outbox::new(Instant::ZERO);
         let asked = |outbox: &Outbox| {
             outbox.due(Carrier::Best).filter(|it| matches!(it, Notice::SessionUnknown(_))).count()
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_knows_nothing_any_more_gets_the_addresses_and_the_goodbye() {
+    fn after_a_reset_only_the_address_list_and_a_close_are_owed() {
         let mut outbox = Outbox::new(Instant::ZERO);
         outbox.settle(Notice::Addresses);
         for notice in [Notice::Close, Notice::PathStatus(PathId(1)), Notice::Skip(skip(1, 2, 3))] {

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_understood_wherever_the_clocks_stand() {
+    fn times_are_decoded_at_any_clock_value() {
         for start in [0_u64, 0xffff_0000, 0xffff_ffff, 0x1_0000_0000, 0x7f_ffff_ff00] {
             for wait in [0_u64, 300, 20_000, 400_000] {
                 let at = encode((start + wait) as u32);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_or_is_far_away_is_now() {
+    fn a_time_that_has_passed_or_is_implausible_is_now() {
         let now = Instant::from_micros(5_000_000);
         for micros in [4_000_000, 5_000_000, 5_600_000, 12_000_000] {
             assert_eq!(time(now, encode(micros)), now);

@@ -128,10 +128,10 @@ impl PathConnections {
         now: Instant,
         header: &Header,
         packet: &[u8],
-        doors: Admission,
+        admission: Admission,
     ) -> Egress {
         let way = match Subject::of(header, packet) {
-            Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), doors),
+            Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), admission),
             Some(Subject::Quoted(key)) => self.known(now, &key.reversed(), Act::Touch),
             Some(Subject::Fragment) => self.fragments.find(header, packet),
             None => None,
@@ -148,14 +148,15 @@ impl PathConnections {
         now: Instant,
         key: SessionKey,
         act: Act,
-        doors: Admission,
+        admission: Admission,
     ) -> Option<Egress> {
-        let begins = matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || doors.udp);
+        let begins =
+            matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || admission.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
             return self.known(now, &key, act);
         }
-        if !doors.open || !(self.is_trusted(now) || doors.udp) {
+        if !admission.open || !(self.is_trusted(now) || admission.udp) {
             self.connections.remove(&key);
             return None;
         }

@@ -28,7 +28,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_an_authenticated_peer_sends_holds(
+    fn invariants_hold_whatever_an_authenticated_peer_sends(
         setting: [u8; 2],
         things in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..60)), 0..60),
     ) {
