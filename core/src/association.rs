@@ -3,10 +3,11 @@
 //! Its parts own their state ([`parts`](crate::parts)). The modules here combine the parts:
 //! `handshake` negotiates keys; `paths`, `moving` and `early` manage the paths; `outgoing` and
 //! `incoming` carry packets; `control` sends control frames; `too_big` answers packets that exceed
-//! the MTU; `told` decides which addresses that the peer advertises are used; `rest` lets idle
-//! paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns packet
-//! numbers, and with them nonces.
+//! the MTU; `advertised` decides which addresses that the peer advertises are used; `rest` lets
+//! idle paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns
+//! packet numbers, and with them nonces.
 
+mod advertised;
 mod benefit;
 mod control;
 mod departure;
@@ -22,7 +23,6 @@ mod moving;
 mod outgoing;
 mod paths;
 mod rest;
-mod told;
 mod too_big;
 mod translated;
 

@@ -6,7 +6,7 @@ use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames,
 use super::departure::SendInfo;
 use super::{Association, range_room};
 use crate::content::Content;
-use crate::parts::addresses::told_addresses;
+use crate::parts::addresses::advertised_addresses;
 use crate::parts::outbox::{Carrier, Notice, Skip};
 use crate::parts::path_set::PathIndex;
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
@@ -229,7 +229,7 @@ impl Association {
         let addresses;
         let frame = match notice {
             Notice::Addresses => {
-                addresses = told_addresses(locals);
+                addresses = advertised_addresses(locals);
                 let list = AddressList::new(&addresses).expect("no more than a list holds");
                 Some(Frame::Addresses { generation: self.generation, list })
             }

@@ -22,7 +22,7 @@ impl Association {
     /// Remote addresses of the peer for `encapsulation`: the configured ones, then those that it
     /// advertises.
     pub(super) fn remotes(&self, encapsulation: Encapsulation) -> Vec<SocketAddr> {
-        let known = self.config.endpoints.iter().chain(self.peer.told());
+        let known = self.config.endpoints.iter().chain(self.peer.advertised());
         known.map(|remote| self.remote(*remote, encapsulation)).collect()
     }
 

@@ -13,7 +13,7 @@ use super::Association;
 use crate::event::Event;
 use crate::handshake::Work;
 use crate::parts::addresses::local;
-use crate::parts::handshakes::{PendingResponse, PendingState, RETRY};
+use crate::parts::handshakes::{PendingResponse, PendingState, RETRY_MAX, RETRY_MIN};
 use crate::parts::identity::{agree, fresh_number};
 use crate::parts::keys::{Epoch, Origin};
 use crate::parts::outbox::Notice;
@@ -35,14 +35,14 @@ impl Association {
             return;
         }
         if self.handshakes.is_making() {
-            self.handshakes.plan(Some(now + RETRY.0));
+            self.handshakes.plan(Some(now + RETRY_MIN));
             return;
         }
         let pairs = self.pair_at_rest().unwrap_or_else(|| self.handshake_pairs(now, cx));
         if pairs.is_empty() {
             // There is no address pair. A change of addresses or an initiation of the peer triggers
             // the next attempt.
-            self.handshakes.plan(self.keys.rekey_at().map(|_| now + RETRY.1));
+            self.handshakes.plan(self.keys.rekey_at().map(|_| now + RETRY_MAX));
             return;
         }
         let payload = InitiationPayload {
@@ -259,7 +259,7 @@ impl Association {
         self.handshakes.drop_initiation(&mut cx.shared.indices);
         // The initiation may be a replay from before our restart: without keys keep trying.
         let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
-        self.handshakes.restart(alone.then_some(now + RETRY.1));
+        self.handshakes.restart(alone.then_some(now + RETRY_MAX));
         Ok(())
     }
 
@@ -392,7 +392,7 @@ impl Association {
         cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.identity.forget_peer();
-        self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY.0));
+        self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY_MIN));
         cx.shared.events.push_back(Event::Lost { peer: self.config.name.clone() });
     }
 }

@@ -17,7 +17,7 @@ impl Association {
             ("bytes that wait in order", self.receiving.share().held(), limits.resequencing),
             ("sessions that wait", self.receiving.waiting(), self.receiving.sessions().len()),
             ("repairs", self.sending.repairs().len(), 16_384),
-            ("told addresses", self.peer.told().len(), AddressList::MAX),
+            ("told addresses", self.peer.advertised().len(), AddressList::MAX),
             ("networks", self.rest.networks(), crate::parts::resting::NETWORKS),
             ("keys", self.keys.len(), 3),
         ];

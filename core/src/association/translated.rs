@@ -243,7 +243,7 @@ impl Association {
     }
 
     fn translates(&self) -> bool {
-        self.config.host_mode && self.config.policy != Policy::Off && self.peer.has_told()
+        self.config.host_mode && self.config.policy != Policy::Off && self.peer.has_list()
     }
 
     /// The addresses at which the host may answer the peer.

@@ -1,6 +1,7 @@
 //! The requirements of `docs/protocol.md`, tested on two engines; `[X-n]` names the requirement
 //! that a test proves.
 
+mod advertised;
 mod availability;
 mod early;
 mod encapsulation;
@@ -19,6 +20,5 @@ mod pauses;
 mod rest;
 mod sessions;
 mod shared;
-mod told;
 mod translation;
 mod work;

@@ -32,7 +32,7 @@ pub(crate) fn udp_beside<'a>(
 }
 
 /// The addresses that this node advertises: those for UDP, and others where there is no UDP.
-pub(crate) fn told_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
+pub(crate) fn advertised_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
     let told = |local: &&LocalAddress| {
         local.encapsulation == Encapsulation::Udp || udp_beside(locals, local).is_none()
     };

@@ -14,8 +14,10 @@ use crate::config::PeerConfig;
 use crate::handshake::{Jobs, Work};
 use mpip_types::{Bucket, DatagramSink, Instant, PathAddress, Rate};
 
-/// Pauses between attempts: the first, and the maximum after doubling.
-pub(crate) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Pause after the first attempt. It doubles with each further one.
+pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
+/// Maximum pause between attempts.
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Responses that wait while another one is read; beyond this the newest are dropped. An attacker
 /// that sees the initiation can forge responses that only public-key work reveals as forged.
 const RESPONSES: usize = 4;
@@ -194,8 +196,8 @@ impl Handshakes {
     ) -> (Duration, u32) {
         let hurried = self.pending().is_some_and(|pending| pending.has_cookie);
         self.pending = Some(Box::new(Pending::new(index, claim, pairs, hurried)));
-        let (first, longest) = RETRY;
-        let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
+
+        let retry_in = (RETRY_MIN * 2_u32.saturating_pow(self.attempts.min(8))).min(RETRY_MAX);
         // Up to a quarter more, so that two nodes that started together do not stay in step.
         let spread = u32::from_be_bytes(rng.bytes());
         let retry_in = retry_in + retry_in / 4 * (spread >> 16) / 65_536;

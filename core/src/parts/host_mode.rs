@@ -13,8 +13,11 @@ use crate::translation::{Fragments, PathConnections};
 
 /// Time on the paths below which a fall-back counts as flapping, and delays the next return.
 const BRIEF_RETURN: Duration = Duration::from_secs(10);
-/// First and maximum hold-down before traffic returns to the paths; it doubles with each flap.
-const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Hold-down before traffic returns to the paths after the first flap. It doubles with each
+/// further one.
+const HOLD_DOWN_MIN: Duration = Duration::from_millis(500);
+/// Maximum hold-down.
+const HOLD_DOWN_MAX: Duration = Duration::from_secs(30);
 /// Rate limit for recomputing the capture. Each time may visit all sessions, and a peer can trigger
 /// it with every datagram.
 const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
@@ -144,10 +147,9 @@ impl HostMode {
         let was = self.returned_at.is_some();
         match (was, works) {
             (true, false) => {
-                let (first, longest) = HOLD_DOWN;
                 let brief = self.returned_at.take().is_some_and(|at| now.since(at) < BRIEF_RETURN);
                 self.hold_down = match brief {
-                    true => (self.hold_down * 2).clamp(first, longest),
+                    true => (self.hold_down * 2).clamp(HOLD_DOWN_MIN, HOLD_DOWN_MAX),
                     false => Duration::ZERO,
                 };
                 self.hold_until = Some(now + self.hold_down);

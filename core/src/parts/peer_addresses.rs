@@ -44,7 +44,7 @@ impl Proven {
 
 /// What was done with an address list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum ListUpdate {
     /// Ignored: older than the known one.
     Old,
     /// It is now in effect.
@@ -57,7 +57,7 @@ pub(crate) enum Listed {
 #[derive(Debug, Default)]
 pub(crate) struct PeerAddresses {
     /// The newest list, and its generation; 0 before the first list.
-    told: Vec<SocketAddr>,
+    advertised: Vec<SocketAddr>,
     generation: u64,
     /// The latest list that exceeded the rate limit, and its generation.
     deferred: Option<(u64, Vec<SocketAddr>)>,
@@ -71,30 +71,30 @@ pub(crate) struct PeerAddresses {
 impl PeerAddresses {
     /// A new association starts without lists. Rate limits continue.
     pub(crate) fn reset(&mut self) {
-        self.told.clear();
+        self.advertised.clear();
         self.generation = 0;
         self.deferred = None;
         self.proven = Proven::default();
     }
 
     /// The advertised addresses.
-    pub(crate) fn told(&self) -> &[SocketAddr] {
-        &self.told
+    pub(crate) fn advertised(&self) -> &[SocketAddr] {
+        &self.advertised
     }
 
     /// Whether the peer has advertised any list.
-    pub(crate) fn has_told(&self) -> bool {
+    pub(crate) fn has_list(&self) -> bool {
         self.generation > 0
     }
 
     /// Whether the peer advertises `address`.
     pub(crate) fn has(&self, address: SocketAddr) -> bool {
-        self.told.contains(&address)
+        self.advertised.contains(&address)
     }
 
     /// Whether the peer advertises an address with this IP address.
     pub(crate) fn has_ip(&self, ip: IpAddr) -> bool {
-        self.told.iter().any(|told| told.ip() == ip)
+        self.advertised.iter().any(|address| address.ip() == ip)
     }
 
     /// The peer advertises `addresses` as its list `generation`.
@@ -103,18 +103,18 @@ impl PeerAddresses {
         now: Instant,
         generation: u64,
         addresses: Vec<SocketAddr>,
-    ) -> Listed {
+    ) -> ListUpdate {
         let newest = self.deferred.as_ref().map_or(self.generation, |(newest, _)| *newest);
         if generation <= newest {
-            return Listed::Old;
+            return ListUpdate::Old;
         }
         if !self.lists.take(now, LISTS) {
             self.deferred = Some((generation, addresses));
-            return Listed::Deferred;
+            return ListUpdate::Deferred;
         }
         self.deferred = None;
-        (self.generation, self.told) = (generation, addresses);
-        Listed::New
+        (self.generation, self.advertised) = (generation, addresses);
+        ListUpdate::New
     }
 
     /// When a deferred list is due.
@@ -126,15 +126,15 @@ impl PeerAddresses {
     pub(crate) fn take_deferred(&mut self, now: Instant) -> bool {
         let due = self.deferred_at().is_some_and(|at| now >= at) && self.lists.take(now, LISTS);
         let Some(deferred) = self.deferred.take_if(|_| due) else { return false };
-        (self.generation, self.told) = deferred;
+        (self.generation, self.advertised) = deferred;
         true
     }
 
     /// Removes the advertised addresses that `keeps` refuses. `keeps` may log as often as its
     /// second argument permits.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(SocketAddr, &mut Repeats) -> bool) {
-        let Self { told, notes, .. } = self;
-        told.retain(|address| keeps(*address, notes));
+        let Self { advertised, notes, .. } = self;
+        advertised.retain(|address| keeps(*address, notes));
     }
 
     /// Whether another line about addresses may be logged, and how many were left out before.

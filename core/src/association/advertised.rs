@@ -20,7 +20,7 @@ use crate::parts::addresses::local;
 use crate::parts::addresses::{Scope, is_one_host};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
-use crate::parts::peer_addresses::Listed;
+use crate::parts::peer_addresses::ListUpdate;
 use crate::shared::Context;
 use mpip_transport::PathState;
 use mpip_transport::Standing;
@@ -110,9 +110,9 @@ impl Association {
         addresses: impl Iterator<Item = SocketAddr>,
     ) {
         match self.peer.on_list(now, generation, addresses.collect()) {
-            Listed::Old => {}
-            Listed::New => self.follow_addresses(now, cx),
-            Listed::Deferred => cx.shared.drops.count(DropReason::TooManyAddresses),
+            ListUpdate::Old => {}
+            ListUpdate::New => self.follow_addresses(now, cx),
+            ListUpdate::Deferred => cx.shared.drops.count(DropReason::TooManyAddresses),
         }
     }
 
@@ -209,7 +209,7 @@ impl Association {
             );
         }
         let tell = path.seen.told || !told || !takes;
-        if path.is_validated() && self.peer.has_told() && tell {
+        if path.is_validated() && self.peer.has_list() && tell {
             path.seen.told = true;
             self.outbox.owe(Notice::AddressObserved(path.id));
         }
