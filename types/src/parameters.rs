@@ -78,7 +78,7 @@ pub struct Parameter<'a> {
     pub value: &'a mut dyn Value,
 }
 
-/// What a program does with each parameter; it is told the mechanism's name as well.
+/// A callback for each parameter, with the mechanism's name.
 pub type Visit<'a> = &'a mut dyn FnMut(&'static str, Parameter<'_>);
 
 /// Sets the parameter `name` (`mechanism.parameter`) among those that `visit_all` shows.

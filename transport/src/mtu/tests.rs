@@ -125,7 +125,7 @@ fn a_path_that_works_again_or_has_moved_is_asked_again() {
 enum Step {
     /// Time passes, and a probe that is due is sent.
     Probe(u64),
-    /// The probe on its way arrives or is lost, as the path's MTU says, or is lost by chance.
+    /// The probe in flight arrives or is lost, depending on the path's MTU, or is lost by chance.
     Result(bool),
     /// Data of this many bytes, if the path may be used for them.
     Data(u16),
