@@ -183,7 +183,7 @@ parameters! {
         probes_tail: bool = true, "", 0.0..=1.0, "RFC 9002, section 6.2.4";
         /// Time after an outage in which CoDel gives no signal.
         outage_pardon: Duration = ms(500), "ms", 0.0..=10_000.0, "measured";
-        /// Drops a TCP retransmission if the original is still in the queue.
+        /// Drops a TCP retransmission while packets of its session are queued.
         drops_waiting: bool = true, "", 0.0..=1.0, "measured";
         /// Idle gaps shorter than this do not end a busy period.
         pause: Duration = ms(20), "ms", 0.0..=10_000.0, "measured";
