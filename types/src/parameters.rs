@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     parameters! {
-        /// Of a mechanism.
+        /// The parameters of a mechanism.
         pub struct Brakes {
             /// Pressure at which
             /// they begin to work.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     mechanisms! {
-        /// Of a crate.
+        /// The parameters of a crate.
         pub struct Vehicle {
             /// What stops it.
             brakes: Brakes,

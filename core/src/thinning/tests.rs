@@ -72,7 +72,7 @@ fn slow_start_sees_too_few_to_judge() {
 }
 
 #[test]
-fn who_counts_few_segments_is_hardly_slower() {
+fn a_sender_that_counts_few_segments_is_hardly_slower() {
     for limit in [1, 2, 8] {
         let sender = |full| Sender { limit, full, ..Sender::LINUX };
         let (alone, thinned) = (sender(true).run(9).1, sender(false).run(9).1);

@@ -26,7 +26,7 @@ fn run(search: &mut Search, mtu: u16, now: Instant) -> Vec<u16> {
 }
 
 #[test]
-fn one_probe_settles_what_the_interface_carries() {
+fn one_probe_confirms_the_mtu_of_the_interface() {
     let mut search = Search::new(BASE, 1_500);
     assert_eq!((search.confirmed(), search.hoped(), search.lasting()), (BASE, 1_500, Some(1_500)));
     assert_eq!(run(&mut search, 1_500, at(0)), [1_500]);
