@@ -82,7 +82,7 @@ impl AvailabilityState {
 pub struct AvailabilityStatus {
     /// The destination.
     pub address: IpAddr,
-    /// What is known of it.
+    /// Its state.
     pub state: AvailabilityState,
     /// Queries sent so far.
     pub queries: u32,

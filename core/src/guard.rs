@@ -25,7 +25,7 @@ pub(crate) struct View {
     pub(crate) id: u16,
     /// It carries packets unless the guard leaves it out.
     pub(crate) active: bool,
-    /// Its rate is not known yet: it is still in slow start.
+    /// Its rate is not known yet: it is still in BBR's Startup.
     pub(crate) searches: bool,
     /// Delivery rate, bytes/s.
     pub(crate) rate: u64,

@@ -1,7 +1,7 @@
-//! What tunes the engine's mechanisms: names, units, ranges, defaults and where they come from.
+//! Parameters of the engine's mechanisms, with units, ranges, defaults and sources.
 //!
-//! The defaults are what a node runs with. Others are for measurements: `mpip-lab ablate` switches
-//! mechanisms off one at a time. `docs/engine.md` has the table.
+//! Nodes use the defaults. Other values are for measurements: `mpip-lab ablate` switches mechanisms
+//! off one at a time. `docs/engine.md` has the table.
 
 use core::time::Duration;
 
@@ -14,25 +14,24 @@ const fn ms(millis: u64) -> Duration {
 mechanisms! {
     /// The parameters of an engine.
     pub struct Parameters {
-        /// Which path the next packet takes (scheduler `earliest`).
+        /// The scheduler `earliest`.
         earliest: EarliestParameters,
-        /// Leaves paths out that cost more than they carry (scheduler `earliest`).
+        /// Leaves out paths that cost more than they carry (scheduler `earliest`).
         guard: GuardParameters,
-        /// CoDel on what waits for a path.
+        /// CoDel on the send queue.
         codel: QueueParameters,
-        /// How CoDel's target and interval follow the paths.
+        /// Adaptation of CoDel's target and interval to the paths.
         codel_tuning: CodelTuningParameters,
-        /// Leaves acknowledgements out while an inner TCP is in slow start on paths of unequal
-        /// delay.
+        /// Thins acknowledgements while an inner TCP is in slow start on paths of unequal delay.
         thinning: ThinningParameters,
-        /// Which packets of a path that jitters are delivered at a set time.
+        /// Which packets carry a playout time on a path with jitter.
         even_delay: EvenDelayParameters,
-        /// What is sent again, and for how long.
+        /// Retransmission by mpip.
         repair: RepairParameters,
-        /// Resequencing timeout that the peer is told.
+        /// Resequencing timeout advertised to the peer.
         resequencing: ResequencingParameters,
         nested:
-        /// Of single paths.
+        /// Parameters of paths.
         transport: mpip_transport::Parameters,
     }
 }
@@ -40,12 +39,12 @@ mechanisms! {
 parameters! {
     /// Parameters of the scheduler `earliest`.
     pub struct EarliestParameters {
-        /// Waits for a faster path that has no room now, instead of sending on a slower one that
-        /// has, if the packet then arrives earlier.
+        /// Waits for a faster path with a full window, instead of sending on a slower one, if the
+        /// packet then arrives earlier.
         waits: bool = true, "", 0.0..=1.0, "BLEST, ECF";
-        /// Counts the mean wait for repairs to the delay of a path that loses packets.
+        /// Adds the mean wait for retransmissions to the delay of a lossy path.
         counts_repair: bool = true, "", 0.0..=1.0, "measured";
-        /// Mean deviations of the one-way delay that are added to it.
+        /// Mean deviations added to the one-way delay.
         jitter_weight: f64 = 1.0, "deviations", 0.0..=10.0, "measured";
         /// Extra one-way delay from which on a path counts as far.
         far: Duration = ms(100), "ms", 0.0..=10_000.0, "measured";
@@ -58,55 +57,55 @@ parameters! {
 parameters! {
     /// Parameters of the guard.
     pub struct GuardParameters {
-        /// Leaves paths out at all.
+        /// Enables the guard.
         enabled: bool = true, "", 0.0..=1.0, "measured";
-        /// Periods of load at its beginning that are ignored: the inner TCP still grows.
+        /// Periods ignored at the start of a busy period, while the inner TCP still grows.
         start: u32 = 5, "periods", 0.0..=100.0, "measured";
-        /// Periods of load in which a path that still searches for its rate is no suspect.
+        /// Periods of load in which a path in slow start is not suspected.
         search: u32 = 30, "periods", 0.0..=1_000.0, "measured";
-        /// For this many times its extra delay a path that searches is a suspect only below
+        /// For this many times its extra delay, a path in slow start is suspected only below
         /// `long_search_share` of what the others deliver.
         long_search: u32 = 40, "times", 0.0..=1_000.0, "measured";
         /// See `long_search`.
         long_search_share: f64 = 0.6, "share", 0.0..=1.0, "measured";
-        /// Periods counted before a path that carries next to nothing is left out for a trial.
+        /// Periods of evidence before a trial without a path that carries next to nothing.
         evidence_least: u32 = 10, "periods", 1.0..=1_000.0, "measured";
-        /// The same where half of what the paths deliver is at stake.
+        /// The same without paths that deliver half of the total.
         evidence_most: u32 = 80, "periods", 1.0..=1_000.0, "measured";
-        /// Longest pause in the load that belongs to it.
+        /// Longest idle time within a busy period.
         stall: u32 = 10, "periods", 0.0..=1_000.0, "the longest resequencing timeout";
-        /// A path that is later than the earliest one by less does no harm.
+        /// Extra delay beyond the earliest path below which a path does no harm.
         suspect: Duration = ms(30), "ms", 0.0..=10_000.0, "measured";
-        /// Mean inner bytes per period below which a path carries nothing that could do harm.
+        /// Mean inner bytes per period below which a path counts as unused.
         unused: u64 = 300, "bytes", 0.0..=1e6, "two heartbeats";
-        /// Below this share of what the paths that stay deliver, all together do harm.
+        /// Harm is suspected if all paths carry less than this share of what the remaining ones
+        /// deliver.
         harm: f64 = 0.9, "share", 0.0..=1.0, "headers take 4 %, and rates vary by as much";
-        /// Below this share the transfer does not ask for all that the paths have.
+        /// Below this share, the transfer is limited by the application.
         least: f64 = 0.05, "share", 0.0..=1.0, "measured";
-        /// A transfer that carried this many times more in the last quarter of the evidence still
-        /// grows.
+        /// Growth in the last quarter of the evidence from which a transfer still grows.
         growth: f64 = 1.08, "times", 1.0..=1e6, "measured";
-        /// A set of paths is better if it carries this many times more.
+        /// Gain from which a set of paths is better.
         better: f64 = 1.04, "times", 1.0..=10.0, "headers take 4 %";
-        /// A trial that carries less than this share ends early.
+        /// Share below which a trial ends early.
         hopeless: f64 = 0.75, "share", 0.0..=1.0, "measured";
         /// Periods after which a trial may end early.
         hopeless_after: u32 = 10, "periods", 1.0..=1_000.0, "measured";
-        /// Periods that are counted in a trial.
+        /// Periods measured in a trial.
         trial: u32 = 16, "periods", 1.0..=1_000.0, "measured";
-        /// A returning path that does neither good nor harm is counted this many times.
+        /// Factor of the trial's length for a returning path that does neither good nor harm.
         return_patience: u32 = 4, "times", 1.0..=100.0, "measured";
-        /// A returning path does harm below this share.
+        /// Share below which a returning path does harm.
         harmless: f64 = 0.97, "share", 0.0..=1.0, "measured";
-        /// After a trial in vain, leaves out one suspect more the next time.
+        /// Leaves out one more suspect after each trial in vain.
         escalates: bool = true, "", 0.0..=1.0, "measured";
-        /// Shortest time until what was on its way when a trial began has arrived.
+        /// Shortest time before the measurement of a trial, in which data in flight arrives.
         settle_least: Duration = ms(500), "ms", 0.0..=10_000.0, "measured";
         /// Longest such time.
         settle_most: Duration = ms(1_500), "ms", 0.0..=10_000.0, "measured";
-        /// First pause after a trial without paths that was in vain; it doubles.
+        /// First pause after a trial in vain; it doubles.
         again: Duration = ms(5_000), "ms", 0.0..=1e6, "measured";
-        /// First pause until a path that was left out is tried again; it doubles.
+        /// First pause before a path that was left out is tried again; it doubles.
         pause: Duration = ms(20_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
         pause_most: Duration = ms(300_000), "ms", 0.0..=1e7, "measured";
@@ -114,11 +113,11 @@ parameters! {
         trickle: f64 = 0.04, "share", 0.0..=1.0, "cannot add what `better` asks";
         /// The first pause of a trickle is this many times as long.
         trickle_pause: u32 = 4, "times", 1.0..=100.0, "measured";
-        /// Time without use after which what is known of a path is of the empty path.
+        /// Idle time after which measurements of a path are those of the empty path.
         quiet: Duration = ms(10_000), "ms", 0.0..=1e6, "30 heartbeats";
-        /// Periods for which a path has to be better than it was before it returns.
+        /// Periods for which a path must have improved before it returns.
         steady: u32 = 20, "periods", 0.0..=1_000.0, "measured";
-        /// Below this share of what they delivered, the paths that stay have become slower.
+        /// Share of their former rate below which the remaining paths have become slower.
         worse: f64 = 0.7, "share", 0.0..=1.0, "measured";
     }
 }
@@ -126,35 +125,36 @@ parameters! {
 parameters! {
     /// Parameters of CoDel (RFC 8289).
     pub struct QueueParameters {
-        /// Standing delay that is tolerated.
+        /// Acceptable standing queue delay.
         target: Duration = ms(5), "ms", 0.0..=10_000.0, "RFC 8289, section 4.3";
-        /// Time that the delay has to stand above the target before a signal.
+        /// Time above the target before a signal.
         interval: Duration = ms(100), "ms", 1.0..=10_000.0, "RFC 8289, section 4.4";
-        /// Spaces signals by the wait in the queue where paths are left out or uneven, as long as
-        /// the wait becomes shorter.
+        /// Adds the sojourn time to the interval between signals where paths are left out or have
+        /// unequal delay, while the sojourn time shrinks.
         patient: bool = true, "", 0.0..=1.0, "measured";
-        /// Signals in a row that shorten the wait by less than an eighth and end the patience.
+        /// Signals in a row that shorten the sojourn time by less than an eighth, after which
+        /// `patient` no longer applies.
         patient_signals: u32 = 16, "signals", 1.0..=255.0, "measured";
     }
 }
 
 parameters! {
-    /// How CoDel is tuned to the paths. Only a session's own packets wait in its queue.
+    /// Adaptation of CoDel to the paths. Each session has its own queue.
     pub struct CodelTuningParameters {
-        /// Target at least this share of the longest round trip: an inner window shrinks by 30 %
-        /// after a signal, and the queue has to bridge that.
+        /// Smallest target as a share of the longest RTT: the inner window shrinks by 30 % after a
+        /// signal, and the queue has to bridge that.
         rtt_share: f64 = 0.05, "share", 0.0..=1.0, "RFC 9438, section 4.6";
-        /// Longest target for paths that are starting: two round trips, but no more.
+        /// Longest target while paths are in slow start: two RTTs, at most this.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
-        /// Largest target for unequal delay of the paths, and for jitter.
+        /// Longest target for unequal path delays and for jitter.
         spread_most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "the longest resequencing timeout";
-        /// Jitter that a path's own traffic makes.
+        /// Jitter that a path's own traffic causes.
         own_jitter: Duration = ms(2), "ms", 0.0..=1_000.0, "measured";
-        /// Deviations of the delay by which packets are late.
+        /// Mean deviations of the delay by which packets count as late.
         late: f64 = 4.0, "deviations", 0.0..=100.0, "RFC 9002, section 6.2.1";
-        /// Difference of delays from which on an inner TCP takes them for a queue.
+        /// Difference of path delays that an inner TCP takes for a queue.
         misleading: Duration = ms(4), "ms", 0.0..=100_000.0, "RFC 9406, section 4.3";
-        /// Longest interval: twice the time that the inner TCP takes to answer, but no more.
+        /// Longest interval: twice the inner TCP's reaction time, at most this.
         interval_most: Duration = ms(2_000), "ms", 0.0..=10_000.0, "measured";
     }
 }
@@ -162,36 +162,37 @@ parameters! {
 parameters! {
     /// Parameters of acknowledgement thinning.
     pub struct ThinningParameters {
-        /// Leaves acknowledgements out at all.
+        /// Enables acknowledgement thinning.
         enabled: bool = true, "", 0.0..=1.0, "measured";
-        /// Difference of delays from which on it does.
+        /// Difference of path delays above which it is active.
         uneven: Duration = ms(1), "ms", 0.0..=10_000.0, "measured";
     }
 }
 
 parameters! {
-    /// Which packets leave with a delivery time on a path that jitters.
+    /// Which packets carry a playout time on a path with jitter.
     pub struct EvenDelayParameters {
-        /// Packets of at least this length.
+        /// Shortest packet with a playout time.
         bulk: u32 = 1_000, "bytes", 0.0..=100_000.0, "part of a transfer, not of an exchange";
-        /// The first packets of a session, whatever their length: from them the inner TCP learns
-        /// the lowest round trip.
+        /// First packets of a session that carry a playout time, whatever their length: they
+        /// determine the inner TCP's minimum RTT.
         first: u32 = 32, "packets", 0.0..=1e6, "measured";
-        /// Acknowledgements without data do not wait for order while a path jitters.
+        /// Pure acknowledgements are not resequenced while a path has jitter.
         acks_pass: bool = true, "", 0.0..=1.0, "measured";
     }
 }
 
 parameters! {
-    /// Parameters of repair.
+    /// Parameters of retransmission.
     pub struct RepairParameters {
-        /// Age from which on a lost packet is not sent again: a TCP sender has sent it itself.
+        /// Age from which a lost packet is not retransmitted: a TCP sender has done so itself.
         longest: Duration = ms(1_000), "ms", 0.0..=100_000.0, "RFC 6298, section 2.4";
-        /// Sends the newest packet of a path that falls silent again on another.
+        /// Tail loss probe: retransmits the newest packet of a path that does not answer on another
+        /// path.
         probes_tail: bool = true, "", 0.0..=1.0, "RFC 9002, section 6.2.4";
-        /// Time after an outage in which CoDel signals nothing.
+        /// Time after an outage in which CoDel gives no signal.
         outage_pardon: Duration = ms(500), "ms", 0.0..=10_000.0, "measured";
-        /// Drops a segment of an inner TCP that waits in the queue already.
+        /// Drops a TCP retransmission while packets of its session are queued.
         drops_waiting: bool = true, "", 0.0..=1.0, "measured";
         /// Idle gaps shorter than this do not end a busy period.
         pause: Duration = ms(20), "ms", 0.0..=10_000.0, "measured";
@@ -205,7 +206,7 @@ parameters! {
         least: Duration = ms(100), "ms", 0.0..=10_000.0, "measured";
         /// Longest timeout.
         most: Duration = ms(1_000), "ms", 0.0..=10_000.0, "RFC 6298, section 2.4";
-        /// Repairs, one after the other, for which it is long enough.
+        /// Successive retransmissions that the timeout covers.
         repairs: u32 = 3, "repairs", 0.0..=100.0, "measured";
     }
 }

@@ -24,17 +24,17 @@ use growth::Growth;
 
 /// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
 /// would let the data in flight shrink with bursty arrivals.
-const PART: u32 = 6;
+const PASS_DIVISOR: u32 = 6;
 /// Largest gap within an acknowledgement train. Linux's HyStart also ends slow start when a train
 /// lasts for half the minimum RTT, however few acknowledgements it has (RFC 9406 omits this).
-const TRAIN: Duration = Duration::from_millis(3);
+const TRAIN_GAP: Duration = Duration::from_millis(3);
 /// RTT up to which acknowledgements of a train are dropped before the sender's kind of growth is
 /// known, µs. The kind is known a few short round trips later; the train of a nearby link would
 /// have ended slow start by then.
-const SOON: u32 = 10_000;
+const SHORT_RTT: u32 = 10_000;
 /// Round trips without growth after which slow start is over. Round trips in which the sender had
 /// too little to send do not count.
-const FLAT: u8 = 3;
+const FLAT_ROUNDS: u8 = 3;
 
 /// State of one direction of a TCP connection, for the current round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,19 +46,19 @@ pub(crate) struct Thinning {
     last: Instant,
     /// Most bytes in flight as the sender sees it, in this round and in any earlier one.
     peak: u32,
-    most: u32,
+    earlier_peak: u32,
     /// The last acknowledgement that passed, and the highest one seen.
     passed: u32,
     seen: u32,
-    /// Rounds without a new peak, less the others, plus retransmissions. From [`FLAT`] on, slow
-    /// start is over for good.
-    flat: u8,
+    /// Rounds without a new peak, less the others, plus retransmissions. From [`FLAT_ROUNDS`] on,
+    /// slow start is over for good.
+    flat_rounds: u8,
     /// An acknowledgement has been seen.
     begun: bool,
     /// Everything was acknowledged in this round or before it: the application limited the sender.
     ran_out: bool,
     /// Acknowledgements that pass regardless of what they cover.
-    owed: u8,
+    must_pass: u8,
     growth: Growth,
     /// Sequence number awaited for the next RTT sample, if any, and when it was sent.
     awaits: bool,
@@ -116,18 +116,18 @@ impl Thinning {
         self.peak = self.peak.max(flight + covered);
         // A younger backlog comes from a burst, and the paths may drain it before the next burst.
         let full = waits.is_some_and(|since| since <= self.began);
-        let thins = self.flat < FLAT && self.owed == 0 && !full;
-        let close = now < self.last + TRAIN;
-        let near = (1..=SOON).contains(&self.lowest_rtt);
+        let thins = self.flat_rounds < FLAT_ROUNDS && self.must_pass == 0 && !full;
+        let close = now < self.last + TRAIN_GAP;
+        let near = (1..=SHORT_RTT).contains(&self.lowest_rtt);
         let soon = close && near && !self.growth.is_limited();
-        let few =
-            soon || (close || covered < self.peak / PART) && covered < self.growth.permitted();
+        let few = soon
+            || (close || covered < self.peak / PASS_DIVISOR) && covered < self.growth.permitted();
         if thins && flight > 0 && few {
             return false;
         }
         self.growth.on_passed(flight + covered, covered);
         self.last = now;
-        self.owed = self.owed.saturating_sub(1);
+        self.must_pass = self.must_pass.saturating_sub(1);
         self.ran_out |= flight == 0;
         if ack.wrapping_sub(self.end) < MAX_WINDOW {
             self.end_round(now, end);
@@ -140,13 +140,13 @@ impl Thinning {
     fn end_round(&mut self, now: Instant, end: u32) {
         (self.began, self.end) = (now, end);
         let peak = core::mem::take(&mut self.peak);
-        if peak > self.most + self.most / 8 {
-            self.most = peak;
-            if self.flat < FLAT {
-                self.flat = self.flat.saturating_sub(1);
+        if peak > self.earlier_peak + self.earlier_peak / 8 {
+            self.earlier_peak = peak;
+            if self.flat_rounds < FLAT_ROUNDS {
+                self.flat_rounds = self.flat_rounds.saturating_sub(1);
             }
         } else if !self.ran_out {
-            self.flat = self.flat.saturating_add(1);
+            self.flat_rounds = self.flat_rounds.saturating_add(1);
         }
     }
 
@@ -170,8 +170,8 @@ impl Thinning {
     /// The sender retransmits a segment, which may be all that is in flight.
     pub(crate) fn on_repeated(&mut self) {
         self.growth.forget();
-        self.owed = self.owed.saturating_add(1);
-        self.flat = self.flat.saturating_add(1);
+        self.must_pass = self.must_pass.saturating_add(1);
+        self.flat_rounds = self.flat_rounds.saturating_add(1);
     }
 }
 

@@ -23,7 +23,7 @@ const REMOTES: usize = 4;
 /// | 0, 1, 2 | a segment comes |
 /// | 3 | one that acknowledges what was sent last |
 /// | 4 | the bytes are sent as a datagram |
-/// | 5 | the endpoint sends nothing for ten times so many milliseconds |
+/// | 5 | as many times ten milliseconds pass without traffic of the endpoint |
 /// | 6 | as many seconds pass |
 /// | 7 | all connections are closed |
 ///

@@ -5,17 +5,16 @@
 //! numbers, timestamps, FIN. It owns no socket and no clock, so that the simulator, tests and the
 //! fuzzer drive it as `net` does.
 //!
-//! To a firewall that tracks connections it is one: opened by a handshake, numbers within windows,
-//! acknowledgements that follow. But nothing is sent again and nothing waits for what is missing;
-//! the engine does that, as it does with UDP. A reset is ignored: whether the peer is there is told
-//! by its authenticated datagrams alone. They also decide which connections last, and which numbers
-//! are the peer's.
+//! To a stateful firewall it looks like a TCP connection: a handshake, sequence numbers within
+//! windows, and matching acknowledgements. But nothing is retransmitted or put in order; the engine
+//! does that, as with UDP. Resets are ignored: only authenticated datagrams show whether the peer
+//! is alive. They also decide which connections last, and which sequence numbers are the peer's.
 //!
 //! # Verbs
 //!
-//! Fed by [`Endpoint::receive_bytes`] and [`Endpoint::handle_timeout`]. A datagram gets its header
-//! from [`Endpoint::data`] and its place from [`segment::frame`]; without a connection it is given
-//! to [`Endpoint::hold`]. Drained by [`Endpoint::poll_control`], [`Endpoint::poll_released`] and
+//! Input: [`Endpoint::receive_bytes`] and [`Endpoint::handle_timeout`]. A datagram to send gets its
+//! header from [`Endpoint::data`] and is framed by [`segment::frame`]; without a connection it goes
+//! to [`Endpoint::hold`]. Output: [`Endpoint::poll_control`], [`Endpoint::poll_released`] and
 //! [`Endpoint::next_timeout`].
 
 #[doc(hidden)]

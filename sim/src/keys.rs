@@ -2,7 +2,7 @@
 
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
-/// That of host `host`.
+/// The key of host `host`.
 pub(crate) fn private_key(host: usize) -> PrivateKey {
     let mut bytes = [0x42; 32];
     // Not the first byte: clamping clears its low bits (RFC 7748, section 5).
@@ -10,7 +10,7 @@ pub(crate) fn private_key(host: usize) -> PrivateKey {
     PrivateKey::from_bytes(bytes)
 }
 
-/// That of host `host`.
+/// The key of host `host`.
 pub(crate) fn public_key(host: usize) -> PublicKey {
     *private_key(host).public_key()
 }

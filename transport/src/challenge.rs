@@ -41,7 +41,7 @@ pub struct Challenge {
     /// We chose the address, from the configuration or from what the peer has advertised.
     /// Otherwise the anti-amplification limit holds.
     pub ours: bool,
-    /// What is known of the address.
+    /// What is known about the address.
     pub standing: Standing,
     /// Retransmissions because of changed routes.
     repeats: u8,

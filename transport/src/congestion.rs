@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_a_reaction_belongs_to_it() {
+    fn packets_sent_before_a_reaction_belong_to_its_recovery() {
         let (mut congestion, told) = congestion();
         congestion.on_losses(ms(100), &lost(1, 80), &[], 0);
         congestion.on_losses(ms(110), &lost(2, 100), &[], 0);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn death_is_told_in_any_case() {
+    fn a_failed_path_is_always_reported() {
         let (mut congestion, told) = congestion();
         congestion.on_losses(ms(100), &lost(1, 80), &[], 0);
         told.try_iter().for_each(drop);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_silence_is_never_death() {
+    fn a_short_silence_is_never_a_failure() {
         let input = LivenessInput { timeout: Duration::from_millis(1), ..silent(0.0) };
         let mut liveness = Liveness::new(ms(1_000));
         assert_eq!(liveness.check(ms(1_001), &input), Silence::Probe);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_path_answers_it_is_asked_again_and_again_before_it_is_dead() {
+    fn while_no_path_answers_it_is_probed_repeatedly_before_it_fails() {
         let input =
             LivenessInput { timeout: Duration::from_millis(10), alone: true, ..silent(0.0) };
         let mut liveness = Liveness::new(ms(1_000));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_path_is_asked_with_growing_pauses() {
+    fn a_failed_path_is_probed_at_growing_intervals() {
         let input = LivenessInput { state: PathState::Failed, ..silent(0.0) };
         let mut liveness = Liveness::new(ms(0));
         liveness.on_dead(ms(1_000), MAX_PROBE_INTERVAL);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_or_is_not_validated_is_not_judged() {
+    fn abandoned_and_unvalidated_paths_never_fail() {
         for state in [PathState::Validating, PathState::Abandoned] {
             let input = LivenessInput { state, ..silent(0.0) };
             assert_eq!(Liveness::new(ms(0)).check(ms(60_000), &input), Silence::None);

@@ -31,8 +31,7 @@ const COMMON: [u16; 22] = [
 ];
 /// Lost probes in a row after which a size is too big (RFC 8899, section 5.1.2).
 const MAX_PROBES: u8 = 3;
-/// A size that has passed before does not any more when so many are lost, after
-/// [`BLACK_HOLE_LOSSES`].
+/// Lost probes in a row after which a confirmed size is too big, after [`BLACK_HOLE_LOSSES`].
 const MAX_CONFIRMATIONS: u8 = 2;
 /// Lost datagrams above the base, with none of their size arriving in between, after which the size
 /// is probed again (black hole detection).

@@ -313,7 +313,7 @@ impl<C: Content> Path<C> {
         (at > Instant::ZERO).then_some(at)
     }
 
-    /// Whether its window will soon grow: it is in slow start (BBR's Startup) and uses its window.
+    /// Whether its window will soon grow: it is in BBR's Startup and uses its window.
     pub fn is_growing(&self) -> bool {
         self.is_usable() && self.cc.searches() && self.flight.in_flight() * 2 >= self.cc.window()
     }

@@ -34,9 +34,9 @@ pub const USUAL: Duration = Duration::from_secs(25);
 const USUAL_OTHER: Duration = Duration::from_secs(30);
 /// A keepalive of the peer that is overdue by this is lost for good: a retransmission would have
 /// arrived.
-const GRACE: Duration = Duration::from_secs(2);
+const OVERDUE_GRACE: Duration = Duration::from_secs(2);
 /// Shortest and longest interval that a peer may ask for.
-const ASKED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+const ASKED_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 
 /// Mapping lifetime of the NAT in front of an address, as far as it has been measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl Rest {
     /// The peer asks, in packet `number`, for a keepalive after `interval` ms without a datagram.
     pub fn on_asked(&mut self, number: u64, interval: u64) {
         if self.asked.is_none_or(|(newest, _)| number > newest) {
-            let (least, most) = ASKED;
+            let (least, most) = ASKED_RANGE;
             let pause = Duration::from_millis(interval).clamp(least, most);
             self.asked = Some((number, (interval > 0).then_some(pause)));
         }
@@ -192,14 +192,14 @@ impl Rest {
 
     /// When a keepalive is due.
     pub fn keepalive_at(&self) -> Instant {
-        let own = self.wanted().map(|pause| pause + GRACE);
+        let own = self.wanted().map(|pause| pause + OVERDUE_GRACE);
         let asked = self.asked.and_then(|(_, pause)| pause);
         self.travelled + own.into_iter().chain(asked).min().unwrap_or(self.usual)
     }
 
     /// A keepalive is about to be sent.
     pub fn on_keepalive(&mut self, now: Instant) {
-        let overdue = |pause: &Duration| now.since(self.travelled) >= *pause + GRACE;
+        let overdue = |pause: &Duration| now.since(self.travelled) >= *pause + OVERDUE_GRACE;
         if self.learns()
             && let Some(pause) = self.allowed.filter(overdue)
         {

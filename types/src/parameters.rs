@@ -91,7 +91,7 @@ pub struct Parameter<'a> {
     pub value: &'a mut dyn Value,
 }
 
-/// What a program does with each parameter; it is told the mechanism's name as well.
+/// A callback for each parameter, with the mechanism's name.
 pub type Visit<'a> = &'a mut dyn FnMut(&'static str, Parameter<'_>);
 
 /// Sets the parameter `name` (`mechanism.parameter`) among those that `visit_all` shows.
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     parameters! {
-        /// Of a mechanism.
+        /// The parameters of a mechanism.
         pub struct Brakes {
             /// Pressure at which
             /// they begin to work.
@@ -225,7 +225,7 @@ mod tests {
     }
 
     mechanisms! {
-        /// Of a crate.
+        /// The parameters of a crate.
         pub struct Vehicle {
             /// What stops it.
             brakes: Brakes,

@@ -105,7 +105,7 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
 }
 
 #[test]
-fn what_is_left_out_for_a_trial_may_return() {
+fn a_path_left_out_for_a_trial_may_return() {
     let mut world = World::new(&[GOOD, BAD], harm);
     let mut trial = 0;
     for _ in 0..70 {
@@ -131,7 +131,7 @@ fn a_transfer_that_grows_steadily_is_given_the_time() {
 }
 
 #[test]
-fn a_path_has_some_seconds_to_find_out_what_it_carries() {
+fn a_path_has_some_seconds_to_find_its_rate() {
     let excluded = |searches: bool, seconds| {
         // The path carries next to nothing, so little evidence is needed.
         let near = View { late: 40_000, repair: GOOD.repair, ..BAD };

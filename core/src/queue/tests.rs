@@ -256,7 +256,7 @@ fn a_session_that_is_forgotten_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_drained_is_all_that_waits_however_long_it_did() {
+fn drain_returns_everything_whatever_its_sojourn_time() {
     // CoDel has been dropping from both sessions.
     let mut queue = SendQueue::new(HUGE, 4);
     for now in 0..500 {

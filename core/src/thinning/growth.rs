@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_grows_by_what_is_covered_sees_ever_less() {
+    fn a_sender_that_grows_by_all_covered_bytes_sees_ever_fewer_acknowledgements() {
         for every in [1, 2] {
             let growth = judged(u32::MAX, every);
             assert!(growth.permitted() >= 64 * SEGMENT && !growth.is_limited(), "{growth:?}");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_few_segments_is_told_of_each_of_these() {
+    fn a_sender_that_counts_few_segments_sees_each_of_these() {
         for limit in [1, 2, 8] {
             let growth = judged(limit, 1);
             assert_eq!(growth.permitted(), limit * SEGMENT, "{growth:?}");

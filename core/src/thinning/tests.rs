@@ -44,7 +44,7 @@ impl Sender {
         while counts.len() < rounds {
             thinning.on_segment(now, SEGMENT, at(next));
             arrived = (arrived + 2).min(next);
-            now += TRAIN;
+            now += TRAIN_GAP;
             if !thinning.passes(now, at(arrived), at(next), waits) {
                 assert!(arrived < next, "the last one is left out");
                 continue;
@@ -72,7 +72,7 @@ fn slow_start_sees_too_few_to_judge() {
 }
 
 #[test]
-fn who_counts_few_segments_is_hardly_slower() {
+fn a_sender_that_counts_few_segments_is_hardly_slower() {
     for limit in [1, 2, 8] {
         let sender = |full| Sender { limit, full, ..Sender::LINUX };
         let (alone, thinned) = (sender(true).run(9).1, sender(false).run(9).1);
@@ -107,7 +107,7 @@ fn exchanges_are_no_end_of_slow_start() {
     }
     let mut passed = 0;
     for segment in 1..=60 {
-        let now = NOW + Duration::from_secs(10) + TRAIN * segment;
+        let now = NOW + Duration::from_secs(10) + TRAIN_GAP * segment;
         passed += u32::from(thinning.passes(now, at(10, segment), at(10, 60), None));
     }
     assert!((2..=8).contains(&passed), "{passed}");
@@ -134,7 +134,7 @@ fn what_arrives_in_a_burst_is_acknowledged_by_few() {
         });
         acks.count()
     };
-    assert!((2..=7).contains(&passed(TRAIN)));
+    assert!((2..=7).contains(&passed(TRAIN_GAP)));
 }
 
 #[test]

@@ -62,9 +62,9 @@ impl Hostile {
     }
 
     pub(super) fn on_response(&mut self, from: PathAddress, datagram: &[u8]) {
-        let Some(calling) = &mut self.pending else { return };
-        let index = calling.initiator.sender_index();
-        let Ok(completed) = calling.initiator.finish(datagram) else { return };
+        let Some(pending) = &mut self.pending else { return };
+        let index = pending.initiator.sender_index();
+        let Ok(completed) = pending.initiator.finish(datagram) else { return };
         let Ok(payload) = ResponsePayload::parse(&completed.payload) else { return };
         let Some(aead) = Aead::from_code(payload.aead.code()) else { return };
         self.pending = None;

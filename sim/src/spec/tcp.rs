@@ -50,7 +50,7 @@ impl TcpControl {
     /// without HyStart.
     ///
     /// # Errors
-    /// If none of that name is modelled.
+    /// If the name is unknown.
     pub fn from_name(name: &str) -> Result<Self, String> {
         let unknown = || {
             format!(

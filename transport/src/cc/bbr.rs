@@ -542,7 +542,8 @@ impl Bbr {
         let shows = self.parameters.competes && !self.is_lossy() && !self.round_trips.jitters();
         let lowest = self.round_trips.min_rtt();
         let doubts = !self.suspects_rival && self.rival.window().is_none();
-        self.suspects_rival = shows && doubts && lowest.is_some_and(|rtt| self.rival.shows(rtt));
+        self.suspects_rival =
+            shows && doubts && lowest.is_some_and(|rtt| self.rival.shows_queue(rtt));
         if self.suspects_rival {
             self.round_trips.set_min_rtt(self.rival.base());
         } else if let Some(rtt) = lowest.filter(|_| shows) {

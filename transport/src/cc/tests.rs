@@ -494,7 +494,7 @@ fn persistent_congestion_leaves_the_minimum() {
 }
 
 #[test]
-fn bbr_answers_marks_and_takes_back_what_was_spurious() {
+fn bbr_reacts_to_ecn_and_undoes_spurious_reactions() {
     let mut steady = Steady::new(Bbr);
     while steady.round() < 100 * PACKET {}
     steady.lose(0, false, true);

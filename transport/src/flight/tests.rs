@@ -81,7 +81,7 @@ fn acknowledged_bytes_leave_the_flight_and_give_rtt_and_rate() {
 }
 
 #[test]
-fn feedback_for_what_was_never_sent_is_refused() {
+fn feedback_for_packets_never_sent_is_refused() {
     let mut path = SendingPath::new();
     path.send(0, 3, 1);
     assert_eq!(path.feedback(10, &[(3, 3)]).map(|progress| progress.acked), Err(NeverSent));
@@ -168,7 +168,7 @@ fn silence_counts_from_the_oldest_packet_that_is_owed_an_answer() {
 }
 
 #[test]
-fn what_asks_for_no_feedback_is_not_in_flight() {
+fn a_packet_that_is_not_ack_eliciting_is_not_in_flight() {
     let mut path = SendingPath::new();
     path.flight.on_sent(ms(0), SIZE, false, false, None);
     assert_eq!((path.flight.in_flight(), path.flight.next_number()), (0, 1));
@@ -267,7 +267,7 @@ fn contents_come_back_when_they_are_lost_and_those_that_report_when_they_arrive(
 }
 
 #[test]
-fn what_carries_no_packet_can_be_given_up_alone() {
+fn control_datagrams_can_be_declared_lost_alone() {
     let mut path = SendingPath::new();
     for note in [Note::Packet(0), Note::Other(1), Note::Packet(2)] {
         path.flight.on_sent(ms(0), SIZE, true, false, Some(note));

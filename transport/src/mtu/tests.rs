@@ -26,7 +26,7 @@ fn run(search: &mut Search, mtu: u16, now: Instant) -> Vec<u16> {
 }
 
 #[test]
-fn one_probe_settles_what_the_interface_carries() {
+fn one_probe_confirms_the_mtu_of_the_interface() {
     let mut search = Search::new(BASE, 1_500);
     assert_eq!((search.confirmed(), search.hoped(), search.lasting()), (BASE, 1_500, Some(1_500)));
     assert_eq!(run(&mut search, 1_500, at(0)), [1_500]);
@@ -125,7 +125,7 @@ fn a_path_that_works_again_or_has_moved_is_asked_again() {
 enum Step {
     /// Time passes, and a probe that is due is sent.
     Probe(u64),
-    /// The probe on its way arrives or is lost, as the path's MTU says, or is lost by chance.
+    /// The probe in flight arrives or is lost, depending on the path's MTU, or is lost by chance.
     Result(bool),
     /// Data of this many bytes, if the path may be used for them.
     Data(u16),

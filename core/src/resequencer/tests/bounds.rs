@@ -131,7 +131,7 @@ fn memory_that_was_not_needed_of_late_is_given_back() {
     bench.check_memory();
 }
 
-/// [S-15] Each packet that waits has a gap before it, and the peer skips across them all.
+/// [S-15] Each held packet has a gap before it, and the peer skips all of them.
 #[test]
 fn a_skip_costs_the_same_whatever_it_spans_and_whatever_waits() {
     let mut bench = Bench::with_pool(64 << 20);

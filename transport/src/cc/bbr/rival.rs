@@ -40,7 +40,7 @@ pub(super) struct Rival {
     last: Option<Duration>,
     jitter: Duration,
     /// RTT that the last ProbeRTTs found, and how many in a row found the same.
-    found: Option<(Duration, u32)>,
+    last_results: Option<(Duration, u32)>,
     window: Option<Window>,
 }
 
@@ -67,7 +67,7 @@ impl Rival {
     }
 
     /// Whether `rtt`, the minimum in ProbeRTT, shows the queue of a rival.
-    pub(super) fn shows(&self, rtt: Duration) -> bool {
+    pub(super) fn shows_queue(&self, rtt: Duration) -> bool {
         let queue = |base: Duration| (base / QUEUE_SHARE).max(LEAST_QUEUE);
         self.base.is_some_and(|base| rtt > base + queue(base) + self.jitter * JITTERS)
     }
@@ -83,17 +83,17 @@ impl Rival {
         max_datagram: u64,
     ) -> Duration {
         let base = *self.base.get_or_insert(rtt);
-        if !self.shows(rtt) {
-            self.found = None;
+        if !self.shows_queue(rtt) {
+            self.last_results = None;
             self.window = None;
             return rtt;
         }
         let agreement = AGREEMENT + base / AGREEMENT_SHARE;
-        let (found, count) = match self.found {
+        let (found, count) = match self.last_results {
             Some((found, count)) if found.abs_diff(rtt) <= agreement => (found, count + 1),
             _ => (rtt, 1),
         };
-        self.found = Some((found, count));
+        self.last_results = Some((found, count));
         if count >= AGREEMENTS {
             *self = Self { base: Some(rtt), ..Self::default() };
             return rtt;

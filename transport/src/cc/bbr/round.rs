@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_anyway_is_no_overflow_also_of_late_packets() {
+    fn random_loss_of_late_packets_is_no_overflow() {
         assert!(!round(12, 12).overflowed(false, 0.1, PACKET));
         assert!(round(40, 12).overflowed(false, 0.1, PACKET));
     }
