@@ -11,14 +11,15 @@ allowed() {
     crypto) echo "aws-lc-rs base64 blake2 chacha20 rand_core snow zeroize" ;;
     transport) echo "mpip-crypto mpip-types mpip-wire" ;;
     link) echo "rand_chacha rand_core serde toml" ;;
+    segments) echo "mpip-types siphasher" ;;
     core) echo "log mpip-crypto mpip-transport mpip-types mpip-wire rand_chacha rand_core" ;;
-    sim) echo "mpip-core mpip-crypto mpip-link rand_chacha smoltcp" ;;
+    sim) echo "mpip-core mpip-crypto mpip-link mpip-segments mpip-wire rand_chacha smoltcp" ;;
     esac
 }
 forbidden='^(async-std|getrandom|libc|mio|nix|polling|rand|rustix|socket2|tokio)$'
 
 status=0
-for crate in types wire crypto transport link core sim; do
+for crate in types wire crypto transport link segments core sim; do
     tree() { cargo tree --locked -q -p "mpip-$crate" -e normal --prefix none "$@" | awk '{print $1}'; }
     found=$(tree --depth 1 | tail -n +2 | sort -u | tr '\n' ' ' | sed 's/ $//')
     if [ "$found" != "$(allowed "$crate")" ]; then

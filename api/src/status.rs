@@ -219,6 +219,9 @@ pub struct PathStatus {
     pub reordering_extent_packets: u64,
     /// Largest IP packet sent on the path.
     pub mtu_bytes: u16,
+    /// Why it takes no full-size packet of a transfer now, in words; none if it does.
+    #[serde(default)]
+    pub hold: Option<String>,
     /// Whether it carries bulk traffic: `used`, `left-out` (the others carry more without it), or
     /// `trial` while that is measured.
     pub guard: String,

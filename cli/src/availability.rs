@@ -28,7 +28,7 @@ fn render(destinations: &[DestinationStatus], colours: bool) -> String {
         ("destination", Align::Left),
         ("state", Align::Left),
         ("queries", Align::Right),
-        ("asked again in", Align::Right),
+        ("next query in", Align::Right),
         ("public key", Align::Left),
     ]);
     for destination in destinations {

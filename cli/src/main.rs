@@ -6,11 +6,13 @@
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //!
-//! They use [`socket`] (which daemon is meant), [`output`], [`table`] and [`units`] (text for
-//! people), and [`failure`] (the error that ends the program). None of these use a command.
+//! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`] and [`drops`]
+//! (text for people), and [`failure`] (the error that ends the program). None of these use a
+//! command.
 
 mod availability;
 mod daemon;
+mod drops;
 mod events;
 mod failure;
 mod keys;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use mpip_api::{FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
+use mpip_api::{Counter, FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
 
+use crate::drops::words;
 use crate::failure::Failure;
 use crate::output::{colours, print};
 use crate::table::{Align, Cell, Colour, Table};
@@ -48,16 +49,24 @@ fn render(status: &Status, sessions: bool, colours: bool) -> String {
     for peer in &status.peers {
         render_peer(&mut out, peer, sessions, colours);
     }
-    let drops: Vec<String> = status
-        .drops
-        .iter()
-        .filter(|drop| drop.count > 0)
-        .map(|drop| format!("{} {}", drop.count, drop.name))
-        .collect();
-    if !drops.is_empty() {
-        let _ = writeln!(out, "\ndropped: {}", drops.join(", "));
-    }
+    render_drops(&mut out, status);
     out
+}
+
+/// What was dropped or refused: a line for each cause.
+fn render_drops(out: &mut String, status: &Status) {
+    let drops: Vec<_> = status.drops.iter().filter(|drop| drop.count > 0).collect();
+    let width = drops.iter().map(|drop| drop.count.to_string().len()).max().unwrap_or_default();
+    for (index, drop) in drops.into_iter().enumerate() {
+        if index == 0 {
+            out.push_str("\ndropped:\n");
+        }
+        let Counter { name, count } = drop;
+        let _ = match words(name) {
+            Some(words) => writeln!(out, "  {count:width$}  {words} ({name})"),
+            None => writeln!(out, "  {count:width$}  {name}"),
+        };
+    }
 }
 
 /// What is not as it should be on the host: a line for each, as far as people read them.
@@ -209,6 +218,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
         ("reorder window", Align::Right),
         ("bottleneck", Align::Right),
         ("guard", Align::Left),
+        ("takes no packet because", Align::Left),
     ]);
     for path in paths {
         table.row(vec![
@@ -228,6 +238,7 @@ fn control_table(paths: &[PathStatus]) -> Table {
                 _ => path.bottleneck.to_string().into(),
             },
             path.guard.as_str().into(),
+            path.hold.as_deref().unwrap_or("-").into(),
         ]);
     }
     table

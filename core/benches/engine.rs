@@ -11,7 +11,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpip_core::{
     Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, EncapsulationPolicy,
     Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink,
-    PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation, SegmentationKind, Slot,
+    Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation, SegmentationKind,
+    Slot,
 };
 use mpip_crypto::{Aead, OpenKey, PrivateKey, SealKey};
 
@@ -104,6 +105,7 @@ impl Bench {
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,
+                ack_thinning: true,
                 encapsulation: EncapsulationPolicy::Auto,
                 tcp_port: None,
             };
@@ -113,6 +115,7 @@ impl Bench {
                 peers: vec![peer],
                 rules: vec![],
                 limits: Limits::default(),
+                parameters: Parameters::default(),
                 opportunistic: None,
             };
             let mut engine =

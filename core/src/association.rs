@@ -1,11 +1,13 @@
 //! An association: everything between this node and one peer.
 //!
-//! The files are its sides: [`keys`] and [`handshake`] make it, [`paths`] keeps its paths,
-//! [`outgoing`] and [`incoming`] carry packets, [`control`] says everything else to the peer,
-//! [`too_big`] to the senders of packets that do not fit, [`host`] whose addresses are whose in host
-//! mode, [`told`] which of the peer's are believed, [`translated`] what translators on the way make of them, [`rest`] when the paths rest, [`early`]
-//! what may leave before a path works. Nonces are assigned in sequence, in [`departure`] alone.
+//! Its parts own their state ([`parts`](crate::parts)). The modules here combine the parts:
+//! `handshake` negotiates keys; `paths`, `moving` and `early` manage the paths; `outgoing` and
+//! `incoming` carry packets; `control` sends control frames; `too_big` answers packets that exceed
+//! the MTU; `advertised` decides which addresses that the peer advertises are used; `rest` lets
+//! idle paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns
+//! packet numbers, and with them nonces.
 
+mod advertised;
 mod benefit;
 mod control;
 mod departure;
@@ -16,115 +18,89 @@ pub(crate) mod host;
 mod incoming;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
-mod keys;
+mod kept;
 mod moving;
 mod outgoing;
-mod path_ids;
 mod paths;
-mod pending;
-mod playout;
 mod rest;
-mod told;
 mod too_big;
 mod translated;
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieMemory, NodeId, PrivateKey, ReplayGuard, Rng, TimestampSource};
-use mpip_wire::{AckRange, PathId, Ranges, SessionFields, SessionId};
-use rand_chacha::ChaCha8Rng;
+use mpip_crypto::{NodeId, Rng};
+use mpip_wire::{AckRange, Ranges};
 
-use self::early::Proven;
-use self::host::{Capture, HostMode};
-use self::keys::KeyRing;
-use self::path_ids::RetiredIds;
-use self::pending::{Answering, Pending, Response};
-use self::rest::Network;
-use self::told::Told;
-use self::too_big::Allowance;
 use crate::config::{Limits, PeerConfig};
+use crate::content::Content;
 use crate::content::Path;
-use crate::content::{Cargo, Content};
-use crate::engine::{DropReason, Drops, Plain, PrefixTable, Returns};
-use crate::event::Event;
-use crate::guard::{Guard, Period};
-use crate::handshake::Jobs;
+use crate::parameters::Parameters;
+use crate::parts::handshakes::Handshakes;
+use crate::parts::host_mode::HostMode;
+use crate::parts::identity::Identity;
+use crate::parts::keys::KeyRing;
+use crate::parts::outbox::{Notice, Outbox};
+use crate::parts::path_set::{PathIndex, PathSet};
+use crate::parts::peer_addresses::PeerAddresses;
+use crate::parts::receiving::Receiving;
+use crate::parts::resting::Resting;
+use crate::parts::selection::Selection;
+use crate::parts::sending::Sending;
 use crate::path_status;
-use crate::queue::SendQueue;
-use crate::resequencer::{Hold, HoldPool, Share, WAIT_BUCKETS};
-use crate::rules::RuleTable;
-use crate::scheduler::{self, Candidate, Scheduler};
-use crate::sending::Sending;
-use crate::session::Incoming;
+use crate::resequencer::WAIT_BUCKETS;
 use crate::session::Order;
+use crate::shared::Context;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
-use crate::translation::Translations;
 use mpip_transport::Losses;
 use mpip_transport::PathState;
 use mpip_transport::cc::Subflow;
 use mpip_types::Bucket;
 use mpip_types::Instant;
-use mpip_types::packet::Segments;
-use mpip_types::table::Table;
-use mpip_types::{DatagramSink, LocalId, PacketSink, PathAddress};
-use mpip_types::{LocalAddress, Prefix};
+use mpip_types::Prefix;
+use mpip_types::{DatagramSink, LocalId, PacketSink};
 
-/// What an association may use of its engine.
-pub(crate) struct Context<'a> {
-    /// Index of the association at hand.
-    pub(crate) me: usize,
-    pub(crate) private_key: &'a Arc<PrivateKey>,
-    pub(crate) aes_in_hardware: bool,
-    /// Random number of this run.
-    pub(crate) instance: u64,
-    /// Wall clock at the engine's origin of time.
-    pub(crate) unix_origin: Duration,
-    pub(crate) timestamps: &'a mut TimestampSource,
-    pub(crate) rng: &'a mut Rng,
-    pub(crate) draws: &'a mut ChaCha8Rng,
-    pub(crate) locals: &'a [LocalAddress],
-    /// All addresses of this host, in order.
-    pub(crate) own: &'a [IpAddr],
-    pub(crate) rules: &'a RuleTable,
-    /// Whose an inner address is.
-    pub(crate) prefixes: &'a mut PrefixTable,
-    /// What the host is to capture from now on, by peer.
-    pub(crate) captures: &'a mut BTreeMap<String, Capture>,
-    /// Connections of peers behind translators.
-    pub(crate) translations: &'a mut Translations,
-    /// Which association a receiver index belongs to.
-    pub(crate) indices: &'a mut BTreeMap<u32, usize>,
-    pub(crate) events: &'a mut VecDeque<Event>,
-    pub(crate) drops: &'a mut Drops,
-    /// Challenges to addresses that peers told, of all associations.
-    pub(crate) challenges: &'a mut Bucket,
-    /// Memory of what waits for earlier packets, of all associations.
-    pub(crate) hold: &'a mut HoldPool,
-    /// Public-key work that waits to be done.
-    pub(crate) jobs: &'a mut Jobs,
-    /// Packets of our own for the host.
-    pub(crate) returns: &'a mut Returns,
-    /// Packets that the host is to send itself.
-    pub(crate) plain: &'a mut Plain,
-    /// Passes of loops whose number peers decide, see [`Engine::most_work`](crate::Engine::most_work).
-    pub(crate) work: &'a mut u64,
+/// The timers of an association. Timers that are due at the same time run in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// Keys expire.
+    Keys,
+    /// The next handshake attempt.
+    Handshake,
+    /// An address list that exceeded the rate limit is applied.
+    Addresses,
+    /// Loss detection, probes, challenges and feedback of the paths.
+    Paths,
+    /// The end of a scheduler period.
+    Period,
+    /// After a fall-back to plain IP, packets held for resequencing are delivered at once.
+    Release,
+    /// The resequencing timeout of a gap.
+    Gap,
+    /// The capture is recomputed.
+    Capture,
 }
 
-impl Context<'_> {
-    /// Whether this host has the address `ip`.
-    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
-        self.own.binary_search(&ip).is_ok()
-            || self.locals.iter().any(|local| local.address.ip() == ip)
-    }
+impl Timer {
+    const ALL: [Self; 8] = [
+        Self::Keys,
+        Self::Handshake,
+        Self::Addresses,
+        Self::Paths,
+        Self::Period,
+        Self::Release,
+        Self::Gap,
+        Self::Capture,
+    ];
+}
 
-    /// The wall clock, as time since 1970-01-01 00:00 UTC.
-    pub(crate) fn unix_time(&self, now: Instant) -> Duration {
-        self.unix_origin + now.since(Instant::ZERO)
-    }
+/// The resequencing timeout advertised to the peer, and how often it has changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct ResequencingTimeout {
+    advertised: Duration,
+    sequence: u64,
 }
 
 /// Everything between this node and one peer.
@@ -133,147 +109,66 @@ pub(crate) struct Association {
     pub(crate) config: PeerConfig,
     pub(crate) node: NodeId,
     limits: Limits,
+    parameters: Arc<Parameters>,
     keys: KeyRing,
-    pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
-    /// The answer to the handshake that offered the newest keys, until it is sent.
-    response: Option<Box<Response>>,
-    answers: Bucket,
-    attempts: u32,
-    /// The only address of ours from which the first handshake leaves; `None` for every one.
-    pub(crate) first_from: Option<IpAddr>,
-    next_attempt: Option<Instant>,
-    cookies: CookieMemory,
-    replay_guard: ReplayGuard,
-    /// The peer's run; another one has none of our paths and sessions.
-    peer_instance: Option<u64>,
-    /// Where the initiation came from that the offered keys answer.
-    handshake_from: Option<PathAddress>,
-    /// Whether this node opens the paths.
-    opener: bool,
-    /// Which association this is; 0 before the first keys.
-    number: u16,
-    established: bool,
-    handshake_at: Option<Instant>,
+    handshakes: Handshakes,
+    identity: Identity,
 
-    paths: Vec<Path>,
-    /// Where the search for the next path's identifier begins.
-    next_path: u16,
-    retired_paths: RetiredIds,
-    proven: Proven,
-    /// Paths that the peer still uses though they were given up: it has not heard.
-    refused_paths: VecDeque<PathId>,
-    peer_addresses: Vec<core::net::SocketAddr>,
-    peer_generation: u64,
-    told: Told,
-    /// Generation of our own address list.
+    paths: PathSet,
+    peer: PeerAddresses,
+    /// Generation of this node's address list.
     generation: u64,
-    /// How often a path changed its state.
+    /// Number of path state changes.
     pub(crate) path_changes: u64,
-    addresses_owed: bool,
-    /// Paths whose status the peer has to be told, and those on which it has to be told how it is seen.
-    status_owed: BTreeSet<PathId>,
-    observed_owed: BTreeSet<PathId>,
-    /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
+    outbox: Outbox,
+    /// A status frame in the current datagram changed which paths the peer wants as standby.
     standby_changed: bool,
     delay_reference: Option<u32>,
-    /// A path jitters: what only acknowledges does not wait for its turn.
+    /// A path has high jitter: pure acknowledgements are not resequenced.
     uneven: bool,
-    /// The paths' delays differ so much that the inner TCP takes the longer ones for a queue.
+    /// The delays of the paths differ so much that the inner TCP mistakes the longer ones for
+    /// queuing.
     thins: bool,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
-    /// How many senders may be told of the inner MTU.
-    allowance: Allowance,
+    /// Rate limit for "packet too big" messages to senders.
+    messages: Bucket,
 
-    /// Which paths are left out because the others carry more without them, and what left in
-    /// this period.
-    guard: Guard,
-    benefit: Period,
-    scheduler: Box<dyn Scheduler>,
-    candidates: Vec<Candidate>,
-    candidate_paths: Vec<usize>,
+    selection: Selection,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
-    outgoing: Sending,
-    next_session: u32,
-    queue: SendQueue<Segments>,
-    repairs: VecDeque<Cargo>,
-    /// Sequences that will not be sent again: the first, and how many.
-    skips: VecDeque<(SessionId, u32, u32)>,
-    /// Header fields that wait to be told.
-    opens: VecDeque<(u32, SessionId, SessionFields)>,
-    /// Sessions of the peer whose header fields we do not have.
-    unknown: VecDeque<SessionId>,
-    /// Which of them the peer was told of lately, and since when.
-    unknown_told: BTreeSet<SessionId>,
-    unknown_since: Instant,
-    busy_since: Instant,
-    idle_since: Option<Instant>,
-    /// Since when no path works, although there are keys.
-    outage_since: Option<Instant>,
-    /// When an inner packet last travelled, in either direction, and whether that is so long ago that
-    /// the paths rest.
-    traffic_at: Instant,
-    resting: bool,
-    networks: Vec<Network>,
-    /// How long the peer is to wait for gaps, as last computed, how often that has changed, and
-    /// whether it must be told.
-    wait_told: Duration,
-    wait_sequence: u64,
-    wait_owed: bool,
+    sending: Sending,
+    rest: Resting,
+    resequencing_timeout: ResequencingTimeout,
 
-    incoming: Table<SessionId, Incoming>,
-    share: Share,
-    /// Deadlines of the sessions that wait for a gap to close.
-    waiting: BTreeSet<(Instant, u32)>,
-    /// How long to wait for gaps, and the peer's change that said so.
-    max_wait: Duration,
-    wait_heard: u64,
+    receiving: Receiving,
 
     pub(crate) trace: Trace,
-    bytes_sent: u64,
-    bytes_received: u64,
-    close_owed: bool,
     host: HostMode,
 }
 
 impl Association {
-    pub(crate) fn new(config: PeerConfig, limits: &Limits, rng: &mut Rng, now: Instant) -> Self {
+    pub(crate) fn new(
+        config: PeerConfig,
+        limits: &Limits,
+        parameters: &Arc<Parameters>,
+        rng: &mut Rng,
+        now: Instant,
+    ) -> Self {
         Self {
             node: config.public_key.node_id(),
             limits: limits.clone(),
+            parameters: Arc::clone(parameters),
             keys: KeyRing::default(),
-            pending: None,
-            answering: None,
-            response: None,
-            answers: Bucket::new(),
-            attempts: 0,
-            first_from: None,
-            next_attempt: (!config.endpoints.is_empty()).then_some(now),
-            cookies: CookieMemory::new(&config.public_key),
-            replay_guard: ReplayGuard::new(),
-            peer_instance: None,
-            handshake_from: None,
-            opener: false,
-            number: 0,
-            established: false,
-            handshake_at: None,
-            paths: Vec::new(),
-            next_path: 0,
-            retired_paths: RetiredIds::default(),
-            proven: Proven::default(),
-            refused_paths: VecDeque::new(),
-            peer_addresses: Vec::new(),
-            peer_generation: 0,
-            told: Told::default(),
+            handshakes: Handshakes::new(&config, now),
+            identity: Identity::default(),
+            paths: PathSet::new(limits.paths),
+            peer: PeerAddresses::default(),
             generation: 1,
             path_changes: 0,
-            addresses_owed: true,
-            status_owed: BTreeSet::new(),
-            observed_owed: BTreeSet::new(),
+            outbox: Outbox::new(now),
             standby_changed: false,
             delay_reference: None,
             uneven: false,
@@ -281,41 +176,21 @@ impl Association {
             period_at: now,
             periods: 0,
             inner_mtu: 0,
-            allowance: Allowance::new(now),
-            guard: Guard::default(),
-            benefit: Period::default(),
-            scheduler: scheduler::new(&config),
-            candidates: Vec::new(),
-            candidate_paths: Vec::new(),
+            messages: Bucket::new(),
+            selection: Selection::new(&config, parameters),
             subflows: Vec::new(),
             losses: Losses::default(),
-            outgoing: Sending::new(limits.sessions, rng.bytes()),
-            next_session: 0,
-            queue: SendQueue::new(limits.send_queue, limits.sessions),
-            repairs: VecDeque::new(),
-            skips: VecDeque::new(),
-            opens: VecDeque::new(),
-            unknown: VecDeque::new(),
-            unknown_told: BTreeSet::new(),
-            unknown_since: now,
-            busy_since: now,
-            idle_since: Some(now),
-            outage_since: None,
-            traffic_at: now,
-            resting: false,
-            networks: Vec::new(),
-            wait_told: Duration::ZERO,
-            wait_sequence: 0,
-            wait_owed: false,
-            incoming: Table::new(limits.sessions, rng.bytes()),
-            share: Share::new(limits.resequencing),
-            waiting: BTreeSet::new(),
-            max_wait: incoming::INITIAL_MAX_WAIT,
-            wait_heard: 0,
+            sending: Sending::new(
+                now,
+                limits,
+                &parameters.repair,
+                config.resequencing,
+                rng.bytes(),
+            ),
+            rest: Resting::new(now),
+            resequencing_timeout: ResequencingTimeout::default(),
+            receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
-            bytes_sent: 0,
-            bytes_received: 0,
-            close_owed: false,
             host: HostMode::of(&config),
             config,
         }
@@ -324,18 +199,19 @@ impl Association {
     /// The host's addresses changed.
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
-        self.addresses_owed = true;
-        self.drop_homeless_handshakes(cx.locals);
+        self.outbox.owe(Notice::Addresses);
+        self.drop_handshakes_without_local_address(&cx.shared.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
-        } else if !self.config.endpoints.is_empty() && self.next_attempt.is_none() {
-            self.next_attempt = Some(now);
+        } else if !self.config.endpoints.is_empty() && !self.handshakes.is_planned() {
+            self.handshakes.plan(Some(now));
         }
         self.period_at = now;
     }
 
-    /// The socket of `local` takes datagrams again. Returns whether a path or a handshake waited for it.
+    /// The socket of `local` accepts datagrams again. Returns whether a path or a handshake was
+    /// waiting for it.
     pub(crate) fn unblock(&mut self, local: LocalId) -> bool {
         let mut any = self.has_handshake_to_send();
         for path in self.paths.iter_mut().filter(|path| path.address.local == local) {
@@ -344,32 +220,39 @@ impl Association {
         any
     }
 
-    /// Says goodbye at the next opportunity.
+    /// Sends a close frame at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
-        self.close_owed = self.keys.current().is_some();
+        if self.keys.current().is_some() {
+            self.outbox.owe(Notice::Close);
+        }
+    }
+
+    /// Sends the first handshake from this local address only; `None`: from every one.
+    pub(crate) fn begin_from(&mut self, address: Option<IpAddr>) {
+        self.handshakes.first_from = address;
     }
 
     /// Whether there are keys that the peer has confirmed.
     pub(crate) fn is_established(&self) -> bool {
-        self.established
+        self.identity.is_established()
     }
 
-    /// Where the peer receives: the remote addresses of its validated paths, and whether it says
-    /// that they are its own. Behind a translator they are not.
+    /// The remote addresses of the peer's validated paths, each with whether the peer advertises it
+    /// as its own. Behind a NAT it does not.
     pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
-        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let validated = self.paths.validated();
         validated.map(|path| {
             let ip = path.address.remote.ip();
-            (ip, self.peer_addresses.iter().any(|told| told.ip() == ip))
+            (ip, self.peer.has_ip(ip))
         })
     }
 
     /// Whether no session is known.
     pub(crate) fn is_idle(&self) -> bool {
-        self.outgoing.is_empty() && self.incoming.is_empty()
+        self.sending.sessions().is_empty() && self.receiving.sessions().is_empty()
     }
 
-    /// Whether nothing waits to be sent or to be acknowledged on a path that works.
+    /// Whether nothing waits to be sent, and nothing is unacknowledged on a path that works.
     pub(crate) fn is_quiet(&self) -> bool {
         let busy = |path: &Path| path.is_usable() && path.flight.in_flight() > 0;
         !self.has_waiting() && !self.paths.iter().any(busy)
@@ -377,10 +260,10 @@ impl Association {
 
     /// Whether packets wait to be sent.
     fn has_waiting(&self) -> bool {
-        !self.queue.is_empty() || !self.repairs.is_empty()
+        self.sending.has_waiting()
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,
@@ -388,98 +271,81 @@ impl Association {
         out: &mut impl DatagramSink,
         packets: &mut impl PacketSink,
     ) {
-        self.expire_keys(now, cx);
-        self.run_handshake(now, cx);
-        self.take_deferred_addresses(now, cx);
-        self.check_paths(now, cx);
-        if now >= self.period_at {
-            self.run_period(now, cx);
+        for timer in Timer::ALL {
+            if timer != Timer::Paths && self.timeout(timer).is_none_or(|at| now < at) {
+                continue;
+            }
+            match timer {
+                Timer::Keys => self.expire_keys(now, cx),
+                Timer::Handshake => self.run_handshake(now, cx),
+                Timer::Addresses => self.take_deferred_addresses(now, cx),
+                // Always runs: paths may also wait for other paths.
+                Timer::Paths => self.check_paths(now, cx),
+                Timer::Period => self.run_period(now, cx),
+                Timer::Release => {
+                    self.host.release_at = None;
+                    self.receiving.release_all(now, &mut cx.shared.hold, packets);
+                }
+                Timer::Gap => self.receiving.release_overdue(now, &mut cx.shared.hold, packets),
+                // `transmit` updates the capture before it sends.
+                Timer::Capture => {}
+            }
         }
-        if self.host.release_at.take().is_some() {
-            self.release_held(now, cx, packets);
-        }
-        self.release_overdue(now, cx, packets);
         self.transmit(now, cx, out);
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be called next.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let waiting = self.has_waiting();
-        let keys = [self.keys.expires_at(), self.handshake_timeout(), self.deferred_addresses_at()];
-        let period = self.keys.current().is_some().then_some(self.period_at);
-        let gap = self.waiting.first().map(|(deadline, _)| *deadline);
-        let alone = self.no_path_answers();
-        let paths = self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min();
-        keys.into_iter().chain([period, gap, paths, self.capture_timeout()]).flatten().min()
+        Timer::ALL.into_iter().filter_map(|timer| self.timeout(timer)).min()
     }
 
-    /// Forgets paths and sessions: the peer has none of them any more.
+    /// When `timer` is due.
+    fn timeout(&self, timer: Timer) -> Option<Instant> {
+        match timer {
+            Timer::Keys => self.keys.expires_at(),
+            Timer::Handshake => self.handshakes.due(&self.keys),
+            Timer::Addresses => self.peer.deferred_at(),
+            Timer::Paths => {
+                let (waiting, alone) = (self.has_waiting(), self.paths.none_answers());
+                self.paths.iter().filter_map(|path| path.next_timeout(waiting, alone)).min()
+            }
+            Timer::Period => self.keys.current().map(|_| self.period_at),
+            Timer::Release => self.host.release_at,
+            Timer::Gap => self.receiving.next_timeout(),
+            Timer::Capture => self.host.check_at(),
+        }
+    }
+
+    /// Forgets paths and sessions: the peer no longer has them.
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
-        if self.goes_on_plain() {
-            self.give_back(now, cx);
+        if self.can_fall_back() {
+            self.return_to_host(now, cx);
         }
-        self.paths.clear();
-        self.next_path = 0;
-        self.retired_paths = RetiredIds::default();
-        self.proven = Proven::default();
-        self.refused_paths.clear();
-        self.peer_addresses.clear();
-        self.peer_generation = 0;
-        self.told.reset();
-        self.addresses_owed = true;
-        self.status_owed.clear();
-        self.observed_owed.clear();
+        self.paths = PathSet::new(self.limits.paths);
+        self.peer.reset();
+        self.outbox.reset();
         self.delay_reference = None;
-        self.guard = Guard::default();
-        self.outgoing = Sending::new(self.limits.sessions, cx.rng.bytes());
-        self.next_session = 0;
-        self.queue = SendQueue::new(self.limits.send_queue, self.limits.sessions);
-        self.repairs.clear();
-        self.skips.clear();
-        self.opens.clear();
-        self.unknown.clear();
-        self.discard_held(cx);
-        self.incoming = Table::new(self.limits.sessions, cx.rng.bytes());
-        self.max_wait = incoming::INITIAL_MAX_WAIT;
-        self.wait_heard = 0;
-        self.wait_told = Duration::ZERO;
-        self.wait_sequence = 0;
-        self.wait_owed = false;
-        self.resting = false;
-        self.number = 0;
-        self.established = false;
+        self.selection.reset(&self.parameters);
+        self.sending.reset(&self.limits, cx.shared.rng.bytes());
+        self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
+        self.resequencing_timeout = ResequencingTimeout::default();
+        self.rest.end();
+        self.identity.end();
         self.review_capture();
     }
 
-    /// Gives back what the sessions hold.
-    fn discard_held(&mut self, cx: &mut Context<'_>) {
-        let hold = &mut Hold::new(cx.hold, &mut self.share);
-        for (_, _, session) in self.incoming.iter_mut() {
-            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-                resequencer.discard(hold);
-            }
-        }
-        self.waiting.clear();
-        if cx.hold.held() == 0 {
-            cx.hold.trim();
-        }
-    }
-
-    fn path_index(&self, id: PathId) -> Option<usize> {
-        self.paths.iter().position(|path| path.id == id)
-    }
-
-    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
-    /// coupled controls are so on all paths (RFC 6356), the others on those that share a bottleneck.
-    fn gather_subflows(&mut self, own: usize) -> usize {
+    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it.
+    /// Coupled algorithms couple all paths (RFC 6356), the others only paths that share a
+    /// bottleneck.
+    fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
         let couples_all = self.config.congestion_control.couples_all();
         let bottleneck = self.paths[own].bottleneck;
         let mut position = 0;
-        for (index, path) in self.paths.iter().enumerate() {
+        for (index, path) in self.paths.enumerate() {
             if index == own {
                 position = self.subflows.len();
             } else if path.state() != PathState::Active
@@ -494,22 +360,23 @@ impl Association {
 
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
-        let fastest = self.paths.iter().filter(|path| path.is_validated());
+        let fastest = self.paths.validated();
         let fastest = fastest.filter_map(|path| path.delay.average()).min();
         let carried = self.paths.iter().map(|path| path.counters.carried).sum();
-        let counters = self.queue.counters();
+        let counters = self.sending.queue().counters();
         let path = |path: &Path| {
-            let weight = self.scheduler.weight(path.id.0).unwrap_or(0);
-            let part = self.guard.part(path.id.0);
-            path_status::of(path, fastest, carried, weight, part)
+            let weight = self.selection.weight(path.id.0).unwrap_or(0);
+            let part = self.selection.guard.part(path.id.0);
+            let hold = self.selection.hold(path, now, self.inner_mtu.into(), true);
+            path_status::of(path, fastest, carried, weight, (part, hold))
         };
         PeerStatus {
             name: self.config.name.clone(),
             node: self.node,
-            established: self.established,
-            opener: self.opener,
-            handshake_age: self.handshake_at.map(|at| now.since(at)),
-            aead: self.keys.current().map(|epoch| handshake::aead_name(epoch.keys.send.aead())),
+            established: self.identity.is_established(),
+            opener: self.identity.opens(),
+            handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
+            aead: self.keys.current().map(|epoch| epoch.keys.send.aead().name()),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
             inner_mtu: self.inner_mtu,
@@ -518,13 +385,13 @@ impl Association {
             traffic: self.config.host_mode.then_some(self.host.traffic),
             captured: self.host.captured(),
             translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
-            translated: self.host.begun.len(),
-            bytes_sent: self.bytes_sent,
-            bytes_received: self.bytes_received,
-            queued: self.queue.bytes(),
+            translated: self.host.path_connections.len(),
+            bytes_sent: self.sending.bytes(),
+            bytes_received: self.receiving.bytes(),
+            queued: self.sending.queue().bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,
             queue_marks: counters.marked,
-            resequencing: self.share.waiting(),
+            resequencing: self.receiving.share().waiting(),
             paths: self.paths.iter().map(path).collect(),
             sessions: if sessions { self.session_status(now) } else { Vec::new() },
         }
@@ -533,7 +400,7 @@ impl Association {
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
         let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
-        let outgoing = self.outgoing.iter().map(|(slot, key, session)| SessionStatus {
+        let outgoing = self.sending.sessions().iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,
             outgoing: true,
             protocol: key.protocol,
@@ -544,9 +411,9 @@ impl Association {
             repaired: session.repaired,
             longest_wait: Duration::ZERO,
             waits: [0; WAIT_BUCKETS],
-            idle: idle(self.outgoing.used(slot)),
+            idle: idle(self.sending.sessions().used(slot)),
         });
-        let incoming = self.incoming.iter().map(|(slot, id, session)| SessionStatus {
+        let incoming = self.receiving.sessions().iter().map(|(slot, id, session)| SessionStatus {
             id: id.0,
             outgoing: false,
             protocol: session.key.protocol,
@@ -557,19 +424,13 @@ impl Association {
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),
-            idle: idle(self.incoming.used(slot)),
+            idle: idle(self.receiving.sessions().used(slot)),
         });
         outgoing.chain(incoming).collect()
     }
 }
 
-/// Room for the ranges of one feedback frame.
+/// A buffer for the ranges of one feedback frame.
 fn range_room() -> [AckRange; Ranges::MAX] {
     [AckRange { first: 0, last: 0 }; Ranges::MAX]
-}
-
-/// Counts a refusal and passes it on.
-fn refuse(cx: &mut Context<'_>, reason: DropReason) -> DropReason {
-    cx.drops.count(reason);
-    reason
 }

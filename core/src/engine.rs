@@ -5,104 +5,73 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mpip_crypto::{CookieJar, Mac1Key, PrivateKey, PublicKey, Rng, TimestampSource};
+use mpip_crypto::{CookieJar, Mac1Key, PublicKey, Rng, TimestampSource};
 use mpip_wire::{MessageType, TransportPacket};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-use crate::association::host::Capture;
-use crate::association::{Association, Context};
+use crate::association::Association;
+use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
 use crate::config::Policy;
+use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
+use crate::handshake_sources::HandshakeSources;
+use crate::host_packets::{HostMessages, PlainPackets};
+use crate::parameters::Parameters;
+use crate::pins::PinChange;
+use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
+use crate::shared::{Context, Shared};
 use crate::status::Status;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
+use crate::unknown_peers::UnknownPeers;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::Rate;
-use mpip_types::{Checksum, DatagramSink, Ecn, InnerPacket, LocalId, PacketSink, PathAddress};
+use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use mpip_types::{LocalAddress, Prefix};
 
-mod calls;
-mod drops;
 mod from_host;
-mod pins;
+mod handshake_messages;
+mod kept;
 mod plain;
-mod prefixes;
 mod replies;
 mod unknown;
 
-use self::calls::Calls;
-pub use self::drops::DropReason;
-pub(crate) use self::drops::Drops;
-pub use self::pins::PinChange;
-pub(crate) use self::plain::Plain;
-pub(crate) use self::prefixes::PrefixTable;
 use self::replies::Replies;
-pub(crate) use self::replies::send;
-use self::unknown::Unknown;
 
-/// Events that wait to be asked for; beyond it the oldest go.
+/// Most events that wait for [`Engine::poll_event`]; beyond this the oldest are dropped.
 const EVENTS: usize = 1_024;
-/// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all paths.
+/// Rate limit of ICMP errors that nobody listens at an address. Anybody can forge them, and each is
+/// compared with all paths.
 const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
-/// Packets of our own for the host that wait for the next time-out; beyond it the newest go.
-const RETURNS: usize = 64;
-
-/// Packets of the engine's own that wait to be handed to the host, and since when.
-#[derive(Debug, Default)]
-pub(crate) struct Returns {
-    packets: VecDeque<Vec<u8>>,
-    since: Instant,
-}
-
-impl Returns {
-    pub(crate) fn push(&mut self, now: Instant, packet: Vec<u8>) {
-        if self.packets.is_empty() {
-            self.since = now;
-        }
-        if self.packets.len() < RETURNS {
-            self.packets.push_back(packet);
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        (!self.packets.is_empty()).then_some(self.since)
-    }
-
-    fn deliver(&mut self, sink: &mut impl PacketSink) {
-        while let Some(packet) = self.packets.pop_front() {
-            sink.packet(InnerPacket { head: &packet, tail: &[], checksum: Checksum::Complete });
-        }
-    }
-}
 
 /// What the host tells the engine.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// The complete list of addresses that paths may start from; replaces the former list.
     LocalAddresses(Vec<LocalAddress>),
-    /// Every address of this host, whether or not paths may start from it; replaces the former list.
-    /// None is taken for a peer's, whatever a peer tells, and these are what every peer may reach.
+    /// Every address of this host, whether or not paths may start from it; replaces the former
+    /// list. None of them is ever accepted as a peer's, and every peer may send to them.
     OwnAddresses(Vec<IpAddr>),
-    /// The host's routes changed: what had no way may have one now.
+    /// The host's routes changed: destinations without a route may have one now.
     RoutesChanged,
-    /// The wall clock shows this now, as time since 1970-01-01 00:00 UTC. Give it before each
+    /// The current wall clock, as time since 1970-01-01 00:00 UTC. Give it before each
     /// [`Engine::handle_timeout`], or at least whenever the clock was set.
     WallClock(Duration),
-    /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
+    /// Send a close frame to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
 }
 
-/// What a datagram that was taken proves of its sender.
+/// What an accepted datagram proves about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// A node with an association sealed it, and it is no repetition.
+    /// A node with an association sealed it, and it is no replay.
     Authenticated,
     /// Nothing: anybody can make such a datagram.
     Unknown,
@@ -111,54 +80,29 @@ pub enum Sender {
 /// The protocol engine of one node.
 #[derive(Debug)]
 pub struct Engine {
-    private_key: Arc<PrivateKey>,
+    shared: Shared,
     mac1_key: Mac1Key,
-    aes_in_hardware: bool,
-    instance: u64,
-    unix_origin: Duration,
-    timestamps: TimestampSource,
-    rng: Rng,
-    draws: ChaCha8Rng,
-    locals: Vec<LocalAddress>,
-    own: Vec<IpAddr>,
-    rules: RuleTable,
     limits: Limits,
-    /// Those of the configuration, then those with unknown nodes.
+    parameters: Arc<Parameters>,
+    /// Those with configured peers, then those with unknown peers.
     associations: Vec<Association>,
-    /// How many are of the configuration.
+    /// Number of configured peers.
     configured: usize,
     by_key: BTreeMap<PublicKey, usize>,
-    by_prefix: PrefixTable,
-    indices: BTreeMap<u32, usize>,
-    /// Associations to be flushed after a batch, and the one that comes first.
+    /// Associations to be flushed after a batch, and the one that is flushed first.
     touched: BTreeSet<usize>,
     turn: usize,
-    /// What the host has not been told yet, by peer.
-    captures: BTreeMap<String, Capture>,
-    /// Connections of peers behind translators.
-    translations: Translations,
-    /// When each association wants to be called, and the same ordered by time.
+    /// The timeout of each association, and the same ordered by time.
     timeouts: Vec<Option<Instant>>,
     schedule: BTreeSet<(Instant, usize)>,
-    events: VecDeque<Event>,
     replies: Replies,
-    /// Challenges to addresses that peers told.
-    challenges: Bucket,
     refusals: Bucket,
-    /// Memory of what waits for earlier packets.
-    hold: HoldPool,
-    /// What the datagram at hand has cost, and the most that one has.
-    work: u64,
+    /// The most work that one datagram has caused, see [`most_work`](Self::most_work).
     most_work: u64,
-    /// Public-key work that waits to be done.
-    jobs: Jobs,
-    calls: Calls,
-    returns: Returns,
-    plain: Plain,
-    drops: Drops,
+    handshake_sources: HandshakeSources,
     cookies: CookieJar,
-    /// Nodes that the configuration does not name, if they are dealt with.
-    unknown: Option<Box<Unknown>>,
+    /// Unknown peers, if the configuration permits them.
+    unknown: Option<Box<UnknownPeers>>,
 }
 
 impl Engine {
@@ -167,67 +111,78 @@ impl Engine {
     pub fn new(config: Config, seed: [u8; 32], now: Instant, unix_time: Duration) -> Self {
         let mut rng = Rng::new(seed);
         let public_key = *config.private_key.public_key();
-        let mut by_prefix = PrefixTable::default();
+        let mut prefixes = PrefixTable::default();
         let mut by_key = BTreeMap::new();
         let mut associations = Vec::with_capacity(config.peers.len());
         let mut endpoints = Vec::new();
+        let parameters = Arc::new(config.parameters);
         for (index, peer) in config.peers.into_iter().enumerate() {
             by_key.insert(peer.public_key, index);
             for prefix in &peer.allowed_prefixes {
-                by_prefix.claim(*prefix, index, true);
+                prefixes.claim(*prefix, index, true);
             }
             if peer.host_mode && peer.policy == Policy::Require {
                 for endpoint in &peer.endpoints {
-                    by_prefix.claim(Prefix::host(endpoint.ip()), index, false);
+                    prefixes.claim(Prefix::host(endpoint.ip()), index, false);
                 }
             }
             endpoints.extend(peer.endpoints.iter().map(SocketAddr::ip));
-            associations.push(Association::new(peer, &config.limits, &mut rng, now));
+            associations.push(Association::new(peer, &config.limits, &parameters, &mut rng, now));
         }
         let unknown = config.opportunistic;
         let pins = config.limits.pins;
-        let unknown = unknown.map(|settings| Box::new(Unknown::new(settings, pins, rng.bytes())));
-        let mut engine = Self {
-            mac1_key: Mac1Key::of(&public_key),
+        let unknown =
+            unknown.map(|settings| Box::new(UnknownPeers::new(settings, pins, rng.bytes())));
+        let instance = u64::from_be_bytes(rng.bytes());
+        let draws = ChaCha8Rng::from_seed(rng.bytes());
+        let cookies = CookieJar::new(&mut rng, &public_key);
+        let handshake_sources =
+            HandshakeSources::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
+        let shared = Shared {
+            private_key: Arc::new(config.private_key),
             aes_in_hardware: config.aes_in_hardware,
-            instance: u64::from_be_bytes(rng.bytes()),
+            instance,
             unix_origin: unix_time.saturating_sub(now.since(Instant::ZERO)),
             timestamps: TimestampSource::new(),
-            draws: ChaCha8Rng::from_seed(rng.bytes()),
-            locals: Vec::new(),
+            rng,
+            draws,
+            locals: Arc::new([]),
             own: Vec::new(),
             rules: RuleTable::new(config.rules),
+            prefixes,
+            indices: BTreeMap::new(),
+            translations: Translations::new(config.limits.translated),
+            captures: BTreeMap::new(),
+            events: VecDeque::new(),
+            drops: Drops::default(),
+            challenges: Bucket::new(),
+            hold: HoldPool::new(config.limits.resequencing_all),
+            jobs: Jobs::default(),
+            host_messages: HostMessages::default(),
+            plain: PlainPackets::default(),
+            work: 0,
+        };
+        let mut engine = Self {
+            shared,
+            mac1_key: Mac1Key::of(&public_key),
             timeouts: vec![None; associations.len()],
             schedule: BTreeSet::new(),
             configured: associations.len(),
             associations,
             by_key,
-            by_prefix,
-            indices: BTreeMap::new(),
             touched: BTreeSet::new(),
             turn: 0,
-            captures: BTreeMap::new(),
-            translations: Translations::new(config.limits.translated),
-            events: VecDeque::new(),
             replies: Replies::default(),
-            challenges: Bucket::new(),
             refusals: Bucket::new(),
-            hold: HoldPool::new(config.limits.resequencing_all),
-            work: 0,
             most_work: 0,
-            jobs: Jobs::default(),
-            returns: Returns::default(),
-            plain: Plain::default(),
-            drops: Drops::default(),
-            cookies: CookieJar::new(&mut rng, &public_key),
-            calls: Calls::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]),
+            cookies,
+            handshake_sources,
             limits: config.limits,
+            parameters,
             unknown,
-            private_key: Arc::new(config.private_key),
-            rng,
         };
         for peer in 0..engine.associations.len() {
-            // What is captured whether or not the peer can be reached.
+            // Some captures exist whether or not the peer can be reached.
             if engine.associations[peer].config.host_mode {
                 engine.schedule_at(peer, Some(now));
             }
@@ -235,13 +190,13 @@ impl Engine {
         engine
     }
 
-    /// A datagram from the network, opened in place. Inner packets that are due go to `packets`.
-    /// What is to be sent in answer waits for the next [`flush`](Self::flush). Returns what the
-    /// datagram proves of its sender.
+    /// Handles a datagram from the network, which is opened in place. Inner packets that are due go
+    /// to `packets`. Datagrams in reply wait for the next [`flush`](Self::flush). Returns what the
+    /// datagram proves about its sender.
     ///
     /// # Errors
     ///
-    /// Why the datagram was refused; it is counted, and nothing else happens.
+    /// Why the datagram was refused. The refusal is counted and has no other effect.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -263,13 +218,13 @@ impl Engine {
         handled.map_err(|reason| self.refuse(reason))?;
         Ok(match message {
             Ok(MessageType::Transport) => Sender::Authenticated,
-            // Handshake messages are read later, if at all.
+            // Jobs read handshake messages later.
             _ => Sender::Unknown,
         })
     }
 
-    /// Sends what the datagrams of a batch gave room or reason for. Call it once after every batch
-    /// of [`handle_datagram`](Self::handle_datagram).
+    /// Sends what a batch of datagrams caused or made room for. Call it once after every batch of
+    /// [`handle_datagram`](Self::handle_datagram).
     pub fn flush(&mut self, now: Instant, out: &mut impl DatagramSink) {
         self.replies.send(out);
         let first = self.turn;
@@ -283,11 +238,11 @@ impl Engine {
             self.reschedule(peer);
             self.follow_node(now, peer);
         }
-        // Where sockets take little, who found no room is first the next time.
+        // When sockets are full, the first association that found no room is the first next time.
         self.turn = waits.unwrap_or(first);
     }
 
-    /// Takes an association out of those that are to be flushed, from `first` on and around.
+    /// Removes the next association from those to be flushed, in round-robin order from `first`.
     fn next_touched(&mut self, first: usize) -> Option<usize> {
         let from_first = self.touched.range(first..).next();
         let peer = *from_first.or_else(|| self.touched.first())?;
@@ -295,7 +250,7 @@ impl Engine {
         Some(peer)
     }
 
-    /// Does what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
+    /// Runs what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(
         &mut self,
         now: Instant,
@@ -313,10 +268,10 @@ impl Engine {
         }
         self.run_unknown(now, datagrams);
         self.flush(now, datagrams);
-        self.returns.deliver(packets);
+        self.shared.host_messages.deliver(packets);
     }
 
-    /// `local` can take datagrams again after a reservation on it was refused.
+    /// `local` accepts datagrams again after it refused a reservation.
     pub fn handle_writable(&mut self, now: Instant, local: LocalId, out: &mut impl DatagramSink) {
         for peer in 0..self.associations.len() {
             if self.associations[peer].unblock(local) {
@@ -327,8 +282,8 @@ impl Engine {
     }
 
     /// The host refused to send from `local` to `remote`: it has no route, or the link is down. A
-    /// path there fails at once instead of after a time without answers. Packets move at the next
-    /// [`flush`](Self::flush).
+    /// path there fails at once instead of after missing answers. Packets move to other paths at
+    /// the next [`flush`](Self::flush).
     pub fn handle_unreachable(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
         for peer in 0..self.associations.len() {
             let (association, mut cx) = self.association(peer);
@@ -339,9 +294,9 @@ impl Engine {
         }
     }
 
-    /// An ICMP message says that nobody listens at `remote`. Anybody can forge one, so a path there
-    /// is only asked for a sign of life, and fails sooner than by silence when there is none. Beyond 100
-    /// in a second nothing happens.
+    /// An ICMP error says that nobody listens at `remote`. Anybody can forge one, so a path there
+    /// is only probed, and fails sooner than usual if there is no answer. More than 100 in a second
+    /// are ignored.
     pub fn handle_refused(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
         if !self.refusals.take(now, REFUSALS) {
             return;
@@ -354,16 +309,16 @@ impl Engine {
         }
     }
 
-    /// The host changed. Datagrams that follow from it leave at the next
+    /// Applies a change of the host. Datagrams that follow from it are sent at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {
         let routes = matches!(command, Command::RoutesChanged);
         let shutdown = matches!(command, Command::Shutdown);
         match command {
-            Command::LocalAddresses(locals) => self.locals = locals,
+            Command::LocalAddresses(locals) => self.shared.locals = locals.into(),
             Command::OwnAddresses(own) => return self.follow_own_addresses(own),
             Command::WallClock(unix_time) => {
-                self.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
+                self.shared.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
                 return;
             }
             Command::RoutesChanged | Command::Shutdown => {}
@@ -384,8 +339,8 @@ impl Engine {
 
     fn follow_own_addresses(&mut self, mut own: Vec<IpAddr>) {
         own.sort_unstable();
-        let former = core::mem::replace(&mut self.own, own);
-        if former.iter().all(|address| self.own.binary_search(address).is_ok()) {
+        let former = core::mem::replace(&mut self.shared.own, own);
+        if former.iter().all(|address| self.shared.own.binary_search(address).is_ok()) {
             return;
         }
         for peer in 0..self.associations.len() {
@@ -394,22 +349,23 @@ impl Engine {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next, whatever else happens.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called next at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
         let first = self.schedule.first().map(|(at, _)| *at);
-        [first, unknown, self.returns.due()].into_iter().flatten().min()
+        [first, unknown, self.shared.host_messages.due()].into_iter().flatten().min()
     }
 
-    /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
+    /// The next event, oldest first. The number of waiting events is bounded: the oldest are
+    /// dropped.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.shared.events.pop_front()
     }
 
-    /// What the host has to capture for a peer in host mode, if that changed. Unlike events, none is
-    /// ever lost.
+    /// What the host has to capture for a peer in host mode, if that changed. Unlike events,
+    /// changes are never lost.
     pub fn poll_capture(&mut self) -> Option<Capture> {
-        self.captures.pop_first().map(|(_, capture)| capture)
+        self.shared.captures.pop_first().map(|(_, capture)| capture)
     }
 
     /// Whether nothing waits to be sent or to be acknowledged.
@@ -419,13 +375,14 @@ impl Engine {
 
     /// Whether sessions with peers in host mode use `address` as their end on this host.
     pub fn uses_address(&self, address: IpAddr) -> bool {
-        self.translations.uses_address(address)
+        self.shared.translations.uses_address(address)
             || self.associations.iter().any(|association| association.uses_address(address))
     }
 
-    /// The most that one datagram has cost, in passes of loops whose number peers decide: beside a small
-    /// number for each unit of [work](mpip_wire::WORK_MAX) these are packets in flight that it
-    /// acknowledged or showed to be lost, and packets that waited and were delivered, each once.
+    /// The most work that one datagram has caused, in iterations of loops whose length peers
+    /// control. For each unit of [work](mpip_wire::WORK_MAX) a datagram costs a small number of
+    /// iterations. In addition, each packet in flight that it acknowledges or shows to be lost, and
+    /// each held packet that it releases, costs one, once.
     pub fn most_work(&self) -> u64 {
         self.most_work
     }
@@ -438,22 +395,22 @@ impl Engine {
         };
         let status = |peer: usize| {
             let mut status = self.associations[peer].status(now, sessions);
-            status.translated += self.translations.count(peer);
+            status.translated += self.shared.translations.count(peer);
             status
         };
         let peers = (0..self.associations.len()).filter(exists);
-        // Packets that should have waited and found no memory.
-        let refused = self.hold.refused();
+        // Packets that were not held for resequencing because memory was exhausted.
+        let refused = self.shared.hold.refused();
         let not_held = (refused > 0).then_some(("not_held", refused));
         Status {
-            node: self.private_key.public_key().node_id(),
+            node: self.shared.private_key.public_key().node_id(),
             peers: peers.map(status).collect(),
-            drops: self.drops.named().chain(not_held).collect(),
+            drops: self.shared.drops.named().chain(not_held).collect(),
         }
     }
 
-    /// Records what the association with `peer` does from now on in `sink`, in the place of a former
-    /// one. `false` if there is no such peer.
+    /// Traces the association with `peer` to `sink`, replacing a former sink. Returns `false` if
+    /// there is no such peer.
     pub fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
         let named = |association: &&mut Association| association.config.name == peer;
         let Some(association) = self.associations.iter_mut().find(named) else { return false };
@@ -462,40 +419,16 @@ impl Engine {
     }
 
     fn refuse(&mut self, reason: DropReason) -> DropReason {
-        self.drops.count(reason);
+        self.shared.drops.count(reason);
         reason
     }
 
-    /// Splits the engine into one association and what it may use.
+    /// Splits the engine into one association and its context.
     fn association(&mut self, peer: usize) -> (&mut Association, Context<'_>) {
-        while self.events.len() > EVENTS {
-            self.events.pop_front();
+        while self.shared.events.len() > EVENTS {
+            self.shared.events.pop_front();
         }
-        let cx = Context {
-            me: peer,
-            private_key: &self.private_key,
-            aes_in_hardware: self.aes_in_hardware,
-            instance: self.instance,
-            unix_origin: self.unix_origin,
-            timestamps: &mut self.timestamps,
-            rng: &mut self.rng,
-            draws: &mut self.draws,
-            locals: &self.locals,
-            own: &self.own,
-            rules: &self.rules,
-            prefixes: &mut self.by_prefix,
-            captures: &mut self.captures,
-            translations: &mut self.translations,
-            indices: &mut self.indices,
-            events: &mut self.events,
-            drops: &mut self.drops,
-            challenges: &mut self.challenges,
-            hold: &mut self.hold,
-            jobs: &mut self.jobs,
-            returns: &mut self.returns,
-            plain: &mut self.plain,
-            work: &mut self.work,
-        };
+        let cx = Context { me: peer, shared: &mut self.shared };
         (&mut self.associations[peer], cx)
     }
 
@@ -504,8 +437,8 @@ impl Engine {
         self.schedule_at(peer, at);
     }
 
-    /// After a time-out the next one lies in the future, whatever the association says: a timer
-    /// that cannot act must not keep the host busy.
+    /// After a timeout the next one lies in the future, even if the association asks for an earlier
+    /// one: a timer that cannot act must not keep the host busy.
     fn reschedule_after(&mut self, peer: usize, now: Instant) {
         let at = self.associations[peer].next_timeout();
         let soonest = now + Duration::from_micros(50);
@@ -533,13 +466,14 @@ impl Engine {
         let view = TransportPacket::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
         let clear = (view.header(), view.header_len());
         let index = clear.0.receiver.0;
-        let peer = *self.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
-        self.work = 0;
+        let peer = *self.shared.indices.get(&index).ok_or(DropReason::UnknownIndex)?;
+        self.shared.work = 0;
         let (association, mut cx) = self.association(peer);
         let handled = association.on_transport(now, (from, ecn), clear, datagram, &mut cx, packets);
-        let work = *cx.work + cx.hold.take_steps() + cx.translations.take_steps();
+        let work =
+            cx.shared.work + cx.shared.hold.take_steps() + cx.shared.translations.take_steps();
         self.most_work = self.most_work.max(work);
-        // What authenticated may have to be answered, also on a path that was given up.
+        // An authentic datagram may need an answer, even on an abandoned path.
         if matches!(handled, Ok(()) | Err(DropReason::UnknownPath)) {
             self.touched.insert(peer);
         }

@@ -25,42 +25,53 @@
 //! [`handle_destination`](Engine::handle_destination) and
 //! [`handle_command`](Engine::handle_command); drained by [`flush`](Engine::flush),
 //! [`poll_timeout`](Engine::poll_timeout), [`poll_event`](Engine::poll_event),
-//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain). Public-key work is
-//! handed out with [`poll_job`](Engine::poll_job) and comes back with
+//! [`poll_capture`](Engine::poll_capture) and [`take_plain`](Engine::take_plain). Public-key work
+//! is handed out with [`poll_job`](Engine::poll_job) and comes back with
 //! [`handle_job`](Engine::handle_job).
 
 mod association;
 mod availability;
+mod capture;
 mod config;
 mod content;
+mod drops;
 mod engine;
 mod event;
 mod guard;
 mod handshake;
+mod handshake_sources;
+mod host_packets;
 pub mod omission;
+mod outgoing_sessions;
+pub mod parameters;
+mod parts;
 mod path_status;
+mod pins;
+mod prefixes;
 pub mod queue;
 mod repeats;
 pub mod resequencer;
 pub mod rules;
 mod scheduler;
-mod sending;
 mod session;
+mod shared;
 mod status;
 mod thinning;
 pub mod trace;
 mod translation;
+mod unknown_peers;
 pub mod window;
 
-pub use association::host::{Capture, Traffic};
 pub use availability::{AvailabilityState, AvailabilityStatus};
+pub use capture::{Capture, Traffic};
 pub use config::{
     Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
     Priority, Rule, SchedulerKind,
 };
+pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, DropReason, Engine, PinChange, Sender};
+pub use engine::{Command, Engine, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;
@@ -70,5 +81,8 @@ pub use mpip_types::{
     MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
     PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
+pub use parameters::Parameters;
+pub use parts::selection::Hold;
+pub use pins::PinChange;
 pub use status::{PathStatus, PeerStatus, SessionStatus, Status};
 pub use translation::TRANSLATED_PORTS;

@@ -3,17 +3,19 @@
 use core::time::Duration;
 
 use crate::content::Path;
-use crate::guard::Part;
+use crate::guard::Role;
+use crate::parts::selection::Hold;
 use crate::status::PathStatus;
 
-/// The status of `path`. `fastest` is the lowest delay of the association's paths, `carried` what all of
-/// them have carried, `part` what the guard does with this one.
+/// The status of `path`. `fastest`: the lowest delay of the association's paths; `carried`: the
+/// bytes that all of them have carried; `part`: the guard's decision; `hold`: why the path may not
+/// carry a packet now.
 pub(crate) fn of(
     path: &Path,
     fastest: Option<i64>,
     carried: u64,
     weight: u16,
-    part: Part,
+    (part, hold): (Role, Option<Hold>),
 ) -> PathStatus {
     let rtt = path.flight.rtt();
     let relative = match (path.delay.average(), fastest) {
@@ -56,6 +58,7 @@ pub(crate) fn of(
         reordering_window: path.flight.reordering_window(),
         reordering_extent: path.flight.reordering_extent(),
         share,
+        hold,
         guard: part.name(),
         times_left_out: path.counters.left_out,
         mtu: path.mtu(),

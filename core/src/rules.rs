@@ -1,7 +1,16 @@
-//! The rule table (seed 000, table 6): what path selection owes a packet.
+//! The rule table (seed 000, table 6): how packets are treated.
 
 use crate::config::{Priority, Rule};
 use mpip_types::packet::Header;
+
+/// How a packet is treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Treatment {
+    /// Its priority in path selection.
+    pub priority: Priority,
+    /// Whether it is retransmitted although its session is not resequenced.
+    pub repair: bool,
+}
 
 /// Rules in the order of the configuration.
 #[derive(Clone, Debug, Default)]
@@ -10,19 +19,27 @@ pub struct RuleTable {
 }
 
 impl RuleTable {
-    /// A table of `rules`; the first that matches decides.
+    /// A table of `rules`; the first match decides.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self { rules }
     }
 
-    /// What a packet with `header` and `length` bytes from its IP header on gets. Of a
-    /// super-packet, `length` is that of its first segment. Without a rule that matches it is
-    /// [`Priority::Throughput`].
+    /// The priority of a packet with `header` and `length` bytes from its IP header on; for a
+    /// super-packet, `length` is that of its first segment. [`Priority::Throughput`] without a
+    /// matching rule.
     pub fn priority(&self, header: &Header, length: usize) -> Priority {
         self.find(header, length).map(|rule| rule.priority).unwrap_or_default()
     }
 
-    /// The rule for such a packet.
+    /// The treatment of such a packet.
+    pub fn treatment(&self, header: &Header, length: usize) -> Treatment {
+        self.find(header, length).map_or_else(Treatment::default, |rule| Treatment {
+            priority: rule.priority,
+            repair: rule.repair,
+        })
+    }
+
+    /// The first rule that matches such a packet.
     pub fn find(&self, header: &Header, length: usize) -> Option<&Rule> {
         self.rules.iter().find(|rule| matches(rule, header, length))
     }

@@ -1,4 +1,5 @@
-//! Which path the next packet takes. Each rule is one small file behind [`Scheduler`].
+//! Schedulers: which path the next packet takes. Each one is a small file that implements
+//! [`Scheduler`].
 
 mod choice;
 mod earliest;
@@ -8,11 +9,12 @@ mod weighted;
 
 pub(crate) use self::choice::{Candidate, Demand, PERIOD, Scheduler, lowest_delay};
 use crate::config::{PeerConfig, SchedulerKind};
+use crate::parameters::EarliestParameters;
 
-/// The scheduler that a peer's configuration asks for.
-pub(crate) fn new(config: &PeerConfig) -> Box<dyn Scheduler> {
+/// The scheduler that a peer's configuration asks for; `parameters` are those of `earliest`.
+pub(crate) fn new(config: &PeerConfig, parameters: &EarliestParameters) -> Box<dyn Scheduler> {
     match config.scheduler {
-        SchedulerKind::Earliest => Box::new(earliest::Earliest),
+        SchedulerKind::Earliest => Box::new(earliest::Earliest::new(parameters)),
         SchedulerKind::Weighted if config.fixed_weights.is_empty() => {
             Box::new(weighted::Weighted::adaptive())
         }

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose tests prove requirements.
-const CRATES: [&str; 7] = ["types", "wire", "crypto", "transport", "core", "sim", "net"];
+const CRATES: [&str; 8] =
+    ["types", "wire", "crypto", "transport", "segments", "core", "sim", "net"];
 /// Areas of requirements.
 const AREAS: [char; 9] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E', 'T'];
 

@@ -46,6 +46,14 @@ impl Aead {
         }
     }
 
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
     /// The bit of this algorithm in the offer of a handshake initiation.
     pub const fn offer_bit(self) -> u8 {
         1 << (self.code() - 1)

@@ -38,14 +38,18 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use layout::{INITIATION_HEADER, RESPONSE_HEADER};
-pub use layout::{
-    INITIATION_LEN, INITIATION_PAYLOAD_LEN, NOISE_PROTOCOL, PROLOGUE, RESPONSE_LEN,
-    RESPONSE_PAYLOAD_LEN,
-};
-#[cfg(test)]
-use layout::{INITIATION_NOISE, RESPONSE_NOISE};
+pub use layout::{INITIATION_LEN, NOISE_PROTOCOL, PROLOGUE, RESPONSE_LEN};
 pub(crate) use resolver::x25519_public;
+
+/// Bytes of the initiation's payload.
+pub const INITIATION_PAYLOAD_LEN: usize = 24;
+
+/// Bytes of the response's payload.
+pub const RESPONSE_PAYLOAD_LEN: usize = 12;
+
+/// First bytes of both datagrams: the type and three zeros.
+const INITIATION_HEADER: [u8; 4] = [1, 0, 0, 0];
+const RESPONSE_HEADER: [u8; 4] = [2, 0, 0, 0];
 
 /// A handshake that this node began and whose response it awaits.
 pub struct Initiator {

@@ -3,7 +3,7 @@
 //!
 //! It changes nothing on the host and touches no packets. The kernel leaves out connections to
 //! addresses outside of the configured prefixes. It takes at most 1 % of a core, however many
-//! sockets there are (figures in `docs/architecture.md`).
+//! sockets there are (figures in `docs/decisions/0015-finding-destinations.md`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -27,8 +27,9 @@ struct Arguments {
     /// Print the path of the control socket, and exit
     #[arg(long, conflicts_with = "check")]
     print_socket: bool,
-    /// Remove what an mpipd with this configuration left on the host that was killed or ended by an
-    /// error, say what, and end: also what refuses packets of policy `require`. None may run
+    /// Remove what an mpipd with this configuration left on the host that was killed or ended by
+    /// an error, say what, and end: also what refuses packets of policy `require`. None may
+    /// run
     #[arg(long, conflicts_with_all = ["check", "print_socket", "doctor"])]
     clean_up: bool,
     /// Print what on this host keeps mpipd from working and how to mend it, and exit: with 0 if

@@ -10,7 +10,7 @@ use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
-    LocalAddress, LocalId, PacketPool, PathAddress, Sender,
+    LocalAddress, LocalId, PacketPool, Parameters, PathAddress, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -216,6 +216,7 @@ impl Node {
             peers: settings.peers,
             rules: settings.rules,
             limits: Limits { translated, keepalive: settings.keepalive, ..Limits::default() },
+            parameters: Parameters::default(),
             opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
         };
         let mut node = Self {

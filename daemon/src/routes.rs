@@ -24,7 +24,7 @@
 
 mod ending;
 mod key;
-mod leaving;
+mod release;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,10 +40,7 @@ use crate::error::Error;
 use crate::faults::Faults;
 use crate::kernel::{Kernel, sink_alias, sink_owner};
 use ending::Ending;
-pub(crate) use key::Key;
-
-/// The main routing table (rtnetlink(7)).
-pub(crate) const MAIN_TABLE: u32 = 254;
+pub(crate) use key::{Claimant, Key, MAIN_TABLE};
 
 /// Metric of our routes: not 0, so that a route which the host already has to the same prefix is
 /// left alone instead of replaced, and less than any that DHCP clients and network managers give.
@@ -68,17 +65,6 @@ pub(crate) fn refusing_metric(interface: &str) -> u32 {
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     UNNAMED_METRIC + 1 + (hash >> 12)
-}
-
-/// Who wants a route.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Claimant {
-    /// Somebody may rely on what refused packets when this daemon started.
-    Former,
-    /// A peer's prefixes outside of host mode.
-    Tunnel(String),
-    /// A peer's addresses in host mode.
-    Host(String),
 }
 
 /// What packets by a route get.
@@ -542,13 +528,6 @@ impl<K: Kernel> Routes<K> {
             (false, true) => format!("packets to {prefix} are refused, and should not be"),
             (false, false) => format!("packets to {prefix} enter {device}, and should not"),
         }
-    }
-}
-
-impl Key {
-    /// Whether it refuses packets by leading them to the sink.
-    fn sinks(&self) -> bool {
-        self.refuses && self.table == MAIN_TABLE
     }
 }
 

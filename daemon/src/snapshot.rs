@@ -144,6 +144,7 @@ fn path_status(path: PathStatus) -> api::PathStatus {
         reordering_window_ms: ms(path.reordering_window),
         reordering_extent_packets: path.reordering_extent,
         mtu_bytes: path.mtu,
+        hold: path.hold.map(|hold| hold.name().to_owned()),
         guard: path.guard.to_owned(),
         times_left_out: path.times_left_out,
     }

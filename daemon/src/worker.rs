@@ -76,7 +76,7 @@ mod tests {
     use mpip_core::{
         Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation,
         EncapsulationPolicy, Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId,
-        PacketSink, PathAddress, PeerConfig, Policy, SchedulerKind, Slot,
+        PacketSink, Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Slot,
     };
     use mpip_crypto::PrivateKey;
 
@@ -112,6 +112,7 @@ mod tests {
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
             resequencing: true,
+            ack_thinning: true,
             encapsulation: EncapsulationPolicy::Auto,
             tcp_port: None,
         };
@@ -121,6 +122,7 @@ mod tests {
             peers: (1..=peers).map(|number| peer(number * 4)).collect(),
             rules: vec![],
             limits: Limits::default(),
+            parameters: Parameters::default(),
             opportunistic: None,
         };
         let mut engine = Engine::new(config, [0; 32], Instant::ZERO, Duration::ZERO);

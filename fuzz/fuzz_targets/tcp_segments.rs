@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    mpip_net::tcp::check::segments(bytes);
+    mpip_segments::check::segments(bytes);
 });

@@ -12,8 +12,8 @@ pub(crate) struct Calibration {
     pub(crate) rate: f64,
     /// Relative error of the rate of each link: 0.01 is 1 % too fast.
     pub(crate) rate_errors: Vec<f64>,
-    /// 99th percentile of the delay beyond the configured one, in ms, of each link, at a load equal
-    /// to its rate.
+    /// 99th percentile of the delay beyond the configured one, in ms, of each link, at a load
+    /// equal to its rate.
     pub(crate) added_delay_p99_ms: Vec<f64>,
     /// Median of it.
     pub(crate) added_delay_median_ms: Vec<f64>,

@@ -165,7 +165,7 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
     let (limit_bps, alone_bps) = (limit(&paths).unwrap_or(0.0), [alone(0), alone(1)]);
     let from = 3 * SECOND;
     let duration = from + seconds * SECOND;
-    let scenario = Scenario { paths, tcp: TcpControl::Cubic, duration, from, seed: number as u64 };
+    let scenario = Scenario { paths, tcp: TcpControl::CUBIC, duration, from, seed: number as u64 };
     let found = measure(&scenario, Subject::MPIP);
     let tcp = |path: usize| {
         let runs = (0..TCP_RUNS).map(|run| {

@@ -17,19 +17,19 @@ pub(crate) struct FlowResult {
     pub(crate) name: String,
     /// Whether it went by plain IP, beside the system under test.
     pub(crate) plain: bool,
-    /// Payload received, in bit/s over the duration of the flow; 0 for flows whose goodput does not
-    /// matter.
+    /// Payload received, in bit/s over the duration of the flow; 0 for flows whose goodput does
+    /// not matter.
     pub(crate) goodput_bps: f64,
     /// Payload received in each interval of 100 ms, in bit/s.
     pub(crate) intervals_bps: Vec<f64>,
     /// TCP retransmissions of the sender.
     pub(crate) retransmits: u64,
-    /// Longest time in which the receiver got nothing, after the first second, if the flow measures
-    /// it.
+    /// Longest time in which the receiver got nothing, after the first second, if the flow
+    /// measures it.
     #[serde(default)]
     pub(crate) longest_pause_ms: Option<f64>,
-    /// Pauses of at least [`NOTED_PAUSE`]: their end in seconds after the first byte, and length in
-    /// ms.
+    /// Pauses of at least [`NOTED_PAUSE`]: their end in seconds after the first byte, and length
+    /// in ms.
     #[serde(default)]
     pub(crate) pauses: Vec<(f64, f64)>,
     /// Round-trip times in ms, if the flow measures them.

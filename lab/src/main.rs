@@ -10,7 +10,8 @@
 //! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream` and `probe`
 //!   (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
-//! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`
+//! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
+//!   `ablate`, `parameters`
 //! - commands that use these: `figures`, `report`, `reproduce`
 
 use std::io::Write;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod ablate;
 mod calibrate;
 mod calibration;
 mod clock;
@@ -35,6 +37,7 @@ mod kill_matrix;
 mod links;
 mod netem;
 mod netns;
+mod parameters;
 mod pcap;
 mod probe;
 mod progress;
@@ -52,6 +55,7 @@ mod subject;
 mod summary;
 mod systems;
 mod testbed;
+mod thinning;
 mod traffic;
 mod work_directory;
 mod worker;
@@ -108,8 +112,8 @@ enum Command {
         /// Where to run: `kernel`, or `sim` (the simulator, in virtual time).
         #[arg(long = "in", default_value = "kernel")]
         place: Place,
-        /// Congestion control of the hosts' TCP, instead of the scenario's; the simulator has
-        /// `cubic` and `bbr`.
+        /// Congestion control of the hosts' TCP, instead of the scenario's. The simulator has
+        /// those of its `TcpControl`.
         #[arg(long)]
         congestion_control: Option<String>,
         /// Links by the lab's `emulator`, or by the kernel's `netem`.
@@ -205,6 +209,13 @@ enum Command {
         #[arg(long, default_value = "results")]
         out: PathBuf,
     },
+    /// Measures in the simulator what thinning acknowledgements gains, for each kind of TCP sender.
+    Thinning(thinning::Options),
+    /// Switches each mechanism off, one at a time, over the simulator's scenarios and random links,
+    /// and prints what it brings.
+    Ablate(ablate::Options),
+    /// Shows what tunes the engine's mechanisms.
+    Parameters(parameters::Options),
     /// Kills every proper subset of two to four paths in every way during a transfer, and prints
     /// the outcomes. Can be interrupted and resumed.
     KillMatrix(kill_matrix::Options),
@@ -263,6 +274,9 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
     match command {
         Command::Demo(options) => return demo::run(&options),
         Command::DemoPart(part) => demo::part(part)?,
+        Command::Thinning(options) => thinning::run(&options)?,
+        Command::Ablate(options) => return ablate::run(&options),
+        Command::Parameters(options) => parameters::run(&options)?,
         Command::KillMatrix(options) => return kill_matrix::run(&options),
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),
         Command::List => list()?,

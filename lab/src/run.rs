@@ -503,7 +503,7 @@ fn prepare_flows(
 }
 
 /// The limit in bit/s for the first flow with a goodput; 0 for no limit.
-fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
+pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
     let bulk = scenario.traffic.iter().find(|traffic| {
         let measures_time =
             matches!(traffic.kind, TrafficKind::Voip { .. } | TrafficKind::RequestResponse { .. });

@@ -20,7 +20,7 @@ use crate::statistics::{Statistics, mean_difference};
 use crate::subject::{ClockSetting, Subject, ends};
 
 /// Time for handshake, path validation and first round trips before the traffic starts.
-const WARM_UP: Nanos = 2 * SECOND;
+pub(crate) const WARM_UP: Nanos = 2 * SECOND;
 /// Most samples of a long run. Shorter runs have one each 100 ms.
 const SAMPLES: u64 = 1_500;
 /// Length of IPv4 and UDP headers in bytes. The simulator's packet lengths include them, a
@@ -44,7 +44,7 @@ pub(crate) fn has(subject: &Subject) -> bool {
 }
 
 /// The scenario as a world of the simulator.
-fn world(
+pub(crate) fn world(
     scenario: &Scenario,
     subject: &Subject,
     repetition: u32,
@@ -162,6 +162,7 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
             ("scheduler", Some(name), _) => engine.set_scheduler(name)?,
             ("congestion_control", Some(name), _) => engine.set_congestion_control(name)?,
             ("resequencing", _, Some(on)) => engine.resequencing = on,
+            ("ack_thinning", _, Some(on)) => engine.ack_thinning = on,
             // The inner addresses make no difference here.
             ("host_mode", ..) | ("clock", ..) => {}
             _ => {

@@ -33,7 +33,9 @@
 
 pub mod clock;
 mod host;
+pub mod hostile;
 mod invariant;
+mod keys;
 pub mod measure;
 pub mod nat;
 pub mod network;

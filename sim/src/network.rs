@@ -5,27 +5,77 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mpip_core::Ecn;
 use mpip_link::{Change, Counters, Link, LinkConfig, flip_bit};
+use mpip_segments::segment;
 
 use crate::clock::{NEVER, Nanos};
 use crate::nat::{Nat, NatSpec};
+use crate::packet;
 
-/// An outer datagram on its way.
+/// The kind of an outer IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// A UDP datagram; its bytes are the payload.
+    Datagram,
+    /// A TCP segment, with its header.
+    Segment,
+    /// A plain packet, not of mpip; its bytes are the whole packet.
+    Packet,
+}
+
+impl Carries {
+    /// Bytes of the headers that are not part of `bytes`, for the destination `address`.
+    pub fn header(self, address: IpAddr) -> usize {
+        match self {
+            Self::Datagram => packet::ip_header_len(address) + 8,
+            Self::Segment => packet::ip_header_len(address),
+            Self::Packet => 0,
+        }
+    }
+}
+
+/// An outer packet in flight.
 #[derive(Clone, Debug)]
 pub struct Datagram {
+    /// Its kind.
+    pub carries: Carries,
     /// Source as the network sees it.
     pub source: SocketAddr,
     /// Destination as the network sees it.
     pub destination: SocketAddr,
     /// ECN field of the outer IP header.
     pub ecn: Ecn,
-    /// UDP payload, or a whole IP packet of a host without mpip.
+    /// Its bytes; see [`carries`](Self::carries).
     pub bytes: Vec<u8>,
-    /// False for what an attacker sent.
+    /// False for packets of an attacker.
     pub genuine: bool,
+}
+
+impl Datagram {
+    /// Bytes of the IP packet.
+    pub fn packet_len(&self) -> usize {
+        self.bytes.len() + self.carries.header(self.destination.ip())
+    }
+
+    /// A NAT replaces its source or destination.
+    fn translate(&mut self, to: SocketAddr, is_source: bool) {
+        let (from, port_at) = match is_source {
+            true => (core::mem::replace(&mut self.source, to), 0),
+            false => (core::mem::replace(&mut self.destination, to), 2),
+        };
+        let other = if is_source { self.destination } else { self.source };
+        if self.carries == Carries::Segment
+            && self.bytes.len() >= 20
+            && segment::is_intact(from, other, &self.bytes)
+        {
+            self.bytes[port_at..port_at + 2].copy_from_slice(&to.port().to_be_bytes());
+            self.bytes[16..18].fill(0);
+            segment::seal(to, other, &mut self.bytes);
+        }
+    }
 }
 
 /// A datagram with its route.
@@ -61,12 +111,12 @@ pub struct Arrival {
     pub datagram: Datagram,
 }
 
-/// Why a datagram did not enter the network.
+/// Why a datagram was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The source is no address of the host.
     NoSuchSource,
-    /// Nobody has the destination, or no route leads there.
+    /// The destination does not exist, or there is no route to it.
     Unreachable,
     /// The first link dropped it.
     Dropped,
@@ -79,6 +129,8 @@ pub struct Network {
     wakes: Vec<Nanos>,
     routes: BTreeMap<(usize, usize), Vec<usize>>,
     owners: BTreeMap<IpAddr, usize>,
+    /// Interfaces in front of which a firewall drops UDP.
+    without_udp: BTreeSet<usize>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -87,11 +139,11 @@ struct Interface {
     nat: Option<Nat>,
 }
 
-/// How many buffers of delivered datagrams are kept for those to come.
+/// Buffers of delivered datagrams kept for reuse.
 const SPARE_BUFFERS: usize = 256;
 
 impl Network {
-    /// A network at rest. `seed` decides what the links do.
+    /// An idle network. `seed` decides the random behaviour of the links.
     pub fn new(
         interfaces: &[InterfaceSpec],
         links: &[LinkConfig],
@@ -113,6 +165,7 @@ impl Network {
             wakes: vec![NEVER; links.len()],
             routes: routes.clone(),
             owners: BTreeMap::new(),
+            without_udp: BTreeSet::new(),
             spare: Vec::new(),
         };
         network.update_owners();
@@ -135,7 +188,7 @@ impl Network {
         }
     }
 
-    /// The present state of an interface.
+    /// The current state of an interface.
     pub fn interface(&self, index: usize) -> &InterfaceSpec {
         &self.interfaces[index].spec
     }
@@ -145,7 +198,7 @@ impl Network {
         self.interfaces.iter().map(|interface| &interface.spec)
     }
 
-    /// The interface that is reached at `address`, and its host.
+    /// The interface with the address `address`, and its host.
     pub fn owner(&self, address: IpAddr) -> Option<(usize, usize)> {
         let index = *self.owners.get(&address)?;
         Some((index, self.interfaces[index].spec.host))
@@ -181,13 +234,26 @@ impl Network {
         self.update_owners();
     }
 
-    /// Makes the NAT of an interface forget its mappings. With `external` it also gets another
-    /// external address.
+    /// Clears the mappings of an interface's NAT. With `external` it also gets another external
+    /// address.
     pub fn rebind(&mut self, index: usize, external: Option<IpAddr>) {
         if let Some(nat) = &mut self.interfaces[index].nat {
             nat.rebind(external);
         }
         self.update_owners();
+    }
+
+    /// A firewall in front of an interface drops UDP, in both directions, or lets it pass.
+    pub fn block_udp(&mut self, index: usize, blocked: bool) {
+        match blocked {
+            true => self.without_udp.insert(index),
+            false => self.without_udp.remove(&index),
+        };
+    }
+
+    /// Whether UDP is dropped in front of an interface.
+    pub fn blocks_udp(&self, index: usize) -> bool {
+        self.without_udp.contains(&index)
     }
 
     /// Number of links.
@@ -200,12 +266,12 @@ impl Network {
         self.links[link].config()
     }
 
-    /// What a link did so far.
+    /// Counters of a link.
     pub fn link_counters(&self, link: usize) -> &Counters {
         self.links[link].counters()
     }
 
-    /// Bytes that wait in front of a link, its overhead included.
+    /// Bytes in the queue of a link, link overhead included.
     pub fn queued_bytes(&self, link: usize) -> u64 {
         self.links[link].queued_bytes()
     }
@@ -246,8 +312,8 @@ impl Network {
         }
     }
 
-    /// Sends a datagram from an interface. Returns it as the network sees it to `watch`, before
-    /// the first link decides on it.
+    /// Sends a datagram from an interface. Passes it to `watch` as the network sees it, before the
+    /// first link processes it.
     ///
     /// # Errors
     /// Why it went nowhere.
@@ -256,46 +322,37 @@ impl Network {
         now: Nanos,
         from: usize,
         mut datagram: Datagram,
-        header: usize,
     ) -> Result<(), SendError> {
         let interface = &mut self.interfaces[from];
         if !interface.spec.addresses.contains(&datagram.source.ip()) {
             return Err(SendError::NoSuchSource);
         }
         if let Some(nat) = &mut interface.nat {
-            datagram.source = nat.outbound(now, datagram.source, datagram.destination);
+            let source = nat.outbound(now, datagram.source, datagram.destination);
+            datagram.translate(source, true);
         }
-        self.route(now, from, datagram, header)
+        self.route(now, from, datagram)
     }
 
     /// Sends a datagram with any source, as an attacker beside the interface `from` would.
     ///
     /// # Errors
     /// Why it went nowhere.
-    pub fn inject(
-        &mut self,
-        now: Nanos,
-        from: usize,
-        datagram: Datagram,
-        header: usize,
-    ) -> Result<(), SendError> {
-        self.route(now, from, datagram, header)
+    pub fn inject(&mut self, now: Nanos, from: usize, datagram: Datagram) -> Result<(), SendError> {
+        self.route(now, from, datagram)
     }
 
-    fn route(
-        &mut self,
-        now: Nanos,
-        from: usize,
-        datagram: Datagram,
-        header: usize,
-    ) -> Result<(), SendError> {
+    fn route(&mut self, now: Nanos, from: usize, datagram: Datagram) -> Result<(), SendError> {
         let Some(&to) = self.owners.get(&datagram.destination.ip()) else {
             return Err(SendError::Unreachable);
         };
         if !self.routes.contains_key(&(from, to)) {
             return Err(SendError::Unreachable);
         }
-        let len = datagram.bytes.len() + header;
+        if datagram.carries == Carries::Datagram && self.without_udp.contains(&from) {
+            return Err(SendError::Dropped);
+        }
+        let len = datagram.packet_len();
         let transit = Transit { datagram, from, to, hop: 0 };
         self.enter(now, transit, len)
     }
@@ -307,7 +364,7 @@ impl Network {
         entered.map_err(|_| SendError::Dropped)
     }
 
-    /// Lets datagrams travel until `now`; those that are at their destination go to `arrivals`.
+    /// Advances the network to `now`; datagrams at their destination are added to `arrivals`.
     pub fn advance(&mut self, now: Nanos, arrivals: &mut Vec<Arrival>) {
         for link in 0..self.links.len() {
             if self.wakes[link] > now {
@@ -332,9 +389,13 @@ impl Network {
 
     fn arrive(&mut self, now: Nanos, transit: Transit) -> Option<Arrival> {
         let mut datagram = transit.datagram;
+        if datagram.carries == Carries::Datagram && self.without_udp.contains(&transit.to) {
+            return None;
+        }
         let interface = &mut self.interfaces[transit.to];
         if let Some(nat) = &mut interface.nat {
-            datagram.destination = nat.inbound(now, datagram.source, datagram.destination)?;
+            let destination = nat.inbound(now, datagram.source, datagram.destination)?;
+            datagram.translate(destination, false);
         }
         if !interface.spec.addresses.contains(&datagram.destination.ip()) {
             return None;
@@ -342,7 +403,7 @@ impl Network {
         Some(Arrival { interface: transit.to, datagram })
     }
 
-    /// Everything that the links hold, in packets.
+    /// Number of packets in all links.
     pub fn in_flight(&self) -> usize {
         self.links.iter().map(|link| link.in_flight() + link.queued_packets()).sum()
     }

@@ -1,19 +1,24 @@
-//! What moves a host's packets: the engine, or plain IP to compare it with.
+//! The node of a host: the engine, plain IP for comparison, or a hostile node.
+
+use core::net::IpAddr;
 
 use mpip_core::trace::TraceSink;
 use mpip_core::{
-    Command, DatagramSink, DropReason, Ecn, Engine, Event, InnerPacket, Instant, PacketBuf,
-    PacketSink, PathAddress, Slot, Status,
+    Capture, Command, DatagramSink, DropReason, Ecn, Engine, Event, InnerPacket, Instant,
+    PacketBuf, PacketSink, PathAddress, Sender, Slot, Status,
 };
 
-/// The inside of a host.
+use crate::hostile::Hostile;
+
+/// The node of a host.
 #[derive(Debug)]
 pub enum Node {
     /// mpip.
     Engine(Box<Engine>),
-    /// Packets leave as they are on the one path given: ordinary IP, the baseline of every
-    /// measurement.
+    /// Plain IP on the given path: the baseline of every measurement.
     Plain(PathAddress),
+    /// A hostile node.
+    Hostile(Box<Hostile>),
 }
 
 impl Node {
@@ -33,9 +38,12 @@ impl Node {
                 }
                 Ok(())
             }
+            Self::Hostile(_) => Ok(()),
         }
     }
 
+    /// Processes a datagram; returns what it proves about its sender. Handshakes wait for
+    /// [`run_jobs`](Self::run_jobs).
     pub(crate) fn handle_datagram(
         &mut self,
         now: Instant,
@@ -43,21 +51,38 @@ impl Node {
         ecn: Ecn,
         datagram: &mut [u8],
         packets: &mut Inbox,
-    ) -> Result<(), DropReason> {
+    ) -> Result<Sender, DropReason> {
         match self {
-            Self::Engine(engine) => {
-                let handled = engine.handle_datagram(now, from, ecn, datagram, packets);
-                handled.map(drop).and(engine.run_jobs(now))
-            }
+            Self::Engine(engine) => engine.handle_datagram(now, from, ecn, datagram, packets),
             Self::Plain(_) => {
                 packets.packet(InnerPacket {
                     head: datagram,
                     tail: &[],
                     checksum: mpip_core::Checksum::Complete,
                 });
-                Ok(())
+                Ok(Sender::Unknown)
+            }
+            Self::Hostile(hostile) => {
+                hostile.handle_datagram(from, datagram);
+                Ok(Sender::Unknown)
             }
         }
+    }
+
+    /// Does the pending public-key work. Adds the sources of authentic messages to `proved`.
+    pub(crate) fn run_jobs(
+        &mut self,
+        now: Instant,
+        proved: &mut Vec<PathAddress>,
+    ) -> Result<(), DropReason> {
+        let Self::Engine(engine) = self else { return Ok(()) };
+        let mut handled = Ok(());
+        while let Some(job) = engine.poll_job() {
+            let done = engine.handle_job(now, job.run());
+            proved.extend(done.ok().flatten());
+            handled = handled.and(done.map(drop));
+        }
+        handled
     }
 
     pub(crate) fn flush(&mut self, now: Instant, out: &mut Outbox) {
@@ -69,9 +94,35 @@ impl Node {
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Outbox, packets: &mut Inbox) {
         if let Self::Engine(engine) = self {
             engine.handle_timeout(now, out, packets);
-            // What is wrong with handshakes is counted.
+            // Errors of handshakes are counted.
             let _ = engine.run_jobs(now);
             engine.flush(now, out);
+        }
+    }
+
+    /// Takes packets that were given to the node and leave as plain IP.
+    pub(crate) fn take_plain(&mut self, packets: &mut Inbox) {
+        if let Self::Engine(engine) = self {
+            engine.take_plain(packets);
+        }
+    }
+
+    /// The next change of the packets to capture.
+    pub(crate) fn poll_capture(&mut self) -> Option<Capture> {
+        match self {
+            Self::Engine(engine) => engine.poll_capture(),
+            Self::Plain(_) | Self::Hostile(_) => None,
+        }
+    }
+
+    /// Whether sessions use `address` as their end on this host.
+    pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
+        matches!(self, Self::Engine(engine) if engine.uses_address(address))
+    }
+
+    pub(crate) fn handle_destination(&mut self, now: Instant, from: IpAddr, to: IpAddr) {
+        if let Self::Engine(engine) = self {
+            engine.handle_destination(now, from, to);
         }
     }
 
@@ -101,21 +152,21 @@ impl Node {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Engine(engine) => engine.poll_timeout(),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Hostile(_) => None,
         }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         match self {
             Self::Engine(engine) => engine.poll_event(),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Hostile(_) => None,
         }
     }
 
     pub(crate) fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
         match self {
             Self::Engine(engine) => engine.trace(peer, sink),
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Hostile(_) => false,
         }
     }
 
@@ -123,19 +174,19 @@ impl Node {
     pub fn status(&self, now: Instant, sessions: bool) -> Option<Status> {
         match self {
             Self::Engine(engine) => Some(engine.status(now, sessions)),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Hostile(_) => None,
         }
     }
 }
 
-/// Datagrams that a node hands over, written in place.
+/// Datagrams of a node, written in place.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     entries: Vec<(PathAddress, Ecn, usize)>,
     /// Whether the last entry counts.
     committed: bool,
-    /// Locals that take nothing now.
+    /// Local addresses whose sockets are full.
     pub(crate) full: Vec<mpip_core::LocalId>,
     /// Reservations that were refused.
     pub(crate) refused: u64,
@@ -151,7 +202,7 @@ impl Outbox {
         self.committed = true;
     }
 
-    /// Hands each datagram to `take`, in order, and is empty afterwards.
+    /// Passes each datagram to `take`, in order, and is empty afterwards.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(PathAddress, Ecn, &[u8])) {
         self.roll_back();
         let ends = self.entries.iter().skip(1).map(|entry| entry.2).chain([self.bytes.len()]);
@@ -185,7 +236,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Hands each packet to `take`, in order, with the state of its checksum; empty afterwards.
+    /// Passes each packet to `take`, in order, with the state of its checksum; empty afterwards.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(&mut [u8], mpip_core::Checksum)) {
         let mut start = 0;
         for &(end, checksum) in &self.entries {

@@ -1,26 +1,50 @@
-//! Random worlds: everything that can go wrong, in a few virtual seconds, from one seed.
+//! Random worlds: from one seed, a few virtual seconds in which everything can go wrong.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
-use mpip_core::{CongestionControlKind, SchedulerKind};
+use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, SchedulerKind};
 use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 
 use crate::clock::{HostClock, MILLI, Nanos, SECOND};
+use crate::hostile::{HostileSpec, Lie};
 use crate::nat::NatSpec;
 use crate::packet::protocol;
 use crate::rng::Rng;
-use crate::spec::{Action, FlowSpec, Traffic, WorldSpec, outer_address};
+use crate::spec::{
+    Action, EngineSpec, FlowSpec, HostSpec, Mode, System, Traffic, WorldSpec, outer_address,
+};
 
-/// The stream of randomness that makes the world; what happens in it uses others.
+/// Random streams that create a world, and worlds of each special kind; events in it use other
+/// streams.
 const MAKING: u64 = 100;
+const KIND: u64 = 101;
 
-/// The seeds measured a drift of 1 ms in 4 minutes, in parts per billion.
+/// Usual clock drift, parts per billion: the seeds measured 1 ms in 4 minutes.
 const USUAL_DRIFT: i64 = 4_167;
 
-/// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, a mix of
-/// traffic, and a script of failures.
+/// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, mixed traffic,
+/// and a script of failures. Of eight worlds, four are tunnels, one uses host mode, one nodes that
+/// are not configured, one TCP segments, and one combines two of these. A third of all worlds have
+/// a hostile node.
 pub fn random_world(seed: u64) -> WorldSpec {
+    let mut spec = plain_world(seed);
+    let mut rng = Rng::stream(seed, KIND);
+    let stranger = match rng.below(8) {
+        0..=3 => false,
+        4 => host_mode(&mut rng, &mut spec),
+        5 => opportunistic(&mut rng, &mut spec),
+        6 => segments(&mut rng, &mut spec),
+        _ => host_mode(&mut rng, &mut spec) | segments(&mut rng, &mut spec),
+    };
+    if rng.chance(1.0 / 3.0) {
+        hostile(&mut rng, &mut spec, !stranger);
+    }
+    spec
+}
+
+/// A world with a tunnel between two honest hosts.
+fn plain_world(seed: u64) -> WorldSpec {
     let mut rng = Rng::stream(seed, MAKING);
     let mut spec = topology(&mut rng, seed);
     spec.duration = rng.between(2 * SECOND, 5 * SECOND);
@@ -33,6 +57,120 @@ pub fn random_world(seed: u64) -> WorldSpec {
         incident(&mut rng, &mut spec, at, behind_nat);
     }
     spec
+}
+
+fn change_engines(spec: &mut WorldSpec, change: impl Fn(&mut EngineSpec)) {
+    *spec = spec.clone().with_engines(change);
+}
+
+/// The hosts' ordinary addresses use the paths, and there is no NAT.
+fn ordinary(spec: &mut WorldSpec, mode: Mode) {
+    for interface in &mut spec.interfaces {
+        interface.nat = None;
+    }
+    spec.script.retain(|(_, action)| !matches!(action, Action::Rebind { .. }));
+    change_engines(spec, |engine| engine.mode = mode);
+}
+
+/// Makes it a world in host mode. Returns whether its nodes are not configured for each other.
+fn host_mode(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    let policy = rng.pick(&[Policy::Prefer, Policy::Prefer, Policy::Require]);
+    ordinary(spec, Mode::Host(policy));
+    false
+}
+
+fn opportunistic(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    ordinary(spec, Mode::Opportunistic);
+    let shares = rng.chance(0.3);
+    change_engines(spec, |engine| engine.shares = shares);
+    true
+}
+
+/// Adds firewalls that drop UDP, for some time or always, and TCP endpoints.
+fn segments(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
+    let alone = rng.chance(0.3);
+    let policy = if alone { EncapsulationPolicy::Tcp } else { EncapsulationPolicy::Auto };
+    change_engines(spec, |engine| engine.encapsulation = policy);
+    for interface in 0..spec.interfaces.len() {
+        if rng.chance(0.4) {
+            let from = if rng.chance(0.5) { 0 } else { rng.below(spec.duration) };
+            spec.script.push((from, Action::BlockUdp { interface, blocked: true }));
+            if rng.chance(0.5) {
+                let until = rng.between(from, spec.duration);
+                spec.script.push((until, Action::BlockUdp { interface, blocked: false }));
+            }
+        }
+    }
+    false
+}
+
+/// Adds a hostile node as another peer of the first host, with links of its own.
+fn hostile(rng: &mut Rng, spec: &mut WorldSpec, configured: bool) {
+    let host = spec.hosts.len();
+    let lies: Vec<Lie> = match rng.below(3) {
+        // A single kind of lie, repeated, goes deeper than a mix.
+        0 => {
+            let one = rng.pick(&Lie::ALL);
+            vec![one, one, one, Lie::Packet, Lie::Padding]
+        }
+        1 => Lie::ALL.into_iter().filter(|_| rng.chance(0.5)).collect(),
+        _ => Lie::ALL.to_vec(),
+    };
+    let hostile = HostileSpec {
+        target: 0,
+        configured,
+        calls: rng.chance(0.8),
+        lies,
+        pause: rng.pick(&[MILLI, 3 * MILLI, 10 * MILLI]),
+        from: rng.below(SECOND),
+        until: spec.duration,
+        most: 1_500,
+        identities: if configured { 1 } else { rng.pick(&[1, 1, 20]) },
+    };
+    spec.hosts.push(HostSpec {
+        name: "mallory".to_owned(),
+        clock: HostClock { offset: Duration::from_secs(77), drift: 0 },
+        system: System::Hostile(Box::new(hostile)),
+    });
+    let targets: Vec<usize> =
+        (0..spec.interfaces.len()).filter(|index| spec.interfaces[*index].host == 0).collect();
+    let translated = targets.iter().any(|index| spec.interfaces[*index].nat.is_some());
+    for index in 0..rng.between(1, 2) as usize {
+        let addresses = [false, true].map(|v6| outer_address(host, index, 0, v6)).to_vec();
+        let own = spec.add_interface(host, addresses);
+        for target in &targets {
+            let clean = || LinkConfig {
+                rate: Some(20_000_000),
+                delay: Duration::from_millis(5),
+                queue: QueueLimit::Packets(200),
+                ..LinkConfig::default()
+            };
+            let (to, back) = (spec.add_link(clean()), spec.add_link(clean()));
+            spec.routes.insert((own, *target), vec![to]);
+            spec.routes.insert((*target, own), vec![back]);
+        }
+    }
+    if rng.chance(0.7) {
+        change_engines(spec, |engine| {
+            engine.limits.send_queue = 256 << 10;
+            engine.limits.resequencing = 256 << 10;
+            engine.limits.sessions = 64;
+            // With TCP and UDP, there are two paths for each pair of addresses.
+            if engine.encapsulation == EncapsulationPolicy::Udp {
+                engine.limits.paths = 32;
+            }
+            engine.limits.unknown_nodes = 8;
+        });
+    }
+    // The peer of a host behind a NAT cannot start a handshake.
+    if let System::Mpip(engine) = &mut spec.hosts[0].system {
+        engine.knows_peer |= translated;
+    }
+    let number = rng.pick(&[protocol::UDP, protocol::TCP, protocol::ICMP]);
+    let traffic = steady(rng, number);
+    let (start, stop) = (SECOND / 2, spec.duration.max(SECOND));
+    let v6 = rng.chance(0.3);
+    spec.add_flow(FlowSpec { from: 0, to: host, start, stop, v6, traffic });
 }
 
 fn topology(rng: &mut Rng, seed: u64) -> WorldSpec {
@@ -95,7 +233,7 @@ fn nats(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     let own: Vec<usize> =
         (0..spec.interfaces.len()).filter(|index| spec.interfaces[*index].host == 0).collect();
     for index in own {
-        // The NAT here is for one address family; the other address would bypass it.
+        // A NAT translates one address family; the other address would bypass it.
         spec.interfaces[index].addresses.truncate(1);
         spec.interfaces[index].nat = Some(NatSpec {
             external: external(index, 0),
@@ -159,7 +297,7 @@ fn engines(rng: &mut Rng, spec: &mut WorldSpec, behind_nat: bool) {
         }
     });
     if (behind_nat || called)
-        && let crate::spec::System::Mpip(engine) = &mut spec.hosts[1].system
+        && let System::Mpip(engine) = &mut spec.hosts[1].system
     {
         engine.knows_peer = false;
     }
@@ -199,7 +337,7 @@ fn steady(rng: &mut Rng, number: u8) -> Traffic {
     }
 }
 
-/// A failure at `at`, with its end where it has one.
+/// Adds a failure at `at`, and its end if it has one.
 fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, behind_nat: bool) {
     let link = rng.below(spec.links.len() as u64) as usize;
     let after = at + rng.between(10 * MILLI, 2 * SECOND);
@@ -254,7 +392,7 @@ fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, behind_nat: bool) {
     }
 }
 
-/// An interface loses its address and gets one later, or its NAT forgets its mappings.
+/// An interface loses its address and gets one later, or its NAT loses its mappings.
 fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behind_nat: bool) {
     let interface = rng.below(spec.interfaces.len() as u64) as usize;
     let host = spec.interfaces[interface].host;
@@ -264,8 +402,8 @@ fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behi
         return;
     }
     let Some(&address) = spec.interfaces[interface].addresses.first() else { return };
-    // The first interface of each host keeps its address, so that two hosts that both moved can
-    // find each other again; and a peer of a host behind a NAT cannot open paths to it.
+    // The first interface of each host keeps its address, so that two hosts that have both moved
+    // find each other again. A peer of a host behind a NAT cannot open paths to it.
     let first = spec.interface(host, 0) == interface;
     let again = if first || behind_nat || rng.chance(0.3) {
         address
@@ -281,3 +419,6 @@ fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behi
     spec.script.push((at, Action::RemoveAddress { interface, address }));
     spec.script.push((after, Action::AddAddress { interface, address: again }));
 }
+
+#[cfg(test)]
+mod tests;

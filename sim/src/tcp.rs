@@ -27,7 +27,7 @@ mod window;
 
 use sender::Sender;
 
-/// Time without an answer after which a connection is given up: longer than any outage of a world.
+/// Time without an answer after which a connection is aborted; longer than any outage of a world.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Send buffer of a socket that only receives, in bytes.
@@ -42,10 +42,10 @@ struct Receiver {
     finished: bool,
 }
 
-/// What a receiver has of its transfer.
+/// Progress of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes read, all of them right.
+    /// Bytes read; all of them were correct.
     pub bytes: u64,
     /// Whether the sender has closed and all its bytes were read.
     pub finished: bool,
@@ -87,12 +87,20 @@ impl Stack {
         let mut interface = Interface::new(config, device, Instant::ZERO);
         interface.update_ip_addrs(|list| {
             for address in addresses {
-                // All inner addresses of a world are on one link. The list holds at most two.
-                let prefix = if address.is_ipv4() { 16 } else { 48 };
+                // All addresses of a world are on one link. The list holds at most eight.
+                let prefix = if address.is_ipv4() { 15 } else { 32 };
                 let _ = list.push(IpCidr::new((*address).into(), prefix));
             }
         });
         interface
+    }
+
+    /// Adds an address of the host.
+    pub fn add_address(&mut self, address: IpAddr) {
+        if !self.addresses.contains(&address) {
+            self.addresses.push(address);
+            self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
+        }
     }
 
     /// Lowers the MTU, also for existing connections. A larger MTU than the current one has no
@@ -100,7 +108,7 @@ impl Stack {
     pub fn set_mtu(&mut self, mtu: usize) {
         self.senders.iter_mut().for_each(|sender| sender.set_mtu(mtu));
         if mtu < self.device.mtu {
-            // An interface of `smoltcp` reads the MTU only when it is made.
+            // An interface of `smoltcp` reads the MTU only when it is created.
             self.device.mtu = mtu;
             self.seed = self.seed.wrapping_add(1);
             self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);
@@ -144,6 +152,11 @@ impl Stack {
     pub fn stop(&mut self, flow: u64) {
         let of_flow = |sender: &&mut Sender| sender.flow == flow;
         self.senders.iter_mut().filter(of_flow).for_each(Sender::stop);
+    }
+
+    /// Forgets the sender of `flow`.
+    pub fn abandon(&mut self, flow: u64) {
+        self.senders.retain(|sender| sender.flow != flow);
     }
 
     /// Takes a packet, which the next [`poll`](Self::poll) processes.
@@ -320,7 +333,7 @@ mod tests {
     fn a_transfer_arrives_whole_and_ends() {
         let (mut a, mut b, from, to) = pair();
         b.listen(3, to, 65_536);
-        a.connect(3, from, to, Some(300_000), (65_536, TcpControl::Cubic));
+        a.connect(3, from, to, Some(300_000), (65_536, TcpControl::CUBIC));
         exchange(&mut a, &mut b, 1_000_000_000).expect("the content is right");
         assert_eq!(b.received(3), Some(Received { bytes: 300_000, finished: true }));
         assert!(!a.is_broken(3));
@@ -330,7 +343,7 @@ mod tests {
     fn content_of_another_flow_is_noticed() {
         let (mut a, mut b, from, to) = pair();
         b.listen(4, to, 65_536);
-        a.connect(3, from, to, Some(3_000), (65_536, TcpControl::Cubic));
+        a.connect(3, from, to, Some(3_000), (65_536, TcpControl::CUBIC));
         let (flow, offset) = exchange(&mut a, &mut b, 1_000_000_000).expect_err("not its content");
         assert_eq!((flow, offset), (4, 0));
     }

@@ -1,4 +1,4 @@
-//! Flows: who sends what when, and what became of it.
+//! Flows: generated traffic and its results.
 
 use core::net::SocketAddr;
 
@@ -7,26 +7,26 @@ use mpip_core::{Offload, PartialChecksum, Segmentation, SegmentationKind};
 use crate::clock::{NEVER, Nanos};
 use crate::packet::{self, Shape, protocol};
 use crate::rng::Rng;
-use crate::spec::{FIRST_PORT, FlowSpec, Traffic, inner_address};
+use crate::spec::{FIRST_PORT, FlowSpec, Traffic, WorldSpec};
 
-/// What became of a flow.
+/// Results of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Packets made (of TCP: none, the connection makes its own).
+    /// Packets generated (none for TCP).
     pub sent: u64,
-    /// Packets that reached the other host (echo requests: those answered).
+    /// Packets delivered (ICMP echo: requests answered).
     pub delivered: u64,
     /// Bytes delivered: of IP packets, or of the TCP stream.
     pub bytes: u64,
-    /// Whether everything that a TCP transfer's sender wrote was read.
+    /// Whether all bytes of a TCP transfer have been read.
     pub finished: bool,
     /// One-way delay (ICMP: round trip) of each packet delivered, in the order of delivery.
     pub delays: Vec<Nanos>,
-    /// Longest time between two deliveries (of TCP: of new bytes to the application).
+    /// Longest time between two deliveries (TCP: of new bytes to the application).
     pub longest_pause: Nanos,
 }
 
-/// A flow in motion.
+/// A running flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
@@ -39,19 +39,21 @@ pub(crate) struct Flow {
     rng: Rng,
 }
 
-/// A packet that a flow made.
+/// A generated packet.
 pub(crate) struct Made {
     pub(crate) bytes: Vec<u8>,
     pub(crate) offload: Offload,
 }
 
 impl Flow {
-    pub(crate) fn new(spec: &FlowSpec, number: usize, seed: u64) -> Self {
+    /// The flow numbered `number` of `world`.
+    pub(crate) fn new(world: &WorldSpec, number: usize) -> Self {
+        let spec = &world.flows[number];
         let port = FIRST_PORT + number as u16;
-        let end = |host| SocketAddr::new(inner_address(host, spec.v6), port);
+        let (source, destination) = world.flow_ends(number, spec);
         let (number_of_protocol, ecn) = match spec.traffic {
             Traffic::Tcp { .. } => (protocol::TCP, 0),
-            Traffic::Packets { protocol: protocol::ICMP, ecn, .. } if spec.v6 => {
+            Traffic::Packets { protocol: protocol::ICMP, ecn, .. } if source.is_ipv6() => {
                 (protocol::ICMPV6, ecn)
             }
             Traffic::Packets { protocol, ecn, .. } => (protocol, ecn),
@@ -59,8 +61,8 @@ impl Flow {
         Self {
             shape: Shape {
                 protocol: number_of_protocol,
-                source: end(spec.from),
-                destination: end(spec.to),
+                source: SocketAddr::new(source, port),
+                destination: SocketAddr::new(destination, port),
                 ecn,
             },
             next: spec.start,
@@ -69,11 +71,11 @@ impl Flow {
             last_delivery: None,
             sent_at: Vec::new(),
             offset: 1,
-            rng: Rng::stream(seed, 1_000 + number as u64),
+            rng: Rng::stream(world.seed, 1_000 + number as u64),
         }
     }
 
-    /// The next packet of a steady flow that is due; moves `next` on.
+    /// The next packet of a constant-rate flow, if it is due; advances `next`.
     pub(crate) fn make(&mut self, now: Nanos, mtu: usize) -> Option<Made> {
         let Traffic::Packets { size, interval, segments, .. } = self.spec.traffic else {
             self.next = NEVER;
@@ -119,7 +121,7 @@ impl Flow {
         self.report.sent += packets as u64;
     }
 
-    /// A packet of the flow reached its destination (for ICMP: the answer came back).
+    /// A packet of the flow has reached its destination (ICMP: the answer has arrived).
     pub(crate) fn delivered(&mut self, now: Nanos, packet: &[u8]) {
         self.report.delivered += 1;
         self.report.bytes += packet.len() as u64;
@@ -127,7 +129,7 @@ impl Flow {
         let header = if self.shape.protocol == protocol::TCP { 20 } else { 8 };
         let number = packet::transport(packet).get(header..header + 8);
         let Some(number) = number.and_then(|bytes| bytes.try_into().ok()) else { return };
-        // Later segments of a super-packet carry payload in the number's place.
+        // Later segments of a super-packet carry payload instead of the number.
         let sequence = usize::try_from(u64::from_be_bytes(number)).unwrap_or(usize::MAX);
         if let Some(sent) = self.sent_at.get(sequence) {
             self.report.delays.push(now.saturating_sub(*sent));
@@ -142,7 +144,7 @@ impl Flow {
     }
 }
 
-/// The `share` quantile (0 to 1) of `delays`; `None` when there is none.
+/// The `share` quantile (0 to 1) of `delays`; `None` if there are none.
 pub fn quantile(delays: &[Nanos], share: f64) -> Option<Nanos> {
     let mut sorted = delays.to_vec();
     sorted.sort_unstable();

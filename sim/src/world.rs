@@ -2,45 +2,50 @@
 
 use core::fmt;
 use core::net::SocketAddr;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mpip_core::trace::TraceSink;
-use mpip_core::{CongestionControlKind, Event, Limits, Status};
+use mpip_core::{CongestionControlKind, Event, Limits, PathAddress, Status};
 
 use crate::clock::{MILLI, NEVER, Nanos};
 use crate::host::Host;
 use crate::invariant::{Amplification, Invariant, Ledger, Violation};
 use crate::network::{Arrival, Datagram, Network};
+use crate::node::{Inbox, Node};
 use crate::rng::Rng;
 use crate::spec::{Action, System, Traffic, WorldSpec};
 use crate::traffic::{Flow, FlowReport};
 
 mod actions;
+mod bounds;
 mod finish;
+mod hostile;
 mod packets;
+mod plain;
+mod segments;
 
-/// Purposes of the world's streams of randomness.
+/// Interval of the memory check, ns. Restarts and idle worlds need no shorter one.
+const MEMORY_INTERVAL: Nanos = 50_000_000;
+
+/// Numbers of the world's random streams.
 mod purpose {
     pub(super) const HOSTS: u64 = 1;
     pub(super) const LINKS: u64 = 2;
     pub(super) const ATTACKER: u64 = 3;
 }
 
-/// How often limits of memory are looked at.
-const MEMORY_INTERVAL: Nanos = 50 * MILLI;
-
-/// A packet that was overtaken is waited for at least so long after it was sent. The engine waits
-/// for 100 ms or more, unless the sender declares the packet lost, which takes it a few round trips
-/// or the time of a reordering window; only a wait that was not made at all is told from that.
+/// Shortest time after sending before a missing packet may be skipped. The engine waits for 100 ms
+/// or more, unless the sender declares the packet lost, which takes a few round trips or a
+/// reordering window. So this check detects only that there was no wait at all.
 const SHORTEST_WAIT: Nanos = 20 * MILLI;
 
-/// How many datagrams an attacker keeps.
+/// Datagrams that an attacker keeps.
 const RECORDED: usize = 256;
 
-/// Violations that are kept; a world that has broken does not need to tell it a million times.
+/// Most violations kept; a broken world could report millions.
 const VIOLATIONS: usize = 32;
 
-/// The path that a datagram took.
+/// The path of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// When it left.
@@ -55,15 +60,15 @@ pub struct Choice {
     pub len: usize,
 }
 
-/// What the world writes down while it runs.
+/// What a world records while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observe {
     /// Every packet, datagram and event, as a line of text.
     pub trace: bool,
     /// The path of every datagram, see [`World::choices`].
     pub choices: bool,
-    /// Checks of every packet (in-order, unaltered, no-duplicate). Costs time and memory in long
-    /// measurements.
+    /// Checks of every packet (in-order, unaltered, no-duplicate). They cost time and memory in
+    /// long measurements.
     pub packets: bool,
 }
 
@@ -81,19 +86,30 @@ pub struct World {
     violations: Vec<Violation>,
     next_memory_check: Nanos,
     recorded: VecDeque<(usize, Datagram)>,
-    /// Every outer address that a host ever had, as the others see it.
+    /// Every outer address that a host ever had, as other hosts see it.
     known_addresses: BTreeMap<core::net::IpAddr, usize>,
+    /// Every address that an interface of a host ever had.
+    held_addresses: BTreeSet<(usize, core::net::IpAddr)>,
     attacker: Rng,
     restarts: Rng,
     trace: Vec<String>,
     choices: Vec<Choice>,
     sent_bytes: BTreeMap<(usize, usize), u64>,
     arrivals: Vec<Arrival>,
+    /// Buffer for packets that a node returns as plain IP.
+    given_back: Inbox,
+    /// Sources of handshake messages that proved authentic while a segment was processed.
+    proved: Vec<PathAddress>,
+    /// When the hosts' connections are reported next.
+    next_look: Nanos,
+    has_hostile: bool,
+    /// Bytes of flows between honest nodes when the world began to heal.
+    goodput: u64,
     traced_to_stderr: bool,
 }
 
 impl World {
-    /// A world at its beginning.
+    /// A world at its start.
     pub fn new(spec: WorldSpec, observe: Observe) -> Self {
         let mut rng = Rng::stream(spec.seed, purpose::HOSTS);
         let links = Rng::stream(spec.seed, purpose::LINKS).word();
@@ -101,8 +117,13 @@ impl World {
         let hosts = (0..spec.hosts.len())
             .map(|index| Host::new(&spec, index, &network, &mut rng))
             .collect();
-        let numbered = spec.flows.iter().enumerate();
-        let flows = numbered.map(|(number, flow)| Flow::new(flow, number, spec.seed)).collect();
+        let flows = (0..spec.flows.len()).map(|number| Flow::new(&spec, number)).collect();
+        // With translated ports, packets differ at the two ends.
+        let shares = spec.hosts.iter().any(|host| match &host.system {
+            System::Mpip(engine) => engine.shares,
+            System::Plain { .. } | System::Hostile(_) => false,
+        });
+        let observe = Observe { packets: observe.packets && !shares, ..observe };
         let mut script = spec.script.clone();
         script.sort_by_key(|(at, _)| *at);
         let mut world = Self {
@@ -118,12 +139,18 @@ impl World {
             next_memory_check: MEMORY_INTERVAL,
             recorded: VecDeque::new(),
             known_addresses: BTreeMap::new(),
+            held_addresses: BTreeSet::new(),
             attacker: Rng::stream(spec.seed, purpose::ATTACKER),
             restarts: rng,
             trace: Vec::new(),
             choices: Vec::new(),
             sent_bytes: BTreeMap::new(),
             arrivals: Vec::new(),
+            given_back: Inbox::default(),
+            proved: Vec::new(),
+            next_look: 0,
+            goodput: 0,
+            has_hostile: spec.has_hostile(),
             traced_to_stderr: false,
             spec,
         };
@@ -132,7 +159,7 @@ impl World {
     }
 
     /// Traces the association of `host` with the host `peer` from now on, until `host` restarts.
-    /// Returns `false` if they are no peers.
+    /// Returns `false` if they are not peers.
     pub fn trace_peer(&mut self, host: usize, peer: usize, sink: Box<dyn TraceSink>) -> bool {
         let name = self.hosts[peer].spec.name.clone();
         self.hosts[host].node.trace(&name, sink)
@@ -143,7 +170,7 @@ impl World {
         self.hosts.iter().map(|host| host.spec.name.as_str())
     }
 
-    /// Writes trace lines to standard error as they come, for a world that may not end.
+    /// Writes trace lines to standard error at once, for a world that may not end.
     pub fn trace_to_stderr(&mut self) {
         self.observe.trace = true;
         self.traced_to_stderr = true;
@@ -154,6 +181,7 @@ impl World {
             for address in &interface.addresses {
                 let seen = self.network.seen_as(index, *address);
                 self.known_addresses.insert(seen, interface.host);
+                self.held_addresses.insert((interface.host, *address));
             }
         }
     }
@@ -163,22 +191,22 @@ impl World {
         self.now
     }
 
-    /// What was wrong so far, oldest first.
+    /// Violations so far, oldest first.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// The trace so far, when it is observed.
+    /// The trace so far, if it is recorded.
     pub fn trace(&self) -> &[String] {
         &self.trace
     }
 
-    /// The path of every datagram, when they are observed.
+    /// The path of every datagram, if recorded.
     pub fn choices(&self) -> &[Choice] {
         &self.choices
     }
 
-    /// What the engine of a host reported, with the time.
+    /// Events of a host's engine, with their times.
     pub fn events(&self, host: usize) -> &[(Nanos, Event)] {
         &self.hosts[host].events
     }
@@ -189,7 +217,7 @@ impl World {
         host.node.status(host.spec.clock.at(self.now), true)
     }
 
-    /// The network, to look at its counters.
+    /// The network, for its counters.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -199,7 +227,7 @@ impl World {
         self.sent_bytes.get(&(host, interface)).copied().unwrap_or(0)
     }
 
-    /// What became of a flow so far.
+    /// The results of a flow so far.
     pub fn flow(&self, number: usize) -> FlowReport {
         let flow = &self.flows[number];
         let mut report = flow.report.clone();
@@ -214,7 +242,7 @@ impl World {
         report
     }
 
-    /// Bytes that a flow delivered so far, as in its report.
+    /// Bytes delivered by a flow so far, as in its report.
     pub fn flow_bytes(&self, number: usize) -> u64 {
         let flow = &self.flows[number];
         match flow.spec.traffic {
@@ -226,22 +254,27 @@ impl World {
         }
     }
 
-    /// The sender of TCP flow `number`, in words.
+    /// A description of the sender of TCP flow `number`.
     pub fn tcp_state(&self, number: usize) -> String {
         self.hosts[self.flows[number].spec.from].stack.describe(number as u64)
     }
 
-    /// Inner packets given to the nodes and delivered by them, when packets are observed.
+    /// Inner packets given to the nodes and delivered by them, if packets are checked.
     pub fn packets(&self) -> (u64, u64) {
         (self.ledger.sent, self.ledger.delivered)
     }
 
-    /// Inner packets that came late in their session, after they had been given up.
+    /// Bytes that flows between honest nodes had delivered when the world began to heal.
+    pub fn goodput(&self) -> u64 {
+        self.goodput
+    }
+
+    /// Inner packets delivered late, after they had been given up.
     pub fn late(&self) -> u64 {
         self.ledger.late
     }
 
-    /// Timer calls of a host's engine.
+    /// Number of timer calls of a host's engine.
     pub fn timeouts(&self, host: usize) -> u64 {
         self.hosts[host].spin.total
     }
@@ -271,20 +304,20 @@ impl World {
         }
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     fn next_time(&self) -> Nanos {
         let hosts = self.hosts.iter().map(|host| host.wake.min(host.stack_wake));
         let flows = self.flows.iter().map(|flow| flow.next);
         let script = self.script.front().map_or(NEVER, |(at, _)| *at);
         hosts
             .chain(flows)
-            .chain([script, self.network.next_wake()])
+            .chain([script, self.network.next_wake(), self.next_look])
             .min()
             .unwrap_or(NEVER)
             .max(self.now)
     }
 
-    /// Lets the world go on until `end`; what is due at `end` still happens.
+    /// Runs the world until `end`, inclusive.
     pub fn run_until(&mut self, end: Nanos) {
         loop {
             let next = self.next_time();
@@ -297,7 +330,7 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Everything that is due now, in a fixed order.
+    /// Processes everything that is due now, in a fixed order.
     fn step(&mut self) {
         while let Some((at, _)) = self.script.front()
             && *at <= self.now
@@ -309,6 +342,7 @@ impl World {
         for host in 0..self.hosts.len() {
             self.time_out(host);
         }
+        self.look_at_connections();
         for flow in 0..self.flows.len() {
             if self.flows[flow].next <= self.now {
                 self.feed(flow);
@@ -325,7 +359,7 @@ impl World {
         }
     }
 
-    /// Datagrams that arrive now.
+    /// Processes datagrams that arrive now.
     fn receive(&mut self) {
         if self.network.next_wake() > self.now {
             return;
@@ -348,7 +382,14 @@ impl World {
     fn time_out(&mut self, index: usize) {
         while self.hosts[index].wake <= self.now {
             let host = &mut self.hosts[index];
+            if let Node::Hostile(hostile) = &mut host.node {
+                hostile.handle_timeout(self.now);
+                self.settle(index);
+                continue;
+            }
             let result = host.spin.timeout(self.now);
+            self.time_out_segments(index);
+            let host = &mut self.hosts[index];
             host.node.handle_timeout(
                 host.spec.clock.at(self.now),
                 &mut host.outbox,
@@ -357,13 +398,13 @@ impl World {
             self.settle(index);
             if let Err(found) = result {
                 self.violate(index, found);
-                // So that the world goes on and can be looked at.
+                // Lets the world go on, so that it can be inspected.
                 self.hosts[index].wake = self.now + MILLI;
             }
         }
     }
 
-    /// A flow's time has come.
+    /// Processes a flow that is due.
     fn feed(&mut self, number: usize) {
         let flow = &mut self.flows[number];
         let (from, to) = (flow.spec.from, flow.spec.to);
@@ -388,44 +429,22 @@ impl World {
         }
         self.run_stack(from);
     }
-
-    fn check_memory(&mut self) {
-        for index in 0..self.hosts.len() {
-            let host = &self.hosts[index];
-            let System::Mpip(engine) = &host.spec.system else { continue };
-            let limits = engine.limits.clone();
-            let Some(status) = host.node.status(host.spec.clock.at(self.now), false) else {
-                continue;
-            };
-            for peer in status.peers {
-                // A bound may be passed by the packet that makes it known.
-                let checks = [
-                    ("send queue", peer.queued, limits.send_queue + 65_536),
-                    ("resequencing", peer.resequencing, limits.resequencing + 65_536),
-                    ("paths", peer.paths.len(), limits.paths),
-                ];
-                for (what, found, limit) in checks {
-                    if found > limit {
-                        let detail = format!("{what}: {found}, the limit is {limit}");
-                        self.violate(index, (Invariant::BoundedMemory, detail));
-                    }
-                }
-            }
-        }
-    }
 }
 
-/// How long a missing packet of a TCP session is waited for at least: the engine's lower bound,
-/// unless little memory ends the wait earlier, order is not asked for, or losses are not repaired
-/// (then the sender says at once that a packet will not come, also when it is only late).
+/// Shortest resequencing wait of a TCP session: the engine's lower bound; zero if memory is small,
+/// if there is no resequencing, or if losses are not repaired (then the sender declares a packet
+/// lost at once, even if it is only late).
 fn patience(spec: &WorldSpec) -> Nanos {
     let promises = spec.hosts.iter().all(|host| match &host.system {
         System::Mpip(engine) => {
             engine.resequencing
+                // A session starts anew after packets were sent as plain IP.
+                && !engine.mode.is_ordinary()
                 && engine.congestion_control != CongestionControlKind::None
                 && engine.limits.resequencing >= Limits::default().resequencing
         }
         System::Plain { .. } => false,
+        System::Hostile(_) => true,
     });
     if promises { SHORTEST_WAIT } else { 0 }
 }

@@ -1,8 +1,8 @@
 //! Congestion control of one path: how much may be in flight and how fast it may leave.
 //!
-//! A controller is fed by its path's loss detection and asked for a window and a pacing rate. It
-//! owns no clock and no randomness, and it knows nothing of sessions or other associations. The
-//! coupled ones (RFC 6356 and its successors) get a summary of the association's other paths.
+//! A controller gets events from loss detection and gives a window and a pacing rate. It owns no
+//! clock and no randomness, and it knows nothing of sessions or other associations. The coupled
+//! ones (RFC 6356 and its successors) get a summary of the association's other paths.
 
 mod balia;
 mod bbr;
@@ -16,6 +16,7 @@ mod olia;
 mod reno;
 mod window;
 
+use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 pub use self::control::{
@@ -23,14 +24,16 @@ pub use self::control::{
 };
 pub use self::kind::CongestionControlKind;
 
-/// A new controller for a path whose datagrams have `max_datagram` bytes.
+/// A new controller for a path whose datagrams have `max_datagram` bytes; `parameters` are those of
+/// BBR.
 pub fn new(
     kind: CongestionControlKind,
     now: Instant,
     max_datagram: u64,
+    parameters: &BbrParameters,
 ) -> Box<dyn CongestionControl> {
     match kind {
-        CongestionControlKind::Bbr => Box::new(bbr::Bbr::new(now, max_datagram)),
+        CongestionControlKind::Bbr => Box::new(bbr::Bbr::new(now, max_datagram, parameters)),
         CongestionControlKind::Cubic => Box::new(cubic::Cubic::new(max_datagram)),
         CongestionControlKind::Reno => Box::new(reno::Reno::new(max_datagram)),
         CongestionControlKind::Lia => Box::new(lia::Lia::new(max_datagram)),

@@ -1,32 +1,28 @@
-//! The delay after which full packets of a path that jitters are to be delivered.
+//! Playout delay of full packets on a path with jitter.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
 use crate::delay::DelayEstimator;
+use crate::parameters::PlayoutParameters;
 
-/// Mean deviation of the delay, µs, below which a path is taken as even again, and from which on as
-/// uneven: HyStart takes 4 ms for a queue (RFC 9406, section 4.3).
-const PLAYOUT_JITTER: (i64, i64) = (1_500, 2_500);
-/// Weight of what a period shows of the usual delay, as a divisor.
-const PLAYOUT_AVERAGE: i64 = 8;
-/// A path with no more bytes in flight is idle, and so long after it was in use its own queue is gone.
-const IDLE: u64 = 600;
-const QUEUE: Duration = Duration::from_secs(1);
-/// Samples of an idle path from which on its jitter is known, and of how many it is the mean.
+/// Most bytes in flight on an idle path, and the time after use until its own queue has drained.
+const IDLE_IN_FLIGHT: u64 = 600;
+const QUEUE_DRAINS_AFTER: Duration = Duration::from_secs(1);
+/// Samples of an idle path from which its jitter is known, and the most over which it is averaged.
 const IDLE_SAMPLES: (i64, i64) = (8, 32);
-/// With so much less jitter of late it is another path.
-const EVEN: i64 = 6;
+/// Factor by which jitter must have fallen for the samples to start anew.
+const LESS_JITTER: i64 = 6;
 
-/// When full packets of a path are to be delivered, and what an idle path shows of its jitter.
+/// Playout delay, and jitter of the idle path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Playout {
-    /// Delay after which they are, µs as in the delay samples; `None` where there is little jitter.
+    /// Playout delay, µs as in the delay samples; `None` with little jitter.
     target: Option<i64>,
-    /// When it was last in use.
+    /// When the path was last in use.
     used_at: Instant,
-    /// Samples of the idle path, up to those that count, their mean and its mean deviation, µs.
+    /// Samples of the idle path (bounded), their mean and mean deviation, µs.
     samples: i64,
     mean: i64,
     deviation: i64,
@@ -43,37 +39,37 @@ impl Playout {
         self.mean += step / self.samples;
     }
 
-    /// Mean and mean deviation of the idle path's delay, once they are known.
+    /// Mean and mean deviation of the idle path's delay, µs, once they are known.
     fn idle(&self) -> Option<(i64, i64)> {
         (self.samples >= IDLE_SAMPLES.0).then_some((self.mean, self.deviation))
     }
 }
 
 impl Playout {
-    /// Takes a sample of the one-way delay, µs as in the delay samples, of a path with `in_flight`
-    /// bytes in flight.
+    /// Takes a one-way delay sample, µs, of a path with `in_flight` bytes in flight.
     pub(crate) fn on_delay(&mut self, now: Instant, sample: i64, in_flight: u64) {
-        if in_flight > IDLE {
+        if in_flight > IDLE_IN_FLIGHT {
             self.used_at = now;
-        } else if now.since(self.used_at) >= QUEUE {
+        } else if now.since(self.used_at) >= QUEUE_DRAINS_AFTER {
             self.on_idle_sample(sample);
         }
     }
 
-    /// Finds the usual delay of the path and a deviation, if it jitters; called every 100 ms.
-    /// `reordering` is what [`Flight::reordering`](crate::Flight::reordering) says.
+    /// Updates the playout delay; called every 100 ms. `reordering` is that of
+    /// [`Flight::reordering`](crate::Flight::reordering).
     ///
-    /// Of an idle path all packets show it. Samples of one that is in use are of packets that overtook
-    /// others, so what all packets take longer counts to it, and half of the deviation's square is the
-    /// way back's.
+    /// On an idle path every packet is a sample. On a path in use, samples come from packets that
+    /// overtook others, so the excess of the mean RTT is added; half of the RTT's variance is that
+    /// of the way back.
     pub(crate) fn update(
         &mut self,
         in_flight: u64,
         reordering: Option<(Duration, Duration)>,
         delay: &DelayEstimator,
+        parameters: &PlayoutParameters,
     ) {
-        if delay.jitter().as_micros() as i64 * EVEN < self.deviation {
-            // It has become even.
+        if delay.jitter().as_micros() as i64 * LESS_JITTER < self.deviation {
+            // The path has far less jitter now.
             self.samples = 0;
             self.deviation = 0;
         }
@@ -83,24 +79,26 @@ impl Playout {
                 (deviation.as_micros() as i64 * 7 / 10).max(delay.jitter().as_micros() as i64);
             (average + longer.as_micros() as i64, deviation)
         });
-        let seen = match in_flight <= IDLE {
+        let seen = match in_flight <= IDLE_IN_FLIGHT {
             true => idle,
-            // Until enough was overtaken.
+            // Used until enough packets have been reordered.
             false => {
                 used.or(idle.zip(delay.average()).map(|((_, deviation), mean)| (mean, deviation)))
             }
         };
-        let from = if self.target.is_some() { PLAYOUT_JITTER.0 } else { PLAYOUT_JITTER.1 };
+        let from = match self.target {
+            Some(_) => parameters.jitters_until,
+            None => parameters.jitters_from,
+        };
+        let from = from.as_micros() as i64;
         self.target = seen.filter(|(_, deviation)| *deviation >= from).map(|(mean, deviation)| {
-            // A normal distribution's standard deviation is 1.25 times its mean deviation.
-            let target = mean + deviation * 5 / 4;
+            let target = mean + (deviation as f64 * parameters.deviations) as i64;
             let former = self.target.unwrap_or(target);
-            former + (target - former) / PLAYOUT_AVERAGE
+            former + (target - former) / i64::from(parameters.average)
         });
     }
 
-    /// The delay after which full packets are to be delivered, µs as in the delay samples; `None`
-    /// where there is little jitter.
+    /// The playout delay, µs as in the delay samples; `None` with little jitter.
     pub(crate) fn target(&self) -> Option<i64> {
         self.target
     }
@@ -131,6 +129,7 @@ mod tests {
         for n in 0..40 {
             playout.on_idle_sample(100_000 + n % 3 * 200);
         }
-        assert!(playout.idle().expect("known").1 < PLAYOUT_JITTER.0);
+        let even = PlayoutParameters::default().jitters_until.as_micros() as i64;
+        assert!(playout.idle().expect("known").1 < even);
     }
 }

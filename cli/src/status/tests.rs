@@ -37,6 +37,7 @@ fn path(id: u16, state: &str) -> PathStatus {
         reordering_window_ms: 3.0,
         reordering_extent_packets: 2,
         mtu_bytes: 1_500,
+        hold: (state == "failed").then(|| "failed".to_owned()),
         guard: "used".to_owned(),
         times_left_out: 0,
     }
@@ -101,8 +102,9 @@ fn example() -> Status {
             }],
         }],
         drops: vec![
-            Counter { name: "malformed packet".to_owned(), count: 2 },
-            Counter { name: "replayed".to_owned(), count: 0 },
+            Counter { name: "tcp_reset_ignored".to_owned(), count: 2 },
+            Counter { name: "replay".to_owned(), count: 0 },
+            Counter { name: "of_tomorrow".to_owned(), count: 10 },
         ],
         events: Vec::new(),
         faults: Vec::new(),
@@ -125,11 +127,13 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
   path  interface  local            remote           as   state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
      0  eth0       198.18.0.1:6182  198.18.0.2:6182  udp  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
      1  eth1       198.18.1.1:6182  198.18.1.2:6182  udp  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
-  path  control  window  in flight  pacing  lost  spurious  jitter  reordering  reorder window  bottleneck  guard
-     0  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used
-     1  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used
+  path  control  window  in flight  pacing  lost  spurious  jitter  reordering  reorder window  bottleneck  guard  takes no packet because
+     0  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used   -
+     1  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used   failed
 
-dropped: 2 malformed packet
+dropped:
+   2  forged or stale TCP resets ignored (tcp_reset_ignored)
+  10  of_tomorrow
 ";
     assert_eq!(text, expected);
 }

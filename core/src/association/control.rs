@@ -1,38 +1,41 @@
-//! What leaves beside packets: challenges, answers, feedback, heartbeats, and what concerns the
+//! Sends control frames: challenges, responses, feedback, heartbeats, and notices that concern the
 //! whole association.
 
-use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames};
+use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames, PathStatus};
 
-use super::departure::{MAX_OVERHEAD, Manifest, datagram_overhead};
-use super::{Association, Context, range_room};
-use crate::content::Control;
+use super::departure::SendInfo;
+use super::{Association, range_room};
+use crate::content::Content;
+use crate::parts::addresses::advertised_addresses;
+use crate::parts::outbox::{Carrier, Notice, Skip};
+use crate::parts::path_set::PathIndex;
+use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
+use crate::shared::Context;
 use mpip_transport::{PathState, Standing};
 use mpip_types::Instant;
+use mpip_types::LocalAddress;
 use mpip_types::{DatagramSink, PathAddress};
 
-/// Bytes of frames of a heartbeat behind a translator, at least: as many as a path response and a
-/// path challenge have. It may have moved us, and where we are now the peer may send no more than
-/// came from there.
-const HEARTBEAT_FRAMES: usize = 18;
-/// Frames of one control datagram, which every path carries.
-pub(super) const CONTROL_ROOM: usize = CHALLENGE_DATAGRAM_LEN - MAX_OVERHEAD;
+/// Minimum bytes of frames in a heartbeat from behind a NAT: the length of a path response and a
+/// path challenge. The NAT may have changed our address, and the peer may send no more to the new
+/// address than came from there.
+const MIN_HEARTBEAT_FRAMES: usize = 18;
 
 impl Association {
-    /// Sends challenges and answers to them.
+    /// Sends path challenges and path responses.
     pub(super) fn send_challenges(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
         out: &mut impl DatagramSink,
     ) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.send_challenge(now, cx, index, out);
             self.send_response(now, index, out);
         }
     }
 
-    /// Sends what is neither a packet nor a challenge: feedback, heartbeats, and what concerns the
-    /// whole association.
+    /// Sends everything but packets and challenges: feedback, heartbeats, MTU probes and notices.
     pub(super) fn send_control(
         &mut self,
         now: Instant,
@@ -40,24 +43,24 @@ impl Association {
         out: &mut impl DatagramSink,
     ) {
         self.join_keepalives(now);
-        self.send_shared(now, cx, out);
-        for index in 0..self.paths.len() {
+        self.send_notices(now, cx, out);
+        for index in self.paths.indices() {
             self.send_mtu_probe(now, index, out);
-            self.lend_credit(now, index, out);
-            self.send_signs_of_life(now, index, out);
+            self.repeat_challenges_on_credit(now, index, out);
+            self.send_probes(now, index, &cx.shared.locals, out);
         }
     }
 
-    /// Asks whether a larger datagram arrives; nothing is missed when it does not.
-    fn send_mtu_probe(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    /// Sends a path MTU probe. Its loss loses no data.
+    fn send_mtu_probe(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         if path.blocked {
             return;
         }
         let Some(len) = path.poll_mtu_probe(now) else { return };
         let (to, plain_len) = (path.address, len - datagram_overhead(path.id));
-        let manifest = Manifest { asks: true, paced: false, probe: true, content: None };
-        let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
+        let info = SendInfo { asks: true, paced: false, probe: true, content: None };
+        let sent = self.send_datagram(now, index, to, plain_len, info, out, |plain| {
             let mut frames = FrameWriter::new(plain);
             frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
             frames.pad_to(plain_len).expect("its room is that long");
@@ -71,7 +74,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         out: &mut impl DatagramSink,
     ) {
         let due = self.paths[index]
@@ -88,7 +91,7 @@ impl Association {
             }
             return;
         }
-        self.retrieve_early(index);
+        self.requeue_early(index);
         let path = &mut self.paths[index];
         path.validation.grant_first_flight();
         let resting = path.rest.is_resting();
@@ -101,12 +104,12 @@ impl Association {
         }
     }
 
-    /// Sends the challenge of path `index`. `false` if there is none, or too little has come from where
-    /// it would go.
+    /// Sends the challenge of path `index`. Returns `false` if there is none, or if the
+    /// anti-amplification limit does not allow it.
     pub(super) fn write_challenge(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         out: &mut impl DatagramSink,
     ) -> bool {
         let path = &mut self.paths[index];
@@ -114,8 +117,8 @@ impl Association {
         let Some(challenge) = &path.validation.challenge else { return false };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
         let pads = challenge.standing != Standing::Told;
-        // Who opens or moves a path risks a full-size datagram to an address that it knows.
-        // Who is called sends no more than came.
+        // The node that opens or moves a path may send a full-size datagram to an address that it
+        // knows. The other node sends no more bytes than it received.
         let limit = if unknown { full.min(path.validation.credit) } else { full };
         let mut room = [0; CHALLENGE_DATAGRAM_LEN];
         let mut frames = FrameWriter::new(&mut room);
@@ -130,7 +133,7 @@ impl Association {
         }
         path.validation.response_owed.take_if(|_| owed.is_some());
         let mut answered = false;
-        // Where padding would be, what came on paths that may not work any more.
+        // Instead of padding, repeat the feedback of all paths: paths that failed may have lost it.
         let free = if pads { limit - overhead } else { frames.len() };
         let own = path.id;
         for path in &self.paths {
@@ -151,11 +154,11 @@ impl Association {
         if unknown {
             path.validation.credit -= len + overhead;
         }
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        self.send_frames_to(now, index, to, &room[..len], &[], out);
         true
     }
 
-    fn send_response(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    fn send_response(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         let Some((data, to)) = path.validation.response_owed.take() else { return };
         let mut room = [0; 16];
@@ -165,114 +168,130 @@ impl Association {
             let Some(credit) = path.validation.credit.checked_sub(size) else { return };
             path.validation.credit = credit;
         }
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
-    /// What concerns the association goes on its best path.
-    fn send_shared(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
-        let owed = self.addresses_owed
-            || self.wait_owed
-            || !self.status_owed.is_empty()
-            || self.close_owed
-            || !self.refused_paths.is_empty();
-        if !owed && self.skips.is_empty() && self.opens.is_empty() && self.unknown.is_empty() {
-            return;
-        }
-        let best = (0..self.paths.len())
-            .filter(|&index| self.paths[index].state() == PathState::Active)
-            .min_by_key(|&index| {
-                let path = &self.paths[index];
-                (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
-            });
-        let Some(index) = best else { return };
-        self.send_opens(now, index, out);
-        if !owed && self.skips.is_empty() && self.unknown.is_empty() {
-            return;
-        }
-        let mut room = [0; CONTROL_ROOM];
-        let mut frames = FrameWriter::new(&mut room);
-        let mut control = Control::default();
-        if self.addresses_owed {
-            let addresses = super::encapsulation::told_addresses(cx.locals);
-            let list = AddressList::new(&addresses).expect("no more than may be in a list");
-            let frame = Frame::Addresses { generation: self.generation, list };
-            control.addresses = frames.push(&frame).is_ok();
-        }
-        if self.wait_owed {
-            let (sequence, max_wait) = (self.wait_sequence, self.wait_told.as_micros() as u64);
-            let frame = Frame::Resequencing { sequence, max_wait };
-            control.resequencing = frames.push(&frame).is_ok();
-        }
-        let mut told = Vec::new();
-        for path in self.paths.iter().filter(|path| self.status_owed.contains(&path.id)) {
-            let status = match path.state() {
-                PathState::Abandoned => mpip_wire::PathStatus::Abandoned,
-                _ if path.reserve.is_told() => mpip_wire::PathStatus::Standby,
-                _ => mpip_wire::PathStatus::Available,
-            };
-            let sequence = path.reserve.sequence();
-            let frame = Frame::PathStatus { path: path.id, sequence, status };
-            if frames.push(&frame).is_ok() {
-                told.push(path.id);
-            }
-        }
-        control.path_status = !told.is_empty();
-        let mut refused = 0;
-        for path in &self.refused_paths {
-            let status = mpip_wire::PathStatus::Abandoned;
-            if frames.push(&Frame::PathStatus { path: *path, sequence: 0, status }).is_err() {
-                break;
-            }
-            refused += 1;
-        }
-        let mut skipped = 0;
-        for (session, first, count) in &self.skips {
-            let frame = Frame::Skip { session: *session, first: *first, count: *count };
-            if frames.push(&frame).is_err() {
-                break;
-            }
-            skipped += 1;
-        }
-        let mut unknown = 0;
-        for session in &self.unknown {
-            if frames.push(&Frame::SessionUnknown { session: *session }).is_err() {
-                break;
-            }
-            unknown += 1;
-        }
-        if self.close_owed {
-            let frame = Frame::Close { reason: 0, message: "shutting down" };
-            self.close_owed = frames.push(&frame).is_err();
-        }
-        let len = frames.len();
-        let to = self.paths[index].address;
-        if self.send_frames(now, index, to, &room[..len], control, out) {
-            self.addresses_owed &= !control.addresses;
-            self.wait_owed &= !control.resequencing;
-            self.status_owed.retain(|path| !told.contains(path));
-            self.refused_paths.drain(..refused);
-            self.skips.drain(..skipped);
-            self.unknown.drain(..unknown);
-        }
-    }
-
-    /// Tells the header fields of new sessions, each in a datagram of its own: once it is
-    /// acknowledged, the fields are known.
-    fn send_opens(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
-        while let Some((slot, session, fields)) = self.opens.pop_front() {
-            let mut room = [0; 64];
-            let frame = Frame::SessionOpen { session, fields };
-            let len = frame.emit(&mut room).expect("a session's fields have 64 bytes at most");
-            let control = Control { open: Some((slot, session)), ..Control::default() };
-            let to = self.paths[index].address;
-            if !self.send_frames(now, index, to, &room[..len], control, out) {
-                self.opens.push_front((slot, session, fields));
+    /// Sends notices that concern the association on its best path.
+    fn send_notices(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
+        while !self.outbox.is_empty() {
+            let best = self
+                .paths
+                .indices()
+                .filter(|&index| self.paths[index].state() == PathState::Active)
+                .min_by_key(|&index| {
+                    let path = &self.paths[index];
+                    (!path.is_usable(), path.blocked, path.delay.average().unwrap_or(0))
+                });
+            let Some(index) = best else { return };
+            let mut room = [0; CONTROL_ROOM];
+            let mut frames = FrameWriter::new(&mut room);
+            let notices = self.write_notices(Carrier::Best, &cx.shared.locals, &mut frames);
+            let len = frames.len();
+            if len > 0 && !self.send_frames(now, index, &room[..len], &notices, out) {
                 return;
             }
+            self.on_told(&notices);
         }
     }
 
-    fn send_signs_of_life(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    /// Writes as many notices for `carrier` as fit; returns those written.
+    fn write_notices(
+        &mut self,
+        carrier: Carrier,
+        locals: &[LocalAddress],
+        frames: &mut FrameWriter<'_>,
+    ) -> Vec<Notice> {
+        let mut written = Vec::new();
+        let mut void = Vec::new();
+        for notice in self.outbox.due(carrier) {
+            match self.write_notice(notice, locals, frames) {
+                Ok(true) => written.push(notice),
+                Ok(false) => void.push(notice),
+                Err(_) => break,
+            }
+        }
+        void.into_iter().for_each(|notice| self.outbox.settle(notice));
+        written
+    }
+
+    /// Writes the frame of `notice`. Returns `false` if the notice is obsolete.
+    ///
+    /// # Errors
+    ///
+    /// When the frame does not fit.
+    fn write_notice(
+        &self,
+        notice: Notice,
+        locals: &[LocalAddress],
+        frames: &mut FrameWriter<'_>,
+    ) -> Result<bool, mpip_wire::Error> {
+        let path = |id| self.paths.get(id);
+        let addresses;
+        let frame = match notice {
+            Notice::Addresses => {
+                addresses = advertised_addresses(locals);
+                let list = AddressList::new(&addresses).expect("no more than a list holds");
+                Some(Frame::Addresses { generation: self.generation, list })
+            }
+            Notice::Resequencing => {
+                (self.resequencing_timeout.sequence > 0).then_some(Frame::Resequencing {
+                    sequence: self.resequencing_timeout.sequence,
+                    max_wait: self.resequencing_timeout.advertised.as_micros() as u64,
+                })
+            }
+            Notice::PathStatus(id) => path(id).map(|path| Frame::PathStatus {
+                path: id,
+                sequence: path.reserve.sequence(),
+                status: match path.state() {
+                    PathState::Abandoned => PathStatus::Abandoned,
+                    _ if path.reserve.is_told() => PathStatus::Standby,
+                    _ => PathStatus::Available,
+                },
+            }),
+            Notice::PathRefused(id) => {
+                Some(Frame::PathStatus { path: id, sequence: 0, status: PathStatus::Abandoned })
+            }
+            Notice::Skip(Skip { session, first, count }) => {
+                Some(Frame::Skip { session, first, count })
+            }
+            Notice::SessionUnknown(session) => Some(Frame::SessionUnknown { session }),
+            Notice::SessionOpen(slot, session) => self
+                .sending
+                .unconfirmed_fields(slot, session)
+                .map(|fields| Frame::SessionOpen { session, fields }),
+            Notice::Close => Some(Frame::Close { reason: 0, message: "shutting down" }),
+            Notice::AddressObserved(id) => path(id).map(|path| Frame::AddressObserved {
+                path: id,
+                address: path.address.remote,
+                taken: path.seen.is_theirs,
+            }),
+            Notice::Keepalive(id) => {
+                path(id).map(|path| Frame::Keepalive { interval: path.rest.keepalive_interval() })
+            }
+        };
+        frame.map_or(Ok(false), |frame| frames.push(&frame).map(|_| true))
+    }
+
+    /// Marks these notices as sent.
+    fn on_told(&mut self, notices: &[Notice]) {
+        for notice in notices {
+            self.outbox.settle(*notice);
+            if let Notice::Keepalive(id) = notice
+                && let Some(index) = self.paths.find(*id)
+            {
+                self.paths[index].rest.on_told();
+            }
+        }
+    }
+
+    /// Sends the heartbeat, feedback and notices of path `index` that are due.
+    fn send_probes(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        locals: &[LocalAddress],
+        out: &mut impl DatagramSink,
+    ) {
         self.send_early_feedback(now, index, out);
         let path = &mut self.paths[index];
         if !path.is_validated() {
@@ -281,13 +300,13 @@ impl Association {
         let calls = path.calls().is_some();
         let heartbeat =
             core::mem::take(&mut path.ping) || path.heartbeat_at().is_some_and(|at| now >= at);
+        let due = || self.outbox.due(Carrier::Path(path.id));
+        let keepalive = due().any(|notice| matches!(notice, Notice::Keepalive(_)));
+        let notices = due().next().is_some();
         let feedback = path.arrivals.due().is_some_and(|at| now >= at)
             || heartbeat && path.arrivals.has_news();
-        let feedback = feedback && !calls;
-        let observed = self.observed_owed.contains(&path.id);
-        let keepalive = path.rest.owed();
-        let feedback = feedback || keepalive.is_some() && path.arrivals.has_news();
-        if !heartbeat && !feedback && !observed && keepalive.is_none() {
+        let feedback = feedback && !calls || keepalive && path.arrivals.has_news();
+        if !heartbeat && !feedback && !notices {
             return;
         }
         if heartbeat {
@@ -300,38 +319,26 @@ impl Association {
             if let Some(feedback) = path.arrivals.feedback(now, path.id, &mut ranges) {
                 frames.push(&Frame::Feedback(feedback)).expect("one feedback frame fits");
             }
-            // Also when the socket refuses it: the next packet brings the news again.
+            // Even if the socket refuses it: the next packet triggers feedback again.
             path.arrivals.on_feedback_sent();
         }
-        let mut control = Control::default();
-        if observed {
-            let (address, taken) = (path.address.remote, path.seen.is_theirs);
-            let frame = Frame::AddressObserved { path: path.id, address, taken };
-            control.observed = frames.push(&frame).is_ok();
-        }
-        if let Some(interval) = keepalive {
-            control.keepalive = frames.push(&Frame::Keepalive { interval }).is_ok();
-        }
+        let (id, pads) = (path.id, path.is_translated());
+        let notices = self.write_notices(Carrier::Path(id), locals, &mut frames);
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
-            if path.is_translated() {
-                let len = frames.len().max(HEARTBEAT_FRAMES);
+            if pads {
+                let len = frames.len().max(MIN_HEARTBEAT_FRAMES);
                 frames.pad_to(len).expect("padding fits the room");
             }
         }
-        let (len, to) = (frames.len(), path.address);
-        if len > 0 && self.send_frames(now, index, to, &room[..len], control, out) {
-            if control.observed {
-                self.observed_owed.remove(&self.paths[index].id);
-            }
-            if control.keepalive {
-                self.paths[index].rest.on_told();
-            }
+        let len = frames.len();
+        if len > 0 && self.send_frames(now, index, &room[..len], &notices, out) {
+            self.on_told(&notices);
         }
     }
 
-    /// Says what has arrived on a path that does not work yet, unless packets that wait may say it.
-    fn send_early_feedback(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    /// Sends feedback on a path that is not validated yet, unless packets that wait can carry it.
+    fn send_early_feedback(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let waiting = self.has_waiting();
         let path = &mut self.paths[index];
         if path.early_feedback_at(waiting).is_none_or(|at| now < at) {
@@ -348,26 +355,41 @@ impl Association {
         }
         path.spend(size);
         let to = path.leads_to();
-        self.send_frames(now, index, to, &room[..len], Control::default(), out);
+        self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
-    /// Sends `frames` on path `index` to `to`. `false` if the path's socket takes no more now.
+    /// Sends `frames`, which include `notices`, on path `index`. Returns `false` if the path's
+    /// socket accepts no more now.
     fn send_frames(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
+        frames: &[u8],
+        notices: &[Notice],
+        out: &mut impl DatagramSink,
+    ) -> bool {
+        let to = self.paths[index].address;
+        self.send_frames_to(now, index, to, frames, notices, out)
+    }
+
+    /// As [`send_frames`](Self::send_frames), to the address `to`.
+    fn send_frames_to(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
         to: PathAddress,
         frames: &[u8],
-        control: Control,
+        notices: &[Notice],
         out: &mut impl DatagramSink,
     ) -> bool {
         let path = &self.paths[index];
-        // What goes to an address that is not the path's is not the path's to answer for.
+        // A datagram to another address than the path's is not part of the path's loss detection.
         let asks = to == path.address
             && path.is_validated()
             && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
-        let manifest = Manifest { asks, paced: false, probe: false, content: control.content() };
+        let content = Content::of(notices);
+        let info = SendInfo { asks, paced: false, probe: false, content };
         let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
-        self.send_datagram(now, index, to, frames.len(), manifest, out, write).is_some()
+        self.send_datagram(now, index, to, frames.len(), info, out, write).is_some()
     }
 }

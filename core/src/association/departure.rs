@@ -1,47 +1,45 @@
-//! The last step of every transport datagram: number, seal, hand over, take note.
+//! The last step of sending a transport datagram: assign a number, seal, hand over, record.
 //!
-//! Packet numbers, and with them nonces, are taken here and nowhere else.
+//! Packet numbers, and with them nonces, are assigned here and nowhere else.
 
-use mpip_wire::{PathId, ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
+use mpip_wire::{ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
 use super::Association;
 use crate::content::Content;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sizes::NUMBER_LEN;
 use crate::trace::What;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, Ecn, PathAddress};
 
-/// Packet numbers go out in four bytes: datagrams of one length can share a GSO batch, and no
-/// amount of reordering makes them ambiguous.
-const NUMBER_LEN: usize = 4;
-
-/// What is to be remembered of a datagram that leaves.
-pub(super) struct Manifest {
-    /// It asks for feedback.
+/// What loss detection and congestion control record about a datagram.
+pub(super) struct SendInfo {
+    /// It is ack-eliciting.
     pub(super) asks: bool,
-    /// It is held back by pacing and congestion control, and counts for them.
+    /// It is subject to pacing and congestion control.
     pub(super) paced: bool,
-    /// It probes the path's MTU.
+    /// It is a path MTU probe.
     pub(super) probe: bool,
-    /// What is to be sent or said again when it is lost.
+    /// What to send again when it is lost.
     pub(super) content: Option<Content>,
 }
 
 impl Association {
     /// Sends `plain_len` bytes of frames, which `write` fills in, on path `index` to `to`. Returns
-    /// what `write` returned; `None` if there are no keys or the socket takes no more now.
+    /// what `write` returned; `None` if there are no keys or the socket accepts no more now.
     #[expect(clippy::too_many_arguments, reason = "the parts of one datagram")]
     pub(super) fn send_datagram<T>(
         &mut self,
         now: Instant,
-        index: usize,
+        index: PathIndex,
         to: PathAddress,
         plain_len: usize,
-        manifest: Manifest,
+        info: SendInfo,
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
-        let Manifest { asks, paced, probe, content } = manifest;
+        let SendInfo { asks, paced, probe, content } = info;
         let epoch = self.keys.current_mut()?;
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -52,7 +50,8 @@ impl Association {
         };
         let header_len = header.encoded_len();
         let total = header_len + plain_len + TAG_LEN;
-        // Where nothing answers a mark on the way, none is asked for (RFC 6040, section 4.1).
+        // Without congestion control nothing reacts to a CE mark, so the datagram is Not-ECT (RFC
+        // 6040, section 4.1).
         let answered = self.config.congestion_control != CongestionControlKind::None;
         let ecn = match answered && asks && to == path.address && path.is_validated() {
             true => path.flight.ecn(),
@@ -80,11 +79,3 @@ impl Association {
         Some(written)
     }
 }
-
-/// Bytes of a datagram around its frames.
-pub(super) fn datagram_overhead(path: PathId) -> usize {
-    if path.0 < 31 { MAX_OVERHEAD - 2 } else { MAX_OVERHEAD }
-}
-
-/// The same with a long path identifier.
-pub(super) const MAX_OVERHEAD: usize = 1 + 2 + 4 + NUMBER_LEN + TAG_LEN;

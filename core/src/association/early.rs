@@ -1,85 +1,47 @@
-//! Packets on paths whose other end has not answered yet, while no path works.
+//! Packets on paths that are not validated yet, while no path works.
 //!
-//! A path is validated one round trip after it is opened or moved, and the side that is challenged in
-//! turn waits for half of one more. Where nothing else works, that need not be lost: who has a new address
-//! knows the other's from before and may send a first flight along with its challenge (`[P-28]`), and who
-//! is called may send as many bytes as came (`[P-29]`). Both are bytes of the path's `credit`. What
-//! is in flight there is sent again elsewhere when another path works first, and when the challenge
-//! has to be repeated.
+//! Validation takes one round trip after a path is opened or moved, and half a round trip more in
+//! the other direction. When no other path works, this time need not be lost: the node with the new
+//! address knows the other's address from before and may send a first flight with its challenge
+//! (`[P-28]`), and the other node may send as many bytes as it received (`[P-29]`). Both are bytes
+//! of the path's `credit`. Packets in flight there are sent again when another path works first,
+//! and when the challenge is repeated.
 
-use core::net::SocketAddr;
-use core::time::Duration;
-
-use super::moving::local;
-use super::outgoing::Loss;
-use super::{Association, Context};
-use crate::content::Path;
-use crate::scheduler::Candidate;
+use super::Association;
+use crate::parts::addresses::local;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sending::LossCause;
+use crate::shared::Context;
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
 
-/// Remote addresses that are remembered; the one that was left first is forgotten.
-const REMEMBERED: usize = 16;
-/// So long an address that answered is taken for the peer's (RFC 9000, section 9.3: "seen recently").
-/// As long as keys last that nobody renews.
-const RECENT: Duration = Duration::from_secs(180);
-
-/// Remote addresses of paths that worked and do not any more, and until when they did.
-#[derive(Debug, Default)]
-pub(super) struct Proven(Vec<(SocketAddr, Instant)>);
-
-impl Proven {
-    /// A path to `remote` has worked until now.
-    pub(super) fn note(&mut self, now: Instant, remote: SocketAddr) {
-        self.0.retain(|(known, _)| *known != remote);
-        if self.0.len() >= REMEMBERED {
-            self.0.remove(0);
-        }
-        self.0.push((remote, now));
-    }
-
-    pub(super) fn contains(&self, now: Instant, remote: SocketAddr) -> bool {
-        self.0.iter().any(|(known, at)| *known == remote && now.since(*at) <= RECENT)
-    }
-}
-
 impl Association {
     /// Whether no path carries packets.
     pub(super) fn is_cut_off(&self) -> bool {
-        !self.paths.iter().any(Path::works)
+        !self.paths.any_works()
     }
 
-    /// Whether a first flight may go to `to` before that has answered. By TCP nothing leaves before the
-    /// connection is open, which is proof enough.
+    /// Whether a first flight may go to `to` before the address has answered. By TCP nothing leaves
+    /// before the connection is open, which proves the address.
     pub(super) fn trusts(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> bool {
-        local(to, cx.locals).is_some_and(|local| local.encapsulation == Encapsulation::Udp)
-            && self.proven.contains(now, to.remote)
+        local(to, &cx.shared.locals).is_some_and(|local| local.encapsulation == Encapsulation::Udp)
+            && self.peer.was_at(now, to.remote)
     }
 
-    /// Whether a path that has not been validated takes something before it is.
+    /// Whether a path can carry packets before it is validated.
     pub(super) fn has_early_path(&self) -> bool {
         self.is_cut_off() && self.paths.iter().any(|path| path.early_room() > 0)
     }
 
-    /// The paths that take a datagram of `size` bytes before they are validated.
-    pub(super) fn gather_early(&mut self, now: Instant, size: usize) {
-        self.candidates.clear();
-        self.candidate_paths.clear();
-        for (index, path) in self.paths.iter().enumerate() {
-            let room = path.early_room().min(path.hoped_datagram());
-            if size <= room && !path.blocked && path.flight.has_room() {
-                // A first flight may leave at once (RFC 9002, section 7.7).
-                let candidate = Candidate::of(path, now, size);
-                self.candidates.push(Candidate { ready_at: now, ..candidate });
-                self.candidate_paths.push(index);
-            }
-        }
-    }
-
-    /// Who is called may answer with as many bytes as came: when we have little to send, the challenge is
-    /// repeated at once.
-    pub(super) fn lend_credit(&mut self, now: Instant, index: usize, out: &mut impl DatagramSink) {
+    /// Repeats challenges up to the number of bytes received: a node that has little else to send
+    /// needs no further round trip.
+    pub(super) fn repeat_challenges_on_credit(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        out: &mut impl DatagramSink,
+    ) {
         let cut_off = self.is_cut_off();
         while let Some(len) = self.paths[index].lends().filter(|_| cut_off) {
             self.write_challenge(now, index, out);
@@ -87,19 +49,19 @@ impl Association {
         }
     }
 
-    /// What was sent on path `index` before it was validated may not have arrived.
-    pub(super) fn retrieve_early(&mut self, index: usize) {
+    /// Sends again what left on path `index` before it was validated: it may be lost.
+    pub(super) fn requeue_early(&mut self, index: PathIndex) {
         let path = &mut self.paths[index];
         if !path.works() && path.flight.in_flight() > 0 {
             path.flight.abandon(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
     }
 
-    /// The same, on all paths that do not work.
-    pub(super) fn retrieve_all_early(&mut self) {
-        for index in 0..self.paths.len() {
-            self.retrieve_early(index);
+    /// As [`requeue_early`](Self::requeue_early), for all paths that do not work.
+    pub(super) fn requeue_all_early(&mut self) {
+        for index in self.paths.indices() {
+            self.requeue_early(index);
         }
     }
 }

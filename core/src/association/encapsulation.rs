@@ -1,32 +1,32 @@
-//! What paths look like from outside: UDP first, TCP where UDP does not get through.
+//! Encapsulation of paths: UDP first, TCP where UDP is blocked.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use mpip_wire::AddressList;
-
-use super::{Association, Context};
+use super::Association;
 use crate::config::EncapsulationPolicy;
 use crate::content::Path;
+use crate::parts::addresses::udp_beside;
+use crate::shared::Context;
 use mpip_transport::PathState;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 use mpip_types::{Encapsulation, LocalAddress};
 
-/// UDP has so long to get through before TCP is tried between the same addresses.
-const PATIENCE: Duration = Duration::from_millis(1_500);
-/// When UDP has worked for so long, TCP between the same addresses is given up.
-const CONFIDENCE: Duration = Duration::from_secs(3);
+/// Time that UDP has to work before TCP is tried between the same addresses.
+const UDP_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// Time that UDP must have worked before the TCP path between the same addresses is abandoned.
+const UDP_STABLE: Duration = Duration::from_secs(3);
 
 impl Association {
-    /// Where the peer may be reached with `encapsulation`: the configured addresses, then those
-    /// that it told.
+    /// Remote addresses of the peer for `encapsulation`: the configured ones, then those that it
+    /// advertises.
     pub(super) fn remotes(&self, encapsulation: Encapsulation) -> Vec<SocketAddr> {
-        let known = self.config.endpoints.iter().chain(&self.peer_addresses);
+        let known = self.config.endpoints.iter().chain(self.peer.advertised());
         known.map(|remote| self.remote(*remote, encapsulation)).collect()
     }
 
-    /// `remote`, as it is known for UDP, with the port for `encapsulation`.
+    /// `remote`, given with its UDP port, with the port for `encapsulation`.
     pub(super) fn remote(
         &self,
         mut remote: SocketAddr,
@@ -55,7 +55,7 @@ impl Association {
                 || self.udp_is_blocked(now, locals, local, remote))
     }
 
-    /// Whether UDP between the addresses of a path by TCP has not got through for long enough.
+    /// Whether UDP between the same addresses has not worked for [`UDP_TIMEOUT`].
     fn udp_is_blocked(
         &self,
         now: Instant,
@@ -66,10 +66,10 @@ impl Association {
         // Without an address for UDP there is nothing to wait for.
         let Some(udp) = udp_beside(locals, local) else { return true };
         let mut paths = self.udp_paths(udp, remote).peekable();
-        paths.peek().is_some() && paths.all(|path| waits(now, path))
+        paths.peek().is_some() && paths.all(|path| is_overdue(now, path))
     }
 
-    /// The paths by UDP between the same addresses as one by TCP from beside `udp` to `remote`.
+    /// The UDP paths between the same addresses as a TCP path from beside `udp` to `remote`.
     fn udp_paths(&self, udp: &LocalAddress, remote: SocketAddr) -> impl Iterator<Item = &Path> {
         self.paths.iter().filter(move |path| {
             path.address.local == udp.id
@@ -78,32 +78,32 @@ impl Association {
         })
     }
 
-    /// Opens paths by TCP where UDP does not get through, and gives those up where it does again.
+    /// Opens TCP paths where UDP is blocked, and abandons them where UDP works again.
     pub(super) fn choose_encapsulations(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if !self.opener || self.config.encapsulation != EncapsulationPolicy::Auto {
+        if !self.identity.opens() || self.config.encapsulation != EncapsulationPolicy::Auto {
             return;
         }
         let is_udp = |path: &Path| path.encapsulation == Encapsulation::Udp;
-        if self.paths.iter().any(|path| is_udp(path) && waits(now, path)) {
+        if self.paths.iter().any(|path| is_udp(path) && is_overdue(now, path)) {
             self.open_paths(now, cx);
         }
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             if path.encapsulation != Encapsulation::Tcp || path.state() == PathState::Abandoned {
                 continue;
             }
-            let local = cx.locals.iter().find(|local| local.id == path.address.local);
-            let udp = local.and_then(|local| udp_beside(cx.locals, local));
-            let works = |path: &Path| path.works() && now.since(path.changed) >= CONFIDENCE;
+            let local = cx.shared.locals.iter().find(|local| local.id == path.address.local);
+            let udp = local.and_then(|local| udp_beside(&cx.shared.locals, local));
+            let works = |path: &Path| path.works() && now.since(path.changed) >= UDP_STABLE;
             if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
-                self.abandon_path(now, cx, index, "UDP gets through again");
+                self.abandon_path(now, cx, index, "UDP works again");
             }
         }
     }
 
-    /// Whether an attempt at a handshake goes from `local` to `address`: by UDP first, by both when
-    /// that had no answer or there is no UDP, and wherever a path works.
-    pub(super) fn calls_from(
+    /// Whether a handshake attempt goes from `local` to `address`: by UDP first; also by TCP after
+    /// an attempt without an answer, without UDP, and where a TCP path works.
+    pub(super) fn sends_handshake_from(
         &self,
         local: &LocalAddress,
         locals: &[LocalAddress],
@@ -114,7 +114,7 @@ impl Association {
             EncapsulationPolicy::Auto => {
                 local.encapsulation == Encapsulation::Udp
                     || udp_beside(locals, local).is_none()
-                    || self.attempts > 0
+                    || self.handshakes.attempts() > 0
                     || self.paths.iter().any(works)
             }
             policy => policy.permits(local.encapsulation),
@@ -122,25 +122,8 @@ impl Association {
     }
 }
 
-/// Whether a path has not worked for so long that another encapsulation is to be tried.
-fn waits(now: Instant, path: &Path) -> bool {
+/// Whether a path has not worked for [`UDP_TIMEOUT`].
+fn is_overdue(now: Instant, path: &Path) -> bool {
     matches!(path.state(), PathState::Validating | PathState::Failed)
-        && now.since(path.changed) >= PATIENCE
-}
-
-/// The address for UDP that is the same as `local`'s.
-fn udp_beside<'a>(locals: &'a [LocalAddress], local: &LocalAddress) -> Option<&'a LocalAddress> {
-    locals.iter().find(|other| {
-        other.encapsulation == Encapsulation::Udp
-            && other.interface == local.interface
-            && other.address.ip() == local.address.ip()
-    })
-}
-
-/// The addresses of this node that the peer is told: those for UDP, others where there are none.
-pub(super) fn told_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
-    let told = |local: &&LocalAddress| {
-        local.encapsulation == Encapsulation::Udp || udp_beside(locals, local).is_none()
-    };
-    locals.iter().filter(told).map(|local| local.address).take(AddressList::MAX).collect()
+        && now.since(path.changed) >= UDP_TIMEOUT
 }

@@ -1,9 +1,6 @@
-//! Making keys with the peer: who begins, when, and what a handshake means for what there is.
+//! Handshakes with the peer: which node initiates, when, and how new keys affect the association.
 
 use core::net::IpAddr;
-use core::time::Duration;
-
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mpip_crypto::{
@@ -12,115 +9,73 @@ use mpip_crypto::{
 };
 use mpip_wire::{AeadSet, InitiationPayload, ResponsePayload};
 
-use super::keys::{Epoch, Origin};
-use super::moving::local;
-use super::pending::{Answering, Pending, Response, State};
-use super::{Association, Context};
-use crate::engine::send;
+use super::Association;
 use crate::event::Event;
 use crate::handshake::Work;
+use crate::parts::addresses::local;
+use crate::parts::handshakes::{PendingResponse, PendingState, RETRY_MAX, RETRY_MIN};
+use crate::parts::identity::{agree, fresh_number};
+use crate::parts::keys::{Epoch, Origin};
+use crate::parts::outbox::Notice;
+use crate::shared::Context;
 use mpip_types::Instant;
-use mpip_types::Rate;
 use mpip_types::{DatagramSink, PathAddress};
 use mpip_types::{Encapsulation, LocalAddress};
 
-/// Pauses between attempts: the first, and the longest that they double to.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// In what a node says of its association: it opens the paths.
-const OPENER: u16 = 1 << 15;
-/// One attempt goes to so many address pairs at once.
-const PAIRS: usize = 8;
-/// While our own initiation is younger than this many attempts, the node with the larger key
-/// does not answer one that crosses it: the peer is about to answer ours.
+/// Address pairs that one attempt uses at the same time.
+const PAIRS_PER_ATTEMPT: usize = 8;
+/// While this node has made at most this many attempts, and has the larger key, it does not answer
+/// an initiation that crosses its own: the peer is about to answer.
 const CROSSING_ATTEMPTS: u32 = 2;
 
-/// Responses that wait for another one to be read; beyond it the newest are dropped. Who saw the
-/// initiation can forge some that have to be read to be found out.
-const RESPONSES: usize = 4;
-/// How often a peer is answered. It begins a handshake a second at most, or two when it was given a
-/// cookie.
-const ANSWERS: Rate = Rate { burst: 8, per_second: 2 };
-
-/// The name of an AEAD in status output.
-pub(crate) fn aead_name(aead: Aead) -> &'static str {
-    match aead {
-        Aead::Aes256Gcm => "AES-256-GCM",
-        Aead::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-    }
-}
-
 impl Association {
-    /// When a handshake has to be begun, if one has to.
-    pub(super) fn handshake_timeout(&self) -> Option<Instant> {
-        match self.next_attempt {
-            Some(at) => Some(at),
-            None => self.keys.rekey_at(),
-        }
-    }
-
-    /// Begins a handshake if one is due.
+    /// Starts a handshake attempt if one is due.
     pub(super) fn run_handshake(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.handshake_timeout().is_none_or(|at| now < at) {
+        if self.handshakes.due(&self.keys).is_none_or(|at| now < at) {
             return;
         }
-        if matches!(&self.pending, Some(pending) if matches!(pending.state, State::Making)) {
-            self.next_attempt = Some(now + RETRY.0);
+        if self.handshakes.is_making() {
+            self.handshakes.plan(Some(now + RETRY_MIN));
             return;
         }
         let pairs = self.pair_at_rest().unwrap_or_else(|| self.handshake_pairs(now, cx));
         if pairs.is_empty() {
-            // Nowhere to send it; a change of addresses or a call of the peer starts anew.
-            self.next_attempt = self.keys.rekey_at().map(|_| now + RETRY.1);
+            // There is no address pair. A change of addresses or an initiation of the peer triggers
+            // the next attempt.
+            self.handshakes.plan(self.keys.rekey_at().map(|_| now + RETRY_MAX));
             return;
         }
         let payload = InitiationPayload {
-            timestamp: wire_timestamp(&cx.timestamps.next(cx.unix_time(now))),
-            instance: cx.instance,
-            aeads: AeadSet(Aead::offers(cx.aes_in_hardware)),
-            association: self.claim(),
+            timestamp: wire_timestamp(&cx.shared.timestamps.next(cx.shared.unix_time(now))),
+            instance: cx.shared.instance,
+            aeads: AeadSet(Aead::offers(cx.shared.aes_in_hardware)),
+            association: self.identity.claim(),
         };
         let mut bytes = [0; InitiationPayload::LEN];
         payload.emit(&mut bytes).expect("the buffer has the payload's length");
-        let index = fresh_index(cx);
-        let hurried = self.pending.as_ref().is_some_and(|pending| pending.has_cookie);
-        self.drop_initiation(cx);
-        cx.indices.insert(index, cx.me);
-        cx.jobs.push(Work::Start {
+        let index = cx.shared.fresh_index();
+        if let Some(pending) = self.handshakes.pending() {
+            cx.shared.indices.remove(&pending.index);
+        }
+        cx.shared.indices.insert(index, cx.me);
+        cx.shared.jobs.push(Work::Start {
             index,
-            private_key: Arc::clone(cx.private_key),
+            private_key: Arc::clone(&cx.shared.private_key),
             remote: self.config.public_key,
             psk: self.config.preshared_key.clone(),
             payload: bytes,
-            rng: cx.rng.fork(),
+            rng: cx.shared.rng.fork(),
         });
-        self.pending = Some(Box::new(Pending {
-            index,
-            state: State::Making,
-            claim: payload.association,
-            sent_to: pairs,
-            unsent: Vec::new(),
-            datagram: [0; INITIATION_LEN],
-            responses: VecDeque::new(),
-            has_cookie: false,
-            hurried,
-        }));
-
-        let (first, longest) = RETRY;
-        let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
-        // Up to a quarter more, so that two nodes that began together do not go on together.
-        let spread = u32::from_be_bytes(cx.rng.bytes());
-        let retry_in = retry_in + retry_in / 4 * (spread >> 16) / 65_536;
-        self.next_attempt = Some(now + retry_in);
-        if self.attempts > 0 {
+        let which = (index, payload.association);
+        let (retry_in, attempts) = self.handshakes.begin(now, which, pairs, &mut cx.shared.rng);
+        if attempts > 0 {
             let peer = self.config.name.clone();
-            let attempts = self.attempts;
-            cx.events.push_back(Event::HandshakeTimeout { peer, attempts, retry_in });
+            cx.shared.events.push_back(Event::HandshakeTimeout { peer, attempts, retry_in });
         }
-        self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Address pairs for one attempt: addresses that worked, then those of the configuration. Each
-    /// attempt begins at another of them.
+    /// Address pairs for one attempt: addresses that have worked, then the configured ones. The
+    /// list is rotated, so that each attempt starts with other pairs.
     fn handshake_pairs(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let known = self.paths.iter().map(|path| (path.encapsulation, path.address.remote));
         let known = known.filter(|(kind, remote)| self.is_known_at(now, *remote, *kind));
@@ -128,89 +83,60 @@ impl Association {
             self.config.endpoints.iter().map(move |remote| (kind, self.remote(*remote, kind)))
         });
         let mut pairs: Vec<PathAddress> = Vec::new();
-        let first_from = self.first_from.filter(|_| self.peer_instance.is_none());
+        let first_from =
+            self.handshakes.first_from.filter(|_| self.identity.peer_instance().is_none());
         let may_begin = |address: IpAddr| first_from.is_none_or(|first| first == address);
         for (encapsulation, remote) in known.chain(configured) {
-            for local in cx.locals.iter().filter(|local| {
+            for local in cx.shared.locals.iter().filter(|local| {
                 local.encapsulation == encapsulation
                     && local.address.is_ipv4() == remote.is_ipv4()
                     && may_begin(local.address.ip())
             }) {
                 let pair = PathAddress { local: local.id, remote };
-                if self.calls_from(local, cx.locals, pair) && !pairs.contains(&pair) {
+                if self.sends_handshake_from(local, &cx.shared.locals, pair)
+                    && !pairs.contains(&pair)
+                {
                     pairs.push(pair);
                 }
             }
         }
         if !pairs.is_empty() {
-            let start = self.attempts as usize * PAIRS % pairs.len();
+            let start = self.handshakes.attempts() as usize * PAIRS_PER_ATTEMPT % pairs.len();
             pairs.rotate_left(start);
-            pairs.truncate(PAIRS);
+            pairs.truncate(PAIRS_PER_ATTEMPT);
         }
         pairs
     }
 
-    /// The initiation with `index` is made.
+    /// The job that makes the initiation with `index` has finished.
     pub(crate) fn on_started(
         &mut self,
         now: Instant,
         index: u32,
         started: Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>,
     ) {
-        let Some(pending) = self.pending.as_mut().filter(|pending| pending.index == index) else {
-            return;
-        };
-        match started {
-            Ok((initiator, datagram)) => {
-                pending.state = State::Waiting(Box::new(initiator));
-                pending.datagram = datagram;
-                self.cookies.stamp(now.since(Instant::ZERO), &mut pending.datagram);
-                pending.unsent.clone_from(&pending.sent_to);
-            }
-            Err(error) => {
-                log::error!("peer `{}`: no handshake is possible: {error}", self.config.name);
-                self.next_attempt = None;
-            }
+        if let Err(error) = self.handshakes.on_started(now, index, started) {
+            log::error!("peer `{}`: cannot start a handshake: {error}", self.config.name);
         }
     }
 
-    /// Whether a handshake datagram waits for a socket to take it.
+    /// Whether a handshake datagram waits for a socket to accept it.
     pub(crate) fn has_handshake_to_send(&self) -> bool {
-        let unsent = self.pending.as_ref().is_some_and(|pending| !pending.unsent.is_empty());
-        unsent || self.response.is_some()
+        self.handshakes.has_to_send()
     }
 
-    /// Sends the handshake datagrams that the sockets take.
+    /// Sends the handshake datagrams that the sockets accept.
     pub(super) fn send_handshakes(&mut self, now: Instant, out: &mut impl DatagramSink) {
-        if let Some(mut pending) = self.pending.take() {
-            let Pending { unsent, datagram, .. } = &mut *pending;
-            unsent.retain(|to| {
-                let sent = send(out, *to, datagram);
-                if sent {
-                    self.note_handshake(now, *to);
-                }
-                !sent
-            });
-            self.pending = Some(pending);
-        }
-        if let Some(response) = self.response.take() {
-            match send(out, response.to, &response.datagram) {
-                true => self.note_handshake(now, response.to),
-                false => self.response = Some(response),
-            }
-        }
+        let Self { handshakes, paths, .. } = self;
+        handshakes.send(out, |to| paths.note_handshake(now, to));
     }
 
-    /// Datagrams that were to leave from an address that is gone.
-    pub(super) fn drop_homeless_handshakes(&mut self, locals: &[LocalAddress]) {
-        let has_home = |to: &PathAddress| local(*to, locals).is_some();
-        if let Some(pending) = &mut self.pending {
-            pending.unsent.retain(has_home);
-        }
-        self.response.take_if(|response| !has_home(&response.to));
+    /// Drops handshake datagrams whose local address is gone.
+    pub(super) fn drop_handshakes_without_local_address(&mut self, locals: &[LocalAddress]) {
+        self.handshakes.retain(|to| local(*to, locals).is_some());
     }
 
-    /// A response to our initiation with `index` came. It is read by somebody else.
+    /// A response to our initiation with `index` arrived. A job reads it.
     pub(crate) fn on_response(
         &mut self,
         now: Instant,
@@ -219,22 +145,11 @@ impl Association {
         datagram: &[u8; RESPONSE_LEN],
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        self.note_handshake(now, from);
-        let Some(pending) = self.pending.as_mut().filter(|pending| pending.index == index) else {
-            return Err("no handshake awaits a response".to_owned());
-        };
-        if !pending.sent_to.contains(&from) {
-            return Err("its source is none of the addresses that were asked".to_owned());
-        }
-        if matches!(pending.state, State::Making) || pending.responses.len() >= RESPONSES {
-            return Err("too many responses, or none was asked for".to_owned());
-        }
-        pending.responses.push_back((from, *datagram));
-        pending.read_response(cx);
-        Ok(())
+        self.paths.note_handshake(now, from);
+        self.handshakes.on_response(from, index, datagram, &mut cx.shared.jobs)
     }
 
-    /// The response from `from` to our initiation was read.
+    /// The job that reads the response from `from` has finished.
     pub(crate) fn on_finished(
         &mut self,
         now: Instant,
@@ -243,22 +158,22 @@ impl Association {
         finished: Result<Completed, HandshakeError>,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        let Some(pending) = self.pending.as_mut().filter(|pending| pending.index == index) else {
-            return Err("it came too late".to_owned());
+        let Some(pending) = self.handshakes.pending_mut(index) else {
+            return Err("no handshake awaits it any more".to_owned());
         };
         let completed = match finished {
             Ok(completed) => completed,
             Err(error) => {
-                pending.state = State::Waiting(Box::new(initiator));
-                pending.read_response(cx);
+                pending.state = PendingState::Waiting(Box::new(initiator));
+                pending.read_response(&mut cx.shared.jobs);
                 return Err(error.to_string());
             }
         };
         let payload =
             ResponsePayload::parse(&completed.payload).map_err(|error| error.to_string())?;
         let aead = Aead::from_code(payload.aead.code()).expect("both name the same algorithms");
-        if Aead::offers(cx.aes_in_hardware) & aead.offer_bit() == 0 {
-            return Err(format!("it chose {}, which was not offered", aead_name(aead)));
+        if Aead::offers(cx.shared.aes_in_hardware) & aead.offer_bit() == 0 {
+            return Err(format!("it chose {}, which was not offered", aead.name()));
         }
         let peer_index = completed.responder_index;
         let origin = Origin {
@@ -267,10 +182,8 @@ impl Association {
             number: fresh_number(index, peer_index),
             goes_on: agree(pending.claim, payload.association),
         };
-        self.pending = None;
-        self.attempts = 0;
-        self.next_attempt = None;
-        self.follow_association(now, origin, cx);
+        self.handshakes.finish();
+        self.adopt_association(now, origin, cx);
         let epoch = Epoch {
             local_index: index,
             peer_index,
@@ -279,21 +192,21 @@ impl Association {
             origin,
             sealed: 0,
         };
-        self.drop_answer(cx);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.adopt(epoch, &mut retired);
-        forget(cx, retired);
-        self.retired_paths.on_renewal();
+        cx.shared.forget_indices(retired);
+        self.paths.on_renewal();
         self.on_established(now, aead, cx);
-        if self.opener {
+        if self.identity.opens() {
             self.open_validated_path(now, from, cx);
             self.open_paths(now, cx);
         }
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
         Ok(())
     }
 
-    /// The peer began a handshake, which proved to be its own. The answer is made by somebody else.
+    /// The peer sent an authentic initiation. A job makes the response.
     pub(crate) fn on_initiation(
         &mut self,
         now: Instant,
@@ -303,55 +216,55 @@ impl Association {
     ) -> Result<(), String> {
         let payload =
             InitiationPayload::parse(responder.payload()).map_err(|error| error.to_string())?;
-        if self.answering.is_some() {
-            return Err("another one is being answered".to_owned());
+        if self.handshakes.is_answering() {
+            return Err("another initiation is being answered".to_owned());
         }
         let timestamp = crypto_timestamp(responder.payload());
-        let fresh = self.replay_guard.accept(timestamp, cx.unix_time(now));
+        let fresh = self.handshakes.replay_guard.accept(timestamp, cx.shared.unix_time(now));
         fresh.map_err(|stale| stale.to_string())?;
-        if self.pending.is_some()
-            && self.attempts <= CROSSING_ATTEMPTS
-            && self.wins_crossing(cx.private_key.public_key())
+        if self.handshakes.pending().is_some()
+            && self.handshakes.attempts() <= CROSSING_ATTEMPTS
+            && self.wins_crossing(cx.shared.private_key.public_key())
         {
             return Ok(());
         }
-        let Some(aead) = Aead::choose(payload.aeads.0, cx.aes_in_hardware) else {
-            return Err("it offers no AEAD that this node has".to_owned());
+        let Some(aead) = Aead::choose(payload.aeads.0, cx.shared.aes_in_hardware) else {
+            return Err("it offers no AEAD that this node supports".to_owned());
         };
-        if !self.answers.take(now, ANSWERS) {
-            return Err("it begins too many".to_owned());
+        if !self.handshakes.may_answer(now) {
+            return Err("too many initiations".to_owned());
         }
         let wire_aead = match aead {
             Aead::Aes256Gcm => mpip_wire::Aead::Aes256Gcm,
             Aead::ChaCha20Poly1305 => mpip_wire::Aead::ChaCha20Poly1305,
         };
         let mut bytes = [0; ResponsePayload::LEN];
-        let claim = self.claim();
-        ResponsePayload { instance: cx.instance, aead: wire_aead, association: claim }
+        let claim = self.identity.claim();
+        ResponsePayload { instance: cx.shared.instance, aead: wire_aead, association: claim }
             .emit(&mut bytes)
             .expect("the buffer has the payload's length");
         let peer_index = responder.sender_index();
-        let local_index = fresh_index(cx);
-        cx.indices.insert(local_index, cx.me);
+        let local_index = cx.shared.fresh_index();
+        cx.shared.indices.insert(local_index, cx.me);
         let psk = self.config.preshared_key.clone();
-        cx.jobs.push(Work::Respond { index: local_index, responder, psk, payload: bytes });
+        cx.shared.jobs.push(Work::Respond { index: local_index, responder, psk, payload: bytes });
         let origin = Origin {
             initiated: false,
             instance: payload.instance,
             number: fresh_number(peer_index, local_index),
             goes_on: agree(claim, payload.association),
         };
-        self.answering = Some(Box::new(Answering { local_index, peer_index, from, aead, origin }));
-        self.drop_initiation(cx);
-        self.attempts = 0;
-        // It may be a replay from before a restart of ours: without keys we go on trying.
+        let answering = PendingResponse { local_index, peer_index, from, aead, origin };
+        self.handshakes.answer(answering);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        // The initiation may be a replay from before our restart: without keys keep trying.
         let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
-        self.next_attempt = alone.then_some(now + RETRY.1);
+        self.handshakes.restart(alone.then_some(now + RETRY_MAX));
         Ok(())
     }
 
-    /// The answer to the peer's initiation is made. Returns where it goes, unless it is not wanted any
-    /// more.
+    /// The job that makes the response has finished. Returns the response's destination, unless the
+    /// response is obsolete.
     pub(crate) fn on_responded(
         &mut self,
         now: Instant,
@@ -359,196 +272,128 @@ impl Association {
         responded: Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError>,
         cx: &mut Context<'_>,
     ) -> Result<Option<PathAddress>, String> {
-        let answering = self.answering.take_if(|answering| answering.local_index == index);
-        let Some(answering) = answering else { return Ok(None) };
-        let Answering { local_index, peer_index, from, aead, origin } = *answering;
+        let Some(answering) = self.handshakes.take_answering(index) else { return Ok(None) };
+        let PendingResponse { local_index, peer_index, from, aead, origin } = answering;
         let (secrets, datagram) = responded.map_err(|error| {
-            cx.indices.remove(&local_index);
+            cx.shared.indices.remove(&local_index);
             error.to_string()
         })?;
         let keys = secrets.into_keys(aead);
         let epoch = Epoch { local_index, peer_index, keys, created: now, origin, sealed: 0 };
         let mut retired = Vec::new();
         self.keys.offer(epoch, &mut retired);
-        forget(cx, retired);
-        self.handshake_from = Some(from);
-        self.response = Some(Box::new(Response { to: from, datagram }));
+        cx.shared.forget_indices(retired);
+        self.handshakes.respond(from, datagram);
         Ok(Some(from))
     }
 
-    /// Of two handshakes that cross, the one begun by the node with the larger key goes on.
+    /// Of two handshakes that cross, the one initiated by the node with the larger key continues.
     fn wins_crossing(&self, own: &PublicKey) -> bool {
         own > &self.config.public_key
     }
 
-    /// The peer is under load and wants to see that we receive at our address.
+    /// The peer is under load and asks this node to prove its address.
     pub(crate) fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), String> {
-        self.cookies
-            .receive(now.since(Instant::ZERO), datagram)
-            .map_err(|error| error.to_string())?;
-        if let Some(pending) = &mut self.pending {
-            pending.has_cookie = true;
-            // Not for one after the other: who sees the initiations can forge them.
-            if !pending.hurried {
-                self.next_attempt = Some(now);
-            }
-        }
-        Ok(())
+        self.handshakes.on_cookie_reply(now, datagram)
     }
 
-    /// A packet under keys of ours was authenticated.
+    /// A packet under our keys was authenticated: offered keys are confirmed.
     pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
         let Some(origin) = self.keys.offered(index) else { return };
-        self.follow_association(now, origin, cx);
+        self.adopt_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
-        forget(cx, retired);
-        self.retired_paths.on_renewal();
-        if self.pending.is_none() {
-            self.next_attempt = None;
+        cx.shared.forget_indices(retired);
+        self.paths.on_renewal();
+        if self.handshakes.pending().is_none() {
+            self.handshakes.plan(None);
         }
         let aead = self.keys.current().map(|epoch| epoch.keys.send.aead());
         self.on_established(now, aead.expect("keys were confirmed"), cx);
-        self.addresses_owed = true;
+        self.outbox.owe(Notice::Addresses);
     }
 
     fn on_established(&mut self, now: Instant, aead: Aead, cx: &mut Context<'_>) {
-        self.handshake_at = Some(now);
+        self.handshakes.complete(now);
         self.period_at = now;
         self.ping_renewed();
         self.review_capture();
-        if !core::mem::replace(&mut self.established, true) {
+        if self.identity.establish() {
             let peer = self.config.name.clone();
-            cx.events.push_back(Event::Established { peer, aead: aead_name(aead) });
+            cx.shared.events.push_back(Event::Established { peer, aead: aead.name() });
         }
     }
 
-    /// Whether with the keys that the peer addresses by `index` another association begins than the
-    /// one that we have.
+    /// Whether the keys with the receiver index `index` start a new association.
     pub(super) fn begins_anew(&self, index: u32) -> bool {
-        self.keys.offered(index).is_some_and(|origin| !self.continues(origin))
+        self.keys.offered(index).is_some_and(|origin| !self.identity.continues(origin))
     }
 
-    /// Whether keys are for the association that we have.
-    fn continues(&self, origin: Origin) -> bool {
-        origin.goes_on && self.peer_instance == Some(origin.instance)
-    }
-
-    /// What this node says of its association: which it is, and whether it opens the paths.
-    fn claim(&self) -> u16 {
-        if self.opener && self.number > 0 { self.number | OPENER } else { self.number }
-    }
-
-    /// New keys are in use. When the peer has not the association that we have, because it was
-    /// restarted or has lost it, another one begins, whose paths the initiator opens: both ends see
-    /// that in the same handshake. The peer is live: its response answers our ephemeral key, or it
-    /// has used keys that contain it.
-    fn follow_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
-        if self.continues(origin) {
+    /// New keys are in use. If the peer does not have our association, because it restarted or lost
+    /// it, a new association starts, and the initiator of this handshake opens its paths. Both ends
+    /// learn this from the same handshake. The peer is live: its response answers our ephemeral
+    /// key, or it has used keys derived from that.
+    fn adopt_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
+        if self.identity.continues(origin) {
             return;
         }
         let peer = self.config.name.clone();
-        match self.peer_instance {
+        match self.identity.peer_instance() {
             Some(former) if former != origin.instance => {
-                cx.events.push_back(Event::PeerRestarted { peer });
+                cx.shared.events.push_back(Event::PeerRestarted { peer });
             }
-            Some(_) => cx.events.push_back(Event::Lost { peer }),
+            Some(_) => cx.shared.events.push_back(Event::Lost { peer }),
             None => {}
         }
-        self.drop_initiation(cx);
-        self.drop_answer(cx);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.clear_confirmed(&mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.forget_translated(Some(origin.instance), cx);
-        self.peer_instance = Some(origin.instance);
-        self.opener = origin.initiated;
-        self.number = origin.number;
+        self.identity.begin(origin);
     }
 
-    /// Drops keys past their time, and with the last of them the association.
+    /// Drops expired keys. Without any keys the association ends.
     pub(super) fn expire_keys(&mut self, now: Instant, cx: &mut Context<'_>) {
         if self.keys.expires_at().is_none_or(|at| now < at) {
             return;
         }
         let mut retired = Vec::new();
         self.keys.expire(now, &mut retired);
-        forget(cx, retired);
-        if self.keys.current().is_none() && self.established {
+        cx.shared.forget_indices(retired);
+        if self.keys.current().is_none() && self.identity.is_established() {
             self.lose(now, cx);
         }
     }
 
-    /// Ends for good, whatever state it is in: nothing is due and nothing reaches it any more.
+    /// Ends the association for good, in any state: it has no timers and receives nothing any more.
     pub(crate) fn retire(&mut self, now: Instant, cx: &mut Context<'_>) {
-        self.drop_initiation(cx);
-        self.drop_answer(cx);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.forget_translated(None, cx);
         self.review_at_last();
         self.config.endpoints.clear();
-        self.next_attempt = None;
-        self.close_owed = false;
+        self.handshakes.plan(None);
+        self.outbox.settle(Notice::Close);
     }
 
-    /// What an initiation has said of the association is not true any more.
-    fn drop_initiation(&mut self, cx: &mut Context<'_>) {
-        if let Some(pending) = self.pending.take() {
-            cx.indices.remove(&pending.index);
-        }
-    }
-
-    /// The same of an answer that is being made, or was not sent.
-    fn drop_answer(&mut self, cx: &mut Context<'_>) {
-        if let Some(answering) = self.answering.take() {
-            cx.indices.remove(&answering.local_index);
-        }
-        self.response = None;
-    }
-
-    /// The peer is gone.
+    /// The peer is lost.
     pub(super) fn lose(&mut self, now: Instant, cx: &mut Context<'_>) {
-        self.drop_initiation(cx);
-        self.drop_answer(cx);
+        self.handshakes.drop_initiation(&mut cx.shared.indices);
+        self.handshakes.drop_answer(&mut cx.shared.indices);
         let mut retired = Vec::new();
         self.keys.clear(&mut retired);
-        forget(cx, retired);
+        cx.shared.forget_indices(retired);
         self.reset(now, cx);
-        self.peer_instance = None;
-        self.attempts = 0;
-        self.next_attempt = (!self.config.endpoints.is_empty()).then_some(now + RETRY.0);
-        cx.events.push_back(Event::Lost { peer: self.config.name.clone() });
-    }
-}
-
-/// A receiver index that no association has.
-fn fresh_index(cx: &mut Context<'_>) -> u32 {
-    loop {
-        let index = u32::from_be_bytes(cx.rng.bytes());
-        if !cx.indices.contains_key(&index) {
-            return index;
-        }
-    }
-}
-
-/// The number of the association that begins with the handshake of these indices; never 0.
-fn fresh_number(initiator: u32, responder: u32) -> u16 {
-    let mixed = initiator ^ responder;
-    ((mixed ^ mixed >> 16) as u16 & !OPENER).max(1)
-}
-
-/// Whether two nodes that say this have the same association, and one of them opens its paths.
-fn agree(one: u16, other: u16) -> bool {
-    one & !OPENER != 0 && one ^ other == OPENER
-}
-
-fn forget(cx: &mut Context<'_>, retired: Vec<u32>) {
-    for index in retired {
-        cx.indices.remove(&index);
+        self.identity.forget_peer();
+        self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY_MIN));
+        cx.shared.events.push_back(Event::Lost { peer: self.config.name.clone() });
     }
 }
 

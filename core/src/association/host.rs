@@ -1,139 +1,51 @@
-//! Host mode: the inner addresses of the peer are its own ordinary addresses.
+//! Host mode: the peer's inner addresses are its ordinary addresses.
 //!
-//! An address is the peer's when the configuration says that nobody shares it, the peer has told it in
-//! its authenticated list, and a path to that very address was validated. That a path was validated
-//! shows no more than that the peer has one port there: so of other addresses only connections that
-//! began on the paths are led there, as behind translators ([`translated`](super::translated)). One
-//! that the peer no longer has stays its own as long as it sends from it, so that sessions survive a
-//! change of address. What the host is to lead into the engine (the capture) follows from these
-//! addresses, the policy, and whether any path works.
+//! An address belongs to the peer as a whole if the configuration says that no other host shares
+//! it, the peer has advertised it in an authenticated list, and a path to that address was
+//! validated. Validation alone only proves that the peer has one port there. So at other addresses
+//! only connections that began on the paths are carried, as behind NATs
+//! ([`translated`](super::translated)). An address that the peer has lost stays its own as long as
+//! the peer sends from it, so that sessions survive a change of address. The capture (which packets
+//! the host hands to the engine) follows from these addresses, the policy, and whether any path
+//! works.
 
-use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::{Association, Context};
+use super::Association;
+use crate::capture::Traffic;
 use crate::config::Policy;
 use crate::content::Path;
 use crate::event::Event;
-use crate::translation::{Begun, Fragments, PATIENCE};
-use mpip_types::Bucket;
+use crate::parts::host_mode::all_captured;
+use crate::shared::Context;
+use crate::translation::PATIENCE;
 use mpip_types::Instant;
-use mpip_types::Rate;
-use mpip_types::packet::Endpoint;
 use mpip_types::{LocalAddress, Prefix};
 
-/// A local address whose paths are this young may be about to be validated by the peer: packets
-/// from it that came too early would be refused.
+/// Age of a path below which the peer may not have validated our address yet. It would refuse
+/// packets from there.
 const SETTLING: Duration = Duration::from_millis(500);
-/// Whoever falls back within this time after a return waits before the next one.
-const STEADY: Duration = Duration::from_secs(10);
-/// First and longest such wait; it doubles.
-const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Addresses that are a peer's as a whole, those included that it has lost and still uses.
+/// Most addresses that belong to one peer as a whole, including lost ones that are still in use.
 const ADDRESSES: usize = 64;
-/// How often is looked at what is to be captured: each time all sessions may be, and a peer can give
-/// reasons for it with every datagram.
-const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
-/// How often is looked whether sessions still use an address that the peer has lost.
+/// Interval between checks whether sessions still use an address that the peer has lost.
 const HELD_CHECK: Duration = Duration::from_secs(1);
 
-/// How packets between this host and a peer in host mode travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Traffic {
-    /// As plain IP, as without mpip.
-    #[default]
-    Plain,
-    /// On all paths.
-    Multipath,
-    /// Not at all: no path works, and the policy forbids plain packets.
-    Blocked,
-}
-
-impl Traffic {
-    /// The name in status output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Multipath => "multipath",
-            Self::Blocked => "blocked",
-        }
-    }
-}
-
-impl fmt::Display for Traffic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What packets of the host belong to a peer in host mode; replaces what was said before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capture {
-    /// The peer's name.
-    pub peer: String,
-    /// Destinations whose packets the host has to hand to the engine.
-    pub prefixes: Vec<Prefix>,
-    /// Addresses of the peer to which only TCP and ICMP are handed to it: the peer sees this host
-    /// elsewhere, and other protocols stay as they are.
-    pub translated: Vec<IpAddr>,
-    /// Addresses of translators in front of the peer: packets to
-    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
-    /// gives back what is none of its own.
-    pub translators: Vec<IpAddr>,
-    /// No packet to them may leave in another way, whatever happens to this process.
-    pub fail_closed: bool,
-}
-
-/// The host-mode side of an association.
-#[derive(Debug)]
-pub(super) struct HostMode {
-    /// The peer's addresses, and whether it has lost them while sessions use them.
-    pub(super) addresses: BTreeMap<IpAddr, Held>,
-    captured: Vec<Prefix>,
-    translated: Vec<IpAddr>,
-    pub(super) translators: Vec<IpAddr>,
-    pub(super) traffic: Traffic,
-    /// Something changed from which another capture may follow.
-    stale: bool,
-    reviews: Bucket,
-    check_at: Option<Instant>,
-    /// When what waits for a gap to close is delivered as it is: what is missing comes as plain IP.
-    pub(super) release_at: Option<Instant>,
-    /// Since when packets take the paths.
-    pub(super) returned_at: Option<Instant>,
-    /// Since when they do not although they did.
-    left_at: Option<Instant>,
-    hold_down: Duration,
-    hold_until: Option<Instant>,
-    /// Of a node that nobody configured: the addresses at which it is dealt with.
-    scope: Option<Vec<IpAddr>>,
-    /// Our addresses that the peer sees elsewhere, and the connections from there.
-    pub(super) own_translated: Vec<IpAddr>,
-    pub(super) begun: Begun,
-    /// The run of the peer's daemon that knows them.
-    pub(super) instance: Option<u64>,
-    /// Which sources the first fragments of the peer's packets got.
-    pub(super) fragments: Fragments<Endpoint>,
-}
-
-type Held = bool;
-
 impl Association {
-    /// Another capture may follow from what just happened, also to the configured prefixes.
+    /// The capture has to be recomputed.
     pub(crate) fn review_capture(&mut self) {
-        self.host.stale = true;
+        self.host.review();
     }
 
-    /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
-    pub(crate) fn is_of_a_stranger(&mut self) {
+    /// Marks the peer as unknown: it has only the addresses that are [admitted](Self::admit).
+    pub(crate) fn mark_as_unknown_peer(&mut self) {
         self.host.scope = Some(Vec::new());
-        self.share.of_unknown();
+        self.receiving.of_unknown();
     }
 
-    /// A node that nobody configured is dealt with at these addresses, where it proved to receive, and
-    /// may have all of those that are said to be exclusive. Whether that is new.
+    /// Admits an unknown peer at these addresses, where it proved to receive. It may own those
+    /// marked as exclusive. Returns whether anything changed.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -147,58 +59,47 @@ impl Association {
         let same = former == self.host.scope && self.config.exclusive == exclusive;
         self.config.exclusive = exclusive;
         if !same {
-            self.tell_how_it_is_seen(now, cx);
+            self.report_observed_addresses(now, cx);
             self.review_capture();
         }
         !same
     }
 
-    /// Whether `ip` may be the peer's as a whole: it says so, and the configuration permits it. It is
-    /// once a path there was validated.
+    /// Whether `ip` may belong to the peer as a whole: the peer advertises it, and the
+    /// configuration permits it. It does once a path there is validated.
     pub(super) fn may_take(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
         let prefixes = &self.config.allowed_prefixes;
         let mut permitted = self.config.exclusive.iter().chain(prefixes);
-        self.peer_addresses.iter().any(|told| told.ip() == ip)
+        self.peer.has_ip(ip)
             && permitted.any(|prefix| prefix.contains(ip))
-            && is_capturable(ip, cx)
+            && cx.shared.is_another_host(ip)
     }
 
-    /// What is captured is looked at once more without delay, for the last time.
+    /// Recomputes the capture without rate limit, for the last time.
     pub(super) fn review_at_last(&mut self) {
-        self.host.reviews = Bucket::new();
-        self.review_capture();
+        self.host.review_at_last();
     }
 
-    /// Whether nobody configured the peer.
-    pub(super) fn is_stranger(&self) -> bool {
-        self.host.is_stranger()
+    /// Whether this is an unknown peer.
+    pub(super) fn is_unknown_peer(&self) -> bool {
+        self.host.is_unknown_peer()
     }
 
-    /// When the capture has to be reviewed although nothing happens.
-    pub(super) fn capture_timeout(&self) -> Option<Instant> {
-        self.host.check_at.into_iter().chain(self.host.release_at).min()
-    }
-
-    /// Finds out which addresses are the peer's and what is to be captured.
+    /// Updates the peer's addresses and the capture.
     pub(crate) fn follow_capture(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let due = self.host.check_at.is_some_and(|at| now >= at);
-        if !self.config.host_mode || !(self.host.stale || due) {
+        if !self.config.host_mode || !self.host.start_review(now) {
             return;
         }
-        if !self.host.reviews.take(now, REVIEWS) {
-            self.host.check_at = Some(self.host.reviews.ready_at(REVIEWS));
-            return;
-        }
-        *cx.work += 1 + (self.incoming.len() + self.outgoing.len()) as u64;
-        self.host.stale = false;
-        self.host.check_at = None;
+        cx.shared.work +=
+            1 + (self.receiving.sessions().len() + self.sending.sessions().len()) as u64;
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
         let translators = self.follow_translated(now, cx);
-        let works = self.established && self.paths.iter().any(Path::works);
-        let traffic = self.next_traffic(now, works);
+        self.host.unknown_sources = self.unknown_sources(&cx.shared.locals);
+        let works = self.identity.is_established() && self.paths.any_works();
+        let traffic = self.host.follow(now, works, self.config.policy);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
-        // Nothing has changed until there is something to capture.
+        // Traffic stays plain until there is something to capture.
         let nothing = prefixes.is_empty() && translated.is_empty() && translators.is_empty();
         let traffic = match traffic {
             Traffic::Multipath if nothing => Traffic::Plain,
@@ -212,15 +113,15 @@ impl Association {
             return;
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
-            self.give_back(now, cx);
+            self.return_to_host(now, cx);
             self.host.release_at = Some(now);
         }
-        let reason = match (traffic, self.established) {
+        let reason = match (traffic, self.identity.is_established()) {
             (Traffic::Multipath, _) => "paths work",
             (_, true) => "no path answers",
             (_, false) => "there is no association",
         };
-        cx.events.push_back(Event::Traffic {
+        cx.shared.events.push_back(Event::Traffic {
             peer: self.config.name.clone(),
             from: self.host.traffic,
             to: traffic,
@@ -233,76 +134,66 @@ impl Association {
         if !same {
             (host.captured, host.translated, host.translators) =
                 (prefixes, translated, translators);
-            cx.translations.set_captured(cx.me, &host.translators);
+            cx.shared.translations.set_captured(cx.me, &host.translators);
             let peer = self.config.name.clone();
-            cx.captures.insert(peer, self.capture());
+            cx.shared.captures.insert(peer, self.host.capture(&self.config));
         }
     }
 
-    /// Whether packets that no path delivers can leave as plain IP: until now they took the paths.
-    pub(super) fn goes_on_plain(&self) -> bool {
+    /// Whether packets that no path delivers can fall back to plain IP: the policy allows it, and
+    /// they were using the paths.
+    pub(super) fn can_fall_back(&self) -> bool {
         self.config.host_mode
             && self.config.policy == Policy::Prefer
             && self.host.traffic == Traffic::Multipath
     }
 
-    /// Whether packets have gone back to plain IP, so that the host hands over no more of them.
-    pub(super) fn is_plain(&self) -> bool {
+    /// Whether traffic has fallen back to plain IP, so that the host hands over no more packets.
+    pub(super) fn has_fallen_back(&self) -> bool {
         self.config.host_mode
             && self.config.policy == Policy::Prefer
             && self.host.traffic == Traffic::Plain
     }
 
-    /// Follows what translators make of us and of the peer. Returns the addresses behind which the
-    /// peer is.
+    /// Updates the NAT state of this node and of the peer. Returns the addresses of the NATs in
+    /// front of the peer.
     fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
-        cx.translations.expire(now);
-        self.host.begun.expire(now);
-        let works = self.paths.iter().any(Path::works);
-        let left_at = &mut self.host.left_at;
-        let left_at = if works { left_at.take() } else { Some(*left_at.get_or_insert(now)) };
+        cx.shared.translations.expire(now);
+        self.host.path_connections.expire(now);
+        let works = self.paths.any_works();
+        let left_at = self.host.left_since(now, works);
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
-            self.host.begun.clear();
+            self.host.path_connections.clear();
         }
         self.host.own_translated =
-            if cx.translations.is_on() { self.own_translated() } else { Vec::new() };
-        if cx.translations.has(cx.me) || !self.host.begun.is_empty() {
-            self.host.check_at = Some(now + HELD_CHECK);
+            if cx.shared.translations.is_on() { self.own_translated() } else { Vec::new() };
+        if cx.shared.translations.has(cx.me) || !self.host.path_connections.is_empty() {
+            self.host.review_by(now + HELD_CHECK);
         }
         self.public_addresses(cx)
-    }
-
-    /// What the host is to capture now.
-    fn capture(&self) -> Capture {
-        Capture {
-            peer: self.config.name.clone(),
-            prefixes: self.host.captured.clone(),
-            translated: self.host.translated.clone(),
-            translators: self.host.translators.clone(),
-            fail_closed: self.config.policy == Policy::Require,
-        }
     }
 
     /// Whether sessions use `address` as their end on this host.
     pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
         self.config.host_mode
-            && (self.host.begun.iter().any(|key| key.source.address == address)
-                || self.outgoing.iter().any(|(_, key, _)| key.source.address == address)
+            && (self.host.path_connections.iter().any(|key| key.source.address == address)
+                || self.sending.sessions().iter().any(|(_, key, _)| key.source.address == address)
                 || self
-                    .incoming
+                    .receiving
+                    .sessions()
                     .iter()
                     .any(|(_, _, session)| session.key.destination.address == address))
     }
 
-    /// Whether `ip` is the peer's as a whole, or is about to be.
+    /// Whether `ip` belongs to the peer as a whole, or is about to.
     pub(super) fn takes(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
-        let mut validated = self.paths.iter().filter(|path| path.is_validated());
+        let mut validated = self.paths.validated();
         validated.any(|path| path.address.remote.ip() == ip) && self.may_take(ip, cx)
     }
 
-    /// Takes up addresses that may be the peer's and that were validated since.
+    /// Claims addresses that belong to the peer since a path there was validated.
     fn claim_addresses(&mut self, cx: &mut Context<'_>) {
-        for path in self.paths.iter().filter(|path| path.is_validated()) {
+        for path in self.paths.validated() {
             let ip = path.address.remote.ip();
             let known = self.host.addresses.contains_key(&ip)
                 || self.config.allowed_prefixes.contains(&Prefix::host(ip));
@@ -310,10 +201,10 @@ impl Association {
                 continue;
             }
             if self.host.addresses.len() >= ADDRESSES {
-                log::debug!("peer `{}`: {ip} is one address too many", self.config.name);
+                log::debug!("peer `{}`: too many addresses, {ip} is ignored", self.config.name);
                 continue;
             }
-            if cx.prefixes.claim(Prefix::host(ip), cx.me, true) {
+            if cx.shared.prefixes.claim(Prefix::host(ip), cx.me, true) {
                 self.host.addresses.insert(ip, false);
             } else {
                 log::debug!("peer `{}`: {ip} belongs to another peer", self.config.name);
@@ -321,15 +212,16 @@ impl Association {
         }
     }
 
-    /// Gives up addresses that the peer has no more, once it sends nothing from them.
+    /// Releases addresses that the peer has lost, once it no longer sends from them.
     fn release_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut addresses = core::mem::take(&mut self.host.addresses);
         for (ip, held) in &mut addresses {
-            *held = !self.peer_addresses.iter().any(|told| told.ip() == *ip);
+            *held = !self.peer.has_ip(*ip);
         }
         let mut used = BTreeSet::new();
         if addresses.values().any(|held| *held) {
-            let sources = self.incoming.iter().map(|(_, _, session)| session.key.source.address);
+            let sources =
+                self.receiving.sessions().iter().map(|(_, _, session)| session.key.source.address);
             used.extend(sources.filter(|ip| addresses.contains_key(ip)));
         }
         addresses.retain(|ip, held| {
@@ -337,58 +229,26 @@ impl Association {
                 return true;
             }
             if used.contains(ip) {
-                self.host.check_at = Some(now + HELD_CHECK);
+                self.host.review_by(now + HELD_CHECK);
                 return true;
             }
-            cx.prefixes.release(Prefix::host(*ip), cx.me);
+            cx.shared.prefixes.release(Prefix::host(*ip), cx.me);
             if self.always_captures(*ip) {
-                cx.prefixes.claim(Prefix::host(*ip), cx.me, false);
+                cx.shared.prefixes.claim(Prefix::host(*ip), cx.me, false);
             }
             false
         });
         self.host.addresses = addresses;
     }
 
-    /// Whether packets to `ip` are captured even before it is known to be the peer's.
+    /// Whether packets to `ip` are captured even before the address is known to be the peer's.
     fn always_captures(&self, ip: IpAddr) -> bool {
         self.config.policy == Policy::Require
             && self.config.endpoints.iter().any(|endpoint| endpoint.ip() == ip)
     }
 
-    fn next_traffic(&mut self, now: Instant, works: bool) -> Traffic {
-        let host = &mut self.host;
-        let was = host.returned_at.is_some();
-        match (was, works) {
-            (true, false) => {
-                let (first, longest) = HOLD_DOWN;
-                let brief = host.returned_at.take().is_some_and(|at| now.since(at) < STEADY);
-                host.hold_down = match brief {
-                    true => (host.hold_down * 2).clamp(first, longest),
-                    false => Duration::ZERO,
-                };
-                host.hold_until = Some(now + host.hold_down);
-            }
-            (false, true) => match host.hold_until.filter(|until| now < *until) {
-                Some(until) if self.config.policy == Policy::Prefer => {
-                    host.check_at = Some(until);
-                }
-                _ => {
-                    host.hold_until = None;
-                    host.returned_at = Some(now);
-                }
-            },
-            _ => {}
-        }
-        match (self.config.policy, host.returned_at) {
-            (Policy::Off, _) => Traffic::Plain,
-            (_, Some(_)) => Traffic::Multipath,
-            (Policy::Prefer, None) => Traffic::Plain,
-            (Policy::Require, None) => Traffic::Blocked,
-        }
-    }
-
-    /// The prefixes to capture in the state `traffic`, and the addresses to which only connections
-    /// are captured that can be translated, both in order.
+    /// The prefixes to capture in the state `traffic`, and the addresses to which only translatable
+    /// connections are captured. Both are sorted.
     fn list_captures(
         &mut self,
         now: Instant,
@@ -397,9 +257,9 @@ impl Association {
     ) -> (Vec<Prefix>, Vec<IpAddr>) {
         let mut translated = Vec::new();
         if traffic == Traffic::Plain {
-            // What began on the paths waits for them.
-            let begun = self.host.begun.iter().map(|key| key.destination.address);
-            translated.extend(begun);
+            // Connections that began on the paths wait for them.
+            let destinations = self.host.path_connections.iter().map(|key| key.destination.address);
+            translated.extend(destinations);
             translated.sort_unstable();
             translated.dedup();
             return (Vec::new(), translated);
@@ -407,11 +267,13 @@ impl Association {
         let fail_closed = self.config.policy == Policy::Require;
         let mut prefixes = Vec::new();
         let addresses = self.host.addresses.keys().map(|ip| Prefix::host(*ip));
-        let kept = self.kept_for(cx.locals);
-        for prefix in addresses.chain(self.config.allowed_prefixes.iter().copied()) {
+        let all = addresses.chain(self.config.allowed_prefixes.iter().copied());
+        let all: Vec<_> = all.collect();
+        let kept = self.kept_for(&cx.shared.locals);
+        for prefix in all {
             let ip = prefix.address();
             let as_it_is = fail_closed || self.takes_plain_addresses(ip, &kept);
-            let in_part = cx.translations.is_on() && self.host.addresses.contains_key(&ip);
+            let in_part = cx.shared.translations.is_on() && self.host.addresses.contains_key(&ip);
             if !as_it_is && !in_part {
                 continue;
             }
@@ -419,10 +281,9 @@ impl Association {
                 true => fail_closed || self.host.captured.contains(&prefix),
                 false => self.host.translated.contains(&ip),
             };
-            match self.unsettled(now, prefix.address(), cx.locals) {
+            match self.unsettled(now, prefix.address(), &cx.shared.locals) {
                 Some(at) if !known => {
-                    let check = &mut self.host.check_at;
-                    *check = Some(check.map_or(at, |other| other.min(at)));
+                    self.host.review_by(at);
                 }
                 _ if as_it_is => prefixes.push(prefix),
                 _ => translated.push(ip),
@@ -437,9 +298,9 @@ impl Association {
         (prefixes, translated)
     }
 
-    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where the
-    /// peer does not take our address for ours they do not: it may know us by another one, or others
-    /// by ours. Prefixes of the configuration are nobody's ordinary address.
+    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. They do
+    /// not if the peer does not accept our address as ours: it may know us by another address, or
+    /// others by this one. Configured prefixes are never ordinary addresses.
     fn takes_plain_addresses(&self, ip: IpAddr, kept: &BTreeSet<IpAddr>) -> bool {
         if !self.host.addresses.contains_key(&ip) {
             return true;
@@ -448,21 +309,35 @@ impl Association {
         !self.paths.iter().any(elsewhere) || kept.contains(&ip)
     }
 
-    /// Addresses of the peer with sessions that began at an address of ours which is kept for them: they
-    /// go on, whatever the peer takes ours for.
+    /// Addresses of the peer with sessions from a local address that is gone but kept for them.
+    /// These sessions continue, whatever address the peer knows us by.
     fn kept_for(&self, locals: &[LocalAddress]) -> BTreeSet<IpAddr> {
         if self.host.addresses.is_empty() || !self.paths.iter().any(Path::is_elsewhere) {
             return BTreeSet::new();
         }
         let is_ours = |own: IpAddr| locals.iter().any(|local| local.address.ip() == own);
-        let kept = self.outgoing.iter().filter(|(_, key, _)| !is_ours(key.source.address));
+        let kept =
+            self.sending.sessions().iter().filter(|(_, key, _)| !is_ours(key.source.address));
         let kept = kept.map(|(_, key, _)| key.destination.address);
         kept.filter(|ip| self.host.addresses.contains_key(ip)).collect()
     }
 
-    /// While the peer may not have validated all of our addresses from which packets to `ip` can
-    /// start, when that has to be looked at again. It has validated those of paths on which it
-    /// acknowledges, whatever they look like on the way.
+    /// Our addresses that no path has proved to the peer yet. Their packets may leave as plain IP.
+    fn unknown_sources(&self, locals: &[LocalAddress]) -> Vec<IpAddr> {
+        if self.config.policy != Policy::Prefer {
+            return Vec::new();
+        }
+        let shown =
+            |ip: IpAddr| self.paths.iter().any(|path| path.confirmed && path.local.ip() == ip);
+        let mut unknown: Vec<_> = locals.iter().map(|local| local.address.ip()).collect();
+        unknown.retain(|ip| !shown(*ip));
+        unknown.dedup();
+        unknown
+    }
+
+    /// When the peer may still be validating some of our addresses that packets to `ip` can use:
+    /// when to check again. An address is validated if the peer acknowledges on a path from there,
+    /// whatever the address looks like on the way.
     fn unsettled(&self, now: Instant, ip: IpAddr, locals: &[LocalAddress]) -> Option<Instant> {
         let same_family = |local: &&LocalAddress| local.address.is_ipv4() == ip.is_ipv4();
         let waits = locals.iter().filter(same_family).filter_map(|local| {
@@ -476,66 +351,4 @@ impl Association {
         });
         waits.min()
     }
-}
-
-impl HostMode {
-    /// The prefixes of a peer that is captured before anything is known of it.
-    pub(super) fn of(config: &crate::config::PeerConfig) -> Self {
-        Self {
-            addresses: BTreeMap::new(),
-            captured: Vec::new(),
-            translated: Vec::new(),
-            translators: Vec::new(),
-            traffic: Traffic::default(),
-            stale: config.host_mode,
-            reviews: Bucket::new(),
-            check_at: None,
-            release_at: None,
-            returned_at: None,
-            left_at: None,
-            hold_down: Duration::ZERO,
-            hold_until: None,
-            scope: None,
-            own_translated: Vec::new(),
-            begun: Begun::new(),
-            instance: None,
-            fragments: Fragments::new(),
-        }
-    }
-
-    /// Whether nobody configured the peer.
-    pub(super) fn is_stranger(&self) -> bool {
-        self.scope.is_some()
-    }
-
-    /// Whether the peer is dealt with at `ip`.
-    pub(super) fn deals_at(&self, ip: IpAddr) -> bool {
-        self.scope.as_ref().is_none_or(|scope| scope.contains(&ip))
-    }
-
-    /// Destinations whose packets are captured, if not all of them.
-    pub(super) fn captured(&self) -> Vec<Prefix> {
-        all_captured(&self.captured, &self.translated)
-    }
-}
-
-fn all_captured(prefixes: &[Prefix], translated: &[IpAddr]) -> Vec<Prefix> {
-    let translated = translated.iter().copied().map(Prefix::host);
-    let mut all: Vec<_> = prefixes.iter().copied().chain(translated).collect();
-    all.sort_unstable();
-    all
-}
-
-/// Whether an address can be that of one other host, which we are not.
-pub(super) fn is_capturable(ip: IpAddr, cx: &Context<'_>) -> bool {
-    is_one_host(ip) && !cx.is_ours(ip)
-}
-
-/// Whether an address can be that of one host, for others.
-pub(super) fn is_one_host(ip: IpAddr) -> bool {
-    let special = match ip {
-        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local() || ip.octets()[0] == 0,
-        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
-    };
-    !special && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()
 }

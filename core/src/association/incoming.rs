@@ -1,61 +1,43 @@
-//! The way of a packet in: lane, open, frames, feedback, session, resequencer.
+//! The receive path: open the datagram, read its frames, update feedback, session and resequencer.
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_wire::{
     CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, SessionFields, SessionId,
     TransportHeader,
 };
 
-use super::outgoing::Loss;
-use super::translated::{Changed, Source, shown_as};
-use super::{Association, Context, playout};
-use crate::engine::DropReason;
+use super::Association;
+use super::translated::{PacketSource, RewrittenPacket, with_source};
+use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
-use crate::resequencer::Hold;
-use crate::resequencer::HoldLimits;
-use crate::resequencer::Received;
-use crate::resequencer::Resequencer;
-use crate::session::{Counters, Incoming, Order, Shown};
+use crate::parts::addresses::local;
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::playout;
+use crate::parts::receiving::{Delivery, DeliveryContext};
+use crate::parts::sending::LossCause;
+use crate::session::{Counters, Incoming, SourceRewrite};
+use crate::shared::Context;
 use crate::trace::What;
-use crate::window::Seen;
 use mpip_transport::clock_difference;
 use mpip_transport::{Challenge, PathState};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 
-/// How long a gap is waited for until the peer has said how long.
-pub(super) const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
-/// The peer may not make us wait longer than this.
-const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
+/// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
+/// A signal would cost the inner TCP a third of its window for seconds.
+const DRAIN_GRACE: Duration = Duration::from_millis(150);
 
-/// Given up paths that the peer is reminded of at once.
-const REFUSED: usize = 16;
-/// Sessions without header fields that the peer is told of in one such time.
-const UNKNOWN: usize = 16;
-const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
-
-/// While a path is drained to see it empty, and so long after, what waits in the queue waits for
-/// that: a signal would cost the inner TCP a third of its window for seconds.
-const DRAIN_PARDON: Duration = Duration::from_millis(150);
-
-/// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
+/// Maximum bytes of a pure TCP acknowledgement: 40 of IP, some extensions, and 60 of TCP.
 const ACK_MAX: usize = 128;
 
-/// How a packet is to be handed on.
-#[derive(Clone, Copy, Debug)]
-struct Delivery {
-    sequence: u32,
-    ordered: bool,
-    /// Not before.
-    not_before: Instant,
-}
-
 impl Association {
-    /// Takes in a transport datagram with its clear header, which was checked, and the header's
-    /// length; it is opened in place.
+    /// Handles a transport datagram, given with its checked clear header and the header's length.
+    /// The datagram is opened in place.
     pub(crate) fn on_transport(
         &mut self,
         now: Instant,
@@ -67,9 +49,9 @@ impl Association {
     ) -> Result<(), DropReason> {
         let len = datagram.len();
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
-        // The paths of another run are not those that we know.
+        // A new association has none of the paths that we know.
         let anew = self.begins_anew(header.receiver.0);
-        let known = if anew { None } else { self.path_index(header.path) };
+        let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
         let number = header.number.expand(replay.and_then(mpip_crypto::ReplayWindow::largest));
         if replay.is_some_and(|replay| replay.check(number).is_err()) {
@@ -107,11 +89,11 @@ impl Association {
         }
         let challenged = path.validation.challenge.as_ref().map(|challenge| challenge.to);
         if from == path.address && path.is_validated() {
-            // Nothing has moved, or not yet.
+            // The peer's address is unchanged.
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
             path.validation.credit += len;
         } else if newest && path.state() == PathState::Abandoned {
-            self.open_to_mover(now, cx, from, len);
+            self.open_path_to_moved_peer(now, cx, from, len);
         } else if newest && !self.opens_it(index) {
             self.challenge_new_address(now, cx, index, from, len);
         }
@@ -119,14 +101,14 @@ impl Association {
         Ok(())
     }
 
-    /// Whether path `index` is one of ours on its first challenge: then only the address that was
-    /// asked counts.
-    fn opens_it(&self, index: usize) -> bool {
-        self.opener && self.paths[index].state() == PathState::Validating
+    /// Whether this node is opening path `index` and waits for the first response: then only the
+    /// challenged address counts.
+    fn opens_it(&self, index: PathIndex) -> bool {
+        self.identity.opens() && self.paths[index].state() == PathState::Validating
     }
 
-    /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other
-    /// side learns of them in this way.
+    /// The peer sent on an unknown path. The opener numbers the paths; the other node learns about
+    /// them this way.
     fn accept_path(
         &mut self,
         now: Instant,
@@ -134,24 +116,23 @@ impl Association {
         id: mpip_wire::PathId,
         from: PathAddress,
         len: usize,
-    ) -> Result<usize, DropReason> {
-        // The opener knows all paths that there are, and need not know which it gave up long ago.
-        if self.opener || self.retired_paths.contains(id) {
-            self.open_to_mover(now, cx, from, len);
-            if self.refused_paths.len() < REFUSED && !self.refused_paths.contains(&id) {
-                self.refused_paths.push_back(id);
-            }
+    ) -> Result<PathIndex, DropReason> {
+        // The opener knows all paths. It need not know which it abandoned long ago.
+        if self.identity.opens() || self.paths.is_retired(id) {
+            self.open_path_to_moved_peer(now, cx, from, len);
+            self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
-        let local = cx.locals.iter().find(|local| local.id == from.local);
+        let locals = Arc::clone(&cx.shared.locals);
+        let local = local(from, &locals);
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
-        if self.handshake_from.take_if(|address| *address == from).is_some() {
-            // Only who received our response at this address can have sealed the packet.
+        if self.handshakes.take_answered_to(from) {
+            // Only the node that received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
-            let data = cx.rng.bytes();
+            let data = cx.shared.rng.bytes();
             self.paths[index].validation.challenge = Some(Challenge::new(data, from, now));
         }
         Ok(index)
@@ -162,7 +143,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         from: PathAddress,
         plain: &[u8],
         (number, ecn): (u64, Ecn),
@@ -174,7 +155,7 @@ impl Association {
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
-            *cx.work += u64::from(frame.work());
+            cx.shared.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
                     let delivery =
@@ -182,7 +163,7 @@ impl Association {
                     let session = header.session;
                     if let Err(reason) = self.on_packet(now, session, delivery, packet, cx, packets)
                     {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
                 Frame::Feedback(feedback) => {
@@ -190,7 +171,7 @@ impl Association {
                     if feedback.path == path.id && from == path.address {
                         self.on_feedback(now, cx, &feedback);
                     } else {
-                        self.on_last_feedback(&feedback, index, cx);
+                        self.on_feedback_elsewhere(&feedback, index, cx);
                     }
                 }
                 Frame::Padding(_) | Frame::Heartbeat => {}
@@ -209,21 +190,17 @@ impl Association {
                     self.on_path_status(now, cx, path, sequence, status);
                 }
                 Frame::Skip { session, first, count } => {
-                    self.on_skip(now, session, (first, count), cx, packets);
+                    self.receiving.skip(now, session, (first, count), &mut cx.shared.hold, packets);
                 }
                 Frame::Resequencing { sequence, max_wait } => {
-                    // One from before may come by a slower path, or be a repetition.
-                    if sequence > self.wait_heard {
-                        self.wait_heard = sequence;
-                        self.max_wait = Duration::from_micros(max_wait).min(LONGEST_MAX_WAIT);
-                    }
+                    self.receiving.on_resequencing(sequence, Duration::from_micros(max_wait));
                 }
                 Frame::SessionOpen { session, fields } => {
                     if let Err(reason) = self.on_session_open(now, session, &fields, cx) {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
-                Frame::SessionUnknown { session } => self.on_session_unknown(session),
+                Frame::SessionUnknown { session } => self.sending.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
                     let received = self.on_compact_packet(
                         now,
@@ -234,22 +211,18 @@ impl Association {
                         packets,
                     );
                     if let Err(reason) = received {
-                        cx.drops.count(reason);
+                        cx.shared.drops.count(reason);
                     }
                 }
                 Frame::SessionClose { session } => {
-                    if let Some(slot) = self.incoming.find(&session)
-                        && let Some(removed) = self.incoming.remove(slot)
-                    {
-                        self.forget_incoming(slot, removed.value, cx);
-                    }
+                    self.receiving.close(session, &mut cx.shared.hold);
                 }
                 Frame::Close { .. } => closed = true,
                 Frame::Keepalive { interval } => {
                     self.paths[index].rest.on_asked(number, interval);
                 }
                 Frame::AddressObserved { path, address, taken } => {
-                    if let Some(index) = self.path_index(path) {
+                    if let Some(index) = self.paths.find(path) {
                         let seen = &mut self.paths[index].seen;
                         let known = (seen.ours, seen.is_ours);
                         (seen.ours, seen.is_ours) = (Some(address), taken);
@@ -261,7 +234,7 @@ impl Association {
             }
         }
         self.follow_standby(now, cx);
-        self.note_survival(now, index);
+        self.on_nat_binding_survived(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
         path.arrivals.on_packet(now, number, asks, ecn, rtt);
@@ -273,23 +246,23 @@ impl Association {
     }
 
     fn on_feedback(&mut self, now: Instant, cx: &mut Context<'_>, feedback: &Feedback<'_>) {
-        let Some(index) = self.path_index(feedback.path) else { return };
+        let Some(index) = self.paths.find(feedback.path) else { return };
         self.losses.clear();
         let path = &mut self.paths[index];
         let Ok(progress) = path.flight.on_feedback(now, feedback, &mut self.losses) else {
-            cx.drops.count(DropReason::Malformed);
+            cx.shared.drops.count(DropReason::Malformed);
             return;
         };
-        *cx.work += self.losses.steps;
+        cx.shared.work += self.losses.steps;
         if let Some((sent, received)) = progress.delay {
             let reference =
                 *self.delay_reference.get_or_insert_with(|| received.wrapping_sub(sent));
             let delay = clock_difference(sent, received, reference);
             path.on_delay(now, delay);
         }
-        *cx.work += self.paths.len() as u64;
+        cx.shared.work += self.paths.len() as u64;
         let own = self.gather_subflows(index);
-        let nobody_answered = self.no_path_answers();
+        let nobody_answered = self.paths.none_answers();
         let Self { paths, losses, subflows, .. } = self;
         let before = paths[index].cc.state();
         paths[index].on_progress(now, &progress, &losses.summary, subflows, own);
@@ -301,13 +274,13 @@ impl Association {
             busy.for_each(|path| path.cc.drain(now));
         }
         if paths[index].cc.drains() {
-            self.queue.pardon(now + DRAIN_PARDON);
+            self.sending.queue_mut().pardon(now + DRAIN_GRACE);
         }
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
         }
         if progress.acked > 0 {
-            self.note_lapse(now, index);
+            self.on_nat_binding_lapsed(now, index);
         }
         let answers = progress.acked > 0 && feedback.largest() >= self.paths[index].counts_from;
         if answers && !core::mem::replace(&mut self.paths[index].confirmed, true) {
@@ -316,28 +289,40 @@ impl Association {
         if answers && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
-        self.repair_losses(Loss::Congestion);
+        self.repair_losses(LossCause::Congestion);
         self.update_inner_mtu(cx);
     }
 
-    /// Feedback that did not come by the path that it is about, but on path `index`, or from where the
-    /// peer has moved to: what arrived on a path that does not work any more.
-    fn on_last_feedback(&mut self, feedback: &Feedback<'_>, index: usize, cx: &mut Context<'_>) {
-        let Some(about) = self.path_index(feedback.path) else { return };
-        // A path that works has feedback of its own.
+    /// Feedback about another path than `index`, or from an address to which the peer has moved: it
+    /// lists what arrived on a path that may have failed.
+    fn on_feedback_elsewhere(
+        &mut self,
+        feedback: &Feedback<'_>,
+        index: PathIndex,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(about) = self.paths.find(feedback.path) else { return };
+        // An active path sends its own feedback.
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
-        let waits = !self.repairs.is_empty();
-        if self.paths[about].flight.on_arrivals(feedback, waits, cx.work).is_err() {
-            cx.drops.count(DropReason::Malformed);
+        let waits = !self.sending.repairs().is_empty();
+        if self.paths[about].flight.on_arrivals(feedback, waits, &mut cx.shared.work).is_err() {
+            cx.shared.drops.count(DropReason::Malformed);
             return;
         }
-        self.drop_arrived_repairs();
+        self.sending.drop_arrived(&self.paths);
     }
 
-    /// Records what feedback has changed on path `index`, whose control was in state `before`.
-    fn trace_feedback(&mut self, now: Instant, index: usize, before: &'static str, spurious: u64) {
+    /// Traces what feedback changed on path `index`, whose congestion control was in state
+    /// `before`.
+    fn trace_feedback(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        before: &'static str,
+        spurious: u64,
+    ) {
         let (path, trace) = (&self.paths[index], &mut self.trace);
         let (id, state) = (path.id.0, path.cc.state());
         trace.record(now, id, || What::Metrics(path.metrics()));
@@ -367,17 +352,19 @@ impl Association {
             return Err(DropReason::MalformedPacket);
         }
         let key = header.session();
-        let known = self.session_of(session, &key)?;
+        let known = self.receiving.find(session, &key)?;
         self.check_destination(header.destination, cx)?;
-        let source = self.show(now, &header, packet, cx)?;
+        let source = self.source_for_host(now, &header, packet, cx)?;
         let slot =
             known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence, cx));
         let changed;
         let inner = match source {
-            Source::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
-            Source::As(end, state) => {
-                changed =
-                    Changed::new(packet, &header, end, state).ok_or(DropReason::ForeignSource)?;
+            PacketSource::Unchanged => {
+                InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete }
+            }
+            PacketSource::Rewritten(end, state) => {
+                changed = RewrittenPacket::new(packet, &header, end, state)
+                    .ok_or(DropReason::ForeignSource)?;
                 changed.packet(packet)
             }
         };
@@ -385,20 +372,8 @@ impl Association {
         Ok(())
     }
 
-    /// The slot of session `id`, if it is known.
-    ///
-    /// # Errors
-    ///
-    /// When it is that of another connection than `key`.
-    fn session_of(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
-        let Some(slot) = self.incoming.find(&id) else { return Ok(None) };
-        match self.incoming.get(slot) {
-            Some(session) if session.key != *key => Err(DropReason::OtherSession),
-            _ => Ok(Some(slot)),
-        }
-    }
-
-    /// Refuses what is neither for this host nor for whom the peer may reach through it.
+    /// Refuses a packet that is neither for this host nor for a destination that the peer may reach
+    /// through it.
     fn check_destination(&self, destination: IpAddr, cx: &Context<'_>) -> Result<(), DropReason> {
         match self.reaches(destination, cx) {
             true => Ok(()),
@@ -407,26 +382,27 @@ impl Association {
     }
 
     fn reaches(&self, destination: IpAddr, cx: &Context<'_>) -> bool {
-        cx.is_ours(destination)
+        cx.shared.is_ours(destination)
             || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
     }
 
-    /// This host has lost addresses: what was told of sessions to them holds no longer.
+    /// This host has lost addresses: forgets the header fields of sessions to them.
     pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
         let lost: Vec<u32> = self
-            .incoming
+            .receiving
+            .sessions()
             .iter()
             .filter(|(_, _, session)| !self.reaches(session.key.destination.address, cx))
             .map(|(slot, _, _)| slot)
             .collect();
         for slot in lost {
-            if let Some(session) = self.incoming.get_mut(slot) {
+            if let Some(session) = self.receiving.get_mut(slot) {
                 session.header = None;
             }
         }
     }
 
-    /// A packet without the header fields that its session has told.
+    /// A compact packet: without the header fields that its session has announced.
     fn on_compact_packet(
         &mut self,
         now: Instant,
@@ -436,10 +412,11 @@ impl Association {
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
-        let slot = self.incoming.find(&frame.session);
-        let session = slot.and_then(|slot| self.incoming.get(slot).map(|session| (slot, session)));
+        let slot = self.receiving.sessions().find(&frame.session);
+        let session = slot
+            .and_then(|slot| self.receiving.sessions().get(slot).map(|session| (slot, session)));
         let Some((slot, Incoming { header: Some(header), newest, .. })) = session else {
-            self.report_unknown(now, frame.session);
+            self.outbox.owe_unknown(now, frame.session);
             return Err(DropReason::UnknownSession);
         };
         let sequence = frame.sequence.expand(*newest);
@@ -456,17 +433,19 @@ impl Association {
             checksum: restored.checksum,
         };
         let (whole, changed);
-        match self.incoming.get(slot).map(|session| &session.shown) {
-            None | Some(Shown::AsItIs) => {}
-            Some(Shown::As(known)) => {
+        match self.receiving.sessions().get(slot).map(|session| &session.source_rewrite) {
+            None | Some(SourceRewrite::None) => {}
+            Some(SourceRewrite::To(known)) => {
                 let known = **known;
-                self.keep_shown(now, slot, known, inner, cx)?;
+                self.refresh_connection(now, slot, known, inner, cx)?;
             }
-            Some(Shown::EachByItself) => {
+            Some(SourceRewrite::PerPacket) => {
                 whole = [inner.head, inner.tail].concat();
                 let header = Header::parse(&whole).map_err(|_| DropReason::MalformedPacket)?;
-                if let Source::As(end, state) = self.show(now, &header, &whole, cx)? {
-                    changed = Changed::new(&whole, &header, end, state)
+                if let PacketSource::Rewritten(end, state) =
+                    self.source_for_host(now, &header, &whole, cx)?
+                {
+                    changed = RewrittenPacket::new(&whole, &header, end, state)
                         .ok_or(DropReason::ForeignSource)?;
                     inner = changed.packet(&whole);
                 }
@@ -477,85 +456,44 @@ impl Association {
         Ok(())
     }
 
-    /// Hands a packet of the session in `slot` on, in order if that is asked for.
+    /// Delivers a packet of the session in `slot`, in order if it asks for that.
     fn deliver(
         &mut self,
         now: Instant,
         slot: u32,
-        Delivery { sequence, ordered, not_before }: Delivery,
+        delivery: Delivery,
         inner: InnerPacket<'_>,
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
     ) {
-        self.incoming.touch(slot, now);
         self.on_traffic(now);
         let answers = self.answers(now, slot, inner.len());
-        let Self { incoming, outgoing, share, waiting, bytes_received, max_wait, limits, .. } =
-            self;
-        let Context { hold, drops, .. } = cx;
-        let hold = &mut Hold::new(hold, share);
-        let Some(session) = incoming.get_mut(slot) else { return };
-        let mut deliver = |packet: InnerPacket<'_>| {
-            if let Some((answered, waits)) = answers
-                && let Some(session) = outgoing.get_mut(answered)
-                && let Some(ack) = plain_ack(&packet)
-                && !session.passes(now, ack, waits)
-            {
-                drops.count(DropReason::Thinned);
-                return;
-            }
-            *bytes_received += packet.len() as u64;
-            sink.packet(packet);
+        let Self { receiving, sending, .. } = self;
+        let passes = |packet: &InnerPacket<'_>| {
+            let Some((answered, waits)) = answers else { return true };
+            let (session, ack) = (sending.get_mut(answered), plain_ack(packet));
+            session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
         };
-        session.counters.add(inner.len());
-        if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
-            session.newest = sequence;
-        }
-        let order = session.order.get_or_insert_with(|| Order::new(ordered));
-        if ordered {
-            order.require(sequence);
-        }
-        match order {
-            Order::AsTheyCome(window) => match window.accept(sequence) {
-                Seen::New => deliver(inner),
-                Seen::Duplicate | Seen::TooOld => drops.count(DropReason::Duplicate),
-            },
-            Order::Sequenced(resequencer) => {
-                let before = resequencer.deadline(hold.pool);
-                let max_bytes = limits.resequencing / 2;
-                let hold_limits = HoldLimits { max_wait: *max_wait, max_bytes, not_before };
-                let received = match ordered {
-                    true => resequencer.receive(now, sequence, inner, hold_limits, hold, deliver),
-                    false => resequencer.pass_by(now, sequence, inner, hold_limits, hold, deliver),
-                };
-                if received == Received::Duplicate {
-                    drops.count(DropReason::Duplicate);
-                }
-                let after = resequencer.deadline(hold.pool);
-                if before != after {
-                    before.map(|at| waiting.remove(&(at, slot)));
-                    after.map(|at| waiting.insert((at, slot)));
-                }
-            }
-        }
+        let with = DeliveryContext { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
+        receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
-    /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to be
-    /// thinned, and since when it has more than the paths carry.
+    /// The session that packets of `len` bytes in `slot` acknowledge, if its acknowledgements are
+    /// to be thinned, and since when that session has had more data than the paths carry.
     fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
         if !self.thins || len > ACK_MAX {
             return None;
         }
-        let Incoming { key, shown, .. } = self.incoming.get(slot)?;
+        let Incoming { key, source_rewrite, .. } = self.receiving.sessions().get(slot)?;
         if key.protocol != protocol::TCP {
             return None;
         }
-        let source = match shown {
-            Shown::As(known) => known.0,
-            Shown::AsItIs | Shown::EachByItself => key.source,
+        let source = match source_rewrite {
+            SourceRewrite::To(known) => known.0,
+            SourceRewrite::None | SourceRewrite::PerPacket => key.source,
         };
-        let answered = self.outgoing.find(&SessionKey { source, ..*key }.reversed())?;
-        Some((answered, self.queue.behind_since(now, answered)))
+        let answered = self.sending.sessions().find(&SessionKey { source, ..*key }.reversed())?;
+        Some((answered, self.sending.queue().behind_since(now, answered)))
     }
 
     fn accept_session(
@@ -567,24 +505,20 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> u32 {
         if self.host.own_translated.contains(&key.destination.address) {
-            self.host.begun.on_answer();
+            self.host.path_connections.on_answer();
         }
         let session = Incoming {
             key,
             order: None,
             header: None,
-            shown: Shown::AsItIs,
+            source_rewrite: SourceRewrite::None,
             newest: sequence,
             counters: Counters::default(),
         };
-        let inserted = self.incoming.insert(now, id, session);
-        if let Some(removed) = inserted.removed {
-            self.forget_incoming(removed.index, removed.value, cx);
-        }
-        inserted.index
+        self.receiving.open(now, id, session, &mut cx.shared.hold)
     }
 
-    /// The peer tells what the packets of a session have in common.
+    /// The peer announces the header fields that the packets of a session share.
     fn on_session_open(
         &mut self,
         now: Instant,
@@ -600,7 +534,7 @@ impl Association {
                 (IpAddr::V6(source), IpAddr::V6(destination))
             }
         };
-        // As in full packets, an echo's identifier stands for both ports.
+        // As in full packets, the identifier of an ICMP echo stands for both ports.
         let echo = matches!(fields.protocol, protocol::ICMP | protocol::ICMPV6);
         let port = if echo { fields.source_port } else { fields.destination_port };
         let key = SessionKey {
@@ -608,135 +542,37 @@ impl Association {
             source: Endpoint { address: source, port: fields.source_port },
             destination: Endpoint { address: destination, port },
         };
-        // Checked here once: every packet restored from these fields has these ends.
-        let known = self.session_of(id, &key)?;
+        // Checked once: every packet restored from these fields has these endpoints.
+        let known = self.receiving.find(id, &key)?;
         self.check_destination(destination, cx)?;
-        let shown = self.show_session(now, &key, cx)?;
-        let header = match &shown {
-            Shown::As(known) => shown_as(fields, known.0).and_then(|it| SessionHeader::new(&it)),
-            Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
+        let source_rewrite = self.session_source_rewrite(now, &key, cx)?;
+        let header = match &source_rewrite {
+            SourceRewrite::To(known) => {
+                with_source(fields, known.0).and_then(|it| SessionHeader::new(&it))
+            }
+            SourceRewrite::None | SourceRewrite::PerPacket => SessionHeader::new(fields),
         };
         let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
-        if let Some(session) = self.incoming.get_mut(slot) {
-            session.shown = shown;
+        if let Some(session) = self.receiving.get_mut(slot) {
+            session.source_rewrite = source_rewrite;
             session.header = header.map(Box::new);
         }
         Ok(())
     }
-
-    /// Asks for the header fields of a session, now and then.
-    pub(super) fn report_unknown(&mut self, now: Instant, id: SessionId) {
-        if now.since(self.unknown_since) >= UNKNOWN_PAUSE {
-            self.unknown_since = now;
-            self.unknown_told.clear();
-        }
-        if self.unknown_told.len() < UNKNOWN && self.unknown_told.insert(id) {
-            self.unknown.push_back(id);
-        }
-    }
-
-    /// Gives back what a session held.
-    pub(super) fn forget_incoming(
-        &mut self,
-        slot: u32,
-        mut session: Incoming,
-        cx: &mut Context<'_>,
-    ) {
-        if let Some(Order::Sequenced(resequencer)) = &mut session.order {
-            let hold = &mut Hold::new(cx.hold, &mut self.share);
-            if let Some(at) = resequencer.deadline(hold.pool) {
-                self.waiting.remove(&(at, slot));
-            }
-            resequencer.discard(hold);
-        }
-    }
-
-    fn on_skip(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        (first, count): (u32, u32),
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        let Some(slot) = self.incoming.find(&session) else { return };
-        self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-            resequencer.skip(now, first, count, hold, deliver);
-        });
-    }
-
-    /// Releases what has waited for as long as it may.
-    pub(super) fn release_overdue(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        while let Some(&(at, slot)) = self.waiting.first()
-            && at <= now
-        {
-            self.waiting.pop_first();
-            let max_wait = self.max_wait;
-            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-                resequencer.expire(now, max_wait, hold, deliver);
-            });
-        }
-    }
-
-    /// Delivers everything that waits for a gap to close.
-    pub(super) fn release_held(
-        &mut self,
-        now: Instant,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-    ) {
-        let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
-        for slot in slots {
-            self.with_resequencer(slot, cx, sink, |resequencer, hold, deliver| {
-                resequencer.flush(now, hold, deliver);
-            });
-        }
-    }
-
-    fn with_resequencer(
-        &mut self,
-        slot: u32,
-        cx: &mut Context<'_>,
-        sink: &mut impl PacketSink,
-        act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
-    ) {
-        let Self { incoming, share, waiting, bytes_received, .. } = self;
-        let hold = &mut Hold::new(cx.hold, share);
-        let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
-            incoming.get_mut(slot)
-        else {
-            return;
-        };
-        if let Some(at) = resequencer.deadline(hold.pool) {
-            waiting.remove(&(at, slot));
-        }
-        act(resequencer, hold, &mut |packet| {
-            *bytes_received += packet.len() as u64;
-            sink.packet(packet);
-        });
-        if let Some(at) = resequencer.deadline(hold.pool) {
-            waiting.insert((at, slot));
-        }
-    }
 }
 
-/// What a packet acknowledges that does nothing else.
+/// The acknowledgement number of a pure TCP acknowledgement.
 fn plain_ack(packet: &InnerPacket<'_>) -> Option<u32> {
-    // What has data has it in the second part.
+    // Payload is in the tail.
     let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
     header.plain_ack(packet.head)
 }
 
-/// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040, section
-/// 4.2). One that cannot is not dropped: the sender answers the mark by what it sends on the path, and
-/// would send the packet again.
+/// Copies a CE mark of the outer header to the packet in a packet frame, if the packet is
+/// ECN-capable (RFC 6040, section 4.2). One that is not is not dropped: the sender reacts to the
+/// mark on the path, and would send the packet again.
 fn mark_full_packet(plain: &mut [u8]) {
-    // A packet frame is always the last one.
+    // A packet frame is always the last frame.
     let packet = Frames::new(plain).find_map(|frame| match frame {
         Ok(Frame::Packet { packet, .. }) => Some(packet.len()),
         _ => None,

@@ -1,13 +1,14 @@
-//! What tests and the fuzzer see and do inside an association.
+//! Access to the inside of an association for tests and the fuzzer.
 
 #![cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part"))]
 
 use mpip_wire::{
-    AddressList, Frame, Frames, PathId, ReceiverIndex, SessionId, TAG_LEN, TransportHeader,
-    TransportPacket, TruncatedNumber,
+    Frame, Frames, PathId, ReceiverIndex, SessionId, TAG_LEN, TransportHeader, TransportPacket,
+    TruncatedNumber,
 };
 
-use super::{Association, keys};
+use super::Association;
+use crate::parts::keys;
 #[cfg(test)]
 use crate::session::{Incoming, Outgoing};
 use mpip_types::Instant;
@@ -17,23 +18,23 @@ use mpip_types::packet::SessionKey;
 #[cfg(test)]
 use mpip_types::table::Table;
 
-/// A transport message, opened.
+/// An opened transport message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peeked {
     pub(crate) path: u16,
     pub(crate) number: u64,
-    /// The receiver index, which names the keys.
+    /// The receiver index, which identifies the keys.
     pub(crate) index: u32,
     pub(crate) plain: Vec<u8>,
 }
 
 impl Association {
-    /// Opens a transport message for this end and changes nothing. `None` if it has not the keys.
+    /// Opens a transport message for this end without changing anything. `None` without the keys.
     pub(crate) fn peek(&self, datagram: &[u8]) -> Option<Peeked> {
         let view = TransportPacket::new_checked(datagram).ok()?;
         let (header, header_len) = (view.header(), view.header_len());
         let epoch = self.keys.by_index(header.receiver.0)?;
-        let path = self.path_index(header.path).map(|index| &self.paths[index]);
+        let path = self.paths.get(header.path);
         let number = header.number.expand(path.and_then(|path| path.replay.largest()));
         let mut sealed = datagram[header_len..].to_vec();
         let receive = &epoch.keys.receive;
@@ -52,14 +53,14 @@ impl Association {
         self.forge_plain(now, path, &plaintext(frames))
     }
 
-    /// As [`forge`](Self::forge), of any plaintext.
+    /// As [`forge`](Self::forge), with any plaintext.
     pub(crate) fn forge_plain(
         &mut self,
         now: Instant,
         path: u16,
         plain: &[u8],
     ) -> Option<(PathAddress, Vec<u8>)> {
-        let index = self.path_index(PathId(path))?;
+        let index = self.paths.find(PathId(path))?;
         let number = self.paths[index].flight.next_number();
         let datagram = self.seal_plain(path, number, plain)?;
         let path = &mut self.paths[index];
@@ -68,7 +69,7 @@ impl Association {
         Some((path.address, datagram))
     }
 
-    /// Seals `frames` under any path and number; returns the datagram and the plaintext.
+    /// Seals `frames` for any path and number; returns the datagram and the plaintext.
     pub(crate) fn seal(
         &self,
         path: u16,
@@ -79,7 +80,7 @@ impl Association {
         Some((self.seal_plain(path, number, &plain)?, plain))
     }
 
-    /// Seals any plaintext under any path and number.
+    /// Seals any plaintext for any path and number.
     pub(crate) fn seal_plain(&self, path: u16, number: u64, plain: &[u8]) -> Option<Vec<u8>> {
         let epoch = self.keys.current()?;
         let header = TransportHeader {
@@ -97,101 +98,73 @@ impl Association {
         Some(datagram)
     }
 
-    /// The paths, and of each the number of its next datagram.
+    /// The paths, each with its next packet number.
     pub(crate) fn lanes(&self) -> Vec<(u16, u64)> {
         self.paths.iter().map(|path| (path.id.0, path.flight.next_number())).collect()
     }
 
-    /// What grows with what the peer sends: its name, how much there is, and the most there may be, as
-    /// `docs/architecture.md` has it.
-    pub(crate) fn kept(&self) -> Vec<(&'static str, usize, usize)> {
-        let limits = &self.limits;
-        let mut kept = vec![
-            ("sessions that send", self.outgoing.len(), limits.sessions),
-            ("sessions that receive", self.incoming.len(), limits.sessions),
-            ("paths", self.paths.len(), limits.paths),
-            ("bytes in the send queue", self.queue.bytes(), limits.send_queue),
-            ("bytes that wait in order", self.share.held(), limits.resequencing),
-            ("sessions that wait", self.waiting.len(), self.incoming.len()),
-            ("repairs", self.repairs.len(), 16_384),
-            ("skips", self.skips.len(), 256),
-            ("opens", self.opens.len(), 64),
-            ("unknown sessions", self.unknown.len(), 16),
-            ("unknown sessions told", self.unknown_told.len(), 16),
-            ("refused paths", self.refused_paths.len(), 16),
-            ("told addresses", self.peer_addresses.len(), AddressList::MAX),
-            ("networks", self.networks.len(), 16),
-            ("keys", self.keys.len(), 3),
-        ];
-        for path in &self.paths {
-            kept.push(("packets of a path", path.flight.tracked(), 16_000));
-            kept.push(("ranges of a lane", path.arrivals.ranges(), 256));
-        }
-        kept
-    }
-
-    /// The number of the next message on `path`.
+    /// The next packet number of `path`.
     pub(crate) fn next_number(&self, path: u16) -> Option<u64> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].flight.next_number())
+        self.paths.get(PathId(path)).map(|path| path.flight.next_number())
     }
 
     /// Whether this end opens paths.
     pub(crate) fn is_opener(&self) -> bool {
-        self.opener
+        self.identity.opens()
     }
 
-    /// The receiver indices of the keys in use: its own, and the peer's.
+    /// The receiver indices of the current keys: ours and the peer's.
     pub(crate) fn indices(&self) -> Option<(u32, u32)> {
         self.keys.current().map(|epoch| (epoch.local_index, epoch.peer_index))
     }
 
-    /// How many keys it holds, those of the former and the offered handshake included.
+    /// The number of key epochs, including the previous and the offered ones.
     pub(crate) fn epochs(&self) -> usize {
         self.keys.len()
     }
 
-    /// The keys in use have sealed as much as they may.
+    /// Sets the current keys to their packet limit.
     pub(crate) fn wear_out_keys(&mut self) {
         self.keys.current_mut().expect("there are keys").sealed = keys::REKEY_PACKETS;
     }
 
-    /// The index of the initiation that awaits its response.
+    /// The receiver index of the pending initiation.
     pub(crate) fn pending_index(&self) -> Option<u32> {
-        self.pending.as_deref().map(super::pending::Pending::index)
+        self.handshakes.pending().map(|pending| pending.index)
     }
 
-    /// Sessions of the peer that may be known at once.
+    /// The limit of incoming sessions.
     pub(crate) fn most_sessions(&self) -> usize {
         self.limits.sessions
     }
 
-    /// Path and number of the packets that wait to be sent again.
+    /// Path and packet number of the packets that wait for retransmission.
     pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
-        self.repairs.iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
+        self.sending.repairs().iter().map(|packet| (packet.path.0, packet.number)).collect()
     }
 
-    /// Both ends of a path.
+    /// The addresses of a path.
     pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].address)
+        self.paths.get(PathId(path)).map(|path| path.address)
     }
 
-    /// Whether the peer takes this end's address on a path for its own.
+    /// Whether the peer accepts this end's address on a path as this end's own.
     pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
-        self.path_index(PathId(path)).map(|index| self.paths[index].seen.is_ours)
+        self.paths.get(PathId(path)).map(|path| path.seen.is_ours)
     }
 
-    /// As if all identifiers before `id` had been given to paths.
+    /// Assigns path identifiers from `id` on.
     pub(crate) fn number_paths_from(&mut self, id: u16) {
-        self.next_path = id;
+        self.paths.number_from(id);
     }
 
-    /// Numbers of the sessions in which this end sends.
+    /// Identifiers of the outgoing sessions.
     pub(crate) fn sending(&self) -> Vec<u32> {
-        self.outgoing.iter().map(|(_, _, session)| session.id.0).collect()
+        self.sending.sessions().iter().map(|(_, _, session)| session.id.0).collect()
     }
 }
 
-/// The frames one after the other.
+/// The encoded frames.
 fn plaintext(frames: &[Frame<'_>]) -> Vec<u8> {
     let mut plain = vec![0; 2_000];
     let mut at = 0;
@@ -202,7 +175,7 @@ fn plaintext(frames: &[Frame<'_>]) -> Vec<u8> {
     plain
 }
 
-/// Memory of a session's entry in the table: in its slot and in the index, sending and receiving.
+/// Bytes of a session's table entry, in its slot and in the index: sending and receiving.
 #[cfg(test)]
 pub(crate) fn table_entries() -> [(usize, usize); 2] {
     [Table::<SessionKey, Outgoing>::BYTES, Table::<SessionId, Incoming>::BYTES]

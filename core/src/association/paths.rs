@@ -1,17 +1,23 @@
-//! The paths of an association: which there are, which carry packets, and when that changes.
+//! The paths of an association: opening, state changes, removal, and periodic work.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use mpip_wire::{PathId, PathStatus};
 
-use super::outgoing::Loss;
-use super::told::is_sensible;
-use super::{Association, Context};
+use super::Association;
 use crate::config::Policy;
 use crate::content::Path;
+use crate::drops::DropReason;
 use crate::event::Event;
+use crate::parameters::{Parameters, ResequencingParameters};
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use crate::parts::sending::LossCause;
+use crate::parts::sizes::INNER_OVERHEAD;
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
+use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::bottleneck::regroup;
 use mpip_transport::rest::{REST_PERIOD, Rest};
@@ -20,55 +26,41 @@ use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::PathAddress;
 
-/// Headers of a packet inside its datagram at the most: clear header with a short path
-/// identifier, frame header with a four-byte session number, tag.
-pub(super) const INNER_OVERHEAD: usize = 9 + 9 + mpip_wire::TAG_LEN;
-/// How long an abandoned path is kept to tell the peer and to understand what is on its way.
+/// Time for which an abandoned path is kept, to notify the peer and to receive datagrams that are
+/// still in flight.
 const LINGER: Duration = Duration::from_secs(3);
-/// Without a path for so long, what waits is stale.
+/// Time without a path after which queued packets are stale and dropped.
 const STALE: Duration = Duration::from_secs(3);
-/// Connections that have fallen back to plain IP return within 500 ms once a path works again: the
-/// pause between two probes, one that is lost, and what the host needs for it.
+/// Longest pause between probes in host mode with fall-back. Connections that have fallen back to
+/// plain IP return to the paths within 500 ms once a path works: this pause, one lost probe, and
+/// the host's own delay.
 const FALLBACK_PAUSE: Duration = Duration::from_millis(200);
-/// When no path works, a new handshake is tried after this.
+/// Time without a working path after which a new handshake is tried.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// Longest queue that is kept for paths that are starting.
-const GROWTH: Duration = Duration::from_millis(300);
-/// Bounds of the time that the peer is told to wait for a gap. The lower one covers the death of a
-/// path; a wait is seen by nobody unless something is missing.
-const WAIT_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// So much the delay of a path varies by what is sent on it.
-const OWN_JITTER: Duration = Duration::from_millis(2);
-/// A TCP takes a round trip longer by so much for a queue (RFC 9406, section 4.3: MIN_RTT_THRESH).
-const MISLEADING: Duration = Duration::from_millis(4);
-/// Where delays are seen to differ by so much they may differ by more: heartbeats are few.
-const UNEVEN: Duration = Duration::from_millis(1);
-/// An inner TCP whose packets wait for gaps answers a signal when the peer no longer waits for the one that
-/// the signal makes; what then comes in a burst says nothing yet. No longer than this in all.
-const STANDSTILL: Duration = Duration::from_secs(2);
-/// Bottlenecks are looked for once in so many periods.
+/// Periods between searches for shared bottlenecks.
 const REGROUP_PERIODS: u32 = 10;
-/// A path takes another's place among the fastest only if it is faster by this much.
+/// Hysteresis of `max_paths`, µs: a standby path replaces an active one only if its delay is lower
+/// by more than this.
 const STANDBY_MARGIN: i64 = 2_000;
 
 impl Association {
-    /// Changes a path's state and tells of it.
+    /// Changes a path's state and reports it.
     pub(super) fn change_state(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         to: PathState,
         reason: &'static str,
     ) {
         let path = &mut self.paths[index];
         let Some(from) = path.set_state(now, to) else { return };
         if matches!(from, PathState::Active | PathState::Standby) {
-            self.proven.note(now, path.address.remote);
+            self.peer.note_left(now, path.address.remote);
         }
         self.trace.record(now, path.id.0, || What::PathState { from, to, reason });
         self.path_changes += 1;
-        cx.events.push_back(Event::Path {
+        cx.shared.events.push_back(Event::Path {
             peer: self.config.name.clone(),
             path: path.id.0,
             interface: path.interface.clone(),
@@ -81,61 +73,60 @@ impl Association {
         if matches!(to, PathState::Failed | PathState::Abandoned) {
             self.losses.clear();
             self.paths[index].flight.abandon(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
         if to == PathState::Abandoned {
             let path = &mut self.paths[index];
             path.validation.challenge = None;
             path.validation.response_owed = None;
-            self.retired_paths.insert(path.id);
+            let id = path.id;
+            self.paths.retire(id);
         }
         if from == PathState::Validating {
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
         }
         if to == PathState::Active {
-            self.retrieve_all_early();
+            self.requeue_all_early();
         }
         if to == PathState::Active && self.config.host_mode {
-            // Its answer shows that the peer has validated our address.
+            // The response proves that the peer has validated our address.
             self.paths[index].ping = true;
         }
         self.review_capture();
         self.update_inner_mtu(cx);
     }
 
-    /// Follows the smallest of the paths that work or may work again: larger packets would leave
-    /// it unused, and the headers of smaller ones cost less than that. A path whose MTU is being
-    /// found out does not count yet.
+    /// Sets the inner MTU to the smallest of the validated paths: larger packets would leave that
+    /// path unused, which costs more than the headers of smaller packets. A path whose MTU is still
+    /// being probed does not count.
     pub(super) fn update_inner_mtu(&mut self, cx: &mut Context<'_>) {
-        let usable = self.paths.iter().filter(|path| path.is_validated());
+        let usable = self.paths.validated();
         let Some(datagram) = usable.filter_map(Path::lasting_datagram).min() else { return };
         let mtu = datagram.saturating_sub(INNER_OVERHEAD) as u16;
         if mtu != self.inner_mtu {
             self.inner_mtu = mtu;
-            cx.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
+            cx.shared.events.push_back(Event::InnerMtu { peer: self.config.name.clone(), mtu });
         }
     }
 
-    /// Opens a path on every pair of addresses that has none; only the opener does.
+    /// Opens a path for every address pair that has none. Only the opener does.
     pub(super) fn open_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if !self.opener {
+        if !self.identity.opens() {
             return;
         }
-        for local in cx.locals {
+        for local in &*Arc::clone(&cx.shared.locals) {
             for remote in self.remotes(local.encapsulation) {
-                *cx.work += 1 + self.paths.len() as u64;
+                cx.shared.work += 1 + self.paths.len() as u64;
                 let address = PathAddress { local: local.id, remote };
-                let taken =
-                    |path: &Path| path.address == address && path.state() != PathState::Abandoned;
                 if local.address.is_ipv4() == remote.is_ipv4()
-                    && self.wants_path(now, cx.locals, local, remote)
-                    && is_sensible(remote, cx)
+                    && self.wants_path(now, &cx.shared.locals, local, remote)
+                    && cx.shared.may_be_sent_to(remote)
                     && self.may_challenge(now, remote, local.encapsulation)
-                    && !self.paths.iter().any(taken)
+                    && !self.paths.is_taken(address)
                     && let Some(index) = self.open_path(now, address, local)
                 {
                     let standing = self.standing(now, address, cx);
-                    let challenge = Challenge::ours(cx.rng.bytes(), address, standing, now);
+                    let challenge = Challenge::ours(cx.shared.rng.bytes(), address, standing, now);
                     self.paths[index].validation.challenge = Some(challenge);
                 }
             }
@@ -143,15 +134,15 @@ impl Association {
     }
 
     /// Opens the path on which the handshake was answered: its address needs no challenge. A former
-    /// one between the same addresses that does not work may be unknown to the peer by now, and
-    /// makes room for it.
+    /// path between the same addresses that does not work is replaced, because the peer may no
+    /// longer know it.
     pub(super) fn open_validated_path(
         &mut self,
         now: Instant,
         address: PathAddress,
         cx: &mut Context<'_>,
     ) {
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             match path.state() {
                 _ if path.address != address => {}
@@ -160,12 +151,12 @@ impl Association {
                     return;
                 }
                 PathState::Validating | PathState::Failed => {
-                    self.abandon_path(now, cx, index, "a new handshake opens another");
+                    self.abandon_path(now, cx, index, "replaced after a new handshake");
                 }
                 PathState::Abandoned => {}
             }
         }
-        let local = cx.locals.iter().find(|local| local.id == address.local);
+        let local = cx.shared.locals.iter().find(|local| local.id == address.local);
         if let Some(index) = local.and_then(|local| self.open_path(now, address, local)) {
             self.paths[index].ping = true;
             self.change_state(now, cx, index, PathState::Active, "the handshake was answered");
@@ -177,86 +168,71 @@ impl Association {
         now: Instant,
         address: PathAddress,
         local: &LocalAddress,
-    ) -> Option<usize> {
-        let id = self.free_id()?;
-        let index = self.add_path(now, id, address, local)?;
-        self.next_path = id.0.wrapping_add(1);
-        Some(index)
+    ) -> Option<PathIndex> {
+        let id = self.paths.take_id().filter(|_| !self.paths.is_full())?;
+        self.add_path(now, id, address, local)
     }
 
-    /// The identifier of the next path: upwards and around, so that one is used again as late as
-    /// possible, when the peer has long forgotten the path that had it.
-    fn free_id(&self) -> Option<PathId> {
-        let first = self.next_path;
-        let mut ids = (0..=u16::MAX).map(|step| PathId(first.wrapping_add(step)));
-        ids.find(|id| !self.retired_paths.contains(*id) && self.path_index(*id).is_none())
-    }
-
-    /// Removes path `index`. Its identifier stays in use as long as the keys do.
-    fn remove_path(&mut self, index: usize) {
+    /// Removes path `index`. Its identifier stays reserved as long as the keys exist.
+    fn remove_path(&mut self, index: PathIndex) {
         if self.paths[index].flight.knows_of_elsewhere() {
-            let mut repairs = core::mem::take(&mut self.repairs);
-            repairs.retain(|cargo| !self.has_arrived(cargo));
-            self.repairs = repairs;
+            self.sending.retain_missing(&self.paths);
         }
         let path = self.paths.remove(index);
-        self.retired_paths.insert(path.id);
+        self.outbox.forget_path(path.id);
+        self.paths.retire(path.id);
     }
 
-    /// Adds a path, unless there are too many.
+    /// Adds a path, unless the limit is reached.
     pub(super) fn add_path(
         &mut self,
         now: Instant,
         id: PathId,
         address: PathAddress,
         local: &LocalAddress,
-    ) -> Option<usize> {
-        if self.paths.len() >= self.limits.paths {
-            return None;
-        }
+    ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
-        let mut path = Path::new(id, address, local, kind, now);
+        let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
-            // Connections wait as plain IP for what works again.
+            // Connections use plain IP until a path works again.
             path.longest_pause = FALLBACK_PAUSE;
         }
         path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
-        self.paths.push(path);
-        Some(self.paths.len() - 1)
+        self.paths.add(path)
     }
 
-    /// At the bound, the path that has been of no use for longest makes room for one that the peer
-    /// opens: a peer that loses its only address cannot say which paths it gave up.
+    /// At the limit, removes the path that has not worked for longest, for one that the peer opens.
+    /// A peer that loses its only address cannot tell which paths it abandoned.
     pub(super) fn make_room_for_path(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if self.paths.len() < self.limits.paths {
+        if !self.paths.is_full() {
             return;
         }
         let idle = |path: &Path| !path.works() && now.since(path.changed) >= LINGER;
-        let idle = self.paths.iter().enumerate().filter(|(_, path)| idle(path));
+        let idle = self.paths.enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
-            self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
+            self.change_state(now, cx, index, PathState::Abandoned, "replaced by a new path");
             self.remove_path(index);
         }
     }
 
-    /// Gives a path up and lets the peer know.
+    /// Abandons a path and tells the peer.
     pub(super) fn abandon_path(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        index: usize,
+        index: PathIndex,
         reason: &'static str,
     ) {
         let path = &mut self.paths[index];
         if path.state() != PathState::Abandoned {
             path.reserve.advance();
-            self.status_owed.insert(path.id);
+            self.outbox.owe(Notice::PathStatus(path.id));
             self.change_state(now, cx, index, PathState::Abandoned, reason);
         }
     }
 
-    /// The peer said how it wants a path to be used.
+    /// A path status frame arrived.
     pub(super) fn on_path_status(
         &mut self,
         now: Instant,
@@ -265,7 +241,7 @@ impl Association {
         sequence: u64,
         status: PathStatus,
     ) {
-        let Some(index) = self.path_index(id) else { return };
+        let Some(index) = self.paths.find(id) else { return };
         let path = &mut self.paths[index];
         if status != PathStatus::Abandoned {
             self.standby_changed |= path.reserve.on_peer(sequence, status == PathStatus::Standby);
@@ -275,17 +251,17 @@ impl Association {
         }
     }
 
-    /// Follows what the status frames of one datagram said of standby, all at once.
+    /// Applies the standby changes of all status frames of one datagram at once.
     pub(super) fn follow_standby(&mut self, now: Instant, cx: &mut Context<'_>) {
         if core::mem::take(&mut self.standby_changed) {
             self.limit_to_fastest(now, cx);
         }
     }
 
-    /// Looks after every path: losses that have become certain, silence, what lingers.
+    /// Periodic checks of every path: loss timers, silence, removal of abandoned paths.
     pub(super) fn check_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.move_paths(now, cx);
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             self.paths[index].refresh_pacing(now);
             if self.paths[index].flight.loss_timer().is_some_and(|at| now >= at) {
                 self.losses.clear();
@@ -295,7 +271,7 @@ impl Association {
                 self.update_inner_mtu(cx);
             }
             self.losses.clear();
-            let alone = self.no_path_answers();
+            let alone = self.paths.none_answers();
             match self.paths[index].check_silence(now, alone, &mut self.losses) {
                 Silence::None => {}
                 Silence::Probe => {
@@ -303,7 +279,7 @@ impl Association {
                     self.probe_tail(now, index);
                 }
                 Silence::Dead => {
-                    self.repair_losses(Loss::PathDied);
+                    self.repair_losses(LossCause::PathFailed);
                     self.change_state(now, cx, index, PathState::Failed, "no answer");
                     self.paths[index].on_dead(now);
                     self.limit_to_fastest(now, cx);
@@ -312,18 +288,13 @@ impl Association {
         }
         let gone =
             |path: &Path| path.state() == PathState::Abandoned && now.since(path.changed) >= LINGER;
-        while let Some(index) = self.paths.iter().position(gone) {
+        while let Some(index) = self.paths.position(gone) {
             self.remove_path(index);
         }
         self.reconnect(now);
     }
 
-    /// Whether every path that works has been asked for a sign of life and gives none.
-    pub(super) fn no_path_answers(&self) -> bool {
-        self.paths.iter().filter(|path| path.works()).all(Path::is_silent)
-    }
-
-    /// The host cannot send to this address. Returns whether a path is concerned.
+    /// The host cannot send to this address. Returns whether a path uses it.
     pub(crate) fn on_unreachable(
         &mut self,
         now: Instant,
@@ -331,20 +302,20 @@ impl Association {
         address: PathAddress,
     ) -> bool {
         let concerned = |path: &Path| path.address == address && path.works();
-        let concerned = self.paths.iter().position(concerned);
+        let concerned = self.paths.position(concerned);
         let Some(index) = concerned else { return false };
-        self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
+        self.change_state(now, cx, index, PathState::Failed, "the host cannot send there");
         let path = &mut self.paths[index];
         path.on_dead(now);
-        // What comes in now was on its way before.
+        // Datagrams that arrive now were sent before the failure.
         path.counts_from = path.flight.next_number();
         self.limit_to_fastest(now, cx);
         true
     }
 
-    /// Something on the way says that nobody listens at this address. That is not authentic, so the
-    /// path is only asked for a sign of life, and fails sooner when there is none. Returns whether
-    /// a path is concerned.
+    /// An ICMP error says that nobody listens at this address. It is not authentic, so the path is
+    /// only probed, and fails sooner if there is no answer. Returns whether a path uses the
+    /// address.
     pub(crate) fn on_refused(&mut self, now: Instant, address: PathAddress) -> bool {
         let mut concerned = false;
         for path in self.paths.iter_mut().filter(|path| path.address == address) {
@@ -353,25 +324,26 @@ impl Association {
         concerned
     }
 
-    /// When no path works, the peer may be where the configuration says, or have started anew.
+    /// When no path works, starts a handshake: the peer may be at its configured address, or have
+    /// restarted.
     fn reconnect(&mut self, now: Instant) {
         let works = |path: &Path| path.works() || now.since(path.changed) < RECONNECT;
-        if self.established
-            && self.next_attempt.is_none()
-            && self.pending.is_none()
+        if self.identity.is_established()
+            && !self.handshakes.is_planned()
+            && self.handshakes.pending().is_none()
             && !self.config.endpoints.is_empty()
             && !self.paths.iter().any(works)
-            && self.handshake_at.is_none_or(|at| now.since(at) >= RECONNECT)
+            && self.handshakes.completed_at().is_none_or(|at| now.since(at) >= RECONNECT)
         {
-            self.next_attempt = Some(now);
+            self.handshakes.plan(Some(now));
         }
     }
 
-    /// What is done every [`PERIOD`]: weights, the choice of the fastest, the queue's settings,
-    /// expiry of sessions.
+    /// Work of every [`PERIOD`]: scheduler weights, choice of the fastest paths, queue parameters,
+    /// guard, session expiry.
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.settle_rest(now);
-        self.period_at = now + if self.resting { REST_PERIOD } else { PERIOD };
+        self.period_at = now + if self.rest.is_resting() { REST_PERIOD } else { PERIOD };
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
         self.limit_to_fastest(now, cx);
@@ -381,26 +353,28 @@ impl Association {
             .filter(|path| path.state() == PathState::Active)
             .map(|path| Candidate::of(path, now, 0))
             .collect();
-        self.scheduler.adjust(&candidates);
-        self.paths.iter_mut().for_each(Path::update_playout);
+        self.selection.adjust(&candidates);
+        let playout = &self.parameters.transport.playout;
+        self.paths.iter_mut().for_each(|path| path.update_playout(playout));
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
-        self.guard_benefit(now, cx);
-        if !self.resting {
-            // Each change costs a datagram.
-            self.compute_wait();
+        self.update_guard(now, cx);
+        if !self.rest.is_resting() {
+            // Not at rest: each change costs a datagram.
+            self.update_resequencing_timeout();
         }
         self.expire_sessions(now, cx);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
         if !self.paths.iter().any(works)
             && self.paths.iter().all(|path| now.since(path.changed) >= STALE)
         {
-            self.drop_queued(cx);
+            let dropped = self.sending.drop_queued(&mut self.outbox);
+            cx.shared.drops.add(DropReason::NoPath, dropped);
         }
     }
 
-    /// Finds which paths share a bottleneck (seed 002 and RFC 8382 say what for).
+    /// Groups the paths that share a bottleneck (seed 002, RFC 8382).
     fn find_bottlenecks(&mut self) {
         self.paths.iter_mut().for_each(|path| path.delays.close_interval());
         self.periods = self.periods.wrapping_add(1);
@@ -408,33 +382,34 @@ impl Association {
             return;
         }
         let mut groups: Vec<u16> = self.paths.iter().map(|path| path.bottleneck).collect();
-        let paths = &self.paths;
-        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays);
+        let paths: Vec<&Path> = self.paths.iter().collect();
+        let parameters = &self.parameters.transport.bottleneck;
+        let compare = |a: usize, b: usize| paths[a].delays.compare(&paths[b].delays, parameters);
         regroup(&mut groups, |path| paths[path].id.0, compare);
         for (path, group) in self.paths.iter_mut().zip(groups) {
             path.bottleneck = group;
         }
     }
 
-    /// Keeps the fastest N paths in use, the others ready (seed 000, section 3.3), and those ready
-    /// that the peer keeps so. When both ends have such a limit, the choice of the one holds that
-    /// opens the paths: two that follow each other would never agree.
+    /// Keeps the fastest `max_paths` paths active and the others on standby (seed 000, section
+    /// 3.3), as well as those that the peer wants on standby. If both nodes have such a limit the
+    /// opener's choice holds: two nodes that followed each other would never agree.
     pub(super) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
         let limit = self.config.max_paths;
         let aside = |path: &Path| path.reserve.is_wanted() || path.state() == PathState::Standby;
         if limit.is_none() && !self.paths.iter().any(aside) {
             return;
         }
-        *cx.work += self.paths.len() as u64;
-        let heeds = !self.opener || limit.is_none();
-        let mut working: Vec<(bool, i64, u16, usize)> = Vec::new();
-        for (index, path) in self.paths.iter().enumerate() {
+        cx.shared.work += self.paths.len() as u64;
+        let heeds = !self.identity.opens() || limit.is_none();
+        let mut working: Vec<(bool, i64, u16, PathIndex)> = Vec::new();
+        for (index, path) in self.paths.enumerate() {
             let margin = match path.state() {
                 PathState::Active => 0,
                 PathState::Standby => STANDBY_MARGIN,
                 _ => continue,
             };
-            // Unloaded delay: what a path's own traffic queues must not push it out.
+            // Unloaded delay: queuing caused by a path's own traffic must not push it out.
             let delay = path.delay.minimum().unwrap_or(i64::MAX / 2) + margin;
             working.push((heeds && path.reserve.is_wanted(), delay, path.id.0, index));
         }
@@ -443,29 +418,30 @@ impl Association {
         for (rank, &(aside, _, _, index)) in working.iter().enumerate() {
             let beyond = limit.is_some_and(|limit| rank >= limit);
             let (state, reason) = match (aside && available, beyond) {
-                (true, _) => (PathState::Standby, "the peer keeps it ready"),
+                (true, _) => (PathState::Standby, "the peer wants it on standby"),
                 (false, true) => (PathState::Standby, "others are faster"),
                 (false, false) => (PathState::Active, "among the fastest"),
             };
             self.change_state(now, cx, index, state, reason);
             if self.paths[index].reserve.tell(beyond && !aside) {
-                self.status_owed.insert(self.paths[index].id);
+                self.outbox.owe(Notice::PathStatus(self.paths[index].id));
             }
         }
     }
 
-    /// CoDel has to tolerate what the paths make unavoidable: a window that fills paths of unequal
-    /// delay waits for the slowest of them, and what puts packets in order waits for the late ones,
-    /// in both directions; after a signal the inner window shrinks by 30 % (RFC 9438, section 4.6),
-    /// and without a queue to match the paths run dry until it has grown again. Only the session's
-    /// own packets wait in it: each has a queue to itself.
+    /// Adapts CoDel to delay that the paths make unavoidable. A window that fills paths of unequal
+    /// delay waits for the slowest of them, and resequencing waits for late packets, in both
+    /// directions. After a signal the inner window shrinks by 30 % (RFC 9438, section 4.6), and
+    /// without a matching queue the paths run dry until it has grown again. The queue is fair: only
+    /// a session's own packets wait in it.
     ///
-    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now, or
-    /// the one with which slow start ended, and signals come no faster than they can be answered.
+    /// A path that the guard leaves out delays nobody. The window that it needed, or with which
+    /// slow start ended, now stands in the queue, so signals come no faster than senders can react
+    /// to them.
     fn tune_queue(&mut self, paths: &[Candidate]) {
-        let base = CodelParameters::default();
+        let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {
-            let in_turn = paths.iter().filter(|path| !self.guard.leaves_out(path.id));
+            let in_turn = paths.iter().filter(|path| !self.selection.guard.leaves_out(path.id));
             in_turn.map(|path| path.delay + path.repair)
         };
         let spread = match (delays().min(), delays().max()) {
@@ -473,39 +449,37 @@ impl Association {
             _ => Duration::ZERO,
         };
         let in_use = || {
-            let active = self.paths.iter().filter(|path| path.state() == PathState::Active);
-            active.filter(|path| !self.guard.leaves_out(path.id.0))
+            let active = self.paths.active();
+            active.filter(|path| !self.selection.guard.leaves_out(path.id.0))
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
-        let rtt = rtt.min(WAIT_BOUNDS.1);
-        let late = (jitter.saturating_sub(OWN_JITTER) * 4).min(WAIT_BOUNDS.1);
-        // Beside a rival the paths' windows and the inner TCP's are reduced by turns.
-        let rival = in_use().any(|path| path.cc.reduced().is_some());
-        let rival = if rival { rtt / 2 } else { Duration::ZERO };
-        // What waits for a path that is starting is what will fill it.
+        let rtt = rtt.min(self.parameters.resequencing.most);
+        let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
+        let late = late.min(tuning.spread_most);
+        // Packets that wait for a path in slow start will fill it.
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
-        let growing = growing.unwrap_or_default().min(GROWTH);
+        let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        self.thins = uneven >= UNEVEN;
-        let misleading = uneven >= MISLEADING;
-        let target = base.target.max(rival).max(growing).max(rtt / 20);
-        // What waits for a path that is left out for a trial may be on its way with it soon.
-        let trial = if self.guard.tries_fewer() { WAIT_BOUNDS.1 } else { Duration::ZERO };
-        let answer = if misleading { rtt + self.wait_told } else { rtt + late * 2 };
-        let interval = base.interval.max((answer * 2).min(STANDSTILL));
-        self.queue.set_codel(CodelParameters {
-            target: target.max(spread.min(WAIT_BOUNDS.1)).max(late).max(trial),
+        self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
+        let misleading = uneven >= tuning.misleading;
+        let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
+        let answer =
+            if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
+        let interval = base.interval.max((answer * 2).min(tuning.interval_most));
+        self.sending.queue_mut().set_codel(CodelParameters {
+            target: target.max(spread.min(tuning.spread_most)).max(late),
             interval,
-            patient: self.guard.is_narrow() || misleading,
+            patient: base.patient && (self.selection.guard.is_narrow() || misleading),
+            patient_signals: base.patient_signals,
         });
     }
 
-    /// How long the peer is to wait for a gap: the paths' spread of delay, and the time that three
-    /// repairs take, one after the other.
-    fn compute_wait(&mut self) {
-        let in_use = || self.paths.iter().filter(|path| path.state() == PathState::Active);
+    /// Computes the resequencing timeout for the peer: the spread of the paths' delays, plus the
+    /// time for consecutive repairs.
+    fn update_resequencing_timeout(&mut self) {
+        let in_use = || self.paths.active();
         let late = |path: &Path| {
             path.delay.average().map(|delay| delay + 4 * path.delay.jitter().as_micros() as i64)
         };
@@ -517,13 +491,15 @@ impl Association {
             .map(|path| path.probe_timeout() + path.flight.reordering_window())
             .max()
             .unwrap_or_default();
-        let (least, most) = WAIT_BOUNDS;
-        let wait = (spread + detection * 3).clamp(least, most);
-        // Small changes are not worth a frame.
-        if wait.abs_diff(self.wait_told) > self.wait_told / 8 {
-            self.wait_told = wait;
-            self.wait_sequence += 1;
-            self.wait_owed = true;
+        let ResequencingParameters { least, most, repairs } = self.parameters.resequencing;
+        let wait = (spread + detection * repairs).clamp(least, most.max(least));
+        // A change of an eighth or less is not worth a frame.
+        if wait.abs_diff(self.resequencing_timeout.advertised)
+            > self.resequencing_timeout.advertised / 8
+        {
+            self.resequencing_timeout.advertised = wait;
+            self.resequencing_timeout.sequence += 1;
+            self.outbox.owe(Notice::Resequencing);
         }
     }
 }

@@ -1,86 +1,76 @@
-//! When the association carries nothing, its paths rest; with the first packet all are awake.
+//! Rest: paths of an idle association send only keepalives. The first packet wakes all of them.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
 use super::Association;
 use crate::content::Path;
-use mpip_transport::rest::{Lifetime, REST_AFTER, USUAL};
+use crate::parts::outbox::Notice;
+use crate::parts::path_set::PathIndex;
+use mpip_transport::rest::{REST_AFTER, USUAL};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 
-/// Addresses of ours whose translators are remembered; beyond it the one that was met first is
-/// forgotten.
-const NETWORKS: usize = 16;
-
-/// What was learnt of the translator in front of an address of ours.
-#[derive(Debug)]
-pub(super) struct Network {
-    interface: String,
-    local: IpAddr,
-    lifetime: Lifetime,
-}
-
 impl Association {
-    /// An inner packet travels, in either direction.
+    /// An inner packet was sent or received.
     pub(super) fn on_traffic(&mut self, now: Instant) {
-        self.traffic_at = now;
-        if self.resting {
+        if self.rest.on_traffic(now) {
             self.wake(now);
         }
     }
 
-    /// All paths are awake, and asked for a sign of life at once.
+    /// Wakes all paths and probes them at once.
     fn wake(&mut self, now: Instant) {
-        self.resting = false;
         self.period_at = now;
         for path in &mut self.paths {
             path.wake(now);
         }
     }
 
-    /// The configuration's pause at rest. A path by TCP is closed when it is too long.
+    /// The configured keepalive interval. TCP connections with longer pauses would be closed by
+    /// middleboxes, so it is limited there.
     pub(super) fn keepalive(&self, encapsulation: Encapsulation) -> Option<Duration> {
         let tcp = encapsulation == Encapsulation::Tcp;
         self.limits.keepalive.map(|pause| if tcp { pause.min(USUAL) } else { pause })
     }
 
-    /// Lets paths rest that may, or wakes them when none works any more: then another has to be
-    /// found. A path that is new, or has failed or come back just now, stays awake for a time.
+    /// Lets idle paths rest, or wakes all when none works any more, to find one that does. A path
+    /// that is new, or has just failed or recovered, stays awake for a time.
     pub(super) fn settle_rest(&mut self, now: Instant) {
-        let rests = self.established
-            && now.since(self.traffic_at) >= REST_AFTER
+        let rests = self.identity.is_established()
+            && self.rest.is_idle(now)
             && !self.has_waiting()
-            && self.paths.iter().any(Path::works);
+            && self.paths.any_works();
         if !rests {
-            if self.resting {
+            if self.rest.end() {
                 self.wake(now);
             }
             return;
         }
-        self.resting = true;
-        for index in 0..self.paths.len() {
+        self.rest.begin();
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             if now.since(path.changed) < REST_AFTER {
                 continue;
             }
             let learns = path.is_translated() && path.encapsulation == Encapsulation::Udp;
-            let pause = learns.then(|| self.network(index).lifetime.pause());
+            let pause = learns.then(|| self.rest.lifetime(path).pause());
             let rest = &mut self.paths[index].rest;
             rest.allow(pause);
-            rest.begin(self.opener);
+            rest.begin(self.identity.opens());
+            self.tell_keepalive(index);
         }
     }
 
-    /// When a keepalive is due, those of other paths to the peer's address go with it if the peer asks
-    /// for them, else those from ours: a radio wakes up once for all, and a translator sees silence.
+    /// When a keepalive is due, other paths join it: those to the same remote address if the peer
+    /// asked for keepalives, otherwise those from the same local address. A radio then wakes up
+    /// once for all, and a NAT sees longer silence.
     pub(super) fn join_keepalives(&mut self, now: Instant) {
-        if !self.resting {
+        if !self.rest.is_resting() {
             return;
         }
         let rests = |path: &Path| path.rest.is_resting() && path.works();
-        for index in 0..self.paths.len() {
+        for index in self.paths.indices() {
             let path = &self.paths[index];
             if !rests(path) || path.ping || path.heartbeat_at().is_none_or(|at| now < at) {
                 continue;
@@ -99,9 +89,9 @@ impl Association {
         }
     }
 
-    /// Something came in on path `index`. After a pause it shows that the translator in front of us
-    /// still knows the paths from here.
-    pub(super) fn note_survival(&mut self, now: Instant, index: usize) {
+    /// A datagram arrived on path `index`. After a pause it proves that the NAT binding of this
+    /// local address has survived the pause.
+    pub(super) fn on_nat_binding_survived(&mut self, now: Instant, index: PathIndex) {
         if !self.paths[index].rest.learns() {
             return;
         }
@@ -110,69 +100,57 @@ impl Association {
         let past = |path: &Path| path.is_validated() && !path.is_translated();
         let beside = self.paths.iter().filter(|path| path.address.local == local && !past(path));
         let last = beside.map(|path| path.rest.travelled()).max().unwrap_or(now);
-        let lifetime = &mut self.network(index).lifetime;
+        let lifetime = self.rest.lifetime(&self.paths[index]);
         lifetime.on_survived(now, pause, now.since(last));
         let pause = lifetime.pause();
         self.allow(index, pause);
     }
 
-    /// Something was acknowledged on path `index`. If that had to be sent because nothing came in, the
-    /// translator in front of us had forgotten the path.
-    pub(super) fn note_lapse(&mut self, now: Instant, index: usize) {
+    /// A packet was acknowledged on path `index`. If it had to be sent because nothing arrived, the
+    /// NAT binding had expired.
+    pub(super) fn on_nat_binding_lapsed(&mut self, now: Instant, index: PathIndex) {
         let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
-        let lifetime = &mut self.network(index).lifetime;
+        let lifetime = self.rest.lifetime(&self.paths[index]);
         lifetime.on_lapsed(now, lapsed);
         let pause = lifetime.pause();
         self.allow(index, pause);
     }
 
-    /// All paths from the address of path `index` may be silent for `pause`.
-    fn allow(&mut self, index: usize, pause: Duration) {
+    /// Allows all paths from the local address of path `index` to be silent for `pause`.
+    fn allow(&mut self, index: PathIndex, pause: Duration) {
         let local = self.paths[index].address.local;
-        let beside = self.paths.iter_mut().filter(|path| path.address.local == local);
-        for path in beside.filter(|path| path.rest.learns()) {
-            path.rest.allow(Some(pause));
+        for index in self.paths.indices() {
+            let path = &mut self.paths[index];
+            if path.address.local == local && path.rest.learns() {
+                path.rest.allow(Some(pause));
+                self.tell_keepalive(index);
+            }
         }
     }
 
-    /// What is known of the translator in front of path `index`.
-    fn network(&mut self, index: usize) -> &mut Network {
+    /// Tells the peer the keepalive interval of path `index` if it has changed.
+    fn tell_keepalive(&mut self, index: PathIndex) {
         let path = &self.paths[index];
-        let (interface, local) = (&path.interface, path.local.ip());
-        let known = |network: &Network| network.interface == *interface && network.local == local;
-        let at = self.networks.iter().position(known).unwrap_or_else(|| {
-            let lifetime = Lifetime::default();
-            let network = Network { interface: interface.clone(), local, lifetime };
-            if self.networks.len() == NETWORKS {
-                self.networks.remove(0);
-            }
-            self.networks.push(network);
-            self.networks.len() - 1
-        });
-        &mut self.networks[at]
+        if path.rest.differs_from_told() {
+            self.outbox.owe(Notice::Keepalive(path.id));
+        }
     }
 
-    /// The addresses of a path that works, over which a resting association renews its keys: the
-    /// others are not disturbed for that, unless there is no answer.
+    /// The address pair over which a resting association renews its keys: one path that works. The
+    /// others are used only if there is no answer.
     pub(super) fn pair_at_rest(&self) -> Option<Vec<PathAddress>> {
-        let rests = self.resting && self.attempts == 0 && self.keys.current().is_some();
+        let rests = self.rest.is_resting()
+            && self.handshakes.attempts() == 0
+            && self.keys.current().is_some();
         let path = self.paths.iter().find(|path| path.works()).filter(|_| rests)?;
         Some(vec![path.address])
     }
 
-    /// The peer is to see the new keys: on all paths, or at rest on one.
+    /// Probes the paths, so that the peer sees the new keys: on all paths, or on one at rest.
     pub(super) fn ping_renewed(&mut self) {
-        let count = if self.resting { 1 } else { usize::MAX };
-        let resting = self.resting;
+        let count = if self.rest.is_resting() { 1 } else { usize::MAX };
+        let resting = self.rest.is_resting();
         let paths = self.paths.iter_mut().filter(|path| !resting || path.works());
         paths.take(count).for_each(|path| path.ping = true);
-    }
-
-    /// A datagram of a handshake went to or came from `address`: translators take it for one of the
-    /// path there.
-    pub(super) fn note_handshake(&mut self, now: Instant, address: PathAddress) {
-        for path in self.paths.iter_mut().filter(|path| path.address == address) {
-            path.rest.on_travelled(now);
-        }
     }
 }

@@ -1,50 +1,21 @@
-//! Inner packets that no path carries, or not every one: what their senders are told.
+//! Inner packets that exceed the MTU of some or all paths, and the ICMP messages to their senders.
 
-use core::time::Duration;
-
-use super::{Association, Context, refuse};
+use super::Association;
 use crate::content::Path;
-use crate::engine::DropReason;
-use mpip_transport::PathState;
-use mpip_types::Instant;
+use crate::drops::DropReason;
+use crate::shared::Context;
 use mpip_types::packet::{HEAD_ROOM, Header, MIN_MTU_V6, Segments, Version, too_big};
+use mpip_types::{Instant, Rate};
 
-use super::paths::INNER_OVERHEAD;
+use crate::parts::sizes::INNER_OVERHEAD;
 
-/// Messages at a time, and the pause after which there may be another (RFC 1812,
-/// section 4.3.2.8): a sender that lost one soon gives cause for the next.
-const BURST: u32 = 32;
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// What may still be told.
-#[derive(Debug)]
-pub(super) struct Allowance {
-    left: u32,
-    since: Instant,
-}
-
-impl Allowance {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { left: BURST, since: now }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let gained = now.since(self.since).as_nanos() / PAUSE.as_nanos();
-        if gained > 0 {
-            self.left = BURST.min(self.left.saturating_add(u32::try_from(gained).unwrap_or(BURST)));
-            self.since = now;
-        }
-        match self.left.checked_sub(1) {
-            Some(left) => self.left = left,
-            None => return false,
-        }
-        true
-    }
-}
+/// Rate limit of "packet too big" messages (RFC 1812, section 4.3.2.8). A sender that missed one
+/// soon triggers the next.
+const MESSAGES: Rate = Rate { burst: 32, per_second: 100 };
 
 impl Association {
-    /// Refuses what no path carries, and tells the sender; one of a packet that only some paths
-    /// carry is told too, so that its next ones fit them all.
+    /// Refuses a packet that no path carries, and notifies the sender. The sender of a packet that
+    /// only some paths carry is notified too, so that its next packets fit all paths.
     pub(super) fn check_length(
         &mut self,
         now: Instant,
@@ -59,12 +30,12 @@ impl Association {
         let largest = self.largest_inner();
         self.tell_too_big(now, header, segments, cx);
         match largest {
-            Some(largest) if len > largest => Err(refuse(cx, DropReason::TooBig)),
+            Some(largest) if len > largest => Err(cx.shared.refuse(DropReason::TooBig)),
             _ => Ok(()),
         }
     }
 
-    /// Tells the sender of `segments` which length fits.
+    /// Tells the sender of `segments` which packet length fits.
     pub(super) fn tell_too_big(
         &mut self,
         now: Instant,
@@ -75,10 +46,10 @@ impl Association {
         let Some(largest) = self.largest_inner() else { return };
         let mtu = usize::from(self.inner_mtu).min(largest) as u16;
         let mtu = if header.version == Version::V6 { mtu.max(MIN_MTU_V6) } else { mtu };
-        if segments.segment_len(0) <= usize::from(mtu) || !self.allowance.take(now) {
+        if segments.segment_len(0) <= usize::from(mtu) || !self.messages.take(now, MESSAGES) {
             return;
         }
-        // A super-packet is told of as the first of its segments.
+        // The message quotes the first segment of a super-packet.
         let mut head = [0; HEAD_ROOM];
         let (len, rest) = segments.write_head(0, &mut head);
         let mut quoted = head[..len].to_vec();
@@ -86,11 +57,11 @@ impl Association {
         let complete = quoted.len() >= header.header_len;
         if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {
             let message = self.for_the_host(now, message, cx);
-            cx.returns.push(now, message);
+            cx.shared.host_messages.push(now, message);
         }
     }
 
-    /// The longest packet that is worth no message.
+    /// The longest packet that triggers no message.
     fn advised(&self, header: &Header) -> usize {
         usize::from(match header.version {
             _ if self.inner_mtu == 0 => u16::MAX,
@@ -99,9 +70,10 @@ impl Association {
         })
     }
 
-    /// The longest inner packet that a path carries now, or may be hoped to; `None` without one.
+    /// The longest inner packet that an active path carries or is expected to carry; `None` without
+    /// an active path.
     fn largest_inner(&self) -> Option<usize> {
-        let active = self.paths.iter().filter(|path| path.state() == PathState::Active);
+        let active = self.paths.active();
         let most = active.map(Path::hoped_datagram).max()?;
         Some(most.saturating_sub(INNER_OVERHEAD))
     }

@@ -1,196 +1,79 @@
-//! Nodes that the configuration does not name: asked for, answered, associated with for as long as
-//! it serves.
+//! Unknown peers (opportunistic mode): queries, answers, and associations with nodes that are not
+//! configured.
 //!
-//! Such a node is a peer like the others while it lasts, behind them in the engine's list. It is dealt
-//! with where it proved to receive: at the address at which it was found, and the remote addresses of
-//! its paths, which answered a challenge. What makes it trusted is that, and that it was there before:
-//! the key that an address proved to hold first is pinned to it, as `ssh` does. To receive at one port
-//! of an address is not to have the address: that the configuration has to say.
+//! While its association exists, an unknown peer is handled like a configured one, after those in
+//! the engine's list. It is admitted where it proved to receive: at the address where it was found,
+//! and at the remote addresses of its paths, which answered a challenge. Trust is on first use: the
+//! first key that an address proved to hold is pinned to it, as `ssh` does. Receiving at one port
+//! of an address does not prove ownership of the whole address: only the configuration can say
+//! that.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use mpip_crypto::{PresharedKey, PublicKey, Responder};
+use mpip_crypto::{PublicKey, Responder};
 use mpip_wire::{AnswerPacket, AnswerRepr, QueryPacket, QueryRepr};
 
-use super::pins::{Met, Pins};
-use super::{DropReason, Engine, PinChange, send};
+use super::{DropReason, Engine, PinChange};
 use crate::association::Association;
-use crate::availability::{
-    ASK_AGAIN, Availability, AvailabilityState, AvailabilityStatus, PER_SECOND, Query,
-};
-use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
+use crate::availability::{AvailabilityState, AvailabilityStatus, PER_SECOND, Query};
 use crate::event::Event;
-use mpip_types::Bucket;
+use crate::pins::Met;
+use crate::unknown_peers::{UnknownPeer, UnknownPeers};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
 
-/// Without keys after this time, a node that was found is given up.
+/// Time without keys after which an unknown peer is removed.
 const GIVE_UP: Duration = Duration::from_secs(20);
-/// Inner addresses of such a node.
+/// Most inner addresses of an unknown peer.
 const ADDRESSES: usize = 16;
-/// Refusals of changed keys that are reported in ten minutes.
-const REPORTED: usize = 1_024;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
-/// Queries that leave at a time.
+/// Most queries sent at once.
 const QUERIES_AT_ONCE: usize = 32;
 
-/// What the engine keeps for nodes that the configuration does not name.
-#[derive(Debug)]
-pub(super) struct Unknown {
-    settings: Opportunistic,
-    table: Availability,
-    answers: Bucket,
-    pins: Pins,
-    /// When another key than the pinned one of an address was last reported; addresses are some of
-    /// those that have or had a pin.
-    reported: BTreeMap<IpAddr, Instant>,
-    /// By number of the association.
-    nodes: BTreeMap<usize, Node>,
-    /// Which of them is dealt with at an address.
-    by_address: BTreeMap<IpAddr, usize>,
-    /// When those without keys are given up; entries of nodes that have some are passed over.
-    deadlines: BTreeSet<(Instant, usize)>,
-    /// Numbers of associations that are free to be used again.
-    vacant: Vec<usize>,
-}
-
-/// A node that the configuration does not name.
-#[derive(Debug)]
-struct Node {
-    /// Where it was found, and what it tells of where it proved to receive: no other node that nobody
-    /// configured is dealt with there.
-    addresses: Vec<IpAddr>,
-    public_key: PublicKey,
-    /// Whether this node asked for it; else it called.
-    asked: bool,
-    established: bool,
-    /// How often its paths had changed when their addresses were looked at, and on which day that was.
-    path_changes: u64,
-    met: u32,
-}
-
-impl Unknown {
-    pub(super) fn new(mut settings: Opportunistic, pins: usize, seed: [u8; 16]) -> Self {
-        let known = core::mem::take(&mut settings.pins);
-        let pins = Pins::new(known, pins, settings.pin_expiry);
-        Self {
-            settings,
-            table: Availability::new(seed),
-            answers: Bucket::new(),
-            pins,
-            reported: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            by_address: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            vacant: Vec::new(),
-        }
-    }
-
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let deadline = self.deadlines.first().map(|(at, _)| *at);
-        [self.table.next_timeout(), deadline].into_iter().flatten().min()
-    }
-
-    pub(super) fn is_node(&self, peer: usize) -> bool {
-        self.nodes.contains_key(&peer)
-    }
-
-    /// The association with the node that is dealt with at `address`.
-    fn node_at(&self, address: IpAddr) -> Option<usize> {
-        self.by_address.get(&address).copied()
-    }
-
-    /// Whether `address` has another key pinned than `found`. The event that says so comes once in
-    /// a while: who is refused tries again.
-    fn refuses(
-        &mut self,
-        (now, today): (Instant, u32),
-        address: IpAddr,
-        found: PublicKey,
-        events: &mut VecDeque<Event>,
-    ) -> bool {
-        let Some(pinned) = self.pins.refuses(address, found, today) else { return false };
-        let last = self.reported.get(&address);
-        if last.is_none_or(|at| now.since(*at) >= ASK_AGAIN) {
-            if self.reported.len() >= REPORTED {
-                self.reported.retain(|_, at| now.since(*at) < ASK_AGAIN);
-            }
-            if self.reported.len() >= REPORTED {
-                return true;
-            }
-            self.reported.insert(address, now);
-            events.push_back(Event::KeyChanged { address, pinned, found });
-        }
-        true
-    }
-
-    fn peer_config(&self, address: IpAddr, public_key: PublicKey, asked: bool) -> PeerConfig {
-        let endpoint = SocketAddr::new(address, self.settings.port);
-        PeerConfig {
-            name: address.to_string(),
-            public_key,
-            preshared_key: PresharedKey::default(),
-            endpoints: if asked { vec![endpoint] } else { Vec::new() },
-            allowed_prefixes: Vec::new(),
-            exclusive: Vec::new(),
-            reaches: Vec::new(),
-            scheduler: self.settings.scheduler,
-            fixed_weights: Vec::new(),
-            congestion_control: self.settings.congestion_control,
-            host_mode: true,
-            policy: Policy::Prefer,
-            max_paths: None,
-            resequencing: true,
-            encapsulation: EncapsulationPolicy::Auto,
-            tcp_port: None,
-        }
-    }
-}
-
 impl Engine {
-    /// The host's address `source` talks to `destination`. If the settings for unknown nodes say
-    /// so, it is asked whether mpip answers there; the query leaves at the next
+    /// The host's address `source` talks to `destination`. If the configuration permits it, a query
+    /// asks whether mpip answers there. The query is sent at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due.
     pub fn handle_destination(&mut self, now: Instant, source: IpAddr, destination: IpAddr) {
         let Some(unknown) = &mut self.unknown else { return };
-        let own = self.locals.iter().any(|local| local.address.ip() == destination);
+        let own = self.shared.locals.iter().any(|local| local.address.ip() == destination);
         if !own
             && unknown.settings.concerns(destination)
-            && self.by_prefix.find(destination).is_none()
+            && self.shared.prefixes.find(destination).is_none()
             && unknown.node_at(destination).is_none()
         {
             unknown.table.note(now, source, destination);
         }
     }
 
-    /// The next pin that is to be written down, changed or left out from now on, so that it is given as it
-    /// is in [`Opportunistic::pins`] at the next start. Changes of one address follow each other; those
-    /// that were not asked for are joined.
+    /// The next change of a pin that is to be stored, so that
+    /// [`Opportunistic::pins`](crate::Opportunistic::pins) has it at the next start. Changes of one
+    /// address are in order; those not polled yet are merged.
     pub fn poll_pin(&mut self) -> Option<PinChange> {
         self.unknown.as_mut()?.pins.poll()
     }
 
-    /// The day, by the wall clock, in days since 1970-01-01 UTC.
+    /// The day of the wall clock, in days since 1970-01-01 UTC.
     fn today(&self, now: Instant) -> u32 {
-        let unix_time = self.unix_origin + now.since(Instant::ZERO);
+        let unix_time = self.shared.unix_origin + now.since(Instant::ZERO);
         u32::try_from(unix_time.as_secs() / DAY).unwrap_or(u32::MAX)
     }
 
-    /// What is known of the destinations that the host talks to and that no peer has.
+    /// The availability of destinations that the host talks to and that belong to no peer.
     pub fn availability(&self, now: Instant) -> Vec<AvailabilityStatus> {
         let unknown = self.unknown.iter();
         unknown.flat_map(|unknown| unknown.table.status(now)).collect()
     }
 
-    /// Asks, and gives up who does not answer.
+    /// Sends queries, and removes unknown peers that do not complete a handshake.
     pub(super) fn run_unknown(&mut self, now: Instant, out: &mut impl DatagramSink) {
         for _ in 0..QUERIES_AT_ONCE {
             let Some(unknown) = &mut self.unknown else { return };
-            let nonce = || u64::from_be_bytes(self.rng.bytes());
+            let nonce = || u64::from_be_bytes(self.shared.rng.bytes());
             let Some(query) = unknown.table.poll_query(now, nonce) else { break };
             let remote = SocketAddr::new(query.to, unknown.settings.port);
             self.send_query(query, remote, out);
@@ -206,11 +89,11 @@ impl Engine {
         }
     }
 
-    /// The first query leaves from the address that the host itself uses; further ones from each
-    /// address in turn.
+    /// Sends a query. The first one to a destination leaves from the address that the host uses,
+    /// later ones from each address in turn.
     fn send_query(&mut self, query: Query, remote: SocketAddr, out: &mut impl DatagramSink) {
         let locals = || {
-            let family = self.locals.iter();
+            let family = self.shared.locals.iter();
             family.filter(|local| {
                 local.encapsulation == Encapsulation::Udp
                     && local.address.is_ipv4() == remote.is_ipv4()
@@ -223,11 +106,11 @@ impl Engine {
         let repr = QueryRepr { nonce: query.nonce, len: QueryPacket::MIN_LEN };
         let mut datagram = vec![0; repr.encoded_len()];
         repr.emit(&mut datagram).expect("the buffer has the query's length");
-        // One that finds no room is as good as lost: further ones follow.
-        send(out, PathAddress { local: local.id, remote }, &datagram);
+        // A query that finds no room is dropped, as if lost: later ones follow.
+        out.send(PathAddress { local: local.id, remote }, &datagram);
     }
 
-    /// Somebody asks whether mpip answers here.
+    /// A query asks whether mpip answers here.
     pub(super) fn on_query(
         &mut self,
         now: Instant,
@@ -240,7 +123,7 @@ impl Engine {
         if !unknown.is_some_and(|unknown| unknown.answers.take(now, PER_SECOND)) {
             return Err(DropReason::Availability);
         }
-        let public_key = *self.private_key.public_key().as_bytes();
+        let public_key = *self.shared.private_key.public_key().as_bytes();
         let repr = AnswerRepr { flags: 0, nonce: query.nonce(), public_key };
         let mut answer = vec![0; repr.encoded_len()];
         repr.emit(&mut answer).expect("the buffer has the answer's length");
@@ -248,7 +131,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A node that was asked answers. The key that it names is a claim: the handshake proves it.
+    /// A queried node answers. The key in the answer is only a claim: the handshake proves it.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -265,28 +148,27 @@ impl Engine {
         }
         let source = unknown.table.on_answer(now, address, answer.nonce(), found);
         let source = source.ok_or(DropReason::Availability)?;
-        if found == *self.private_key.public_key() {
+        if found == *self.shared.private_key.public_key() {
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
-        } else if unknown.refuses((now, today), address, found, &mut self.events) {
+        } else if unknown.refuses((now, today), address, found, &mut self.shared.events) {
             let state = AvailabilityState::KeyChanged { public_key: found };
             unknown.table.refuse(now, address, state);
         } else if !self.by_key.contains_key(&found)
-            && self.by_prefix.find(address).is_none()
+            && self.shared.prefixes.find(address).is_none()
             && unknown.node_at(address).is_none()
             && let Some(peer) = self.add_node(now, address, found, true)
         {
-            // The other node takes the address that calls for that of the inner packets.
-            let used = self.locals.iter().find(|local| local.address.ip() == source);
-            let asked = self.locals.iter().find(|local| local.id == from.local);
+            // The other node uses the source of the handshake as the address of inner packets.
+            let used = self.shared.locals.iter().find(|local| local.address.ip() == source);
+            let asked = self.shared.locals.iter().find(|local| local.id == from.local);
             let first = used.or(asked).map(|local| local.address.ip());
-            self.associations[peer].first_from = first;
+            self.associations[peer].begin_from(first);
         }
         Ok(())
     }
 
-    /// The number of an association for the initiation of a node that no peer is, or why there is
-    /// none. Who has not shown that it
-    /// receives at its address is given a cookie.
+    /// Creates an association for the initiation of an unknown peer and returns its index, or why
+    /// there is none. A sender that has not proved its address is given a cookie.
     pub(super) fn accept_unknown(
         &mut self,
         now: Instant,
@@ -301,15 +183,16 @@ impl Engine {
             let reason = format!("no peer has the key {found}");
             return Err(self.refuse_handshake(from.remote, reason));
         };
-        if unknown.refuses((now, today), address, found, &mut self.events) {
+        if unknown.refuses((now, today), address, found, &mut self.shared.events) {
             return Err(DropReason::Handshake);
         }
-        if let Some(peer) = self.by_prefix.find(address).or_else(|| unknown.node_at(address)) {
+        if let Some(peer) = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address))
+        {
             let name = &self.associations[peer].config.name;
             let reason = format!("its address is that of peer `{name}`, which has another key");
             return Err(self.refuse_handshake(from.remote, reason));
         }
-        // Nothing is kept for who may have forged the address.
+        // No state is kept for a sender that may have forged its address.
         let time = now.since(Instant::ZERO);
         if self.cookies.verify(time, from.remote, datagram).is_err() {
             return Err(self.give_cookie(time, from, datagram));
@@ -334,8 +217,10 @@ impl Engine {
         }
         let config = unknown.peer_config(address, public_key, asked);
         let limits = self.limits.of_unknown();
-        let mut association = Association::new(config, &limits, &mut self.rng, now);
-        association.is_of_a_stranger();
+        let parameters = &self.parameters;
+        let mut association =
+            Association::new(config, &limits, parameters, &mut self.shared.rng, now);
+        association.mark_as_unknown_peer();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
                 self.associations[peer] = association;
@@ -349,7 +234,7 @@ impl Engine {
         };
         let addresses = vec![address];
         let (established, path_changes, met) = (false, 0, today);
-        let node = Node { addresses, public_key, asked, established, path_changes, met };
+        let node = UnknownPeer { addresses, public_key, asked, established, path_changes, met };
         unknown.nodes.insert(peer, node);
         unknown.by_address.insert(address, peer);
         unknown.deadlines.insert((now + GIVE_UP, peer));
@@ -358,7 +243,7 @@ impl Engine {
         Some(peer)
     }
 
-    /// At the bound a node without sessions makes room.
+    /// At the limit, removes an unknown peer without sessions.
     fn make_room_for_node(&mut self, now: Instant) {
         let Some(unknown) = &self.unknown else { return };
         if unknown.nodes.len() >= self.limits.unknown_nodes {
@@ -369,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// Forgets the association `peer`, which is with a node that the configuration does not name.
+    /// Removes the association `peer`, which is with an unknown peer.
     fn remove_node(&mut self, now: Instant, peer: usize) {
         let Some(unknown) = &mut self.unknown else { return };
         let Some(node) = unknown.nodes.remove(&peer) else { return };
@@ -387,7 +272,7 @@ impl Engine {
         self.reschedule(peer);
     }
 
-    /// Something happened to the association `peer`: what it means if nobody configured it.
+    /// Follows changes of the association `peer`, if it is with an unknown peer.
     pub(super) fn follow_node(&mut self, now: Instant, peer: usize) {
         let today = self.today(now);
         let Some(unknown) = &mut self.unknown else { return };
@@ -404,8 +289,9 @@ impl Engine {
         }
     }
 
-    /// Admits the node of association `peer` at the addresses at which it proved to receive, unless they
-    /// are somebody else's, and pins its key to them if it was asked for.
+    /// Admits the unknown peer of association `peer` at the addresses at which it proved to
+    /// receive, unless they belong to another node. If this node sent the query, pins the peer's
+    /// key to them.
     fn adopt_addresses(&mut self, now: Instant, peer: usize) {
         let today = self.today(now);
         let proven: BTreeSet<(IpAddr, bool)> = self.associations[peer].proven_addresses().collect();
@@ -415,8 +301,8 @@ impl Engine {
             if !unknown.settings.concerns(address) {
                 continue;
             }
-            let owner = self.by_prefix.find(address).or_else(|| unknown.node_at(address));
-            let Unknown { settings, pins, nodes, by_address, .. } = &mut **unknown;
+            let owner = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address));
+            let UnknownPeers { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
             let new = told && owner.is_none();
@@ -434,7 +320,7 @@ impl Engine {
                     Met::Other | Met::Full => continue,
                 };
                 let pinned = |former| Event::Pinned { address, public_key, former };
-                self.events.extend(former.map(pinned));
+                self.shared.events.extend(former.map(pinned));
             }
             if new {
                 node.addresses.push(address);

@@ -1,27 +1,32 @@
-//! The path on which this packet arrives first.
+//! Scheduler `earliest`: the path on which this packet arrives first.
 //!
-//! Arrival is predicted as: when the path can take the packet, plus the time it needs at the
-//! path's rate, plus the path's one-way delay and its usual deviation, plus, of what is put in order, the
-//! wait for repairs on a path that loses packets. If the winner cannot send yet, the packet waits for
-//! it rather than arrive later on a slower path (BLEST, ECF) — unless there is so much to send, or
-//! has been for so long, that the slower path's packets arrive before the faster paths would have
-//! carried the rest. Then every path works: the receiver puts in order what comes. A far path that
-//! still searches for what it carries takes little, for which the receiver waits as long as for much: it
-//! begins later.
+//! The predicted arrival time is the sum of: when the path can take the packet, its transmission
+//! time at the path's rate, the path's one-way delay and its mean deviation, and, for a resequenced
+//! packet on a lossy path, the mean wait for retransmissions. If the best path cannot send yet, the
+//! packet waits for it rather than arrive later on a slower path (BLEST, ECF). With a large backlog
+//! or a long busy period, slower paths are used as well: their packets arrive before the faster
+//! paths would have carried the backlog. A far path whose capacity is not known yet
+//! begins later: it carries little, and the receiver waits as long as for much.
 
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler};
+use crate::parameters::EarliestParameters;
 use mpip_types::Instant;
 
-/// A path is far that is later by so many µs.
-const FAR: i64 = 100_000;
-/// For so many times that a busy period has to last before a far path works that searches.
-const SEARCH_PATIENCE: i64 = 4;
-
 /// Earliest predicted arrival.
-#[derive(Debug, Default)]
-pub(super) struct Earliest;
+#[derive(Debug)]
+pub(super) struct Earliest {
+    parameters: EarliestParameters,
+    /// Extra delay from which on a path is far, µs.
+    far: i64,
+}
+
+impl Earliest {
+    pub(super) fn new(parameters: &EarliestParameters) -> Self {
+        Self { parameters: *parameters, far: parameters.far.as_micros() as i64 }
+    }
+}
 
 impl Scheduler for Earliest {
     fn choose(
@@ -34,8 +39,10 @@ impl Scheduler for Earliest {
         let arrival = |path: &Candidate| {
             let waits = path.ready_at.since(now).as_micros() as i64;
             let takes = (demand.len as u64 * 1_000_000 / path.rate.max(1)) as i64;
-            let repair = if demand.ordered { path.repair } else { 0 };
-            waits + takes + path.delay + path.jitter + repair
+            let counts = demand.ordered && self.parameters.counts_repair;
+            let repair = if counts { path.repair } else { 0 };
+            let jitter = (path.jitter as f64 * self.parameters.jitter_weight) as i64;
+            waits + takes + path.delay + jitter + repair
         };
         let order = |index: &usize| (arrival(&paths[*index]), paths[*index].id);
         let first = (0..paths.len()).min_by_key(order)?;
@@ -44,8 +51,11 @@ impl Scheduler for Earliest {
         }
         let ready =
             (0..paths.len()).filter(|&index| paths[index].is_ready(now)).min_by_key(order)?;
+        if !self.parameters.waits {
+            return Some(ready);
+        }
         let later = arrival(&paths[ready]) - arrival(&paths[first]);
-        // What the faster paths carry before a packet sent now on the slower one arrives.
+        // Bytes that the faster paths carry before a packet sent now on the slower path arrives.
         let faster: u64 = paths
             .iter()
             .filter(|path| arrival(path) < arrival(&paths[ready]))
@@ -53,8 +63,9 @@ impl Scheduler for Earliest {
             .sum();
         let drains = (demand.backlog as u64 * 1_000_000 / faster.max(1)) as i64;
         let busy = now.since(demand.busy_since).as_micros() as i64;
-        let patience = if paths[ready].searches && later >= FAR { SEARCH_PATIENCE } else { 1 };
-        // A busy period that has lasted so long is expected to last about as long again.
+        let far = paths[ready].searches && later >= self.far;
+        let patience = if far { i64::from(self.parameters.search_patience) } else { 1 };
+        // A busy period is expected to last about as long again as it has lasted.
         (drains >= later || busy >= patience * later).then_some(ready)
     }
 }

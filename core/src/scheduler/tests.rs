@@ -102,14 +102,17 @@ fn fastest_first_fills_the_fastest_and_then_the_next() {
     assert_eq!(choose(&paths), Some(0));
 }
 
+fn earliest() -> earliest::Earliest {
+    earliest::Earliest::new(&Default::default())
+}
+
 #[test]
 fn earliest_waits_for_the_fast_path_while_there_is_little_to_send() {
     let mut paths = vec![path(0, 5), path(2, 100)];
     paths[0].ready_at = NOW + Duration::from_millis(2);
     let mut rng = rng();
-    let mut choose = |paths: &[Candidate], demand: &Demand| {
-        earliest::Earliest.choose(NOW, paths, demand, &mut rng)
-    };
+    let mut choose =
+        |paths: &[Candidate], demand: &Demand| earliest().choose(NOW, paths, demand, &mut rng);
     assert_eq!(choose(&paths, &demand()), None);
     // 200 kB take the fast path 160 ms: the slow one delivers sooner.
     assert_eq!(choose(&paths, &Demand { backlog: 200_000, ..demand() }), Some(1));
@@ -125,7 +128,7 @@ fn what_is_put_in_order_takes_a_longer_path_that_loses_nothing() {
     let paths = vec![Candidate { repair: 60_000, ..path(0, 50) }, path(2, 100)];
     let choose = |ordered| {
         let demand = Demand { ordered, ..demand() };
-        earliest::Earliest.choose(NOW, &paths, &demand, &mut rng())
+        earliest().choose(NOW, &paths, &demand, &mut rng())
     };
     assert_eq!(choose(true), Some(1));
     assert_eq!(choose(false), Some(0));
@@ -138,7 +141,7 @@ fn a_far_path_that_searches_works_later() {
     let choose = |paths: &[Candidate], busy_ms, backlog| {
         let busy_since = NOW - Duration::from_millis(busy_ms);
         let demand = Demand { busy_since, backlog, ..demand() };
-        earliest::Earliest.choose(NOW, paths, &demand, &mut rng())
+        earliest().choose(NOW, paths, &demand, &mut rng())
     };
     assert_eq!(choose(&paths, 300, 0), Some(1));
     paths[1].searches = true;
@@ -154,5 +157,5 @@ fn a_far_path_that_searches_works_later() {
 fn earliest_counts_the_time_on_the_wire() {
     let mut paths = vec![path(0, 5), path(2, 7)];
     paths[0].rate = 12_500;
-    assert_eq!(earliest::Earliest.choose(NOW, &paths, &demand(), &mut rng()), Some(1));
+    assert_eq!(earliest().choose(NOW, &paths, &demand(), &mut rng()), Some(1));
 }

@@ -1,7 +1,7 @@
-//! Which connections of a node behind a translator go on the paths: those that began there.
+//! Which connections of a node behind a NAT use the paths: those that were opened there.
 //!
-//! The other end shows them to its host with another port than the translator would. So one that
-//! began as plain IP has to stay so, and one that began on the paths cannot leave them.
+//! The other end shows them to its host with another port than the NAT would. So a connection
+//! opened as plain IP has to stay plain, and one opened on the paths cannot leave them.
 
 use core::time::Duration;
 
@@ -12,60 +12,60 @@ use super::{Act, Life};
 use mpip_types::Instant;
 use mpip_types::packet::{Header, SessionKey, protocol};
 
-/// How long the first connections may go without an answer by the paths, until others are plain: less
-/// than until TCP repeats a SYN (RFC 6298, section 2).
+/// Time without an answer on the paths after which new connections are plain; shorter than TCP's
+/// first SYN retransmission (RFC 6298, section 2).
 const UNANSWERED: Duration = Duration::from_millis(900);
-/// And how long those are, before one is tried again.
+/// Time for which new connections are plain before the paths are tried again.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// Connections that are remembered; beyond it one goes that carried nothing for long.
+/// Most connections kept; beyond this, an idle one is dropped.
 const CONNECTIONS: usize = 16_384;
 
-/// How long those that wait for a path are remembered without one: as long as TCP tries (RFC 9293,
-/// section 3.8.3, with Linux's 15 repetitions).
+/// Time for which connections are kept while there is no path: as long as TCP retransmits (RFC
+/// 9293, section 3.8.3, with Linux's 15 retransmissions).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(924);
 
 /// How a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Egress {
     /// On the paths.
     Paths,
-    /// As it would without us.
+    /// As plain IP.
     Plain,
 }
 
-/// What may begin on the paths.
+/// Which connections may be opened on the paths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doors {
-    /// Connections may.
+pub(crate) struct Admission {
+    /// Connections may be opened on the paths.
     pub(crate) open: bool,
-    /// Those of UDP too: there are no plain ones. Otherwise a datagram may be one of a connection that
-    /// began as plain IP, here or at the other end, and nothing in it tells.
-    pub(crate) nothing_is_plain: bool,
+    /// UDP, too, because nothing is plain. Otherwise a datagram may belong to a flow that was
+    /// opened as plain IP, here or at the other end, and nothing in it tells.
+    pub(crate) udp: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Begun {
-    /// By the ends of what this host sends.
+pub(crate) struct PathConnections {
+    /// Keyed by the ends of this host's packets.
     connections: Aging<SessionKey, Life>,
-    fragments: Fragments<Way>,
+    fragments: Fragments<Egress>,
     trust: Trust,
 }
 
-/// Whether the peer's host answers what comes by the paths: its daemon may not translate, or its
-/// firewall may be in the way.
+/// Whether the peer's host answers connections opened on the paths. Its daemon may not translate,
+/// or its firewall may drop them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     Unknown,
-    /// A connection was tried then.
+    /// A connection was opened at this time; no answer yet.
     Tried(Instant),
     Proved,
-    /// There was no answer; until then connections are plain.
+    /// There was no answer; connections are plain until this time.
     DoubtedUntil(Instant),
 }
 
-impl Begun {
+impl PathConnections {
     pub(crate) fn new() -> Self {
         let connections = Aging::new(CONNECTIONS);
         Self { connections, fragments: Fragments::new(), trust: Trust::Unknown }
@@ -92,12 +92,12 @@ impl Begun {
         *self = Self::new();
     }
 
-    /// The peer's host has sent something to an address of ours that the peer sees elsewhere.
+    /// The peer's host has sent a packet to an address of ours that is behind a NAT.
     pub(crate) fn on_answer(&mut self) {
         self.trust = Trust::Proved;
     }
 
-    /// Whether a connection may be tried on the paths.
+    /// Whether a connection may be opened on the paths.
     fn is_trusted(&mut self, now: Instant) -> bool {
         match self.trust {
             Trust::Proved => true,
@@ -117,53 +117,59 @@ impl Begun {
         }
     }
 
-    /// Forgets what carried nothing for long.
+    /// Drops idle connections.
     pub(crate) fn expire(&mut self, now: Instant) {
         while self.connections.expire(now).is_some() {}
     }
 
     /// How a packet of this host leaves.
-    pub(crate) fn way(
+    pub(crate) fn egress(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
-        doors: Doors,
-    ) -> Way {
+        admission: Admission,
+    ) -> Egress {
         let way = match Subject::of(header, packet) {
-            Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), doors),
+            Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), admission),
             Some(Subject::Quoted(key)) => self.known(now, &key.reversed(), Act::Touch),
             Some(Subject::Fragment) => self.fragments.find(header, packet),
             None => None,
         };
-        let way = way.unwrap_or(Way::Plain);
+        let way = way.unwrap_or(Egress::Plain);
         if header.ports.is_some() {
             self.fragments.on_first(header, packet, way);
         }
         way
     }
 
-    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Doors) -> Option<Way> {
-        let begins = matches!(act, Act::Begin(_))
-            && (key.protocol != protocol::UDP || doors.nothing_is_plain);
+    fn way_of(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        act: Act,
+        admission: Admission,
+    ) -> Option<Egress> {
+        let begins =
+            matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || admission.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
             return self.known(now, &key, act);
         }
-        if !doors.open || !(self.is_trusted(now) || doors.nothing_is_plain) {
+        if !admission.open || !(self.is_trusted(now) || admission.udp) {
             self.connections.remove(&key);
             return None;
         }
         let life = Life::Begins;
         self.connections.insert(now, key, life, life.idle(key.protocol));
-        Some(Way::Paths)
+        Some(Egress::Paths)
     }
 
-    fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Way> {
+    fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Egress> {
         let life = self.connections.touch(now, key)?;
         *life = life.after(act, key.protocol);
         let idle = life.idle(key.protocol);
         self.connections.set_idle(key, idle);
-        Some(Way::Paths)
+        Some(Egress::Paths)
     }
 }

@@ -2,6 +2,7 @@ use core::time::Duration;
 
 use snow::Builder;
 
+use super::layout::{INITIATION_NOISE, RESPONSE_NOISE};
 use super::*;
 use crate::mac::MAC_LEN;
 use crate::{ReplayGuard, Timestamp, TimestampSource};

@@ -103,6 +103,7 @@ impl<'a> Peers<'a> {
             congestion_control,
             max_paths,
             resequencing: raw.resequencing.unwrap_or(true),
+            ack_thinning: raw.ack_thinning.unwrap_or(true),
             encapsulation,
             tcp_port,
         })

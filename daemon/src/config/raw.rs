@@ -92,6 +92,7 @@ pub(super) struct Peer {
     pub(super) congestion_control: Option<Spanned<String>>,
     pub(super) max_paths: Option<Spanned<i64>>,
     pub(super) resequencing: Option<bool>,
+    pub(super) ack_thinning: Option<bool>,
     pub(super) encapsulation: Option<Spanned<String>>,
     pub(super) tcp_port: Option<Spanned<i64>>,
 }

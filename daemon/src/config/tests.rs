@@ -80,7 +80,7 @@ fn a_full_configuration_is_read() {
              reaches = ['198.19.0.0/24']\n\
              host_mode = false\npolicy = 'require'\nscheduler = 'weighted'\n\
              weights = {{ eth0 = 1000, wwan0 = 1 }}\ncongestion_control = 'cubic'\n\
-             max_paths = 3\nresequencing = false\n\
+             max_paths = 3\nresequencing = false\nack_thinning = false\n\
              [[rule]]\nprotocol = 'tcp'\nremote_port = 23\nlength = '0-200'\n\
              priority = 'response'\n\
              [[rule]]\nprotocol = 132\nlength = '1000-'\nremote_prefix = '10.0.0.0/8'\n\
@@ -109,6 +109,7 @@ fn a_full_configuration_is_read() {
     assert_eq!(peer.fixed_weights, [("eth0".to_owned(), 1000), ("wwan0".to_owned(), 1)]);
     assert_eq!(peer.congestion_control, CongestionControlKind::Cubic);
     assert_eq!((peer.max_paths, peer.resequencing), (Some(3), false));
+    assert!(!peer.ack_thinning);
     let [telnet, bulk] = &settings.rules[..] else { panic!("two rules") };
     assert_eq!((telnet.protocol, telnet.remote_port), (Some(6), Some(23)));
     assert_eq!((telnet.length.clone(), telnet.priority), (Some(0..=200), Priority::Response));
@@ -129,6 +130,7 @@ fn defaults_are_as_documented() {
     assert_eq!(peer.scheduler, SchedulerKind::Earliest);
     assert_eq!(peer.congestion_control, CongestionControlKind::Bbr);
     assert_eq!((peer.max_paths, peer.resequencing), (None, true));
+    assert!(peer.ack_thinning);
     assert_eq!(peer.preshared_key.secret_bytes(), &[0; 32]);
     assert_eq!((peer.host_mode, peer.policy), (false, Policy::Require));
     let host_mode =

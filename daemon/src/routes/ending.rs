@@ -1,4 +1,4 @@
-//! Which routes stay when the daemon ends.
+//! What becomes of routes and rules when the daemon ends.
 
 use std::collections::BTreeSet;
 
@@ -49,32 +49,32 @@ impl Ending {
         self.state = State::Closed;
     }
 
-    /// Whether what was found may go when nobody wants it.
-    pub(super) fn may_open(&self) -> bool {
-        self.state != State::AsFound
-    }
-
     /// The daemon was told to end: nothing stays.
     pub(super) fn open(&mut self) {
         self.state = State::Open;
     }
 
     /// Whether nothing stays.
-    pub(super) fn opens(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Whether all that refuses packets stays.
-    pub(super) fn closes(&self) -> bool {
+    /// Whether what refuses packets stays.
+    pub(super) fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Whether the sink goes.
-    pub(super) fn removes_sink(&self) -> bool {
-        self.opens() || (self.state == State::AsFound && !self.found_sink)
+    /// Whether the sink may go.
+    pub(super) fn frees_sink(&self) -> bool {
+        self.is_open() || (self.state == State::AsFound && !self.found_sink)
     }
 
-    /// Whether a route stays.
+    /// Whether what was found may go when nobody wants it.
+    pub(super) fn may_open(&self) -> bool {
+        self.state != State::AsFound
+    }
+
+    /// Whether the route `key` stays when the daemon ends now.
     pub(super) fn keeps(&self, key: &Key) -> bool {
         match self.state {
             State::AsFound => self.found.contains(key),

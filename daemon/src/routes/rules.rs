@@ -94,8 +94,8 @@ impl<K: Kernel> Routes<K> {
     }
 
     /// Lets running connections by IPv6 find new routes. Linux keeps a connection's route while
-    /// nothing changes in the table that it is from, or among the rules. So a rule comes and goes
-    /// that says no more than ours.
+    /// nothing changes in the table that it is from, or among the rules. So a rule comes and
+    /// goes that says no more than ours.
     pub(super) fn ask_again(&mut self) {
         let HostMode { table, mark, priority, .. } = self.settings;
         let protocol = Some(protocol::TCP);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::row::Row;
 
-const HEAD: [&str; 4] = ["case", "asked", "reached", ""];
+const HEAD: [&str; 4] = ["case", "target", "reached", ""];
 
 fn cells(row: &Row) -> [&str; 4] {
     let verdict = match row.yes {

@@ -223,7 +223,7 @@ mod tests {
         sockets.list(|_, _| {}).expect("a list");
     }
 
-    /// To be run where there are many: see "To whom the host talks" in docs/architecture.md.
+    /// To be run where there are many: see docs/decisions/0015-finding-destinations.md.
     #[test]
     #[ignore = "a measurement"]
     fn how_long_a_look_takes() {

@@ -7,20 +7,30 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use mpip_types::{DatagramSink, Ecn, Instant, LocalId, PathAddress, Slot};
+use mpip_segments::Counters;
+use mpip_segments::Endpoint;
+use mpip_segments::segment::HEADROOM;
+use mpip_segments::segment::frame;
+use mpip_segments::segment::seal;
+use mpip_types::DatagramSink;
+use mpip_types::Ecn;
+use mpip_types::Instant;
+use mpip_types::LocalId;
+use mpip_types::PathAddress;
+use mpip_types::Slot;
 
-use super::endpoint::{Counters, Endpoint};
-use super::segment::{DATA_HEADER, Header, flag, is_intact, seal};
 use super::socket::TcpSocket;
-use super::stream::PREFIX;
+use crate::socket::ReceiveBuffers;
+use crate::socket::SendCounters;
+use crate::socket::SendError;
 use crate::socket::address::RawAddress;
-use crate::socket::batch::{Batch, is_temporary};
-use crate::socket::queues::{Queues, Report, SendQueue};
+use crate::socket::batch::Batch;
+use crate::socket::batch::is_temporary;
+use crate::socket::queues::Queues;
+use crate::socket::queues::Report;
+use crate::socket::queues::SendQueue;
 use crate::socket::receive::receive;
-use crate::socket::{ReceiveBuffers, SendCounters, SendError};
 
-/// Room for headers before a datagram in its slot, in bytes.
-const HEADROOM: usize = DATA_HEADER + PREFIX;
 /// Size of the buffer for datagrams, in bytes. When it is full they are sent without a flush.
 const BUFFER_LEN: usize = 128 << 10;
 /// Longest datagram in bytes: together with the headers of IPv6 it has to fit an IP packet.
@@ -188,21 +198,7 @@ fn receive_segment(
         SocketAddr::V6(_) => 0,
     };
     let segment = message.get_mut(ip_header..).unwrap_or_default();
-    let Ok((header, header_len)) = Header::parse(segment) else {
-        return endpoint.malformed();
-    };
-    if header.destination != local.port() {
-        return;
-    }
-    // Data is authenticated, and segments that the kernel has gathered have no valid checksum.
-    let control = segment.len() == header_len || header.flags & flag::SYN != 0;
-    if control && !is_intact(source, local, segment) {
-        return endpoint.malformed();
-    }
-    let mut remote = source;
-    remote.set_port(header.source);
-    let payload = &mut segment[header_len..];
-    endpoint.receive(now, remote, &header, payload, &mut |datagram| take(remote, datagram));
+    endpoint.receive_bytes(now, source.ip(), segment, &mut take);
 }
 
 /// A segment, or a datagram that has no header yet.
@@ -340,7 +336,7 @@ impl Queue {
             own[HEADROOM..].copy_from_slice(&bytes);
             match self.endpoint.data(now, to, bytes.len(), true) {
                 Some(header) => {
-                    let start = number(&header, self.socket.address(), to, &mut own);
+                    let start = frame(&header, self.socket.address(), to, &mut own);
                     own.drain(..start);
                     self.segments.push_back(Outgoing { to, ecn, range: 0..0, own });
                 }
@@ -355,7 +351,7 @@ impl Queue {
             let len = room.len() - HEADROOM;
             match self.endpoint.data(now, to, len, push) {
                 Some(header) => {
-                    let start = range.start + number(&header, self.socket.address(), to, room);
+                    let start = range.start + frame(&header, self.socket.address(), to, room);
                     let range = start..range.end;
                     self.segments.push_back(Outgoing { to, ecn, range, own: Vec::new() });
                 }
@@ -394,16 +390,4 @@ impl Outgoing {
     fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
         if self.own.is_empty() { &buffer[self.range.clone()] } else { &self.own }
     }
-}
-
-/// Writes header and length before the datagram at the end of `room`. Returns the offset of the
-/// segment.
-fn number(header: &Header, local: SocketAddr, remote: SocketAddr, room: &mut [u8]) -> usize {
-    let start = DATA_HEADER - header.encoded_len();
-    let segment = &mut room[start..];
-    let header_len = header.write(segment);
-    let len = u16::try_from(segment.len() - header_len - PREFIX).expect("checked at reservation");
-    segment[header_len..header_len + PREFIX].copy_from_slice(&len.to_be_bytes());
-    seal(local, remote, segment);
-    start
 }

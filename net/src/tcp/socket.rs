@@ -6,11 +6,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use mpip_segments::segment::TCP;
 use mpip_types::LocalId;
 
-use super::segment::TCP;
-use crate::socket::options::{set_buffers, set_packet_options};
-use crate::socket::{BindError, SocketConfig, SocketKind};
+use crate::socket::BindError;
+use crate::socket::SocketConfig;
+use crate::socket::SocketKind;
+use crate::socket::options::set_buffers;
+use crate::socket::options::set_packet_options;
 
 const KIND: SocketKind = SocketKind::Tcp;
 

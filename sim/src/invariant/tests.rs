@@ -88,19 +88,37 @@ fn an_address_that_did_not_answer_gets_no_more_than_it_sent() {
     let remote = "198.18.200.1:6182".parse().unwrap();
     let mut watch = Amplification::default();
     watch.received(0, remote, 100, false);
-    assert_eq!(broken(watch.sent(1, 0, remote, 100, false)), None);
-    assert_eq!(broken(watch.sent(2, 0, remote, 1, false)), Some(Invariant::NoAmplification));
+    assert_eq!(broken(watch.sent(1, 0, remote, 100, Standing::Told(0))), None);
+    assert_eq!(
+        broken(watch.sent(2, 0, remote, 1, Standing::Told(0))),
+        Some(Invariant::NoAmplification)
+    );
     watch.received(0, remote, 1, true);
-    assert_eq!(broken(watch.sent(3, 0, remote, 1_000_000, false)), None);
+    assert_eq!(broken(watch.sent(3, 0, remote, 1_000_000, Standing::Told(0))), None);
 }
 
 #[test]
 fn a_known_address_that_does_not_answer_gets_a_few_probes_only() {
     let remote = "198.18.1.1:6182".parse().unwrap();
     let mut watch = Amplification::default();
-    assert_eq!(broken(watch.sent(0, 0, remote, PROBE_BYTES, true)), None);
-    assert_eq!(broken(watch.sent(1, 0, remote, 1, true)), Some(Invariant::NoAmplification));
-    assert_eq!(broken(watch.sent(SECOND, 0, remote, 1_000, true)), None);
+    assert_eq!(broken(watch.sent(0, 0, remote, PROBE_BYTES, Standing::Known)), None);
+    assert_eq!(
+        broken(watch.sent(1, 0, remote, 1, Standing::Known)),
+        Some(Invariant::NoAmplification)
+    );
+    assert_eq!(broken(watch.sent(SECOND, 0, remote, 1_000, Standing::Known)), None);
+}
+
+#[test]
+fn told_addresses_get_few_short_packets_all_together() {
+    let told = |number: u64| SocketAddr::new([198, 18, 240, number as u8].into(), 6182);
+    let mut watch = Amplification::default();
+    let mut sent = |now, number, bytes| watch.sent(now, 0, told(number), bytes, Standing::Told(1));
+    assert!((0..TOLD.0).all(|number| sent(0, number, SHORT).is_ok()));
+    assert_eq!(broken(sent(0, 200, SHORT)), Some(Invariant::NoAmplification));
+    assert!((0..TOLD.1).all(|number| sent(SECOND, number, SHORT).is_ok()));
+    assert_eq!(broken(sent(SECOND, 201, SHORT)), Some(Invariant::NoAmplification));
+    assert_eq!(broken(sent(60 * SECOND, 202, SHORT + 1)), Some(Invariant::NoAmplification));
 }
 
 #[test]
@@ -113,4 +131,40 @@ fn a_timer_that_stays_due_is_noticed() {
     assert_eq!(calls.flatten().next(), Some(Invariant::Progress));
     let mut spin = Spin::default();
     assert!((0..10_000).all(|n| spin.timeout(n * MILLI / 500).is_ok()));
+}
+
+#[test]
+fn a_table_that_holds_more_than_it_may_is_noticed() {
+    let kept = |held| [("a", 3, 3), ("b", held, 7)];
+    assert_eq!(check_kept(&kept(7)).count(), 0);
+    let found: Vec<_> = check_kept(&kept(8)).collect();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, Invariant::BoundedMemory);
+    assert!(found[0].1.starts_with("b: 8"), "{}", found[0].1);
+}
+
+#[test]
+fn a_datagram_that_takes_more_steps_than_it_may_is_noticed() {
+    let bound = u64::from(WORK_MAX) * STEPS_PER_UNIT;
+    let none = Settled::new(50, &[]);
+    assert_eq!(broken(check_work(&none, bound)), None);
+    assert_eq!(broken(check_work(&none, bound + 1)), Some(Invariant::BoundedWork));
+    // Each packet in flight and each held packet counts once.
+    let kept =
+        [("packets of a path", 10, 16_000), ("bytes that wait in order, of all", 4_096, 9_000)];
+    let some = Settled::new(50, &kept);
+    let more = 10 * STEPS_IN_FLIGHT + 2 * STEPS_WAITING;
+    assert_eq!(broken(check_work(&some, bound + more)), None);
+    assert_eq!(broken(check_work(&some, bound + more + 1)), Some(Invariant::BoundedWork));
+    // That was an earlier datagram.
+    let before = Settled::new(bound * 2, &[]);
+    assert_eq!(broken(check_work(&before, bound * 2)), None);
+}
+
+#[test]
+fn honest_nodes_that_are_held_up_are_noticed() {
+    assert_eq!(broken(check_harm(100_000, 300_000)), None);
+    assert_eq!(broken(check_harm(0, 65_536)), None);
+    assert_eq!(broken(check_harm(0, 300_000)), Some(Invariant::Harm));
+    assert_eq!(broken(check_harm(1_000_000, 4_000_000)), Some(Invariant::Harm));
 }

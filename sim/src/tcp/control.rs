@@ -3,7 +3,7 @@
 use super::bbr::Bbr;
 use super::window::Window;
 use crate::clock::Nanos;
-use crate::spec::TcpControl;
+use crate::spec::{TcpAlgorithm, TcpControl};
 
 /// Number of segments at the start that are not paced, as by `sch_fq` of Linux.
 const UNPACED_SEGMENTS: u32 = 10;
@@ -11,35 +11,35 @@ const UNPACED_SEGMENTS: u32 = 10;
 /// The congestion control.
 #[derive(Clone, Debug)]
 pub(super) enum Control {
-    Cubic(Window),
+    Window(Window),
     Bbr(Box<Bbr>),
 }
 
 impl Control {
     pub(super) fn new(control: TcpControl) -> Self {
-        match control {
-            TcpControl::Cubic => Self::Cubic(Window::new()),
-            TcpControl::Bbr => Self::Bbr(Box::new(Bbr::new())),
+        match control.algorithm {
+            TcpAlgorithm::Cubic | TcpAlgorithm::Reno => Self::Window(Window::new(control)),
+            TcpAlgorithm::Bbr => Self::Bbr(Box::new(Bbr::new())),
         }
     }
 
     pub(super) fn bytes(&self, mss: usize) -> u64 {
         match self {
-            Self::Cubic(window) => window.bytes(mss),
+            Self::Window(window) => window.bytes(mss),
             Self::Bbr(bbr) => bbr.bytes(mss),
         }
     }
 
     pub(super) fn on_loss(&mut self) {
         match self {
-            Self::Cubic(window) => window.on_loss(),
+            Self::Window(window) => window.on_loss(),
             Self::Bbr(bbr) => bbr.on_loss(),
         }
     }
 
     pub(super) fn on_timeout(&mut self) {
         match self {
-            Self::Cubic(window) => window.on_timeout(),
+            Self::Window(window) => window.on_timeout(),
             Self::Bbr(bbr) => bbr.on_timeout(),
         }
     }

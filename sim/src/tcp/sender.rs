@@ -3,8 +3,8 @@
 //! Without them, recovery takes a round trip for each lost segment of a window.
 //!
 //! This file has the connection, acknowledgements, loss detection and transmission. `rtt` has the
-//! round-trip time and the timeout, `delivery` the delivery rate, `peer` what the receiving end has
-//! said, `segment` the segments in flight, and `packet` their encoding.
+//! round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of the receiving
+//! end, `segment` the segments in flight, and `packet` their encoding.
 
 mod delivery;
 mod packet;
@@ -30,7 +30,7 @@ use crate::spec;
 
 /// Length of a TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;
-/// Time without progress after which a connection is given up: longer than any outage of a world.
+/// Time without progress after which a connection is aborted; longer than any outage of a world.
 const GIVE_UP: Nanos = 300 * SECOND;
 /// Number of sacked segments above a missing one that makes it lost (RFC 6675).
 const DUPLICATES: u32 = 3;
@@ -316,7 +316,7 @@ impl Sender {
         }
         if let Some(rtt) = news.rtt {
             self.rtt.on_sample(rtt);
-            if let Control::Cubic(window) = &mut self.control {
+            if let Control::Window(window) = &mut self.control {
                 window.on_sample(now, rtt, (self.first, self.next));
             }
             self.undo_timeout();
@@ -334,8 +334,8 @@ impl Sender {
         let sent = (newest.sent_at, &newest.delivery);
         let interval = self.delivery.on_delivered(now, delivered, sent, self.rtt.min);
         match &mut self.control {
-            Control::Cubic(window) if grows => window.on_ack(now, acked, self.rtt.smoothed),
-            Control::Cubic(_) => {}
+            Control::Window(window) if grows => window.on_ack(now, acked, self.rtt.smoothed),
+            Control::Window(_) => {}
             Control::Bbr(bbr) => bbr.on_ack(&Sample {
                 now,
                 mss,

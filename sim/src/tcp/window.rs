@@ -1,11 +1,15 @@
-//! The congestion window of a sender: cubic (RFC 9438), counted in bytes (RFC 3465).
+//! The congestion window of a sender: cubic (RFC 9438) or reno (RFC 5681), with the ways of
+//! counting acknowledgements that are in use (RFC 3465).
 
 use super::hystart::HyStart;
 use crate::clock::{Nanos, SECOND};
+use crate::spec::{AckCounting, TcpAlgorithm, TcpControl};
 
 /// RFC 9438, sections 4.1 and 4.6.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
+/// RFC 5681, section 3.1.
+const RENO_BETA: f64 = 0.5;
 /// Initial window in segments (RFC 6928).
 const INITIAL_SEGMENTS: f64 = 10.0;
 /// Smallest window after a loss, in segments.
@@ -14,6 +18,7 @@ const MIN_SEGMENTS: f64 = 2.0;
 /// The congestion window, in segments.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
+    kind: TcpControl,
     segments: f64,
     threshold: f64,
     /// W_max: the window before the last reduction.
@@ -27,11 +32,15 @@ pub(super) struct Window {
     /// Growth of W_est per acknowledged window.
     w_est_growth: f64,
     hystart: HyStart,
+    /// Slow start follows a timeout; then one segment counts per acknowledgement (RFC 3465,
+    /// section 2.3).
+    after_timeout: bool,
 }
 
 impl Window {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(kind: TcpControl) -> Self {
         Self {
+            kind,
             segments: INITIAL_SEGMENTS,
             threshold: f64::INFINITY,
             w_max: 0.0,
@@ -40,12 +49,16 @@ impl Window {
             w_est: 0.0,
             w_est_growth: 1.0,
             hystart: HyStart::default(),
+            after_timeout: false,
         }
     }
 
     /// All bytes before the first of `bytes` are acknowledged, the newest segment after a
     /// round-trip time of `rtt`. No byte from the second on has been sent.
     pub(super) fn on_sample(&mut self, now: Nanos, rtt: Nanos, bytes: (u64, u64)) {
+        if !self.kind.hystart {
+            return;
+        }
         let starts = self.segments < self.threshold;
         if self.hystart.on_ack(now, rtt, bytes, self.segments) && starts {
             self.threshold = self.segments;
@@ -58,8 +71,20 @@ impl Window {
 
     /// `acked` segments were acknowledged while the window limited the sender.
     pub(super) fn on_ack(&mut self, now: Nanos, acked: f64, rtt: Nanos) {
+        let counting = self.kind.counting;
         if self.segments < self.threshold {
-            self.segments = (self.segments + acked).min(self.threshold);
+            let counted = match counting {
+                AckCounting::Covered => acked,
+                AckCounting::TwoSegments if !self.after_timeout => acked.min(2.0),
+                AckCounting::TwoSegments | AckCounting::OneSegment => acked.min(1.0),
+            };
+            self.segments = (self.segments + counted).min(self.threshold);
+            return;
+        }
+        self.after_timeout = false;
+        let acked = if counting == AckCounting::OneSegment { acked.min(1.0) } else { acked };
+        if self.kind.algorithm == TcpAlgorithm::Reno {
+            self.segments += acked / self.segments;
             return;
         }
         let since = match self.since {
@@ -93,7 +118,8 @@ impl Window {
             true => self.segments * (1.0 + BETA) / 2.0,
             false => self.segments,
         };
-        self.segments = (self.segments * BETA).max(MIN_SEGMENTS);
+        let beta = if self.kind.algorithm == TcpAlgorithm::Reno { RENO_BETA } else { BETA };
+        self.segments = (self.segments * beta).max(MIN_SEGMENTS);
         self.threshold = self.segments;
         self.w_est_growth = 3.0 * (1.0 - BETA) / (1.0 + BETA);
         self.since = None;
@@ -103,6 +129,7 @@ impl Window {
     pub(super) fn on_timeout(&mut self) {
         self.on_loss();
         self.segments = 1.0;
+        self.after_timeout = true;
     }
 }
 
@@ -116,18 +143,43 @@ mod tests {
     #[test]
     fn slow_start_doubles_in_a_round_trip_however_acknowledgements_are_bundled() {
         for bundle in [1.0, 2.0, 10.0] {
-            let mut window = Window::new();
-            for _ in 0..(10.0 / bundle) as u32 {
-                window.on_ack(0, bundle, RTT);
-            }
-            assert_eq!(window.bytes(1_000), 20_000);
+            assert_eq!(after_a_round_trip("cubic", bundle), 20_000);
         }
+    }
+
+    /// The window after the first 10 segments, acknowledged in bundles.
+    fn after_a_round_trip(name: &str, bundle: f64) -> u64 {
+        let mut window = Window::new(TcpControl::from_name(name).expect("a name"));
+        for _ in 0..(10.0 / bundle) as u32 {
+            window.on_ack(0, bundle, RTT);
+        }
+        window.bytes(1_000)
+    }
+
+    #[test]
+    fn what_counts_of_a_bundle_is_limited_where_it_is() {
+        let after = |name| [1.0, 2.0, 5.0].map(|bundle| after_a_round_trip(name, bundle));
+        assert_eq!(after("reno"), [20_000; 3]);
+        assert_eq!(after("reno-l2"), [20_000, 20_000, 14_000]);
+        assert_eq!(after("cubic-l1"), [20_000, 15_000, 12_000]);
+    }
+
+    #[test]
+    fn reno_halves_and_grows_by_a_segment_in_a_round_trip() {
+        let mut window = Window::new(TcpControl::RENO);
+        window.segments = 100.0;
+        window.on_loss();
+        assert_eq!(window.bytes(1_000), 50_000);
+        for _ in 0..25 {
+            window.on_ack(0, 2.0, RTT);
+        }
+        assert!((window.segments - 51.0).abs() < 0.02, "{}", window.segments);
     }
 
     /// RFC 9438, section 4.2: K = cbrt(W_max * (1 - beta) / C).
     #[test]
     fn the_window_before_the_loss_is_regained_after_k() {
-        let mut window = Window::new();
+        let mut window = Window::new(TcpControl::CUBIC);
         window.segments = 1_000.0;
         window.on_loss();
         assert!((window.segments - 700.0).abs() < 0.1);
@@ -142,10 +194,14 @@ mod tests {
 
     #[test]
     fn a_timeout_starts_from_one_segment() {
-        let mut window = Window::new();
+        let mut window = Window::new(TcpControl::CUBIC);
         window.on_timeout();
         assert_eq!(window.bytes(1_000), 1_000);
         window.on_ack(0, 6.0, RTT);
         assert_eq!(window.bytes(1_000), 7_000);
+        let mut window = Window::new(TcpControl::from_name("reno-l2").expect("a name"));
+        window.on_timeout();
+        window.on_ack(0, 2.0, RTT);
+        assert_eq!(window.bytes(1_000), 2_000);
     }
 }

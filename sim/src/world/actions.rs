@@ -1,4 +1,4 @@
-//! What happens by the script.
+//! Events of the script.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -6,8 +6,7 @@ use core::time::Duration;
 use mpip_core::{DEFAULT_PORT, Ecn};
 
 use super::World;
-use super::packets::outer_header;
-use crate::network::Datagram;
+use crate::network::{Carries, Datagram};
 use crate::spec::{Action, inner_address};
 
 impl World {
@@ -17,10 +16,16 @@ impl World {
             Action::Link { link, change } => self.network.change_link(self.now, link, &change),
             Action::AddAddress { interface, address } => {
                 self.network.add_address(interface, address);
+                let host = self.network.interface(interface).host;
+                if self.spec.is_ordinary(host) {
+                    self.hosts[host].unkeep(address);
+                }
                 self.addresses_changed(interface);
             }
             Action::RemoveAddress { interface, address } => {
                 self.network.remove_address(interface, address);
+                let host = self.network.interface(interface).host;
+                self.hosts[host].keep(address);
                 self.addresses_changed(interface);
             }
             Action::Rebind { interface, external } => {
@@ -30,6 +35,9 @@ impl World {
             Action::SocketsFull { host, full } => self.set_sockets(host, full),
             Action::Replay { count, spoofed, corrupt } => self.replay(count, spoofed, corrupt),
             Action::Garbage { host, count } => self.garbage(host, count),
+            Action::BlockUdp { interface, blocked } => {
+                self.network.block_udp(interface, blocked);
+            }
             Action::Restart { host } => self.restart(host),
         }
     }
@@ -82,9 +90,8 @@ impl World {
             if corrupt {
                 mpip_link::flip_bit(&mut datagram.bytes, self.attacker.word());
             }
-            let header = outer_header(datagram.destination.ip());
-            // What the network drops harms nobody.
-            let _ = self.network.inject(self.now, interface, datagram, header);
+            // A drop by the network is fine.
+            let _ = self.network.inject(self.now, interface, datagram);
         }
     }
 
@@ -107,13 +114,14 @@ impl World {
                 }
                 let source = SocketAddr::new(inner_address(200, target.is_ipv6()), DEFAULT_PORT);
                 let datagram = Datagram {
+                    carries: Carries::Datagram,
                     source,
                     destination: target,
                     ecn: Ecn::NotEct,
                     bytes,
                     genuine: false,
                 };
-                let _ = self.network.inject(self.now, from, datagram, outer_header(target.ip()));
+                let _ = self.network.inject(self.now, from, datagram);
             }
         }
     }
@@ -124,7 +132,7 @@ impl World {
         self.settle(index);
     }
 
-    /// Makes every link clean and fast enough, and every socket writable.
+    /// Heals the world: makes every link clean and fast enough, and every socket writable.
     pub(super) fn heal(&mut self) {
         for link in 0..self.network.links() {
             let mut config = self.network.link_config(link).clone();
@@ -137,6 +145,9 @@ impl World {
             config.jitter = config.jitter.min(Duration::from_millis(1));
             config.delay = config.delay.min(Duration::from_millis(100));
             self.network.set_link(self.now, link, config);
+        }
+        for interface in 0..self.spec.interfaces.len() {
+            self.network.block_udp(interface, false);
         }
         for host in 0..self.hosts.len() {
             if self.hosts[host].full {

@@ -1,35 +1,51 @@
-//! The end of a world: it heals, what is under way completes, both ends have to agree.
+//! The end of a world: it heals, packets in flight complete, and both ends have to agree.
 
+use core::net::SocketAddr;
 use std::collections::BTreeSet;
 
-use mpip_core::{PathState, PathStatus, PeerStatus, SessionStatus};
+use mpip_core::{Limits, PathState, PathStatus, PeerStatus, Policy, SessionStatus};
 
 use super::World;
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::host::POOL;
 use crate::invariant::Invariant;
-use crate::spec::{System, Traffic};
+use crate::keys::public_key;
+use crate::node::Node;
+use crate::spec::{Mode, System, Traffic};
 
-/// How long healing may take: probes of a path that failed come at growing intervals, and at rest
-/// challenges every two minutes.
+/// Longest duration of healing: failed paths are probed at growing intervals, and at rest
+/// challenges are sent every two minutes.
 const HEALING: Nanos = 150 * SECOND;
 
-/// Nothing is sent for so long before both ends are compared.
+/// Idle time before both ends are compared.
 const QUIET: Nanos = 3 * SECOND;
 
 impl World {
-    /// Runs the world to its end, lets it heal and rest, and checks what has to hold then.
+    /// Runs the world to its end, lets it heal and rest, and makes the final checks.
     pub fn finish(&mut self) {
         let last = self.script.back().map_or(0, |(at, _)| *at);
+        self.run_until(self.spec.duration);
+        self.goodput = self.honest_bytes();
         self.run_until(self.spec.duration.max(last));
         self.heal();
-        let limit = self.now + HEALING;
-        while self.now < limit
-            && !(self.transfers_are_done() && self.paths_are_complete() && self.queues_are_empty())
-        {
-            self.run_until(self.now + 100 * MILLI);
+        for number in 0..self.flows.len() {
+            // It is undetermined whether such a transfer completes, and the world can only rest
+            // without it.
+            if !self.ends_are_there(number) {
+                self.hosts[self.flows[number].spec.from].stack.abandon(number as u64);
+            }
         }
-        self.run_until(self.now + QUIET);
+        let limit = self.now + HEALING;
+        loop {
+            while self.now < limit && !self.is_healed() {
+                self.run_until(self.now + 100 * MILLI);
+            }
+            self.run_until(self.now + QUIET);
+            // A UDP path may have recovered meanwhile, so the TCP path is closed.
+            if self.now >= limit || self.is_healed() {
+                break;
+            }
+        }
         self.check_completion();
         for first in 0..self.hosts.len() {
             for second in first + 1..self.hosts.len() {
@@ -37,6 +53,19 @@ impl World {
             }
             self.check_rest(first);
         }
+    }
+
+    /// Bytes that flows between honest nodes have delivered.
+    fn honest_bytes(&self) -> u64 {
+        let honest = |number: &usize| {
+            let flow = &self.flows[*number].spec;
+            [flow.from, flow.to].iter().all(|host| !self.is_hostile(*host))
+        };
+        (0..self.flows.len()).filter(honest).map(|number| self.flow(number).bytes).sum()
+    }
+
+    fn is_healed(&self) -> bool {
+        self.transfers_are_done() && self.paths_are_complete() && self.queues_are_empty()
     }
 
     fn transfers_are_done(&self) -> bool {
@@ -47,14 +76,34 @@ impl World {
                 || self.flow(number).finished
                 || broken
                 || flow.start >= flow.stop
+                || !self.ends_are_there(number)
+        })
+    }
+
+    /// Whether both hosts still have the addresses of a flow. An ordinary address may be gone for
+    /// good.
+    fn ends_are_there(&self, number: usize) -> bool {
+        let flow = &self.flows[number];
+        let ends = [(flow.spec.from, flow.shape.source), (flow.spec.to, flow.shape.destination)];
+        ends.iter().all(|(host, end)| {
+            let mut held = self.hosts[*host].locals.iter().map(|local| local.address.ip());
+            !self.spec.is_ordinary(*host) || held.any(|ip| ip == end.ip())
         })
     }
 
     fn queues_are_empty(&self) -> bool {
         (0..self.hosts.len()).all(|host| {
             let peers = self.status(host).map(|status| status.peers);
-            peers.into_iter().flatten().all(|peer| peer.queued == 0)
+            let mut peers = peers.into_iter().flatten();
+            peers.all(|peer| peer.queued == 0 || !self.follows_rules(&peer))
         })
+    }
+
+    /// Whether a peer is honest; a hostile node is silent at the end.
+    fn follows_rules(&self, peer: &PeerStatus) -> bool {
+        let ruled = |host: &usize| matches!(self.hosts[*host].node, Node::Engine(_));
+        let mut ruled = (0..self.hosts.len()).filter(ruled);
+        ruled.any(|host| public_key(host).node_id() == peer.node)
     }
 
     fn check_completion(&mut self) {
@@ -62,7 +111,7 @@ impl World {
             let flow = &self.flows[number].spec;
             let (from, tcp) = (flow.from, matches!(flow.traffic, Traffic::Tcp { .. }));
             let report = self.flow(number);
-            if !tcp || report.finished || flow.start >= flow.stop {
+            if !tcp || report.finished || flow.start >= flow.stop || !self.ends_are_there(number) {
                 continue;
             }
             let broken = self.hosts[from].stack.is_broken(number as u64);
@@ -78,14 +127,14 @@ impl World {
     }
 
     fn peer_status(&self, host: usize, peer: usize) -> Option<PeerStatus> {
-        let name = &self.hosts[peer].spec.name;
-        self.status(host)?.peers.into_iter().find(|status| status.name == *name)
+        let node = public_key(peer).node_id();
+        self.status(host)?.peers.into_iter().find(|status| status.node == node)
     }
 
-    /// How many paths two hosts should have: every pair of addresses of one family that can reach
+    /// Expected number of paths between two hosts: all pairs of addresses of one family that reach
     /// each other, unless both are behind NATs.
     fn expected_paths(&self, first: usize, second: usize) -> usize {
-        let mut count = 0;
+        let mut pairs = BTreeSet::new();
         for a in &self.hosts[first].locals {
             for b in &self.hosts[second].locals {
                 let routed = self.network.has_route(a.interface, b.interface)
@@ -93,20 +142,49 @@ impl World {
                 let hidden = self.network.is_behind_nat(a.interface)
                     && self.network.is_behind_nat(b.interface);
                 let family = a.address.is_ipv4() == b.address.is_ipv4();
-                count += usize::from(routed && !hidden && family);
+                if routed && !hidden && family {
+                    // Over UDP or TCP.
+                    pairs.insert((a.address, b.address));
+                }
             }
         }
-        count
+        pairs.len()
+    }
+
+    /// Whether two hosts are not configured for each other.
+    fn are_strangers(&self, first: usize, second: usize) -> bool {
+        [first, second].iter().any(|host| match &self.hosts[*host].spec.system {
+            System::Mpip(engine) => engine.mode == Mode::Opportunistic,
+            System::Plain { .. } | System::Hostile(_) => false,
+        })
+    }
+
+    /// Whether a host sends plain IP while no path works.
+    fn falls_back(&self, host: usize) -> bool {
+        match &self.hosts[host].spec.system {
+            System::Mpip(engine) => {
+                matches!(engine.mode, Mode::Host(Policy::Prefer) | Mode::Opportunistic)
+            }
+            System::Plain { .. } | System::Hostile(_) => false,
+        }
     }
 
     fn paths_are_complete(&self) -> bool {
-        let pairs =
+        let hosts =
             (0..self.hosts.len()).flat_map(|a| (a + 1..self.hosts.len()).map(move |b| (a, b)));
-        pairs.into_iter().all(|(first, second)| {
+        hosts.into_iter().all(|(first, second)| {
             let Some(one) = self.peer_status(first, second) else { return true };
             let Some(other) = self.peer_status(second, first) else { return true };
+            // A TCP path is closed soon after UDP works again between its ends.
+            let once = |status: &PeerStatus| usable(status).count() == pairs(status).len();
+            if !once(&one) || !once(&other) {
+                return false;
+            }
+            if self.are_strangers(first, second) {
+                return true;
+            }
             let expected = self.expected_paths(first, second);
-            [one, other].iter().all(|status| usable(status).count() == expected)
+            [one, other].iter().all(|status| pairs(status).len() == expected)
         })
     }
 
@@ -117,7 +195,15 @@ impl World {
             return;
         };
         let mut disagreements = Vec::new();
-        let expected = self.expected_paths(first, second);
+        // Which nodes discovered each other, and for how long, is undetermined.
+        let strangers = self.are_strangers(first, second);
+        if strangers && !(one.established && other.established) {
+            return;
+        }
+        let expected = match strangers {
+            true => pairs(&one).len(),
+            false => self.expected_paths(first, second),
+        };
         if expected > 0 && !(one.established && other.established) {
             disagreements.push(format!(
                 "association established: {} and {}",
@@ -131,16 +217,22 @@ impl World {
         if ids(&one) != ids(&other) {
             disagreements.push(format!("paths {} and {}", show(&one), show(&other)));
         }
-        if usable(&one).count() != expected {
+        if pairs(&one).len() != expected {
             disagreements.push(format!("{expected} paths expected, found {}", show(&one)));
         }
+        // A sender that falls back to plain IP drops its sessions without telling the peer.
+        let falls_back = self.falls_back(first) || self.falls_back(second);
         for (sender, receiver) in [(&one, &other), (&other, &one)] {
             let key = |session: &SessionStatus| {
                 (session.id, session.protocol, session.source, session.destination)
             };
             let outgoing = sender.sessions.iter().filter(|session| session.outgoing);
             let known: BTreeSet<_> = outgoing.map(key).collect();
-            for session in receiver.sessions.iter().filter(|session| !session.outgoing) {
+            // The receiver keeps sessions for longer than the sender.
+            let kept = |session: &&SessionStatus| {
+                !session.outgoing && session.idle < Limits::default().session_idle && !falls_back
+            };
+            for session in receiver.sessions.iter().filter(kept) {
                 let key = key(session);
                 if !known.contains(&key) {
                     disagreements
@@ -153,11 +245,12 @@ impl World {
         }
     }
 
-    /// Nothing may wait in a host when all is quiet.
+    /// Checks that nothing is queued in an idle host.
     fn check_rest(&mut self, index: usize) {
         let Some(status) = self.status(index) else { return };
+        let silent = status.peers.iter().any(|peer| !self.follows_rules(peer));
         for peer in status.peers {
-            if peer.queued > 0 || peer.resequencing > 0 {
+            if (peer.queued > 0 || peer.resequencing > 0) && self.follows_rules(&peer) {
                 let detail = format!(
                     "{} bytes wait for a path, {} bytes for what is missing",
                     peer.queued, peer.resequencing
@@ -165,7 +258,8 @@ impl World {
                 self.violate(index, (Invariant::Agreement, detail));
             }
         }
-        if !matches!(self.hosts[index].spec.system, System::Mpip(_)) {
+        // A hostile node is silent now. Packets for it are queued, in bounded tables.
+        if silent || !matches!(self.hosts[index].node, Node::Engine(_)) {
             return;
         }
         let pool = &mut self.hosts[index].pool;
@@ -180,6 +274,12 @@ impl World {
 
 fn usable(status: &PeerStatus) -> impl Iterator<Item = &PathStatus> {
     status.paths.iter().filter(|path| matches!(path.state, PathState::Active | PathState::Standby))
+}
+
+/// The pairs of addresses of working paths; a pair may have two paths for a while, over UDP and
+/// TCP.
+fn pairs(status: &PeerStatus) -> BTreeSet<(SocketAddr, SocketAddr)> {
+    usable(status).map(|path| (path.local, path.remote)).collect()
 }
 
 fn show(status: &PeerStatus) -> String {

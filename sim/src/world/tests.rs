@@ -1,13 +1,15 @@
-//! The world itself, shown on hosts without mpip: what plain IP does not promise is seen broken.
+//! Tests of the world itself on hosts without mpip: it detects violations of guarantees that plain
+//! IP does not give.
 
 use core::time::Duration;
 
+use mpip_core::{Offload, Policy};
 use mpip_link::{LinkConfig, Loss};
 
 use super::*;
-use crate::clock::SECOND;
+use crate::clock::{HostClock, SECOND};
 use crate::packet::protocol;
-use crate::spec::FlowSpec;
+use crate::spec::{FlowSpec, HostSpec, Mode, inner_address};
 
 fn plain(forward: LinkConfig, flows: &[Traffic]) -> World {
     let back = LinkConfig { delay: forward.delay, rate: forward.rate, ..LinkConfig::default() };
@@ -129,4 +131,52 @@ fn a_world_repeats_to_the_last_line_of_its_trace() {
     let (trace, choices) = run();
     assert!(trace.len() > 3_000 && choices.len() > 3_000);
     assert_eq!((trace, choices), run());
+}
+
+/// A packet between two addresses.
+fn packet(source: core::net::IpAddr, destination: core::net::IpAddr) -> Vec<u8> {
+    let shape = crate::packet::Shape {
+        protocol: protocol::UDP,
+        source: SocketAddr::new(source, 4_000),
+        destination: SocketAddr::new(destination, 5_000),
+        ecn: 0,
+    };
+    let mut bytes = Vec::new();
+    crate::packet::build(&shape, 1, 1, 100, &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_plain_packet_that_the_policy_holds_back_is_noticed() {
+    for (policy, expected) in
+        [(Policy::Prefer, vec![]), (Policy::Require, vec![Invariant::NoPlain])]
+    {
+        let spec = WorldSpec::disjoint(1, &[(link(), link())])
+            .with_engines(|engine| engine.mode = Mode::Host(policy));
+        let ends = [0, 1].map(|host| spec.endpoints(host)[0].ip());
+        let mut world = World::new(spec, Observe::default());
+        world.send_plain(0, &packet(ends[0], ends[1]), Offload::default());
+        assert_eq!(broken(&world), expected);
+    }
+}
+
+#[test]
+fn a_packet_that_a_peer_may_not_send_to_the_host_is_noticed() {
+    let mut spec = WorldSpec::disjoint(1, &[(link(), link())]);
+    spec.hosts.push(HostSpec {
+        name: "mallory".to_owned(),
+        clock: HostClock { offset: Duration::ZERO, drift: 0 },
+        system: System::Hostile(Box::default()),
+    });
+    let world = World::new(spec, Observe::default());
+    let inner = |host| inner_address(host, false);
+    let reach = |source, destination| world.check_reach(0, &packet(source, destination));
+    assert_eq!(reach(inner(2), inner(0)), Ok(()));
+    let foreign = "198.18.250.1".parse().unwrap();
+    for (source, destination) in
+        [(inner(2), inner(1)), (inner(2), foreign), (foreign, inner(0)), (inner(0), inner(0))]
+    {
+        let found = reach(source, destination).map_err(|(invariant, _)| invariant);
+        assert_eq!(found, Err(Invariant::Reach), "{source} to {destination}");
+    }
 }

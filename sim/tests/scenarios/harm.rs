@@ -22,7 +22,7 @@ fn good() -> (LinkConfig, LinkConfig) {
 
 fn spec(paths: Vec<(LinkConfig, LinkConfig)>) -> WorldSpec {
     let scenario =
-        Scenario { paths, tcp: TcpControl::Cubic, duration: TO - 2 * SECOND, from: 0, seed: 1 };
+        Scenario { paths, tcp: TcpControl::CUBIC, duration: TO - 2 * SECOND, from: 0, seed: 1 };
     world(&scenario, Subject::MPIP)
 }
 

@@ -34,7 +34,7 @@ fn alone_it_fills_a_link_that_loses_packets_where_cubic_does_not() {
         let paths = vec![both(LinkConfig { loss: Loss::Random(loss), ..link(10, 25, 100) })];
         let limit = limit(&paths).expect("the link has a rate") / 1e6;
         let share = |tcp| goodput(&paths, tcp, Subject::Tcp(0)) / limit;
-        let (bbr, cubic) = (share(TcpControl::Bbr), share(TcpControl::Cubic));
+        let (bbr, cubic) = (share(TcpControl::BBR), share(TcpControl::CUBIC));
         assert!(bbr > 0.85, "{loss}: {bbr:.3}");
         assert_eq!(cubic > 0.85, loss == 0.0, "{loss}: {cubic:.3}");
     }
@@ -46,7 +46,7 @@ fn alone_it_fills_a_link_that_loses_packets_where_cubic_does_not() {
 fn it_fills_two_paths_of_which_one_jitters() {
     let paths = vec![both(jittering(5, 3, 0.0)), both(link(10, 5, 100))];
     let limit = limit(&paths).expect("the links have a rate") / 1e6;
-    let share = goodput(&paths, TcpControl::Bbr, Subject::MPIP) / limit;
+    let share = goodput(&paths, TcpControl::BBR, Subject::MPIP) / limit;
     assert!(share > 0.9, "{share:.3}");
 }
 
@@ -54,8 +54,8 @@ fn it_fills_two_paths_of_which_one_jitters() {
 #[test]
 fn it_begins_with_a_clean_path_though_a_lossy_one_is_nearer() {
     let paths = vec![both(link(10, 60, 100)), both(jittering(40, 0, 0.05))];
-    let alone = |path| goodput(&paths, TcpControl::Bbr, Subject::Tcp(path));
-    let both = goodput(&paths, TcpControl::Bbr, Subject::MPIP);
+    let alone = |path| goodput(&paths, TcpControl::BBR, Subject::Tcp(path));
+    let both = goodput(&paths, TcpControl::BBR, Subject::MPIP);
     let best = alone(0).max(alone(1));
     assert!(both > 1.25 * best, "{both:.2} Mbit/s, and {best:.2} on one path alone");
 }

@@ -5,6 +5,9 @@ use mpip_sim::run::{failure_text, run_seed};
 
 /// Worlds of each of the four tests.
 const EACH: u64 = 250;
+/// Least share of what honest nodes deliver in worlds whose hostile node is silent, in all of a
+/// test's worlds together. Measured: 0.98 to 1.00.
+const UNHARMED: f64 = 0.93;
 
 fn check(seeds: core::ops::Range<u64>) {
     #[expect(clippy::disallowed_methods, reason = "a failure is replayed by its seed")]
@@ -20,9 +23,14 @@ fn check(seeds: core::ops::Range<u64>) {
     }
     let mut broken = Vec::new();
     let mut delivered = 0;
+    let (mut goodput, mut alone) = (0, 0);
     for seed in seeds {
         let outcome = run_seed(seed, false);
         delivered += outcome.delivered;
+        if let Some(silenced) = outcome.alone {
+            goodput += outcome.goodput;
+            alone += silenced;
+        }
         if !outcome.violations.is_empty() {
             broken.push(failure_text(seed, &outcome));
         }
@@ -30,6 +38,9 @@ fn check(seeds: core::ops::Range<u64>) {
     assert!(broken.is_empty(), "{} worlds broke:\n{}", broken.len(), broken.join("\n"));
     // Worlds in which nothing happens would show nothing.
     assert!(delivered > 100 * EACH, "{delivered} packets delivered");
+    // In one world chance decides more than a hostile node does, in all together it does not.
+    let share = goodput as f64 / alone as f64;
+    assert!(share >= UNHARMED, "honest nodes deliver {share} of what they do without hostile ones");
 }
 
 #[test]

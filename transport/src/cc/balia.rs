@@ -1,4 +1,5 @@
-//! BALIA: balanced linked adaptation (seed 003, section II.C; draft-walid-mptcp-congestion-control).
+//! BALIA: balanced linked adaptation (seed 003, section II.C;
+//! draft-walid-mptcp-congestion-control).
 //!
 //! The increase as seed 003 prints it lacks a division by the path's RTT, without which one path
 //! alone would not be Reno; and its loss formula gives the decrease, not what is left. Here both

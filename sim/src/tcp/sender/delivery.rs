@@ -19,8 +19,8 @@ pub(super) struct Delivery {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeliveryRate {
     now: Delivery,
-    /// The sender counts as limited by the application until this many bytes are delivered; 0 if it
-    /// is not limited.
+    /// The sender counts as limited by the application until this many bytes are delivered; 0 if
+    /// it is not limited.
     limited_until: u64,
 }
 

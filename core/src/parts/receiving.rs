@@ -1,0 +1,317 @@
+//! Incoming sessions: their table, resequencing, and its timeouts.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use mpip_types::packet::SessionKey;
+use mpip_types::table::{Removed, Table};
+use mpip_types::{InnerPacket, Instant, PacketSink};
+use mpip_wire::SessionId;
+
+use crate::drops::{DropReason, Drops};
+use crate::resequencer::{Hold, HoldLimits, HoldPool, Received, Resequencer, Share};
+use crate::session::{Incoming, Order};
+use crate::window::Seen;
+
+/// Resequencing timeout until the peer advertises one.
+const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
+/// The longest resequencing timeout that a peer can ask for.
+const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// How to deliver a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) sequence: u32,
+    pub(crate) ordered: bool,
+    /// The earliest delivery time.
+    pub(crate) not_before: Instant,
+}
+
+/// What delivery needs: memory for held packets, drop counters, and the sink.
+pub(crate) struct DeliveryContext<'a, S> {
+    pub(crate) hold: &'a mut HoldPool,
+    pub(crate) drops: &'a mut Drops,
+    pub(crate) sink: &'a mut S,
+}
+
+/// The receiving half of an association.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    sessions: Table<SessionId, Incoming>,
+    share: Share,
+    /// Maximum bytes that one session may hold.
+    max_session: usize,
+    /// Deadlines of sessions that wait for a gap, with their slots.
+    waiting: BTreeSet<(Instant, u32)>,
+    /// The resequencing timeout, and the number of the peer's advertisement of it.
+    max_wait: Duration,
+    wait_heard: u64,
+    /// Bytes of inner packets delivered.
+    bytes: u64,
+}
+
+impl Receiving {
+    /// Without sessions. `sessions`: their maximum; `bytes`: the maximum held for resequencing.
+    pub(crate) fn new(sessions: usize, bytes: usize, seed: [u8; 16]) -> Self {
+        Self {
+            sessions: Table::new(sessions, seed),
+            share: Share::new(bytes),
+            max_session: bytes / 2,
+            waiting: BTreeSet::new(),
+            max_wait: INITIAL_MAX_WAIT,
+            wait_heard: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Removes the sessions and frees the packets that they held.
+    pub(crate) fn reset(&mut self, limit: usize, seed: [u8; 16], pool: &mut HoldPool) {
+        let hold = &mut Hold::new(pool, &mut self.share);
+        for (_, _, session) in self.sessions.iter_mut() {
+            if let Some(Order::Sequenced(resequencer)) = &mut session.order {
+                resequencer.discard(hold);
+            }
+        }
+        self.waiting.clear();
+        if pool.held() == 0 {
+            pool.trim();
+        }
+        self.sessions = Table::new(limit, seed);
+        self.max_wait = INITIAL_MAX_WAIT;
+        self.wait_heard = 0;
+    }
+
+    /// The peer is unknown: its share of memory is smaller.
+    pub(crate) fn of_unknown(&mut self) {
+        self.share.of_unknown();
+    }
+
+    /// The sessions.
+    pub(crate) fn sessions(&self) -> &Table<SessionId, Incoming> {
+        &self.sessions
+    }
+
+    /// The session in `slot`.
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Incoming> {
+        self.sessions.get_mut(slot)
+    }
+
+    /// Bytes of inner packets delivered.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Memory and number of held packets.
+    pub(crate) fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// Sessions that wait for a gap to close.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When the next resequencing timeout ends.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.waiting.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The peer advertises its resequencing timeout, as its update number `sequence`.
+    pub(crate) fn on_resequencing(&mut self, sequence: u64, max_wait: Duration) {
+        // An older advertisement may arrive by a slower path, or be repeated.
+        if sequence > self.wait_heard {
+            self.wait_heard = sequence;
+            self.max_wait = max_wait.min(LONGEST_MAX_WAIT);
+        }
+    }
+
+    /// The slot of session `id`, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// When the session belongs to another connection than `key`.
+    pub(crate) fn find(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
+        let Some(slot) = self.sessions.find(&id) else { return Ok(None) };
+        match self.sessions.get(slot) {
+            Some(session) if session.key != *key => Err(DropReason::OtherSession),
+            _ => Ok(Some(slot)),
+        }
+    }
+
+    /// Adds a session; at the limit it replaces the session that was idle for longest.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        session: Incoming,
+        pool: &mut HoldPool,
+    ) -> u32 {
+        let inserted = self.sessions.insert(now, id, session);
+        if let Some(removed) = inserted.removed {
+            self.give_back(removed, pool);
+        }
+        inserted.index
+    }
+
+    /// The peer closes session `id`.
+    pub(crate) fn close(&mut self, id: SessionId, pool: &mut HoldPool) {
+        if let Some(slot) = self.sessions.find(&id)
+            && let Some(removed) = self.sessions.remove(slot)
+        {
+            self.give_back(removed, pool);
+        }
+    }
+
+    /// Removes sessions that were idle for `idle`.
+    pub(crate) fn expire(&mut self, now: Instant, idle: Duration, pool: &mut HoldPool) {
+        while let Some(removed) = self.sessions.expire(now, idle) {
+            self.give_back(removed, pool);
+        }
+        pool.settle(now);
+    }
+
+    fn give_back(&mut self, removed: Removed<SessionId, Incoming>, pool: &mut HoldPool) {
+        let (slot, mut session) = (removed.index, removed.value);
+        if let Some(Order::Sequenced(resequencer)) = &mut session.order {
+            let hold = &mut Hold::new(pool, &mut self.share);
+            if let Some(at) = resequencer.deadline(hold.pool) {
+                self.waiting.remove(&(at, slot));
+            }
+            resequencer.discard(hold);
+        }
+    }
+
+    /// Delivers a packet of the session in `slot`, in order if it asks for that. `passes` decides
+    /// for each packet whether the host sees it.
+    pub(crate) fn deliver(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        Delivery { sequence, ordered, not_before }: Delivery,
+        inner: InnerPacket<'_>,
+        DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
+        mut passes: impl FnMut(&InnerPacket<'_>) -> bool,
+    ) {
+        self.sessions.touch(slot, now);
+        let hold = &mut Hold::new(hold, &mut self.share);
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        session.counters.add(inner.len());
+        if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
+            session.newest = sequence;
+        }
+        let order = session.order.get_or_insert_with(|| Order::new(ordered));
+        if ordered {
+            order.require(sequence);
+        }
+        let (bytes, waiting) = (&mut self.bytes, &mut self.waiting);
+        let mut thinned = 0;
+        let mut deliver = |packet: InnerPacket<'_>| {
+            if passes(&packet) {
+                *bytes += packet.len() as u64;
+                sink.packet(packet);
+            } else {
+                thinned += 1;
+            }
+        };
+        let duplicate = match order {
+            Order::Unordered(window) => match window.accept(sequence) {
+                Seen::New => {
+                    deliver(inner);
+                    false
+                }
+                Seen::Duplicate | Seen::TooOld => true,
+            },
+            Order::Sequenced(resequencer) => {
+                let before = resequencer.deadline(hold.pool);
+                let (max_wait, max_bytes) = (self.max_wait, self.max_session);
+                let limits = HoldLimits { max_wait, max_bytes, not_before };
+                let received = match ordered {
+                    true => resequencer.receive(now, sequence, inner, limits, hold, deliver),
+                    false => resequencer.pass_by(now, sequence, inner, limits, hold, deliver),
+                };
+                let after = resequencer.deadline(hold.pool);
+                if before != after {
+                    before.map(|at| waiting.remove(&(at, slot)));
+                    after.map(|at| waiting.insert((at, slot)));
+                }
+                received == Received::Duplicate
+            }
+        };
+        drops.add(DropReason::Thinned, thinned);
+        drops.add(DropReason::Duplicate, u64::from(duplicate));
+    }
+
+    /// The peer will not send `count` packets from `first` on again: stops waiting for them.
+    pub(crate) fn skip(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        (first, count): (u32, u32),
+        pool: &mut HoldPool,
+        sink: &mut impl PacketSink,
+    ) {
+        let Some(slot) = self.sessions.find(&session) else { return };
+        self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {
+            resequencer.skip(now, first, count, hold, deliver);
+        });
+    }
+
+    /// Delivers packets whose resequencing timeout has ended.
+    pub(crate) fn release_overdue(
+        &mut self,
+        now: Instant,
+        pool: &mut HoldPool,
+        sink: &mut impl PacketSink,
+    ) {
+        while let Some(&(at, slot)) = self.waiting.first()
+            && at <= now
+        {
+            self.waiting.pop_first();
+            let max_wait = self.max_wait;
+            self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {
+                resequencer.expire(now, max_wait, hold, deliver);
+            });
+        }
+    }
+
+    /// Delivers all packets held for resequencing.
+    pub(crate) fn release_all(
+        &mut self,
+        now: Instant,
+        pool: &mut HoldPool,
+        sink: &mut impl PacketSink,
+    ) {
+        let slots: Vec<u32> = self.waiting.iter().map(|(_, slot)| *slot).collect();
+        for slot in slots {
+            self.with_resequencer(slot, pool, sink, |resequencer, hold, deliver| {
+                resequencer.flush(now, hold, deliver);
+            });
+        }
+    }
+
+    fn with_resequencer(
+        &mut self,
+        slot: u32,
+        pool: &mut HoldPool,
+        sink: &mut impl PacketSink,
+        act: impl FnOnce(&mut Resequencer, &mut Hold<'_>, &mut dyn FnMut(InnerPacket<'_>)),
+    ) {
+        let Self { sessions, share, waiting, bytes, .. } = self;
+        let hold = &mut Hold::new(pool, share);
+        let Some(Incoming { order: Some(Order::Sequenced(resequencer)), .. }) =
+            sessions.get_mut(slot)
+        else {
+            return;
+        };
+        if let Some(at) = resequencer.deadline(hold.pool) {
+            waiting.remove(&(at, slot));
+        }
+        act(resequencer, hold, &mut |packet| {
+            *bytes += packet.len() as u64;
+            sink.packet(packet);
+        });
+        if let Some(at) = resequencer.deadline(hold.pool) {
+            waiting.insert((at, slot));
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Outgoing sessions: the send queue, the repair of lost packets, and the header fields that the
+//! peer knows.
+
+pub(crate) mod form;
+mod header_fields;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use mpip_types::Instant;
+use mpip_types::packet::{Segments, SessionKey, protocol};
+use mpip_wire::SessionId;
+
+use super::outbox::{Notice, Outbox, Skip};
+use super::path_set::PathSet;
+use crate::config::{Limits, Priority};
+use crate::content::SentPacket;
+use crate::drops::DropReason;
+use crate::guard::Period;
+use crate::outgoing_sessions::OutgoingSessions;
+use crate::parameters::RepairParameters;
+use crate::queue::SendQueue;
+use crate::rules::Treatment;
+use crate::session::Outgoing;
+
+/// Most packets that wait for retransmission; beyond this the oldest is dropped.
+const REPAIRS: usize = 16_384;
+
+/// Why packets were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossCause {
+    /// Single packets, on a path that works.
+    Congestion,
+    /// Everything in flight on a path that failed or was abandoned.
+    PathFailed,
+}
+
+/// The next packet to send.
+pub(crate) struct NextPacket {
+    pub(crate) segments: Segments,
+    pub(crate) segment: usize,
+    pub(crate) slot: u32,
+    pub(crate) session: SessionId,
+    pub(crate) sequence: u32,
+    pub(crate) ordered: bool,
+    pub(crate) repair: bool,
+    pub(crate) mark: bool,
+    pub(crate) priority: Priority,
+    /// When it was first sent; `None` if it is new.
+    pub(crate) first_sent: Option<Instant>,
+}
+
+/// Whether the packets of a session are segments of a TCP stream. Fragments have no ports, and most
+/// of them no TCP header.
+fn is_stream(key: &SessionKey) -> bool {
+    key.protocol == protocol::TCP && key.source.port != 0
+}
+
+/// Sort key: the order in which packets were first sent.
+fn oldest_first(packet: &SentPacket) -> (Instant, u32, u32) {
+    (packet.first_sent, packet.slot, packet.sequence)
+}
+
+/// The sending half of an association.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    parameters: RepairParameters,
+    sessions: OutgoingSessions,
+    next_session: u32,
+    /// Whether the receiver resequences TCP sessions.
+    resequencing: bool,
+    queue: SendQueue<Segments>,
+    repairs: VecDeque<SentPacket>,
+    /// Since when there has been something to send, ignoring short idle gaps, and since when the
+    /// queue is empty.
+    busy_since: Instant,
+    idle_since: Option<Instant>,
+    /// Since when no path works, although there are keys.
+    outage_since: Option<Instant>,
+    /// Bytes sent in this period.
+    period: Period,
+    /// Bytes of inner packets sent, without retransmissions.
+    bytes: u64,
+}
+
+impl Sending {
+    /// Without sessions.
+    pub(crate) fn new(
+        now: Instant,
+        limits: &Limits,
+        parameters: &RepairParameters,
+        resequencing: bool,
+        seed: [u8; 16],
+    ) -> Self {
+        Self {
+            parameters: *parameters,
+            sessions: OutgoingSessions::new(limits.sessions, seed),
+            next_session: 0,
+            resequencing,
+            queue: SendQueue::new(limits.send_queue, limits.sessions),
+            repairs: VecDeque::new(),
+            busy_since: now,
+            idle_since: Some(now),
+            outage_since: None,
+            period: Period::default(),
+            bytes: 0,
+        }
+    }
+
+    /// Removes the sessions and all waiting packets: the peer does not know them.
+    pub(crate) fn reset(&mut self, limits: &Limits, seed: [u8; 16]) {
+        self.sessions = OutgoingSessions::new(limits.sessions, seed);
+        self.next_session = 0;
+        self.queue = SendQueue::new(limits.send_queue, limits.sessions);
+        self.repairs.clear();
+    }
+
+    /// The sessions.
+    pub(crate) fn sessions(&self) -> &OutgoingSessions {
+        &self.sessions
+    }
+
+    /// The session in `slot`.
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Outgoing> {
+        self.sessions.get_mut(slot)
+    }
+
+    /// The send queue.
+    pub(crate) fn queue(&self) -> &SendQueue<Segments> {
+        &self.queue
+    }
+
+    /// The send queue.
+    pub(crate) fn queue_mut(&mut self) -> &mut SendQueue<Segments> {
+        &mut self.queue
+    }
+
+    /// Packets that wait for retransmission.
+    pub(crate) fn repairs(&self) -> &VecDeque<SentPacket> {
+        &self.repairs
+    }
+
+    /// Bytes of inner packets sent, without retransmissions.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes sent since the last call.
+    pub(crate) fn take_period(&mut self) -> Period {
+        core::mem::take(&mut self.period)
+    }
+
+    /// Since when there has been something to send, ignoring short idle gaps.
+    pub(crate) fn busy_since(&self) -> Instant {
+        self.busy_since
+    }
+
+    /// Whether packets wait to be sent.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.queue.is_empty() || !self.repairs.is_empty()
+    }
+
+    /// Queues a packet or super-packet from the host.
+    ///
+    /// # Errors
+    ///
+    /// When the same segments of a TCP stream are already queued.
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        segments: Segments,
+        treatment: Treatment,
+    ) -> Result<(), DropReason> {
+        let slot = match self.sessions.find(&key) {
+            Some(slot) => slot,
+            None => self.open_session(now, key),
+        };
+        self.sessions.touch(slot, now);
+        if let Some(session) = self.sessions.get_mut(slot) {
+            session.repair = treatment.repair;
+            if is_stream(&key)
+                && let Some((len, end)) = segments.whole_stream()
+            {
+                let segment = segments.stream(0).map_or(len, |(first, _)| first);
+                session.on_segments(now, segment as u32, end);
+                let news = session.queues(len as u32, end);
+                if self.parameters.drops_waiting && !news && self.queue.flow_bytes(slot) > 0 {
+                    return Err(DropReason::Waits);
+                }
+            }
+        }
+        if let Some(idle) = self.idle_since.take()
+            && now.since(idle) > self.parameters.pause
+        {
+            self.busy_since = now;
+        }
+        self.queue.push(now, slot, treatment.priority, segments);
+        Ok(())
+    }
+
+    fn open_session(&mut self, now: Instant, key: SessionKey) -> u32 {
+        let id = SessionId(self.next_session);
+        self.next_session = self.next_session.wrapping_add(1);
+        let session = Outgoing::new(id, &key, self.resequencing);
+        let inserted = self.sessions.insert(now, key, session);
+        if let Some(removed) = inserted.removed {
+            self.queue.discard(removed.index);
+        }
+        inserted.index
+    }
+
+    /// Removes sessions that were idle for `idle`.
+    pub(crate) fn expire(&mut self, now: Instant, idle: Duration) {
+        while let Some(removed) = self.sessions.expire(now, idle) {
+            self.queue.discard(removed.index);
+        }
+    }
+
+    /// Drops all waiting packets; returns how many were in the queue. The peer is told not to wait
+    /// for lost packets.
+    pub(crate) fn drop_queued(&mut self, outbox: &mut Outbox) -> u64 {
+        let mut dropped = 0;
+        self.queue.drain(|_, _, _| dropped += 1);
+        for packet in core::mem::take(&mut self.repairs) {
+            skip(outbox, packet.ordered, packet.session, packet.sequence);
+        }
+        dropped
+    }
+
+    /// Takes out all waiting packets with the slots of their sessions: first lost packets that are
+    /// still useful, in the order in which they were first sent, then the queue. Sessions of which
+    /// something was already sent start anew.
+    pub(crate) fn take_all(
+        &mut self,
+        now: Instant,
+        paths: &PathSet,
+        mut take: impl FnMut(u32, Segments, usize),
+    ) {
+        let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
+        repairs.retain(|packet| !has_arrived(paths, packet));
+        repairs.sort_by_key(oldest_first);
+        // Some were sent more than once.
+        repairs.dedup_by_key(|packet| (packet.slot, packet.session, packet.sequence));
+        let mut begun = Vec::new();
+        for packet in repairs {
+            begun.push((packet.slot, packet.session));
+            if now.since(packet.first_sent) <= self.parameters.longest {
+                take(packet.slot, packet.segments, packet.segment.into());
+            }
+        }
+        self.queue.drain(|flow, segments, segment| take(flow, segments.clone(), segment));
+        for (slot, id) in begun {
+            if self.sessions.get(slot).is_some_and(|session| session.id == id) {
+                self.sessions.remove(slot);
+                self.queue.discard(slot);
+            }
+        }
+    }
+
+    /// An outage begins: no path works.
+    pub(crate) fn begin_outage(&mut self, now: Instant) {
+        self.outage_since.get_or_insert(now);
+    }
+
+    /// The outage ends: a path works, or accepts packets before it is validated. The time of the
+    /// outage does not count as queuing delay.
+    pub(crate) fn end_outage(&mut self, now: Instant) {
+        if let Some(since) = self.outage_since.take() {
+            self.queue.pardon(now + self.parameters.outage_pardon);
+            let outage = now.since(since);
+            let ordered = self.repairs.iter_mut().filter(|packet| packet.ordered);
+            ordered.for_each(|packet| packet.first_sent += outage);
+        }
+    }
+
+    /// Everything that may be sent now was sent.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        if !self.has_waiting() {
+            self.idle_since.get_or_insert(now);
+        }
+    }
+
+    /// The next packet to send: retransmissions before new packets.
+    pub(crate) fn next_packet(
+        &mut self,
+        now: Instant,
+        paths: &PathSet,
+        uneven: bool,
+        outbox: &mut Outbox,
+    ) -> Option<NextPacket> {
+        self.drop_arrived(paths);
+        while let Some(packet) = self.repairs.front() {
+            if now.since(packet.first_sent) <= self.parameters.longest {
+                return Some(NextPacket {
+                    segments: packet.segments.clone(),
+                    segment: usize::from(packet.segment),
+                    slot: packet.slot,
+                    session: packet.session,
+                    sequence: packet.sequence,
+                    ordered: packet.ordered,
+                    repair: true,
+                    mark: packet.marked,
+                    priority: Priority::Throughput,
+                    first_sent: Some(packet.first_sent),
+                });
+            }
+            let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
+            self.repairs.pop_front();
+            skip(outbox, ordered, session, sequence);
+            self.drop_arrived(paths);
+        }
+        loop {
+            let candidate = self.queue.next(now)?;
+            let Some(session) = self.sessions.get(candidate.flow) else {
+                let flow = candidate.flow;
+                self.queue.discard(flow);
+                continue;
+            };
+            return Some(NextPacket {
+                segments: candidate.item.clone(),
+                segment: candidate.segment,
+                slot: candidate.flow,
+                session: session.id,
+                sequence: session.next_sequence,
+                ordered: session.ordered && !(uneven && candidate.item.is_pure_ack()),
+                repair: session.ordered || session.repair,
+                mark: candidate.mark,
+                priority: candidate.priority,
+                first_sent: None,
+            });
+        }
+    }
+
+    /// Drops `next`: no path carries it.
+    pub(crate) fn drop_packet(&mut self, next: &NextPacket, outbox: &mut Outbox) {
+        if next.first_sent.is_some() {
+            self.repairs.pop_front();
+            skip(outbox, next.ordered, next.session, next.sequence);
+        } else {
+            self.queue.take();
+        }
+    }
+
+    /// Records that `next` was sent.
+    pub(crate) fn on_packet_sent(&mut self, now: Instant, next: &NextPacket) {
+        let session = self.sessions.get_key_value_mut(next.slot);
+        let session = session.filter(|(_, known)| known.id == next.session);
+        if next.first_sent.is_some() {
+            self.repairs.pop_front();
+            if let Some((_, session)) = session {
+                session.repaired += 1;
+            }
+            return;
+        }
+        self.queue.take();
+        let len = next.segments.segment_len(next.segment);
+        self.bytes += len as u64;
+        if let Some((key, session)) = session {
+            let stream = is_stream(key).then(|| next.segments.stream(next.segment)).flatten();
+            let (left, new) = match stream {
+                Some((payload, end)) => (payload as u64, session.on_segment(end)),
+                None => (len as u64, len as u64),
+            };
+            self.period.left += left;
+            self.period.new += new;
+            session.next_sequence = session.next_sequence.wrapping_add(1);
+            session.counters.add(len);
+        }
+        self.sessions.touch(next.slot, now);
+    }
+
+    /// Queues a lost packet for retransmission.
+    pub(crate) fn repair(&mut self, packet: SentPacket, outbox: &mut Outbox) {
+        if self.repairs.len() >= REPAIRS
+            && let Some(oldest) = self.repairs.pop_front()
+        {
+            skip(outbox, oldest.ordered, oldest.session, oldest.sequence);
+        }
+        self.repairs.push_back(packet);
+    }
+
+    /// A lost packet is not sent again: tells the receiver.
+    pub(crate) fn give_up(&mut self, packet: &SentPacket, outbox: &mut Outbox) {
+        skip(outbox, packet.ordered, packet.session, packet.sequence);
+    }
+
+    /// Sorts retransmissions by the time of first sending: the receiver waits for packets that were
+    /// already retransmissions when they were lost.
+    pub(crate) fn sort_repairs(&mut self) {
+        self.repairs.make_contiguous().sort_by_key(oldest_first);
+    }
+
+    /// Sends `packet` again if it is still useful: it may have been lost.
+    pub(crate) fn repeat(&mut self, now: Instant, packet: &SentPacket) {
+        if now.since(packet.first_sent) <= self.parameters.longest {
+            self.repairs.push_back(packet.clone());
+        }
+    }
+
+    /// Drops packets at the front of the retransmission queue that have arrived. Later ones are
+    /// checked when it is their turn, so that the cost of feedback does not grow with the queue.
+    pub(crate) fn drop_arrived(&mut self, paths: &PathSet) {
+        while self.repairs.front().is_some_and(|packet| has_arrived(paths, packet)) {
+            self.repairs.pop_front();
+        }
+    }
+
+    /// Drops all packets in the retransmission queue that have arrived.
+    pub(crate) fn retain_missing(&mut self, paths: &PathSet) {
+        self.repairs.retain(|packet| !has_arrived(paths, packet));
+    }
+}
+
+/// In an ordered session, tells the peer not to wait for `sequence`.
+fn skip(outbox: &mut Outbox, ordered: bool, session: SessionId, sequence: u32) {
+    if ordered {
+        outbox.owe(Notice::Skip(Skip { session, first: sequence, count: 1 }));
+    }
+}
+
+/// Whether feedback on another path says that a packet of an abandoned or failed path has arrived.
+fn has_arrived(paths: &PathSet, packet: &SentPacket) -> bool {
+    paths.get(packet.path).is_some_and(|path| path.flight.arrived_elsewhere(packet.number))
+}

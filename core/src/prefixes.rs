@@ -1,0 +1,67 @@
+//! The owners of inner addresses.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use mpip_types::Prefix;
+
+/// The peers that own inner addresses: the longest matching prefix decides.
+#[derive(Debug, Default)]
+pub(crate) struct PrefixTable {
+    /// Longest first.
+    by_len: Vec<(u8, BTreeMap<IpAddr, Owner>)>,
+}
+
+/// The owner of a prefix.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    peer: usize,
+    /// Whether packets with a source in the prefix are accepted.
+    source: bool,
+}
+
+impl PrefixTable {
+    /// Gives `prefix` to `peer`; `source`: packets with a source in it are accepted too. Returns
+    /// `false` if another peer owns it.
+    pub(crate) fn claim(&mut self, prefix: Prefix, peer: usize, source: bool) -> bool {
+        let len = prefix.prefix_len();
+        let at = match self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.by_len.insert(at, (len, BTreeMap::new()));
+                at
+            }
+        };
+        let owner = self.by_len[at].1.entry(prefix.address()).or_insert(Owner { peer, source });
+        if owner.peer == peer {
+            owner.source |= source;
+        }
+        owner.peer == peer
+    }
+
+    /// Removes `prefix` from `peer`.
+    pub(crate) fn release(&mut self, prefix: Prefix, peer: usize) {
+        for (_, prefixes) in self.by_len.iter_mut().filter(|(len, _)| *len == prefix.prefix_len()) {
+            if prefixes.get(&prefix.address()).is_some_and(|owner| owner.peer == peer) {
+                prefixes.remove(&prefix.address());
+            }
+        }
+        self.by_len.retain(|(_, prefixes)| !prefixes.is_empty());
+    }
+
+    /// The peer to which packets to `address` are sent.
+    pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
+        self.owner(address).map(|owner| owner.peer)
+    }
+
+    /// The peer from which packets with the source `address` are accepted.
+    pub(crate) fn find_source(&self, address: IpAddr) -> Option<usize> {
+        self.owner(address).filter(|owner| owner.source).map(|owner| owner.peer)
+    }
+
+    fn owner(&self, address: IpAddr) -> Option<Owner> {
+        self.by_len.iter().find_map(|(len, prefixes)| {
+            prefixes.get(&Prefix::new(address, *len)?.address()).copied()
+        })
+    }
+}

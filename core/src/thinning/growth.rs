@@ -1,0 +1,142 @@
+//! How a sender's window grows with an acknowledgement that covers many segments.
+//!
+//! Linux grows by all bytes covered, so its window doubles in a round trip however few
+//! acknowledgements there are. Others count at most two segments per acknowledgement (RFC 3465,
+//! section 2.2), eight (RFC 9406, section 4.3) or one (RFC 5681, section 3.1). The data in flight
+//! before and after an acknowledgement tells them apart. So an acknowledgement may cover twice as
+//! much as one whose growth was seen. Once the window has grown by less, it may cover no more than
+//! that.
+
+/// Acknowledgements judged together: a sender with segmentation offload may wait for the next one
+/// before it sends (Linux, `tcp_tso_should_defer`).
+const JUDGED: u8 = 2;
+
+/// The growth of one sender, as observed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Growth {
+    /// Payload of a full segment, bytes; 0 before the first.
+    segment: u32,
+    /// Segments that one acknowledgement may cover as far as proven, and the limit once it is
+    /// known.
+    proven: u16,
+    ceiling: u16,
+    /// Bytes in flight before the newest acknowledgement that passed, bytes that it covered, and
+    /// whether the sender had more to send.
+    before: u32,
+    covered: u32,
+    /// Sums over the acknowledgements that are judged together.
+    sum_covered: u32,
+    sum_grown: i32,
+    count: u8,
+}
+
+impl Growth {
+    /// Segments of `len` bytes were sent.
+    pub(super) fn on_segment(&mut self, len: u32) {
+        self.segment = self.segment.max(len);
+    }
+
+    /// Whether the sender grows by less than an acknowledgement covers.
+    pub(super) fn is_limited(&self) -> bool {
+        self.ceiling > 0
+    }
+
+    /// Bytes that the next acknowledgement may cover.
+    pub(super) fn permitted(&self) -> u32 {
+        let segments = self.proven.max(1).saturating_mul(2);
+        let ceiling = if self.ceiling == 0 { u16::MAX } else { self.ceiling };
+        self.segment.saturating_mul(segments.min(ceiling).into())
+    }
+
+    /// An acknowledgement passes that covers `covered` bytes. `flight`, the bytes in flight before
+    /// it, is the sender's response to the previous ones.
+    pub(super) fn on_passed(&mut self, flight: u32, covered: u32) {
+        if self.covered > self.segment && self.segment > 0 {
+            self.sum_covered = self.sum_covered.saturating_add(self.covered);
+            let grown = flight.wrapping_sub(self.before) as i32;
+            self.sum_grown = self.sum_grown.saturating_add(grown);
+            self.count += 1;
+            if self.count == JUDGED {
+                self.judge();
+            }
+        }
+        self.before = flight;
+        // A sender with nothing in flight was not limited by its window.
+        self.covered = if flight > covered { covered } else { 0 };
+    }
+
+    fn judge(&mut self) {
+        let (covered, grown) = (self.sum_covered, self.sum_grown);
+        (self.sum_covered, self.sum_grown, self.count) = (0, 0, 0);
+        let each = (covered / u32::from(JUDGED) / self.segment).min(u16::MAX.into()) as u16;
+        // Rounds the mean to full segments.
+        let grown = i64::from(grown) + i64::from(self.segment) / 2;
+        if grown * 4 >= i64::from(covered) * 3 {
+            self.proven = self.proven.max(each);
+        } else if grown * 2 > i64::from(self.segment) {
+            // A window without growth proves nothing: the sender has too little to send, or slow
+            // start is over.
+            let segments = grown / i64::from(JUDGED) / i64::from(self.segment);
+            let ceiling = u16::try_from(segments).unwrap_or(1).max(1);
+            self.ceiling = if self.ceiling == 0 { ceiling } else { self.ceiling.min(ceiling) };
+        }
+    }
+
+    /// What follows is no response to the last acknowledgement.
+    pub(super) fn forget(&mut self) {
+        (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: u32 = 1_400;
+
+    /// The result for a sender that counts `limit` segments per acknowledgement and sends after
+    /// every `every`th one, if each acknowledgement covers all that is permitted.
+    fn judged(limit: u32, every: u32) -> Growth {
+        let mut growth = Growth::default();
+        growth.on_segment(SEGMENT);
+        let (mut flight, mut window) = (10, 10);
+        for ack in 1..=24 {
+            let covered = (growth.permitted() / SEGMENT).min(flight - 1);
+            growth.on_passed(flight * SEGMENT, covered * SEGMENT);
+            flight -= covered;
+            window += covered.min(limit);
+            if ack % every == 0 {
+                flight = window;
+            }
+        }
+        growth
+    }
+
+    #[test]
+    fn who_grows_by_what_is_covered_sees_ever_less() {
+        for every in [1, 2] {
+            let growth = judged(u32::MAX, every);
+            assert!(growth.permitted() >= 64 * SEGMENT && !growth.is_limited(), "{growth:?}");
+        }
+    }
+
+    #[test]
+    fn who_counts_few_segments_is_told_of_each_of_these() {
+        for limit in [1, 2, 8] {
+            let growth = judged(limit, 1);
+            assert_eq!(growth.permitted(), limit * SEGMENT, "{growth:?}");
+            let growth = judged(limit, 2);
+            assert!(growth.is_limited() && growth.permitted() <= limit * SEGMENT, "{growth:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_does_not_grow_says_nothing() {
+        let mut growth = Growth::default();
+        growth.on_segment(SEGMENT);
+        for _ in 0..20 {
+            growth.on_passed(40 * SEGMENT, 4 * SEGMENT);
+        }
+        assert!(!growth.is_limited() && growth.permitted() == 2 * SEGMENT);
+    }
+}

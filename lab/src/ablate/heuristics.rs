@@ -1,0 +1,112 @@
+//! What can be switched off.
+
+/// A mechanism, or a part of one.
+#[derive(Debug)]
+pub(super) struct Heuristic {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// The parameters without it.
+    pub(super) off: &'static [&'static str],
+}
+
+const fn heuristic(
+    name: &'static str,
+    what: &'static str,
+    off: &'static [&'static str],
+) -> Heuristic {
+    Heuristic { name, what, off }
+}
+
+/// All of them.
+pub(super) const HEURISTICS: &[Heuristic] = &[
+    heuristic("thinning", "acknowledgement thinning in slow start", &["thinning.enabled=0"]),
+    heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),
+    heuristic("codel-16", "... until 16 signals were in vain", &["codel.patient_signals=255"]),
+    heuristic(
+        "codel-rtt",
+        "CoDel's target grows with the round trip",
+        &["codel_tuning.rtt_share=0"],
+    ),
+    heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),
+    heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
+    heuristic(
+        "codel-interval",
+        "CoDel's interval grows with the round trip",
+        &["codel_tuning.interval_most=100"],
+    ),
+    heuristic(
+        "codel-tuning",
+        "all of CoDel's tuning",
+        &[
+            "codel.patient=0",
+            "codel_tuning.rtt_share=0",
+            "codel_tuning.growth=0",
+            "codel_tuning.spread_most=0",
+            "codel_tuning.interval_most=100",
+        ],
+    ),
+    heuristic("rival", "BBR competes with a loss-based flow", &["bbr.competes=0"]),
+    heuristic("groups", "BBR on paths of one bottleneck is one flow", &["bbr.groups=0"]),
+    heuristic(
+        "random-loss",
+        "BBR sends what is lost at random in addition",
+        &["bbr.random_loss_share=0"],
+    ),
+    heuristic("overshoot", "BBR's Startup ends within a round", &["bbr.overshoot=0"]),
+    heuristic("stalls", "BBR counts a queue in Startup as full use", &["bbr.stalls=0"]),
+    heuristic(
+        "overflow-pause",
+        "BBR keeps its bound after an overflow under jitter",
+        &["bbr.overflow_pause=0"],
+    ),
+    heuristic(
+        "slower",
+        "BBR forgets the rate of a path that became slower",
+        &["bbr.slower_rounds=1000000"],
+    ),
+    heuristic(
+        "wider",
+        "BBR starts again on a path that became wider",
+        &["bbr.wider_growth=1000000"],
+    ),
+    heuristic("playout", "delivery times on paths that jitter", &["playout.jitters_from=1000000"]),
+    heuristic("first-packets", "... for a session's first packets too", &["even_delay.first=0"]),
+    heuristic(
+        "acks-pass",
+        "acknowledgements do not wait for order under jitter",
+        &["even_delay.acks_pass=0"],
+    ),
+    heuristic("waits", "the scheduler waits for a faster path", &["earliest.waits=0"]),
+    heuristic(
+        "counts-repair",
+        "the scheduler counts the wait for repairs",
+        &["earliest.counts_repair=0"],
+    ),
+    heuristic("jitter-weight", "the scheduler counts jitter", &["earliest.jitter_weight=0"]),
+    heuristic(
+        "search-patience",
+        "a far path that searches begins later",
+        &["earliest.search_patience=1"],
+    ),
+    heuristic("guard", "paths that do harm are left out", &["guard.enabled=0"]),
+    heuristic("guard-search", "... but not while they search", &["guard.search=0"]),
+    heuristic("guard-long", "... nor for long on late paths", &["guard.long_search=0"]),
+    heuristic("guard-growth", "... nor while a transfer grows", &["guard.growth=1000000"]),
+    heuristic(
+        "guard-escalates",
+        "... one suspect more after a trial in vain",
+        &["guard.escalates=0"],
+    ),
+    heuristic("guard-trickle", "... a longer pause for a trickle", &["guard.trickle_pause=1"]),
+    heuristic(
+        "tail-probe",
+        "the newest packet of a silent path is sent again",
+        &["repair.probes_tail=0"],
+    ),
+    heuristic(
+        "drops-waiting",
+        "segments that wait already are dropped",
+        &["repair.drops_waiting=0"],
+    ),
+    heuristic("outage-pardon", "CoDel is silent after an outage", &["repair.outage_pardon=0"]),
+];
