@@ -10,7 +10,7 @@ COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables connt
 	ping:iputils-ping sysctl:procps
 
 # Crates of the engine, which need neither a kernel nor privileges.
-ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core
+ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core -p mpip-segments
 # Tests on the kernel wait most of the time: so many run beside each other.
 WAITING := 16
 
@@ -36,7 +36,7 @@ demo: setup mptcp build ## Two hosts, four paths, real transfers: TCP, MPTCP and
 check: ## After a change in the engine: format, clippy and tests of its crates (a minute)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(ENGINE) --all-targets -- -D warnings
-	$(CARGO) test --locked $(ENGINE) --lib --tests
+	$(CARGO) test --locked $(ENGINE) --lib
 
 test: setup lint unit ## What CI runs: lints, then every test (as root, for namespaces)
 

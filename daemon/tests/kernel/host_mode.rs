@@ -159,9 +159,8 @@ fn prefer_falls_back_to_plain_ip_and_returns() {
     assert_eq!(refused.map(|drop| drop.count), Some(0), "what was on its way went on");
     let events = status.events;
     let count = events.iter().find(|event| event.name == "traffic").map(|event| event.count);
-    // Onto the paths, off and on again. A machine that stands still for half a second makes two
-    // more.
-    assert!(count.is_some_and(|count| count >= 3 && count % 2 == 1), "{events:?}");
+    // Onto the paths, off and on again. A machine that stands still for half a second makes more.
+    assert!(count.is_some_and(|count| count >= 3), "{events:?}");
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn a_host_behind_the_gateway_is_told_what_fits() {
     behind.ip(&["route", "add", "default", "via", "198.18.20.1"]);
     assert!(!behind.ping_once_with(INNER, 1_372), "a packet that is too big");
     wait_for("it is told", || behind.snmp("Icmp", "InDestUnreachs") > 0);
-    assert!(behind.ip(&["route", "get", INNER]).contains("mtu 1238"));
+    wait_for("what fits is known", || behind.ip(&["route", "get", INNER]).contains("mtu 1238"));
     assert!(behind.ping_with(INNER, 1, 1_372), "in fragments inside");
     let address = INNER.parse().expect("valid");
     Transfer::whole(&behind, &world.b, address, 8 << 20).finish();
@@ -271,7 +271,7 @@ fn who_does_not_know_what_fits_is_told() {
     // cut.
     world.a.ping_once_with(INNER, 1_280 - 28);
     wait_for("it is told", || world.a.snmp("Icmp", "InDestUnreachs") > 0);
-    assert!(world.a.ip(&["route", "get", INNER]).contains("mtu 1238"));
+    wait_for("what fits is known", || world.a.ip(&["route", "get", INNER]).contains("mtu 1238"));
     assert!(world.a.ping_with(INNER, 3, 1_280 - 28));
     world.assert_no_outer_fragments();
 }
