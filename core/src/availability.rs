@@ -1,7 +1,7 @@
-//! What is known of addresses that no peer has: whether an mpip node answers there.
+//! Availability: whether an mpip node answers at an address that belongs to no configured peer.
 //!
-//! The host says to which destinations it talks. Each is asked by a datagram of its own, never by a
-//! change to the host's packets, and what came of it is kept until it expires:
+//! The host reports the destinations that it talks to. Each is queried by a separate datagram,
+//! never by changing the host's packets, and the result is kept until it expires:
 //!
 //! ```text
 //!            noted              no answer, 1, 2, 4, 8 s              after the fifth, 16 s
@@ -13,9 +13,8 @@
 //!                    └───────────────────────────────────────────┘
 //! ```
 //!
-//! The bounds fit each other: so many destinations may be asked in a second that when the table is
-//! full, the one asked longest ago was asked more than ten minutes ago. Forgetting it breaks no
-//! promise.
+//! The limits match: at the permitted query rate, the oldest entry of a full table was queried more
+//! than ten minutes ago, so evicting it does not break the limit of one query per ten minutes.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -27,41 +26,41 @@ use mpip_types::Instant;
 use mpip_types::table::Table;
 use mpip_types::{Bucket, Rate};
 
-/// Queries to one destination before it counts as not enabled.
+/// Unanswered queries after which a destination counts as not enabled.
 pub(crate) const QUERIES: u8 = 5;
-/// Pause after the first query; it doubles with each.
+/// Interval after the first query; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// After the first [`QUERIES`], one destination is asked at most once in this time.
+/// After the first [`QUERIES`], shortest interval between queries to one destination.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(600);
-/// How long an answer is believed.
+/// Lifetime of an answer.
 const ENABLED_FOR: Duration = Duration::from_secs(3_600);
-/// How long the answer to a query of later times is waited for.
+/// Time to wait for the answer to a later query.
 const LAST_PAUSE: Duration = Duration::from_secs(16);
-/// Destinations that may begin to be asked in a second, and answers that may be given.
+/// Rate limit of new destinations to query, and of answers.
 pub(crate) const PER_SECOND: Rate = Rate { burst: 50, per_second: 50 };
-/// Destinations that are remembered.
+/// Size of the table of destinations.
 pub(crate) const DESTINATIONS: usize = 32_768;
 
-// Whoever was asked in the last ten minutes took from the bucket in these and in the 15 s that its
-// first five queries take.
+// Every destination queried in the last ten minutes took a token within that time plus the 15 s of
+// its first five queries.
 const _: () =
     assert!(DESTINATIONS as u64 >= PER_SECOND.per_second as u64 * (ASK_AGAIN.as_secs() + 15 + 1));
 
-/// What is known of a destination.
+/// State of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AvailabilityState {
-    /// Asked so many times, and an answer is waited for.
+    /// Queried this many times, without an answer so far.
     Queried(u8),
     /// A node answered.
     Enabled {
-        /// The key that it named.
+        /// Its public key.
         public_key: PublicKey,
     },
-    /// Nothing answered, or no handshake came about.
+    /// No answer, or no handshake succeeded.
     NotEnabled,
     /// A node answered that names another key than the one pinned to this address.
     KeyChanged {
-        /// The key that it named.
+        /// Its public key.
         public_key: PublicKey,
     },
 }
@@ -78,7 +77,7 @@ impl AvailabilityState {
     }
 }
 
-/// A destination as its statistics show it.
+/// Status of a destination.
 #[derive(Clone, Copy, Debug)]
 pub struct AvailabilityStatus {
     /// The destination.
@@ -87,21 +86,21 @@ pub struct AvailabilityStatus {
     pub state: AvailabilityState,
     /// Queries sent so far.
     pub queries: u32,
-    /// Time until it may be asked again; zero when it may be.
+    /// Time until it may be queried again; zero if it may be now.
     pub expires_in: Duration,
 }
 
 #[derive(Debug)]
 struct Entry {
     state: AvailabilityState,
-    /// The host's address that talks to it: a query leaves from there first.
+    /// The host's address that talks to it; the first query leaves from there.
     source: IpAddr,
-    /// Of the latest query; an answer has to show it.
+    /// Nonce of the latest query, which an answer must repeat.
     nonce: u64,
     queries: u32,
     /// When the state ends or the next query is due.
     until: Instant,
-    /// Whether `until` is in the list of what is due.
+    /// Whether `until` is in the list of timers.
     due: bool,
 }
 
@@ -112,7 +111,7 @@ pub(crate) struct Query {
     /// The host's address that talks to it.
     pub(crate) source: IpAddr,
     pub(crate) nonce: u64,
-    /// How many there were before it.
+    /// Number of queries before it.
     pub(crate) attempt: u32,
 }
 
@@ -130,7 +129,7 @@ impl Availability {
         Self { table: Table::new(DESTINATIONS, seed), due: BTreeSet::new(), begun: Bucket::new() }
     }
 
-    /// The host's address `source` talks to `destination`. Whether a query follows from it.
+    /// The host's address `source` talks to `destination`. Returns whether a query follows.
     pub(crate) fn note(&mut self, now: Instant, source: IpAddr, destination: IpAddr) -> bool {
         let known = self.table.find(&destination);
         let expired = |entry: &Entry| !entry.due && now >= entry.until;
@@ -165,7 +164,7 @@ impl Availability {
         true
     }
 
-    /// Something is due for the entry in `slot` at `at`.
+    /// Sets the timer of the entry in `slot` to `at`.
     fn wait(&mut self, slot: u32, at: Instant) {
         if let Some(entry) = self.table.get_mut(slot) {
             self.due.remove(&(entry.until, slot));
@@ -174,7 +173,7 @@ impl Availability {
         }
     }
 
-    /// Nothing is due for the entry in `slot`, which is in `state` until `until` at least.
+    /// Sets the entry in `slot` to `state` until `until`, without a timer.
     fn settle(&mut self, slot: u32, state: AvailabilityState, until: Instant) {
         if let Some(entry) = self.table.get_mut(slot) {
             self.due.remove(&(entry.until, slot));
@@ -182,12 +181,12 @@ impl Availability {
         }
     }
 
-    /// When [`poll_query`](Self::poll_query) has something to do.
+    /// When [`poll_query`](Self::poll_query) is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The next query that is due, which takes its nonce from `nonce`.
+    /// The next query that is due, with a nonce from `nonce`.
     pub(crate) fn poll_query(
         &mut self,
         now: Instant,
@@ -200,8 +199,7 @@ impl Availability {
             let Some(to) = self.table.key(slot).copied() else { continue };
             let Some(entry) = self.table.get_mut(slot) else { continue };
             entry.due = false;
-            // Of a destination that did not answer the first queries, or that is asked at a later
-            // time, this is the end of the wait for an answer.
+            // The destination has not answered its first queries, or a later one: the wait is over.
             if let AvailabilityState::Queried(QUERIES..) = entry.state {
                 let asked = self.table.used(slot).unwrap_or(now);
                 self.settle(slot, AvailabilityState::NotEnabled, asked + ASK_AGAIN);
@@ -224,8 +222,8 @@ impl Availability {
         None
     }
 
-    /// `from` answered with `nonce` and named a key. The host's
-    /// address that talks to it, if that answers a query of ours.
+    /// `from` answered with `nonce` and a public key. If this answers a query of ours, returns the
+    /// host's address that talks to it.
     pub(crate) fn on_answer(
         &mut self,
         now: Instant,
@@ -238,21 +236,22 @@ impl Availability {
         if !entry.due || entry.queries == 0 || entry.nonce != nonce {
             return None;
         }
-        // From now on it counts as asked five times.
+        // From now on it counts as queried five times.
         entry.queries = entry.queries.max(u32::from(QUERIES));
         let source = entry.source;
         self.settle(slot, AvailabilityState::Enabled { public_key }, now + ENABLED_FOR);
         Some(source)
     }
 
-    /// No association came about with `address`, or it ended. It is asked again when it may be.
+    /// No association with `address` was established, or it ended. It is queried again when
+    /// permitted.
     pub(crate) fn refuse(&mut self, now: Instant, address: IpAddr, state: AvailabilityState) {
         let Some(slot) = self.table.find(&address) else { return };
         let asked = self.table.used(slot).unwrap_or(now);
         self.settle(slot, state, asked + ASK_AGAIN);
     }
 
-    /// Statistics: every destination, in no particular order.
+    /// Status of every destination, in no particular order.
     pub(crate) fn status(&self, now: Instant) -> impl Iterator<Item = AvailabilityStatus> {
         self.table.iter().map(move |(_, address, entry)| AvailabilityStatus {
             address: *address,

@@ -1,16 +1,15 @@
-//! Never slower than the best single path: which paths are left out because the others carry more
-//! without them.
+//! The guard leaves out paths without which the others carry more, so that all paths together are
+//! never slower than the best one.
 //!
-//! A path that is much later than the others, because it is longer, jitters, or loses so much that
-//! most windows wait for a repair, can cost more than it carries: what the receiver puts in order
-//! waits for it, and the inner TCP, whose window is used up, leaves the fast paths idle. Seed 003
-//! puts a path aside at a fixed share of loss. What a share of loss costs depends on everything
-//! else, so here the benefit is measured: new inner bytes per second, with the path and without.
+//! A path with much more delay, jitter or loss than the others can cost more than it carries:
+//! resequencing waits for its packets, the inner TCP window is exhausted, and the fast paths are
+//! idle. Seed 003 leaves out a path at a fixed loss ratio. The cost of loss depends on everything
+//! else, so here the benefit is measured: new inner bytes per second with and without the path.
 //!
-//! A trial costs next to nothing, because it is made only when the paths that stay are known to
-//! carry more than all carry together at present. The better set is kept; the other one is tried
-//! again after pauses that double, and at once when a path that was left out has become better, or
-//! those that stay have become worse or fewer.
+//! A trial costs little, because it starts only when the remaining paths are known to carry more
+//! than all paths carry now. The better set is kept. The other set is tried again after pauses that
+//! double, and at once when a path that was left out has improved, or the remaining paths have
+//! become slower or fewer.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -19,20 +18,20 @@ use crate::parameters::GuardParameters;
 use crate::scheduler::PERIOD;
 use mpip_types::Instant;
 
-/// What the guard knows of a path.
+/// The measurements of a path that the guard uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct View {
     /// The path's number.
     pub(crate) id: u16,
     /// It carries packets unless the guard leaves it out.
     pub(crate) active: bool,
-    /// What it can carry has not been found out yet.
+    /// Its rate is not known yet: it is still in slow start.
     pub(crate) searches: bool,
-    /// Bytes per second that have been seen to arrive.
+    /// Delivery rate, bytes/s.
     pub(crate) rate: u64,
-    /// When its latest packets arrive, µs against a reference that all paths share.
+    /// Arrival time of its slowest packets, µs against a reference that all paths share.
     pub(crate) late: i64,
-    /// How much later a packet arrives that has to be sent again, µs.
+    /// Extra delay of a packet that has to be retransmitted, µs.
     pub(crate) repair: i64,
     /// Datagrams lost so far.
     pub(crate) lost: u64,
@@ -40,50 +39,50 @@ pub(crate) struct View {
     pub(crate) carried: u64,
 }
 
-/// What left in a period: inner bytes, without repairs.
+/// Inner bytes sent in a period, without our retransmissions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Period {
-    /// All of them. What a set of paths could carry: the inner TCP sends much again that came late
-    /// or was dropped when the set changed.
+    /// All bytes, including retransmissions of the inner TCP: what a set of paths could carry.
+    /// There are many of these when packets were late or dropped because the set changed.
     pub(crate) left: u64,
-    /// Those that left for the first time. What a set carries in the end.
+    /// Bytes sent for the first time: what a set of paths really carries.
     pub(crate) new: u64,
-    /// Something waited or was on its way.
+    /// Data was queued or in flight.
     pub(crate) load: bool,
 }
 
-/// What the guard does with a path.
+/// The role that the guard gives a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Role {
     /// It carries packets.
-    Takes,
+    Used,
     /// It is left out for a trial.
-    Rests,
+    ExcludedForTrial,
     /// It is left out, because the others carry more without it.
     LeftOut,
     /// It was left out, and carries packets for a trial.
-    Returns,
+    IncludedForTrial,
 }
 
-impl Part {
+impl Role {
     /// The name in status output.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Takes => "used",
-            Self::Rests | Self::Returns => "trial",
+            Self::Used => "used",
+            Self::ExcludedForTrial | Self::IncludedForTrial => "trial",
             Self::LeftOut => "left-out",
         }
     }
 }
 
-/// The guard has judged a path.
+/// A decision of the guard about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// The path's number.
     pub(crate) path: u16,
-    /// It is left out from now on; otherwise it carries packets again.
+    /// The path is left out from now on; otherwise it carries packets again.
     pub(crate) left_out: bool,
-    /// Inner bytes per second with the path and without it; 0 where that was not measured.
+    /// Inner bytes per second with and without the path; 0 if not measured.
     pub(crate) with: u64,
     /// See `with`.
     pub(crate) without: u64,
@@ -94,19 +93,19 @@ pub(crate) struct Verdict {
 #[derive(Clone, Debug)]
 struct Entry {
     view: View,
-    part: Part,
+    role: Role,
     lossless_since: Instant,
-    /// Inner bytes in a period, a moving average.
+    /// Moving average of the inner bytes in a period.
     recent: u64,
-    /// Of a path that is left out: since when, when it is tried again, and the pause after that.
+    /// For a path that is left out: since when, when it is tried again, and the pause after that.
     since: Instant,
     due: Instant,
     pause: Duration,
-    /// By how much it is later than the others when it carries nothing, µs.
+    /// Extra delay beyond the other paths while it carries nothing, µs.
     excess: Option<i64>,
-    /// For how many periods it has been only half as late.
+    /// Number of periods in which the extra delay has been less than half of that.
     less_for: u32,
-    /// Bytes per second that the others delivered.
+    /// Delivery rate of the other paths, bytes/s.
     kept: u64,
 }
 
@@ -114,7 +113,7 @@ impl Entry {
     fn new(now: Instant, view: View, pause: Duration) -> Self {
         Self {
             view,
-            part: Part::Takes,
+            role: Role::Used,
             lossless_since: now,
             recent: 0,
             since: now,
@@ -128,11 +127,11 @@ impl Entry {
 
     /// Whether it carries bulk.
     fn takes(&self) -> bool {
-        self.view.active && matches!(self.part, Part::Takes | Part::Returns)
+        self.view.active && matches!(self.role, Role::Used | Role::IncludedForTrial)
     }
 
-    /// When its packets have arrived for certain, repairs included, µs. A path that lost nothing
-    /// for `quiet` loses nothing.
+    /// Arrival time of its packets including a retransmission, µs. A path without loss for `quiet`
+    /// counts as lossless.
     fn certain(&self, now: Instant, quiet: Duration) -> i64 {
         let lossless = now.since(self.lossless_since) >= quiet;
         self.view.late + if lossless { 0 } else { self.view.repair }
@@ -154,16 +153,16 @@ impl Entry {
     }
 }
 
-/// A set of paths is tried.
+/// A trial of a set of paths.
 #[derive(Clone, Debug)]
 struct Trial {
-    /// With fewer paths than before; otherwise with one more.
+    /// With fewer paths than before; otherwise with one path more.
     narrow: bool,
-    /// What the set in use before carried, inner bytes per second.
+    /// What the previous set carried, inner bytes/s.
     reference: u64,
-    /// From when on bytes count for the verdict.
+    /// Start of the measurement.
     settled: Instant,
-    /// Bytes and periods since it began, and since it settled.
+    /// Bytes and periods since the trial began, and since the measurement started.
     begun: (u64, u32),
     counted: (u64, u32),
 }
@@ -173,13 +172,13 @@ impl Trial {
         Self { narrow: true, reference, settled: Instant::ZERO, begun: (0, 0), counted: (0, 0) }
     }
 
-    /// Bytes per second, and their share of the reference.
+    /// Bytes per second, and their ratio to the reference.
     fn carried(&self, (bytes, periods): (u64, u32)) -> (u64, f64) {
         let carried = per_second(bytes, periods.max(1));
         (carried, carried as f64 / self.reference.max(1) as f64)
     }
 
-    /// Counts a period that ended `now`; returns what the set carries once that is known.
+    /// Counts a period that ended `now`; returns what the set carries once it is known.
     fn count(
         &mut self,
         now: Instant,
@@ -202,7 +201,7 @@ impl Trial {
             self.counted = (0, 0);
         }
         let so_far = self.counted;
-        // The longest time until what was on its way has arrived, in periods.
+        // The longest time until all data in flight has arrived, in periods.
         let settled = (parameters.settle_most.as_micros() / PERIOD.as_micros()) as u32;
         let carried = self.carried(so_far);
         let early =
@@ -211,18 +210,19 @@ impl Trial {
     }
 }
 
-/// Leaves paths out that do harm.
+/// The guard: leaves out paths that do harm.
 #[derive(Debug)]
 pub(crate) struct Guard {
     parameters: GuardParameters,
     entries: Vec<Entry>,
     trial: Option<Trial>,
-    /// Inner bytes in each of the last periods with load, the newest last.
+    /// Inner bytes of the last periods with load, the newest last.
     counts: VecDeque<u64>,
-    /// Periods with load since it began, and without since there was some.
+    /// Periods with load in this busy period, and periods without load since the last one with
+    /// load.
     loaded: u32,
     unloaded: u32,
-    /// When paths may be left out for a trial, the pause after that, and how often it was in vain.
+    /// When the next trial without paths may start, the pause after it, and how many were in vain.
     due: Instant,
     pause: Duration,
     failures: usize,
@@ -243,24 +243,26 @@ impl Guard {
         }
     }
 
-    /// Whether path `id` is to carry no bulk at present.
+    /// Whether path `id` carries no bulk data at present.
     pub(crate) fn leaves_out(&self, id: u16) -> bool {
-        matches!(self.part(id), Part::Rests | Part::LeftOut)
+        matches!(self.part(id), Role::ExcludedForTrial | Role::LeftOut)
     }
 
-    /// What is done with path `id`.
-    pub(crate) fn part(&self, id: u16) -> Part {
+    /// The role of path `id`.
+    pub(crate) fn part(&self, id: u16) -> Role {
         let entry = self.entries.iter().find(|entry| entry.view.id == id);
-        entry.map_or(Part::Takes, |entry| entry.part)
+        entry.map_or(Role::Used, |entry| entry.role)
     }
 
     /// Whether any path is left out.
     pub(crate) fn is_narrow(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry.part, Part::Rests | Part::LeftOut))
+        self.entries
+            .iter()
+            .any(|entry| matches!(entry.role, Role::ExcludedForTrial | Role::LeftOut))
     }
 
-    /// A period is over. `views` are all paths that work or may work again. Appends what was
-    /// decided to `verdicts`.
+    /// Ends a period. `views` are all paths that work or may work again. Appends decisions to
+    /// `verdicts`.
     pub(crate) fn on_period(
         &mut self,
         now: Instant,
@@ -284,7 +286,7 @@ impl Guard {
         }
     }
 
-    /// Takes over what has become of the paths.
+    /// Updates the entries from the paths.
     fn follow(&mut self, now: Instant, views: &[View], verdicts: &mut Vec<Verdict>) {
         let kept = self.kept();
         let matters = |entry: &Entry| entry.takes() && entry.view.rate.saturating_mul(4) > kept;
@@ -303,19 +305,19 @@ impl Guard {
                 self.entries.push(Entry::new(now, *view, self.parameters.pause));
             }
         }
-        let stays = |entry: &Entry| entry.view.active && entry.part == Part::Takes;
+        let stays = |entry: &Entry| entry.view.active && entry.role == Role::Used;
         gone |= !self.entries.iter().any(stays);
-        if gone && self.entries.iter().any(|entry| entry.part != Part::Takes) {
+        if gone && self.entries.iter().any(|entry| entry.role != Role::Used) {
             self.release(verdicts);
         }
     }
 
-    /// Takes all paths back.
+    /// Uses all paths again.
     fn release(&mut self, verdicts: &mut Vec<Verdict>) {
         self.trial = None;
         self.counts.clear();
         for entry in &mut self.entries {
-            if matches!(entry.part, Part::LeftOut | Part::Returns) {
+            if matches!(entry.role, Role::LeftOut | Role::IncludedForTrial) {
                 verdicts.push(Verdict {
                     path: entry.view.id,
                     left_out: false,
@@ -324,11 +326,11 @@ impl Guard {
                     reason: "a path that did better does not work any more",
                 });
             }
-            entry.part = Part::Takes;
+            entry.role = Role::Used;
         }
     }
 
-    /// Counts the bytes of a period. `false` if it is no part of a transfer.
+    /// Counts the bytes of a period. `false` if it is not part of a transfer.
     fn count(&mut self, Period { new: bytes, load, .. }: Period) -> bool {
         if load || bytes > 0 {
             self.unloaded = 0;
@@ -352,24 +354,24 @@ impl Guard {
         false
     }
 
-    /// Bytes per second that the paths in use deliver.
+    /// Delivery rate of the paths in use, bytes/s.
     fn kept(&self) -> u64 {
         self.entries.iter().filter(|entry| entry.takes()).map(|entry| entry.view.rate).sum()
     }
 
-    /// When packets on the earliest of the paths in use have arrived, µs.
+    /// Earliest arrival time among the paths in use, µs.
     fn earliest(&self, now: Instant) -> i64 {
         let quiet = self.parameters.quiet;
         let used = self.entries.iter().filter(|entry| entry.takes());
         used.map(|entry| entry.certain(now, quiet)).min().unwrap_or(0)
     }
 
-    /// Looks for a reason to try another set.
+    /// Starts a trial if there is a reason for one.
     fn consider(&mut self, now: Instant) {
         let GuardParameters { evidence_least, quiet, steady, worse: slower, .. } = self.parameters;
         let Some(carried) = mean(&self.counts, evidence_least) else { return };
         let (earliest, kept) = (self.earliest(now), self.kept());
-        for entry in self.entries.iter_mut().filter(|entry| entry.part == Part::LeftOut) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.role == Role::LeftOut) {
             let excess = entry.certain(now, quiet) - earliest;
             if entry.excess.is_none() && now.since(entry.since) >= quiet {
                 entry.excess = Some(excess);
@@ -383,7 +385,7 @@ impl Guard {
                     entry.excess = Some(excess);
                 }
                 entry.less_for = 0;
-                entry.part = Part::Returns;
+                entry.role = Role::IncludedForTrial;
                 return self.start(now, Trial { narrow: false, ..Trial::new(carried) });
             }
         }
@@ -392,8 +394,8 @@ impl Guard {
         }
     }
 
-    /// Lets the latest paths rest, if the others are known to deliver more than all carry at
-    /// present.
+    /// Starts a trial without the slowest paths, if the others are known to deliver more than all
+    /// carry now.
     fn suspect(&mut self, now: Instant, earliest: i64) {
         let parameters = &self.parameters;
         let quiet = parameters.quiet;
@@ -410,7 +412,7 @@ impl Guard {
             return;
         }
         suspects.sort_by_key(|entry| core::cmp::Reverse(excess(entry)));
-        // In vain with the latest alone: it may not be alone in doing harm.
+        // Without the slowest path alone, the last trial was in vain: leave out more paths.
         let failures = if parameters.escalates { self.failures } else { 0 };
         suspects.truncate(1 + failures % suspects.len());
         let left: u64 = suspects.iter().map(|entry| entry.view.rate).sum();
@@ -420,7 +422,7 @@ impl Guard {
         let periods = least + stake as u32;
         let Some(carried) = mean(&self.counts, periods) else { return };
         let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
-        // An inner TCP that still grows is not held back by a path.
+        // A transfer that still grows is not limited by a path.
         if lately as f64 > carried as f64 * parameters.growth {
             return;
         }
@@ -435,7 +437,7 @@ impl Guard {
             parameters.harm
         };
         if (rest * parameters.least..rest * harm).contains(&(carried as f64)) {
-            suspects.into_iter().for_each(|entry| entry.part = Part::Rests);
+            suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
             self.start(now, Trial::new(carried));
         }
     }
@@ -451,7 +453,7 @@ impl Guard {
         self.trial = Some(trial);
     }
 
-    /// A trial has shown that its set carries `carried` inner bytes per second.
+    /// Ends a trial whose set carries `carried` inner bytes per second.
     fn judge(
         &mut self,
         now: Instant,
@@ -473,11 +475,11 @@ impl Guard {
             without,
             reason,
         };
-        let stay = |entry: &&Entry| entry.part == Part::Takes && entry.view.active;
+        let stay = |entry: &&Entry| entry.role == Role::Used && entry.view.active;
         let kept: u64 = self.entries.iter().filter(stay).map(|entry| entry.view.rate).sum();
         for entry in &mut self.entries {
-            match (entry.part, better) {
-                (Part::Rests, true) => {
+            match (entry.role, better) {
+                (Role::ExcludedForTrial, true) => {
                     let trickle = (entry.view.rate as f64) < kept as f64 * parameters.trickle;
                     entry.pause =
                         parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
@@ -485,10 +487,10 @@ impl Guard {
                     entry.leave_out(now, kept);
                     verdicts.push(verdict(entry, true, "the others carry more without it"));
                 }
-                (Part::Returns, true) => {
+                (Role::IncludedForTrial, true) => {
                     verdicts.push(verdict(entry, false, "all carry more with it"));
                 }
-                (Part::Returns, false) => {
+                (Role::IncludedForTrial, false) => {
                     entry.pause = (entry.pause * 2).min(parameters.pause_most);
                     entry.leave_out(now, kept);
                 }
@@ -507,19 +509,19 @@ impl Guard {
         }
     }
 
-    /// Each path has its part again outside of a trial.
+    /// Ends the trial: each path gets its final role.
     fn end_trial(&mut self, better: bool) {
         for entry in &mut self.entries {
-            entry.part = match (entry.part, better) {
-                (Part::Rests, true) | (Part::Returns, false) => Part::LeftOut,
-                (Part::Rests, false) | (Part::Returns, true) => Part::Takes,
+            entry.role = match (entry.role, better) {
+                (Role::ExcludedForTrial, true) | (Role::IncludedForTrial, false) => Role::LeftOut,
+                (Role::ExcludedForTrial, false) | (Role::IncludedForTrial, true) => Role::Used,
                 (part, _) => part,
             };
         }
     }
 }
 
-/// Inner bytes per second over the last `periods`, if there were so many.
+/// Inner bytes per second over the last `periods`, if there are that many.
 fn mean(counts: &VecDeque<u64>, periods: u32) -> Option<u64> {
     let from = counts.len().checked_sub(periods as usize)?;
     Some(per_second(counts.range(from..).sum(), periods))

@@ -1,20 +1,20 @@
-//! Headers that both ends know are not sent: the compact form of a packet
-//! (`docs/protocol.md`, section 4.14) and back.
+//! Header compression: the compact form of a packet (`docs/protocol.md`, section 4.14), without the
+//! header fields that both ends know.
 //!
 //! # The model
 //!
-//! The sender takes [`fields()`] from a packet of an established session and tells them to the peer
-//! once, in a session open frame. When that is acknowledged, both ends have the same
-//! [`SessionHeader`]: a header with what never changes in place. From then on
-//! [`compress`](SessionHeader::compress) turns the headers of a packet into a [`CompactHeader`],
-//! which has only what differs from it, and [`restore`](SessionHeader::restore) puts them together
-//! again. A packet that the form cannot express is sent in full.
+//! The sender takes the constant [`fields()`] from a packet of an established session and sends
+//! them to the peer once, in a session open frame. When this is acknowledged, both ends have the
+//! same [`SessionHeader`]. From then on [`compress`](SessionHeader::compress) turns the headers of
+//! a packet into a [`CompactHeader`] with the differences only, and
+//! [`restore`](SessionHeader::restore) rebuilds them. A packet that the compact form cannot express
+//! is sent in full.
 //!
-//! Both are functions of the session's fields, the packet's sequence and the packet. There is no
-//! state that a lost or late packet could spoil.
+//! Both depend only on the session's fields, the packet's sequence number and the packet. There is
+//! no state that a lost or reordered packet could corrupt.
 //!
-//! The payload is not touched, nor copied: the sender puts it behind the compact header as it
-//! stands in the packet, and the receiver finds it at the end of the datagram.
+//! The payload is neither changed nor copied: the sender puts it behind the compact header, and the
+//! receiver finds it at the end of the datagram.
 
 use core::fmt;
 
@@ -30,11 +30,11 @@ mod restore;
 
 pub use fields::fields;
 
-/// Most bytes of a [`CompactHeader`]: control, network, traffic class, hop limit and flow label 7,
-/// TCP's fixed fields 10, flags 2, urgent pointer 2, timestamps 8, other options 1 + 40.
+/// Largest size of a [`CompactHeader`], bytes: control, network, traffic class, hop limit and flow
+/// label 7, TCP's fixed fields 10, flags 2, urgent pointer 2, timestamps 8, other options 1 + 40.
 pub const COMPACT_MAX: usize = 72;
 
-/// Most bytes of restored headers: IPv6 and TCP with all options.
+/// Largest size of restored headers, bytes: IPv6 and TCP with all options.
 pub const HEAD_MAX: usize = IPV6_HEADER + TCP_HEADER_MAX;
 
 const IPV4_HEADER: usize = 20;
@@ -45,10 +45,10 @@ const UDP_HEADER: usize = 8;
 
 /// Version 4, header length 5 words.
 const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
-/// In the word with the fragment offset.
+/// The DF bit in the word with the fragment offset.
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// Where fields begin: in the IPv4 header, the IPv6 header, the TCP and the UDP header.
+/// Offsets of fields in the IPv4, IPv6, TCP and UDP headers.
 mod at {
     pub(super) const V4_LEN: usize = 2;
     pub(super) const V4_IDENTIFICATION: usize = 4;
@@ -94,7 +94,7 @@ const TCP_ACK: u16 = 0x010;
 const TCP_PUSH: u16 = 0x008;
 const TCP_FLAGS: u16 = 0xfff;
 
-/// No-operation, no-operation, timestamps of ten bytes: how hosts lay them out (RFC 7323,
+/// The usual layout of timestamps: no-operation, no-operation, timestamps of ten bytes (RFC 7323,
 /// appendix A).
 const TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
 const TIMESTAMPS_OPTION: usize = 12;
@@ -149,18 +149,18 @@ impl fmt::Display for RestoreError {
 
 impl core::error::Error for RestoreError {}
 
-/// Headers put together again.
+/// Restored headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Bytes of the headers, up to and with the transport's, at the start of the buffer.
+    /// Bytes of the headers, including the transport header, at the start of the buffer.
     pub head_len: usize,
-    /// Where the payload begins in the compact packet; it goes to its end.
+    /// Offset of the payload in the compact packet; it extends to the end.
     pub payload: usize,
     /// The state of the transport checksum.
     pub checksum: Checksum,
 }
 
-/// The headers of a packet without what the receiver knows.
+/// The compressed headers of a packet.
 #[derive(Clone, Debug)]
 pub struct CompactHeader {
     bytes: [u8; COMPACT_MAX],
@@ -171,13 +171,13 @@ pub struct CompactHeader {
 impl CompactHeader {
     const EMPTY: Self = Self { bytes: [0; COMPACT_MAX], len: 1, payload: 0 };
 
-    /// What stands before the payload, 1..=[`COMPACT_MAX`] bytes.
+    /// The compact header, 1..=[`COMPACT_MAX`] bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Where the payload begins in the packet; all before it is not sent.
+    /// Offset of the payload in the packet; nothing before it is sent.
     #[inline]
     pub fn payload(&self) -> usize {
         self.payload
@@ -195,12 +195,12 @@ impl CompactHeader {
     }
 }
 
-/// What stands behind the IP header.
+/// The transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
     Tcp,
     Udp,
-    /// Anything else is sent as it is.
+    /// Any other protocol; sent unchanged.
     Opaque,
 }
 
@@ -214,7 +214,7 @@ impl Transport {
     }
 }
 
-/// The headers of a session's packets as far as both ends know them.
+/// The constant header fields of a session, known to both ends.
 #[derive(Clone, Debug)]
 pub struct SessionHeader {
     /// IP header and ports; lengths, identification and checksums are zero.
@@ -222,13 +222,13 @@ pub struct SessionHeader {
     /// Bytes of the IP header.
     network_len: usize,
     transport: Transport,
-    /// The identification of the packet with sequence number 0.
+    /// IPv4 identification of the packet with sequence number 0.
     identification: u16,
     /// The folded sum of the pseudo-header without the length, in the machine's byte order.
     pseudo: u16,
 }
 
-/// Every session has one in each direction.
+/// Every session has one per direction.
 const _: () = assert!(size_of::<SessionHeader>() <= 64);
 
 impl SessionHeader {
@@ -244,11 +244,11 @@ impl SessionHeader {
         &self.image[self.network_len..][..4]
     }
 
-    /// The compact header of `packet`, an entire IP packet, at `sequence` of the session. Computes
+    /// The compact header of `packet`, a whole IP packet, at `sequence` of the session. Verifies
     /// its checksums.
     ///
-    /// `None` when it has to go in full: its fields are not those of the session, a checksum is
-    /// wrong, or the form cannot express it.
+    /// `None` if it has to be sent in full: its fields are not those of the session, a checksum is
+    /// wrong, or the compact form cannot express it.
     pub fn compress(&self, sequence: u32, packet: &[u8]) -> Option<CompactHeader> {
         let compact = self.compress_valid(sequence, packet, packet.len())?;
         self.has_valid_checksums(packet).then_some(compact)
@@ -258,8 +258,8 @@ impl SessionHeader {
     /// to be valid, or are still to be completed: they are not computed. `headers` has at least the
     /// headers; the payload need not be there.
     ///
-    /// The receiver makes valid checksums whatever these are. It restores that a UDP datagram has
-    /// none.
+    /// The receiver computes valid checksums in any case. It restores a UDP datagram without a
+    /// checksum as such.
     #[inline]
     pub fn compress_valid(
         &self,
@@ -414,8 +414,8 @@ impl SessionHeader {
         Some(if word(fixed, at::UDP_CHECKSUM) == 0 { control::NO_CHECKSUM } else { 0 })
     }
 
-    /// Whether the checksums of `packet`, whose headers can be compressed, verify. That they are
-    /// not the other of the two forms of zero was seen there.
+    /// Whether the checksums of `packet`, whose headers can be compressed, are valid. The
+    /// compression has already excluded the other representation of zero.
     fn has_valid_checksums(&self, packet: &[u8]) -> bool {
         let (network, transport) = packet.split_at(self.network_len);
         let whole = |sum: u64| fold(sum) == 0xffff;
@@ -435,8 +435,8 @@ impl SessionHeader {
     }
 }
 
-/// Writes the network byte, when it is needed, and the traffic class and hop limit that differ:
-/// each is that of the packet and that of the session. Returns what it adds to the control byte.
+/// Writes the network byte, if needed, and a traffic class and hop limit that differ; each argument
+/// is a pair of the packet's and the session's value. Returns the bits to add to the control byte.
 #[inline]
 fn compact_network(
     compact: &mut CompactHeader,
@@ -478,7 +478,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// The sum of an IPv4 header without options; see [`sum`], which is made for long ones.
+/// The sum of an IPv4 header without options; [`sum`] is for longer data.
 #[inline]
 fn header_sum(fixed: &[u8; IPV4_HEADER]) -> u64 {
     let (words, _) = fixed.as_chunks::<4>();

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::content::Path;
-use crate::guard::Part;
+use crate::guard::Role;
 use crate::parts::selection::Hold;
 use crate::status::PathStatus;
 
@@ -15,7 +15,7 @@ pub(crate) fn of(
     fastest: Option<i64>,
     carried: u64,
     weight: u16,
-    (part, hold): (Part, Option<Hold>),
+    (part, hold): (Role, Option<Hold>),
 ) -> PathStatus {
     let rtt = path.flight.rtt();
     let relative = match (path.delay.average(), fastest) {

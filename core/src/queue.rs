@@ -1,16 +1,16 @@
-//! What waits for a path: FQ-CoDel over sessions (RFC 8290).
+//! The send queue: FQ-CoDel over sessions (RFC 8290).
 //!
-//! Every session has a queue of its own in each of two bands. Within a band the queues are served
-//! by deficit round robin, new ones first, and each is kept short by CoDel, which marks or drops at
+//! Every session has its own queue in each of two bands. Within a band the queues are served by
+//! deficit round robin, new ones first, and each is kept short by CoDel, which marks or drops at
 //! the head. The unit of service is the segment: a super-packet stays one item while its segments
 //! leave one by one, possibly with those of other sessions in between.
 //!
-//! Items of [`Priority::Response`] go ahead of all others. Beyond a burst of [`RESPONSE_BURST`]
+//! Items of [`Priority::Response`] are sent before all others. Beyond a burst of [`RESPONSE_BURST`]
 //! bytes they get at most [`RESPONSE_SHARE`] parts of [`RESPONSE_SHARE`] + 1 while others wait, so
-//! that a rule that is too wide does not silence the rest.
+//! that too wide a rule does not starve the rest.
 //!
-//! At the bound, in bytes or items, the longest queue loses from its head (RFC 8290, section
-//! 4.1.2): the newest packet of a modest session never pays for a greedy one.
+//! At the limit, in bytes or items, packets are dropped from the head of the longest queue (RFC
+//! 8290, section 4.1.2): a small session never loses packets because of a large one.
 
 use core::time::Duration;
 
@@ -27,23 +27,23 @@ use codel::{Codel, Verdict};
 /// Bytes that a session may send in its turn: one full Ethernet frame (RFC 8290, section 5.2.4).
 pub const QUANTUM: usize = 1_514;
 
-/// Bytes of [`Priority::Response`] that go ahead of waiting others without any bound.
+/// Bytes of [`Priority::Response`] that may always be sent before others.
 pub const RESPONSE_BURST: usize = 32_768;
 
-/// Beyond the burst, bytes of [`Priority::Response`] for each byte of the others that wait.
+/// Beyond the burst, bytes of [`Priority::Response`] for each byte of the others.
 pub const RESPONSE_SHARE: usize = 7;
 
-/// The bound in items is the bound in bytes divided by this, so that tiny packets do not take more
-/// memory for their bookkeeping than for themselves.
+/// The limit in items is the limit in bytes divided by this, so that bookkeeping of tiny packets
+/// does not take more memory than the packets.
 const ITEM_BYTES: usize = 256;
 
-/// At the bound, at most so many segments are dropped before the longest queue is looked for again
-/// (Linux `sch_fq_codel.c` has the same figure).
+/// Most segments dropped at the limit before the longest queue is determined again (as in Linux,
+/// `sch_fq_codel.c`).
 const DROP_BATCH: usize = 64;
 
 const NONE: u32 = u32::MAX;
 
-/// How long a path needs to carry all it can, beyond what the target says.
+/// Time that a path needs to reach its full rate, in addition to CoDel's target.
 const RAMP: Duration = Duration::from_millis(50);
 
 /// Something that leaves the queue in one or more segments.
@@ -79,31 +79,31 @@ impl Burst for Segments {
     }
 }
 
-/// What happened to segments, since the queue was made.
+/// Counts of segments since the queue was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
-    /// Were put into the queue.
+    /// Segments queued.
     pub pushed: u64,
-    /// Left it to be sent.
+    /// Segments taken to be sent.
     pub taken: u64,
-    /// Of those, marked by CoDel.
+    /// Segments taken that CoDel marked (ECN).
     pub marked: u64,
-    /// Dropped by CoDel.
+    /// Segments dropped by CoDel.
     pub dropped_codel: u64,
-    /// Dropped at the bound.
+    /// Segments dropped at the limit.
     pub dropped_overflow: u64,
-    /// Dropped because their session was forgotten.
+    /// Segments dropped because their session ended.
     pub discarded: u64,
-    /// Left it by [`SendQueue::drain`].
+    /// Segments removed by [`SendQueue::drain`].
     pub drained: u64,
 }
 
-/// The segment that is to go next.
+/// The next segment to be sent.
 #[derive(Debug)]
 pub struct Candidate<'a, T> {
     /// The session's slot, as in [`SendQueue::push`].
     pub flow: u32,
-    /// The band that it waited in.
+    /// Its band.
     pub priority: Priority,
     /// The item that it is a segment of.
     pub item: &'a T,
@@ -111,19 +111,19 @@ pub struct Candidate<'a, T> {
     pub segment: usize,
     /// Bytes of the segment.
     pub len: usize,
-    /// The segment is to be marked with "congestion experienced".
+    /// The segment is to be marked "congestion experienced" (CE).
     pub mark: bool,
-    /// How long the item has waited.
+    /// Sojourn time of the item.
     pub sojourn: Duration,
 }
 
-/// An item and its place in the session's queue.
+/// An item in a session's queue.
 #[derive(Debug)]
 struct Node<T> {
     /// `None` while the node is free.
     item: Option<T>,
     enqueued: Instant,
-    /// The segment that goes next.
+    /// The next segment.
     segment: usize,
     /// The next item of the session, or the next free node.
     next: u32,
@@ -141,12 +141,12 @@ enum Listed {
 struct Flow {
     head: u32,
     tail: u32,
-    /// When the first of those that wait came.
+    /// Since when the queue has not been empty.
     since: Instant,
     bytes: usize,
     deficit: isize,
     codel: Codel,
-    /// CoDel's verdict on the segment at the head, once it was asked: whether to mark it.
+    /// CoDel's verdict on the segment at the head, once it is known: whether to mark it.
     verdict: Option<bool>,
     listed: Listed,
     /// The next session in the same list.
@@ -167,7 +167,7 @@ impl Flow {
     };
 }
 
-/// Sessions that wait for their turn, first in, first out.
+/// Sessions waiting for their turn, first in, first out.
 #[derive(Clone, Copy, Debug)]
 struct List {
     head: u32,
@@ -204,7 +204,7 @@ impl Band {
         entry.next = NONE;
     }
 
-    /// Takes the first session off the list that it heads.
+    /// Removes the first session from its list.
     fn pop(&mut self, listed: Listed) {
         let list = if listed == Listed::New { &mut self.new } else { &mut self.old };
         if let Some(first) = self.flows.get_mut(list.head as usize) {
@@ -218,34 +218,34 @@ impl Band {
     }
 
     /// The longest queue and its bytes.
-    fn fattest(&self) -> Option<(usize, u32)> {
-        let mut fattest = None;
+    fn longest(&self) -> Option<(usize, u32)> {
+        let mut longest = None;
         for list in [self.new, self.old] {
             let mut at = list.head;
             while let Some(flow) = self.flows.get(at as usize) {
-                fattest = fattest.max(Some((flow.bytes, at)));
+                longest = longest.max(Some((flow.bytes, at)));
                 at = flow.next;
             }
         }
-        fattest.filter(|(bytes, _)| *bytes > 0)
+        longest.filter(|(bytes, _)| *bytes > 0)
     }
 }
 
-/// The send queue of an association. Memory grows with what waited at once and is kept.
+/// The send queue of an association. Memory grows with its peak length and is kept.
 #[derive(Debug)]
 pub struct SendQueue<T> {
     nodes: Vec<Node<T>>,
     free: u32,
     items: usize,
     bands: [Band; 2],
-    /// What the last [`SendQueue::next`] returned.
+    /// The band and session of the last [`SendQueue::next`].
     selected: Option<(usize, u32)>,
-    /// Bytes of the response band that went ahead of others, less the others' due.
+    /// Bytes of the response band sent before others, less the share of the others.
     ahead: usize,
     limit: usize,
     flows: u32,
     codel: CodelParameters,
-    /// CoDel signals nothing before.
+    /// CoDel gives no signal before this instant.
     pardoned_until: Instant,
     counters: QueueCounters,
 }
@@ -255,7 +255,7 @@ const RESPONSE: usize = 1;
 
 #[cfg(test)]
 impl<T> SendQueue<T> {
-    /// Memory of a session in both bands, and of an item that waits.
+    /// Bytes of memory of a session in both bands, and of a queued item.
     pub(crate) const BYTES: (usize, usize) = (2 * size_of::<Flow>(), size_of::<Node<T>>());
 }
 
@@ -282,40 +282,40 @@ impl<T: Burst> SendQueue<T> {
         self.codel = parameters;
     }
 
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub fn bytes(&self) -> usize {
         self.bands.iter().map(|band| band.bytes).sum()
     }
 
-    /// Bytes of one session that wait.
+    /// Bytes of one session in the queue.
     pub fn flow_bytes(&self, flow: u32) -> usize {
         let of = |band: &Band| band.flows.get(flow as usize).map_or(0, |flow| flow.bytes);
         self.bands.iter().map(of).sum()
     }
 
-    /// Since when packets of the session in slot `flow` have been waiting without a break, apart
-    /// from those that go ahead of others, if that is longer than they have to: twice CoDel's
-    /// target, and what paths that have just been put to use need to carry all they can.
+    /// Since when the session in slot `flow` has had a backlog in the throughput band. `None`
+    /// unless it has lasted for longer than twice CoDel's target plus the time in which new paths
+    /// reach their full rate.
     pub fn behind_since(&self, now: Instant, flow: u32) -> Option<Instant> {
         let entry = self.bands[THROUGHPUT].flows.get(flow as usize)?;
         let behind = now.since(entry.since) > self.codel.target * 2 + RAMP;
         (entry.head != NONE && behind).then_some(entry.since)
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.items == 0
     }
 
-    /// What happened so far.
+    /// Counts so far.
     pub fn counters(&self) -> QueueCounters {
         self.counters
     }
 
-    /// Puts `item` of the session in slot `flow` behind the others of the session and priority.
+    /// Queues `item` behind the others of its session (in slot `flow`) and priority.
     ///
-    /// At the bound segments of the longest queue are dropped, possibly this item's. An item of a
-    /// slot that the queue was not made for is dropped.
+    /// At the limit, segments of the longest queue are dropped, possibly of this item. An item of a
+    /// slot beyond the number of sessions is dropped.
     pub fn push(&mut self, now: Instant, flow: u32, priority: Priority, item: T) {
         self.selected = None;
         self.counters.pushed += item.count() as u64;
@@ -345,21 +345,22 @@ impl<T: Burst> SendQueue<T> {
             band.append(Listed::New, flow);
         }
         while self.bytes() > self.limit || self.items > (self.limit / ITEM_BYTES).max(1) {
-            if !self.shed() {
+            if !self.drop_from_longest() {
                 break;
             }
         }
     }
 
-    /// Until then what waits does so because its sender was asked to wait: no signal.
+    /// Suppresses CoDel's signals until `until`, because we caused the backlog ourselves (an
+    /// outage).
     pub fn pardon(&mut self, until: Instant) {
         self.pardoned_until = self.pardoned_until.max(until);
     }
 
-    /// The segment that is to go next. It stays in the queue until it is [taken](Self::take), and
-    /// asking again changes nothing, except that a session that came in the meantime may go first.
+    /// The next segment to be sent. It stays in the queue until it is [taken](Self::take). Another
+    /// call returns the same, unless a new session goes first.
     ///
-    /// CoDel drops what it has to drop before it, and its verdict on a segment is made once.
+    /// CoDel may drop segments before it. CoDel judges each segment once.
     pub fn next(&mut self, now: Instant) -> Option<Candidate<'_, T>> {
         let order = if self.ahead < RESPONSE_BURST {
             [RESPONSE, THROUGHPUT]
@@ -384,8 +385,8 @@ impl<T: Burst> SendQueue<T> {
         })
     }
 
-    /// Takes the segment that the last [`SendQueue::next`] returned out of the queue; `false`, and
-    /// nothing happens, if there was none or the queue has changed since.
+    /// Removes the segment that the last [`SendQueue::next`] returned. Returns `false` and does
+    /// nothing if there was none or the queue has changed since.
     pub fn take(&mut self) -> bool {
         let Some((band, flow)) = self.selected.take() else { return false };
         let marked = self.bands[band].flows[flow as usize].verdict == Some(true);
@@ -403,7 +404,7 @@ impl<T: Burst> SendQueue<T> {
         true
     }
 
-    /// Drops everything of the session in slot `flow`, which is about to be forgotten.
+    /// Drops all items of the session in slot `flow`, which ends.
     pub fn discard(&mut self, flow: u32) {
         self.selected = None;
         for band in [THROUGHPUT, RESPONSE] {
@@ -417,9 +418,9 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
-    /// Empties the queue: hands all segments that wait, with their session's slot, to `leaves`,
-    /// those of [`Priority::Response`] first, the sessions of a band in turns as they would be
-    /// sent. CoDel has no say, so none is dropped for having waited.
+    /// Empties the queue: passes all segments with their session's slot to `leaves`, in the order
+    /// in which they would be sent. CoDel is bypassed, so none is dropped because of its sojourn
+    /// time.
     pub fn drain(&mut self, mut leaves: impl FnMut(u32, &T, usize)) {
         self.selected = None;
         for band in [RESPONSE, THROUGHPUT] {
@@ -438,8 +439,8 @@ impl<T: Burst> SendQueue<T> {
         self.ahead = 0;
     }
 
-    /// The session of `band` whose head segment goes next; that segment has a verdict then, except
-    /// where CoDel is not asked (`now` is `None`).
+    /// The session of `band` whose head segment is next. CoDel has judged that segment, unless
+    /// `now` is `None`.
     fn select(&mut self, band: usize, now: Option<Instant>) -> Option<u32> {
         loop {
             let lists = &mut self.bands[band];
@@ -472,7 +473,7 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
-    /// Lets CoDel judge the session's head until a segment may go; `false` if none is left.
+    /// Lets CoDel judge the session's head segments until one may be sent; `false` if none is left.
     fn judge(&mut self, band: usize, flow: u32, now: Instant) -> bool {
         loop {
             let short = self.bytes() <= QUANTUM || now < self.pardoned_until;
@@ -496,14 +497,14 @@ impl<T: Burst> SendQueue<T> {
         }
     }
 
-    /// Drops from the head of the longest queue: half of it, but at most a batch. `false` if there
-    /// is nothing to drop.
-    fn shed(&mut self) -> bool {
-        let fattest = [THROUGHPUT, RESPONSE]
+    /// Drops half of the longest queue from its head, at most a batch. `false` if there is nothing
+    /// to drop.
+    fn drop_from_longest(&mut self) -> bool {
+        let longest = [THROUGHPUT, RESPONSE]
             .into_iter()
-            .filter_map(|band| self.bands[band].fattest().map(|(bytes, flow)| (bytes, band, flow)))
+            .filter_map(|band| self.bands[band].longest().map(|(bytes, flow)| (bytes, band, flow)))
             .max();
-        let Some((bytes, band, flow)) = fattest else { return false };
+        let Some((bytes, band, flow)) = longest else { return false };
         let mut dropped = 0;
         let mut segments = 0;
         while dropped * 2 < bytes && segments < DROP_BATCH {
@@ -515,7 +516,7 @@ impl<T: Burst> SendQueue<T> {
         true
     }
 
-    /// Moves the session's queue past its head segment; returns the segment's length.
+    /// Removes the head segment of the session's queue; returns its length.
     fn advance(&mut self, band: usize, flow: u32) -> usize {
         let band = &mut self.bands[band];
         let entry = &mut band.flows[flow as usize];

@@ -1,18 +1,19 @@
-//! Putting the packets of one session back in order, bounded in time and in bytes.
+//! Resequencing: restores the order of the packets of one session, bounded in time and memory.
 //!
-//! A packet that arrives in sequence passes through without a copy. One that arrives ahead waits in
-//! the engine's [`HoldPool`] until everything before it was delivered, was declared lost by
-//! the peer ([`Resequencer::skip`]), or was given up because the packet has waited for as long as
-//! its session allows. A packet that arrives after it was given up is delivered at once, since a
-//! TCP receiver can use it. Nothing is ever delivered twice.
+//! A packet in sequence is delivered without a copy. A packet ahead of the sequence is held in the
+//! engine's [`HoldPool`] until each packet before it has been delivered, has been declared lost by
+//! the peer ([`Resequencer::skip`]), or has been given up after the resequencing timeout. A packet
+//! that arrives after it was given up is delivered at once, since a TCP receiver can use it.
+//! Nothing is delivered twice.
 //!
-//! A packet may carry a time before which it is not to be delivered, whatever is missing
-//! ([`HoldLimits::not_before`]): so a path of uneven delay becomes one of even delay. A packet that
-//! needs no order ([`Resequencer::pass_by`]) waits for nothing, and only its number counts.
+//! A packet may carry a playout time before which it is not delivered ([`HoldLimits::not_before`]);
+//! this removes the jitter of a path. A packet that needs no order ([`Resequencer::pass_by`]) is
+//! delivered at once, and only its number is recorded.
 //!
-//! The peer chooses the numbers, so memory and work follow what has arrived and not how far apart
-//! that is: numbers ahead are kept as runs (`disorder`), all memory beyond a fixed size comes from
-//! the pool, and each call takes logarithmic time beside what it delivers or gives up for good.
+//! The peer chooses the sequence numbers, so memory and work depend on what has arrived, not on the
+//! distance of the numbers: numbers ahead are kept as runs (`disorder`), all memory beyond a fixed
+//! size comes from the pool, and each call takes logarithmic time in addition to the packets that
+//! it delivers or gives up.
 
 use core::time::Duration;
 
@@ -30,52 +31,52 @@ use held::NONE;
 pub use pool::{Hold, HoldPool, Share};
 pub use stats::{ResequencerStats, WAIT_BUCKETS};
 
-/// How far ahead of the next expected sequence number a packet can wait. The peer assigns numbers
-/// in sequence, so this many packets are on their way at most; at 1,400 bytes each that is 45 MB.
+/// Largest distance of a held packet from the next expected sequence number. The peer assigns
+/// numbers in sequence, so at most this many packets are in flight: 45 MB at 1,400 bytes each.
 pub const SPAN: u32 = 32_768;
 
-/// The first packet of a session with this sequence number or a higher one shows that its beginning
-/// was missed (by a restart of this node), rather than that packets were overtaken.
+/// A first packet of a session with at least this sequence number means that its beginning was
+/// missed (because this node restarted), not that packets were reordered.
 pub const FRESH: u32 = 4_096;
 
-/// How long and how much a session may hold.
+/// Limits of what a session may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
-    /// No packet waits longer.
+    /// Resequencing timeout: no packet is held longer.
     pub max_wait: Duration,
-    /// Bytes of memory of the packets that wait; beyond it the oldest gap is given up.
+    /// Memory of the held packets, bytes; beyond it the oldest gap is given up.
     pub max_bytes: usize,
-    /// This packet is not delivered before, as far as the other limits allow.
+    /// Playout time: this packet is not delivered earlier, unless the other limits require it.
     pub not_before: Instant,
 }
 
-/// What became of a packet that arrived.
+/// The result for a packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Was delivered, and what waited for it too.
+    /// It was delivered, with the held packets that waited for it.
     Delivered,
-    /// Waits for earlier packets.
+    /// It is held, because earlier packets are missing.
     Held,
-    /// Was delivered after it had been given up.
+    /// It was delivered after it had been given up.
     Late,
-    /// Had arrived before, or is too old to tell; refused.
+    /// It had arrived before, or is too old to tell, and was refused.
     Duplicate,
 }
 
 /// The receiving side of an ordered session.
 ///
-/// Every call gets the [`Hold`] of the same association. Before it is dropped,
-/// [`Resequencer::discard`] has to give its memory back.
+/// Every call needs the [`Hold`] of the same association. Before it is dropped,
+/// [`Resequencer::discard`] must return its memory.
 #[derive(Debug)]
 pub struct Resequencer {
     /// The next number to be delivered; sequence numbers are the lower 32 bits of such numbers.
     next: u64,
     /// The highest sequence number that arrived, once one did.
     highest: Option<u32>,
-    /// What is known of numbers from `next` on, while anything is. Whenever the caller can look,
-    /// nothing is known of `next` itself, or its packet waits for its time.
+    /// Numbers from `next` on that have arrived or were declared lost, if any. Between calls,
+    /// `next` itself has not arrived, or its packet is held for its playout time.
     disorder: Option<Box<Disorder>>,
-    /// What was given up and may still come late, while there is such a thing.
+    /// Numbers given up that may still arrive late, if any.
     late: Option<Box<LateWindow>>,
     max_wait: Duration,
     stats: ResequencerStats,
@@ -85,7 +86,7 @@ pub struct Resequencer {
 #[derive(Debug)]
 struct LateWindow {
     delivered: DuplicateWindow,
-    /// The newest number that was given up.
+    /// The newest number given up.
     given_up: u32,
 }
 
@@ -96,7 +97,7 @@ impl Default for Resequencer {
 }
 
 impl Resequencer {
-    /// The resequencer of a session of which nothing has arrived.
+    /// A resequencer of a session without packets so far.
     pub fn new() -> Self {
         Self {
             next: 0,
@@ -108,8 +109,8 @@ impl Resequencer {
         }
     }
 
-    /// The resequencer of a session whose packets were delivered as they came, those that
-    /// `delivered` knows, from the packet `sequence` on.
+    /// A resequencer of a session whose packets were delivered unordered so far. `delivered` knows
+    /// them; ordering starts with the packet `sequence`.
     pub(crate) fn continuing(mut delivered: DuplicateWindow, sequence: u32) -> Self {
         let given_up = sequence.wrapping_sub(1);
         delivered.advance(given_up);
@@ -121,7 +122,7 @@ impl Resequencer {
         }
     }
 
-    /// The packet `sequence` has arrived; hands what is ready to `deliver`.
+    /// Processes the packet `sequence`; passes what is ready to `deliver`.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -150,7 +151,7 @@ impl Resequencer {
         if waits && self.keep(now, sequence, &packet, limits, hold) {
             return Received::Held;
         }
-        // In sequence, or nowhere to wait: whatever is still missing before it is given up.
+        // It is in sequence or cannot be held: gives up what is missing before it.
         self.advance(now, number, hold, &mut deliver);
         self.pass();
         deliver(packet);
@@ -158,8 +159,8 @@ impl Resequencer {
         Received::Delivered
     }
 
-    /// The packet `sequence`, which needs no order, has arrived: it is delivered at once, unless it
-    /// is a duplicate. What waits for its number alone is handed to `deliver` as well.
+    /// Processes the packet `sequence`, which needs no order: delivers it at once unless it is a
+    /// duplicate. Held packets that waited only for its number are passed to `deliver` as well.
     pub fn pass_by(
         &mut self,
         now: Instant,
@@ -190,7 +191,7 @@ impl Resequencer {
             disorder.insert(self.next, sequence, NONE, &mut hold.pool.slots);
             disorder.passed_since.get_or_insert(now);
         } else {
-            // It cannot be remembered, so nothing before it is waited for.
+            // It cannot be recorded, so gaps before it are given up.
             self.advance(now, number, hold, &mut deliver);
             self.pass();
         }
@@ -198,9 +199,9 @@ impl Resequencer {
         Received::Delivered
     }
 
-    /// The peer says that the `count` packets from `first` on will not come again. What lies
-    /// [`SPAN`] or more ahead is not taken note of, nor is anything for which there is no memory.
-    /// The rest is forgotten when it was of no use for 2 s.
+    /// The peer declares the `count` packets from `first` on lost. Numbers [`SPAN`] or more ahead
+    /// are ignored, as are those without memory to record them. A record is dropped after 2 s
+    /// without use.
     pub fn skip(
         &mut self,
         now: Instant,
@@ -231,7 +232,7 @@ impl Resequencer {
         self.release_ready(now, hold, &mut deliver);
     }
 
-    /// When [`Resequencer::expire`] has something to do; `None` while nothing waits.
+    /// When [`Resequencer::expire`] is due; `None` while nothing is held.
     pub fn deadline(&self, pool: &HoldPool) -> Option<Instant> {
         let disorder = self.disorder.as_ref()?;
         if let Some(front) = disorder.front(self.next).and_then(|slot| pool.slots.get(slot)) {
@@ -244,7 +245,7 @@ impl Resequencer {
         since.map(|since| since + self.max_wait).or_else(|| disorder.forgets_at(self.next))
     }
 
-    /// Gives up the gaps before every packet that has waited for `max_wait`.
+    /// Gives up the gaps before every packet that has been held for `max_wait`.
     pub fn expire(
         &mut self,
         now: Instant,
@@ -260,7 +261,7 @@ impl Resequencer {
         }
         self.release_ready(now, hold, &mut deliver);
         while self.deadline(hold.pool).is_some_and(|deadline| now >= deadline) {
-            // The packet that has waited for longest, or else all that was delivered out of order.
+            // Up to the packet held longest, or up to what was delivered without order.
             let to = match self.oldest(hold) {
                 Some(number) => number,
                 None => self.end(),
@@ -270,7 +271,7 @@ impl Resequencer {
         }
     }
 
-    /// Delivers everything that waits, in order.
+    /// Delivers all held packets, in order.
     pub fn flush(
         &mut self,
         now: Instant,
@@ -278,13 +279,13 @@ impl Resequencer {
         mut deliver: impl FnMut(InnerPacket<'_>),
     ) {
         while let Some(number) = self.oldest(hold) {
-            // Whether or not its time has come.
+            // Regardless of its playout time.
             self.advance(now, number + 1, hold, &mut deliver);
         }
         self.release_ready(now, hold, &mut deliver);
     }
 
-    /// Drops everything that waits.
+    /// Drops all held packets.
     pub fn discard(&mut self, hold: &mut Hold<'_>) {
         let Some(disorder) = self.disorder.take() else { return };
         let mut at = disorder.oldest;
@@ -296,12 +297,12 @@ impl Resequencer {
         hold.end(disorder);
     }
 
-    /// Whether packets wait.
+    /// Whether packets are held.
     pub fn is_waiting(&self) -> bool {
         self.disorder.as_ref().is_some_and(|disorder| disorder.oldest != NONE)
     }
 
-    /// Bytes of memory of the packets that wait.
+    /// Memory of the held packets, bytes.
     pub fn bytes(&self) -> usize {
         self.disorder.as_ref().map_or(0, |disorder| disorder.bytes)
     }
@@ -311,13 +312,13 @@ impl Resequencer {
         self.next as u32
     }
 
-    /// What was seen and done so far.
+    /// Statistics.
     pub fn stats(&self) -> &ResequencerStats {
         &self.stats
     }
 
-    /// Takes note of the arrival of `sequence`, and of the limits from now on; the first one may
-    /// move the start.
+    /// Records the arrival of `sequence` and the current limits; the first packet may move the
+    /// start.
     fn note(&mut self, sequence: u32, limits: HoldLimits, hold: &mut Hold<'_>) {
         self.max_wait = limits.max_wait;
         let Some(highest) = self.highest else {
@@ -339,7 +340,7 @@ impl Resequencer {
         }
     }
 
-    /// Whether a packet of `len` bytes may wait without anything being given up. Then there is room
+    /// Whether a packet of `len` bytes can be held without giving up a gap. If so, there is room
     /// for its number, too.
     fn fits(&mut self, len: usize, limits: HoldLimits, hold: &mut Hold<'_>) -> bool {
         let bytes = self.bytes();
@@ -348,7 +349,7 @@ impl Resequencer {
             && hold.admits(bytes, len)
     }
 
-    /// Makes room for one more run of numbers, or skipped interval. `false` if there is none.
+    /// Reserves memory for one more run (`runs`) or skipped interval. `false` if there is none.
     fn has_room(&mut self, runs: bool, hold: &mut Hold<'_>) -> bool {
         if self.disorder.is_none() {
             self.disorder = hold.begin();
@@ -357,19 +358,19 @@ impl Resequencer {
         disorder.extent(runs).0 < ENTRIES && hold.grow(disorder, runs)
     }
 
-    /// The number of the packet that has waited for longest.
+    /// The number of the packet that has been held longest.
     fn oldest(&self, hold: &Hold<'_>) -> Option<u64> {
         let held = hold.pool.slots.get(self.disorder.as_ref()?.oldest)?;
         Some(self.next + u64::from(held.sequence.wrapping_sub(self.expected())))
     }
 
-    /// The number behind all of which something is known.
+    /// One more than the highest recorded number.
     fn end(&self) -> u64 {
         self.disorder.as_ref().map_or(self.next, |disorder| disorder.end(self.next))
     }
 
-    /// How many places after the expected packet `sequence` belongs. A packet whose place is left
-    /// behind or taken has none: it is dealt with here, and the error says how.
+    /// The distance of `sequence` from the expected number. Late and duplicate packets have none:
+    /// they are counted here, and the error is their result.
     fn place_ahead(
         &mut self,
         sequence: u32,
@@ -407,8 +408,8 @@ impl Resequencer {
         }
     }
 
-    /// Gives up gaps from the oldest on until the packet `number` of `len` bytes may wait.
-    /// `false` when it may not, and is in sequence now since everything before it is gone.
+    /// Gives up gaps, oldest first, until the packet `number` of `len` bytes can be held. `false`
+    /// if it cannot; it is in sequence then.
     fn make_room(
         &mut self,
         now: Instant,
@@ -430,20 +431,20 @@ impl Resequencer {
             if !fits {
                 hold.refuse();
             }
-            // The oldest gap ends at the first packet that waits, or at this one. One that waits
-            // for its time alone goes first.
+            // The oldest gap ends at the first held packet, or at this one. A packet held only for
+            // its playout time is delivered first.
             let first = self.disorder.as_ref().and_then(|disorder| disorder.first_run(self.next));
             let gap = first.map_or(ahead, |gap| ahead.min(u64::from(gap.max(1))));
             self.advance(now, self.next + gap, hold, deliver);
             if gap < ahead {
-                // Not beyond: a packet that the peer declared lost is as welcome as any other.
+                // Not beyond: a packet that was declared lost may still be held.
                 self.release_up_to(now, number, hold, deliver);
             }
         }
         false
     }
 
-    /// Lets a packet wait that [fits](Self::fits). `false` if there is no memory after all.
+    /// Holds a packet that [fits](Self::fits). `false` if there is no memory after all.
     fn keep(
         &mut self,
         now: Instant,
@@ -469,7 +470,7 @@ impl Resequencer {
         true
     }
 
-    /// What comes next, of the numbers before `to`.
+    /// The next step among the numbers before `to`.
     fn upcoming(&mut self, to: u64) -> Next {
         match &mut self.disorder {
             Some(disorder) => disorder.upcoming(self.next, to),
@@ -477,7 +478,7 @@ impl Resequencer {
         }
     }
 
-    /// Moves on up to `to`: delivers what waits before it, gives up what is missing.
+    /// Advances to `to`: delivers held packets before it and gives up missing ones.
     fn advance(
         &mut self,
         now: Instant,
@@ -513,7 +514,7 @@ impl Resequencer {
         }
     }
 
-    /// Delivers what is in sequence, as far as it goes.
+    /// Delivers all packets in sequence.
     fn release_ready(
         &mut self,
         now: Instant,
@@ -523,7 +524,7 @@ impl Resequencer {
         self.release_up_to(now, u64::MAX, hold, deliver);
     }
 
-    /// Delivers what is in sequence before `to`.
+    /// Delivers the packets in sequence before `to`.
     fn release_up_to(
         &mut self,
         now: Instant,
@@ -554,7 +555,7 @@ impl Resequencer {
         }
     }
 
-    /// Delivers the packet in slot `index`, which is the next in sequence.
+    /// Delivers the held packet in slot `index`, which is next in sequence.
     fn release(
         &mut self,
         now: Instant,
@@ -581,7 +582,7 @@ impl Resequencer {
         self.pass();
     }
 
-    /// The next packet in sequence was delivered without regard to order.
+    /// Skips the next number, whose packet was delivered without order.
     fn pop_passed(&mut self, hold: &Hold<'_>) {
         if let Some(disorder) = &mut self.disorder {
             disorder.pop(&hold.pool.slots);
@@ -589,7 +590,7 @@ impl Resequencer {
         self.pass();
     }
 
-    /// The next packet in sequence was delivered.
+    /// Advances past the next number, whose packet was delivered.
     fn pass(&mut self) {
         self.stats.delivered += 1;
         let sequence = self.expected();
@@ -602,13 +603,13 @@ impl Resequencer {
         self.next += 1;
     }
 
-    /// The peer has declared the next `count` packets in sequence lost.
+    /// Advances past the next `count` numbers, which the peer declared lost.
     fn skip_next(&mut self, count: u64) {
         self.miss(count);
         self.stats.skipped += count;
     }
 
-    /// The next `count` packets in sequence are not waited for any longer.
+    /// Gives up the next `count` numbers.
     fn miss(&mut self, count: u64) {
         if count == 0 {
             return;

@@ -1,4 +1,4 @@
-//! The rule table (seed 000, table 6): what path selection owes a packet.
+//! The rule table (seed 000, table 6): how packets are treated.
 
 use crate::config::{Priority, Rule};
 use mpip_types::packet::Header;
@@ -6,9 +6,9 @@ use mpip_types::packet::Header;
 /// How a packet is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Treatment {
-    /// What it asks of path selection.
+    /// Its priority in path selection.
     pub priority: Priority,
-    /// Whether it is repaired though its session is not put in order.
+    /// Whether it is retransmitted although its session is not resequenced.
     pub repair: bool,
 }
 
@@ -19,19 +19,19 @@ pub struct RuleTable {
 }
 
 impl RuleTable {
-    /// A table of `rules`; the first that matches decides.
+    /// A table of `rules`; the first match decides.
     pub fn new(rules: Vec<Rule>) -> Self {
         Self { rules }
     }
 
-    /// What a packet with `header` and `length` bytes from its IP header on gets. Of a
-    /// super-packet, `length` is that of its first segment. Without a rule that matches it is
-    /// [`Priority::Throughput`].
+    /// The priority of a packet with `header` and `length` bytes from its IP header on; for a
+    /// super-packet, `length` is that of its first segment. [`Priority::Throughput`] without a
+    /// matching rule.
     pub fn priority(&self, header: &Header, length: usize) -> Priority {
         self.find(header, length).map(|rule| rule.priority).unwrap_or_default()
     }
 
-    /// How such a packet is treated.
+    /// The treatment of such a packet.
     pub fn treatment(&self, header: &Header, length: usize) -> Treatment {
         self.find(header, length).map_or_else(Treatment::default, |rule| Treatment {
             priority: rule.priority,
@@ -39,7 +39,7 @@ impl RuleTable {
         })
     }
 
-    /// The rule for such a packet.
+    /// The first rule that matches such a packet.
     pub fn find(&self, header: &Header, length: usize) -> Option<&Rule> {
         self.rules.iter().find(|rule| matches(rule, header, length))
     }

@@ -1,4 +1,5 @@
-//! Which path the next packet takes. Each rule is one small file behind [`Scheduler`].
+//! Schedulers: which path the next packet takes. Each one is a small file that implements
+//! [`Scheduler`].
 
 mod choice;
 mod earliest;

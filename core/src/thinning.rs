@@ -1,18 +1,17 @@
-//! Which acknowledgements an inner TCP sender gets to see while it is in slow start.
+//! Acknowledgement thinning: drops inner TCP acknowledgements while the sender is in slow start.
 //!
-//! On paths of different delay the round-trip time that the inner TCP sees rises as soon as the
-//! shortest path is full and the longer ones are used. HyStart (RFC 9406, section 4.2) takes that
-//! for the queue of a full path and ends slow start, at a tenth of what all paths together carry.
-//! It needs eight samples of a round trip to say so. With at most seven acknowledgements in each it
-//! does not judge, and slow start goes on; once the paths are full all acknowledgements pass again,
-//! and it ends there. To leave out acknowledgements that later ones repeat is common practice where
-//! the way back is narrow (RFC 3449, section 5.2.2).
+//! With paths of different delay, the RTT of the inner TCP rises as soon as the shortest path is
+//! full and longer ones are used. HyStart (RFC 9406, section 4.2) takes this for a queue and ends
+//! slow start at a tenth of the capacity of all paths. It needs eight RTT samples per round. With
+//! at most seven acknowledgements per round, slow start goes on. Once the paths are full, all
+//! acknowledgements pass again, and slow start ends there. Dropping acknowledgements that later
+//! ones supersede is common practice on narrow return paths (RFC 3449, section 5.2.2).
 //!
-//! Some senders grow by what an acknowledgement covers, others by two segments at most for each,
-//! and would begin more slowly. Which it is, is found out on the way ([`growth`]).
+//! Some senders grow by all bytes that an acknowledgement covers, others by at most two segments
+//! per acknowledgement; thinning would slow those down. [`growth`] detects which kind it is.
 //!
-//! An acknowledgement is left out only while data that it does not cover is on its way, so that
-//! another one follows. Nothing waits for that.
+//! An acknowledgement is dropped only while data beyond it is in flight, so another one follows.
+//! None is delayed.
 
 use core::time::Duration;
 
@@ -23,58 +22,55 @@ mod growth;
 
 use growth::Growth;
 
-/// An acknowledgement passes when it covers this part of the most that was on its way in the round:
-/// what arrives in a burst is acknowledged before the sender can send more, and ever less is on its
-/// way.
+/// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
+/// would let the data in flight shrink with bursty arrivals.
 const PART: u32 = 6;
-/// Acknowledgements that follow each other more closely are a train: what HyStart ends slow start
-/// by when it takes half the least round trip, however few they are (RFC 9406 leaves it out, Linux
-/// does not).
+/// Largest gap within an acknowledgement train. Linux's HyStart also ends slow start when a train
+/// lasts for half the minimum RTT, however few acknowledgements it has (RFC 9406 omits this).
 const TRAIN: Duration = Duration::from_millis(3);
-/// Up to this round trip, µs, an acknowledgement that follows another closely may be left out
-/// before it is known what the sender makes of that: it is known a few round trips later, which are
-/// over soon. The train of a link beside this host has ended slow start by then.
+/// RTT up to which acknowledgements of a train are dropped before the sender's kind of growth is
+/// known, µs. The kind is known a few short round trips later; the train of a nearby link would
+/// have ended slow start by then.
 const SOON: u32 = 10_000;
-/// After so many round trips without growth slow start is over; some are spent waiting for a
-/// packet. Those in which the sender had too little to send do not count.
+/// Round trips without growth after which slow start is over. Round trips in which the sender had
+/// too little to send do not count.
 const FLAT: u8 = 3;
 
-/// What is known of one direction of a TCP connection: its present round trip.
+/// State of one direction of a TCP connection, for the current round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thinning {
-    /// When the round began, and where the stream ended then.
+    /// Start of the round, and the end of the stream at that time.
     began: Instant,
     end: u32,
-    /// When the last one passed.
+    /// When the last acknowledgement passed.
     last: Instant,
-    /// The most that the sender took for being on its way in this round, and in any before.
+    /// Most bytes in flight as the sender sees it, in this round and in any earlier one.
     peak: u32,
     most: u32,
-    /// The last acknowledgement that passed, and the furthest that came.
+    /// The last acknowledgement that passed, and the highest one seen.
     passed: u32,
     seen: u32,
-    /// Rounds in which no more was on its way than ever before, less the others, and segments that
-    /// were sent again. From [`FLAT`] on slow start is over for good.
+    /// Rounds without a new peak, less the others, plus retransmissions. From [`FLAT`] on, slow
+    /// start is over for good.
     flat: u8,
-    /// Something was acknowledged.
+    /// An acknowledgement has been seen.
     begun: bool,
-    /// Everything was acknowledged in this round or before it: the sender had less to send than it
-    /// may.
+    /// Everything was acknowledged in this round or before it: the application limited the sender.
     ran_out: bool,
-    /// Acknowledgements that pass whatever they cover.
+    /// Acknowledgements that pass regardless of what they cover.
     owed: u8,
     growth: Growth,
-    /// What is to be acknowledged for the next sample of the round trip, if it came, and when.
+    /// Sequence number awaited for the next RTT sample, if any, and when it was sent.
     awaits: bool,
     awaited: u32,
     awaited_at: Instant,
-    /// Microseconds; 0 before the first sample.
+    /// Minimum RTT, µs; 0 before the first sample.
     lowest_rtt: u32,
 }
 
 impl Thinning {
-    /// Whether the acknowledgement of everything before `ack` is to pass, when the sender's stream
-    /// ends at `end`. `waits`: since when the paths carry all they can, and the rest of it waits.
+    /// Whether the acknowledgement `ack` passes. `end` is the end of the sender's stream. `waits`:
+    /// since when the paths are full and data is queued.
     pub(crate) fn passes(
         &mut self,
         now: Instant,
@@ -89,12 +85,12 @@ impl Thinning {
             let news = ack.wrapping_sub(than);
             news == 0 || news >= MAX_WINDOW.wrapping_neg()
         };
-        // Repeated, because something is missing, or known already. One that was overtaken by one
-        // that was left out is news to the sender.
+        // A duplicate or old acknowledgement. One that was overtaken by a dropped one is new to the
+        // sender.
         let old = ack == self.seen || behind(self.passed);
         self.measure(now, ack);
         if !self.begun || strange && !old {
-            // The second is of another connection between the same ports.
+            // Otherwise it is another connection between the same ports.
             let peak = if flight < MAX_WINDOW { flight } else { 0 };
             let began = now;
             *self = Self {
@@ -118,8 +114,7 @@ impl Thinning {
             self.seen = ack;
         }
         self.peak = self.peak.max(flight + covered);
-        // What waits for shorter came in a burst, and the paths may run out of it before the next
-        // one.
+        // A younger backlog comes from a burst, and the paths may drain it before the next burst.
         let full = waits.is_some_and(|since| since <= self.began);
         let thins = self.flat < FLAT && self.owed == 0 && !full;
         let close = now < self.last + TRAIN;
@@ -155,7 +150,7 @@ impl Thinning {
         }
     }
 
-    /// The sender sends segments of `len` bytes, the last of which ends at `end`.
+    /// The sender sends segments of `len` bytes; the last one ends at `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, len: u32, end: u32) {
         self.growth.on_segment(len);
         if !core::mem::replace(&mut self.awaits, true) {
@@ -172,7 +167,7 @@ impl Thinning {
         }
     }
 
-    /// The sender sends a segment again: it may be all that is on its way.
+    /// The sender retransmits a segment, which may be all that is in flight.
     pub(crate) fn on_repeated(&mut self) {
         self.growth.forget();
         self.owed = self.owed.saturating_add(1);

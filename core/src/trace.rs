@@ -1,7 +1,6 @@
-//! What an association does, packet by packet, for whoever looks for the cause of something.
+//! Tracing: what an association does, packet by packet, for diagnosis.
 //!
-//! An association without a sink spends one branch on each record and builds none. [`qlog`] writes
-//! records as text.
+//! Without a sink, tracing costs one branch per record. [`qlog`] writes records as text.
 
 pub mod qlog;
 
@@ -11,13 +10,13 @@ pub use mpip_transport::Metrics;
 use mpip_transport::PathState;
 use mpip_types::Instant;
 
-/// Takes the records of one association, in the order in which things happened.
+/// Receives the records of one association, in order.
 pub trait TraceSink: fmt::Debug + Send {
-    /// Takes one record. It is called within the engine's hot path: it must not block for long.
+    /// Receives one record. Called in the engine's hot path, so it must not block for long.
     fn record(&mut self, now: Instant, record: &Record);
 }
 
-/// Something that happened on a path.
+/// An event on a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
     /// The number of the path.
@@ -35,7 +34,7 @@ pub enum What {
         number: u64,
         /// Bytes of its UDP payload.
         size: usize,
-        /// Whether it asks for feedback.
+        /// Whether it is ack-eliciting.
         asks: bool,
         /// Whether it carries an inner packet.
         inner: bool,
@@ -54,12 +53,12 @@ pub enum What {
         /// Their bytes.
         bytes: u64,
     },
-    /// Datagrams that had been declared lost have arrived.
+    /// Datagrams declared lost have arrived (spurious losses).
     Spurious {
         /// How many.
         packets: u64,
     },
-    /// Feedback came: what is known of the path now.
+    /// Feedback arrived: the metrics of the path now.
     Metrics(Metrics),
     /// The congestion control changed its state.
     CongestionState {
@@ -77,11 +76,11 @@ pub enum What {
         /// Why.
         reason: &'static str,
     },
-    /// The path is left out because the others carry more without it, or carries packets again.
+    /// The guard leaves the path out, because the others carry more without it, or uses it again.
     LeftOut {
-        /// Which of the two.
+        /// Whether it is left out.
         left_out: bool,
-        /// Inner bytes per second with the path, and without it; 0 where not measured.
+        /// Inner bytes per second with and without the path; 0 if not measured.
         with: u64,
         /// See `with`.
         without: u64,
@@ -99,7 +98,7 @@ impl Trace {
         Self(Some(sink))
     }
 
-    /// Whether anybody listens, for what is not at hand anyway.
+    /// Whether there is a sink; for records that take effort to build.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }

@@ -1,27 +1,27 @@
-//! Connections of peers behind translators (NAT), in host mode.
+//! Connections of peers behind NATs, in host mode.
 //!
 //! # The model
 //!
-//! Such a peer sends with its own address, which means nothing here: another peer may have the
-//! same. So in each of its connections that address and the port, its *private* end, are replaced
-//! by the address at which the network shows the peer and a port of our choice, the *public* end.
-//! The host sees the public end, and answers to it are led to the peer by it alone. The peer sees
-//! its private end only and has nothing to do.
+//! Such a peer sends with its private address, which is not unique: another peer may have the same.
+//! So in each of its connections, this address and port, the *private* end, are replaced by the
+//! peer's external address and a port that we choose, the *public* end. The host sees only the
+//! public end, and its packets to it are mapped back to the peer. The peer sees only its private
+//! end and does no translation.
 //!
 //! ```text
-//!  peer            its translator          this node                this host
-//!  10.0.0.2:5000 → (outer datagrams)     → 203.0.113.7:20000     →  198.51.100.1:80
-//!  10.0.0.2:5000 ← (outer datagrams)     ← 203.0.113.7:20000     ←  198.51.100.1:80
+//! peer            its NAT                 this node                this host 10.0.0.2:5000 →
+//! (outer datagrams)     → 203.0.113.7:20000     →  198.51.100.1:80 10.0.0.2:5000 ← (outer
+//! datagrams)     ← 203.0.113.7:20000     ←  198.51.100.1:80
 //! ```
 //!
-//! [`Translations`] are those of a whole node, because peers behind one translator share its
-//! address. [`Begun`] is what the peer itself keeps: which of its connections go this way.
+//! [`Translations`] holds the connections of all peers of a node, because peers behind one NAT
+//! share its address. [`Begun`] is kept by the peer itself: which of its connections use the paths.
 //!
-//! The same is done for a peer at an address of its own that others may share: it is not known
-//! which ports there are the peer's. A peer is not trusted, so a public end must not be that of
-//! somebody else's connection to this host. The port is drawn, and a connection of TCP has it only
-//! once the host has answered the peer's SYN: if its socket with that end is somebody else's, it
-//! does not.
+//! The same is done for a peer whose own address may be shared with others: it is not known which
+//! ports belong to the peer. A peer is not trusted, so a public end must not collide with a
+//! connection of another remote host to this host. The port is random, and a TCP connection owns it
+//! only once the host has answered the peer's SYN: if the host already has a connection of another
+//! remote host with that end, it does not answer.
 
 mod aging;
 mod begun;
@@ -44,25 +44,24 @@ use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{PacketBuf, PacketPool};
 
-/// Ports of public ends: translators rarely give them out, because hosts begin connections from
-/// higher ones (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services
-/// have them.
+/// Ports of public ends. NATs rarely assign them, because hosts open connections from higher ports
+/// (32,768 and up on Linux, 49,152 elsewhere; RFC 6335, section 6), and few services use them.
 pub const TRANSLATED_PORTS: RangeInclusive<u16> = 16_384..=32_767;
-/// Ports that are drawn for a connection until one is free.
+/// Random ports tried for a connection until one is free.
 const TRIES: usize = 64;
 
-/// A connection that carried nothing for so long is forgotten: an open one of TCP, one that begins
-/// or ends (RFC 5382, requirement 5), UDP (RFC 4787, requirement 5), an ICMP echo.
+/// Idle times after which a connection is dropped: open TCP, opening or closing TCP (RFC 5382,
+/// requirement 5), UDP (RFC 4787, requirement 5), ICMP echo.
 const TCP_OPEN: Duration = Duration::from_secs(7_440);
 const TCP_TRANSITORY: Duration = Duration::from_secs(240);
 const UDP: Duration = Duration::from_secs(300);
 const ECHO: Duration = Duration::from_secs(180);
 
-/// Packets of the host toward such peers that are under way: as many as the host's pool has.
+/// Buffers for the host's packets to such peers: as many as the host's pool has.
 const LARGE_BUFFERS: usize = 1_024;
 const SMALL_BUFFERS: usize = 4_096;
 
-/// How far a connection has come.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     Begins,
@@ -70,27 +69,27 @@ pub(crate) enum Life {
     Ends,
 }
 
-/// What answers the first packet of a connection of TCP: acknowledgment numbers from `next` on, so
-/// many as there were `bytes` with it (RFC 7413).
+/// Acknowledgment numbers that answer the SYN of a TCP connection: from `next` on, up to the
+/// `bytes` of data with it (RFC 7413).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Syn {
     next: u32,
     bytes: u32,
 }
 
-/// What a packet does to its connection.
+/// Effect of a packet on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// It may be the first one.
+    /// It may open the connection.
     Begin(Syn),
     Use,
     End,
-    /// It shows that the connection is in use, and no more.
+    /// It shows only that the connection is in use.
     Touch,
 }
 
 impl Act {
-    /// That of a packet that has its ports.
+    /// The effect of a packet with ports.
     pub(crate) fn of(header: &Header, packet: &[u8]) -> Self {
         let transport = packet.get(header.header_len..).unwrap_or_default();
         let kind = transport.first();
@@ -102,7 +101,7 @@ impl Act {
         }
     }
 
-    /// That of a TCP segment of `len` bytes, of which at least the header is given.
+    /// The effect of a TCP segment of `len` bytes, of which at least the header is given.
     pub(crate) fn of_tcp(segment: &[u8], len: usize) -> Self {
         let Some(tcp) = Tcp::of(segment) else { return Self::Use };
         match tcp.flags {
@@ -121,7 +120,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// What of a TCP header says how far a connection has come.
+/// The fields of a TCP header that determine the state of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Tcp {
     sequence: u32,
@@ -152,7 +151,7 @@ impl Life {
         }
     }
 
-    /// How long it may carry nothing.
+    /// Idle time after which a connection in this state is dropped.
     fn idle(self, protocol: u8) -> Duration {
         match (protocol, self) {
             (protocol::TCP, Self::Open) => TCP_OPEN,
@@ -163,16 +162,16 @@ impl Life {
     }
 }
 
-/// What becomes of a packet of the host.
+/// Where a packet of the host goes.
 #[derive(Debug)]
 pub(crate) enum Outbound {
-    /// It is not for a public end.
+    /// It is not sent to a public end.
     Other(PacketBuf),
-    /// It belongs to a connection of this peer, and has its private end now.
+    /// It belongs to a connection of this peer, and now has the private end as destination.
     Peer(usize, PacketBuf),
-    /// It is for the address of a translator, and not for a peer of ours.
+    /// It is sent to the address of a NAT, but not to a peer of ours.
     Stranger(PacketBuf),
-    /// There is no buffer for it.
+    /// There is no free buffer for it.
     NoBuffer,
 }
 
@@ -187,12 +186,13 @@ struct Flow {
 }
 
 impl Flow {
-    /// Takes note of what a packet of the peer begins.
+    /// Records a packet of the peer that may open the connection.
     fn on_begin(&mut self, act: Act) {
         if let Act::Begin(syn) = act
             && syn != self.syn
         {
-            // One that is repeated without its data may be answered as it was at first.
+            // The answer to a retransmitted SYN without data may acknowledge the data of the first
+            // one.
             let repeated = syn.next == self.syn.next;
             self.syn =
                 Syn { bytes: syn.bytes.max(if repeated { self.syn.bytes } else { 0 }), ..syn };
@@ -200,8 +200,9 @@ impl Flow {
         }
     }
 
-    /// Whether a segment of the host can be of this connection of TCP. The host has one connection
-    /// with these ends: until it has accepted the peer's SYN it may be somebody else's.
+    /// Whether a segment of the host can belong to this TCP connection. The host has one connection
+    /// with these ends: until it has accepted the peer's SYN, it may be that of another remote
+    /// host.
     fn is_answered_by(&mut self, segment: &[u8]) -> bool {
         let Some(tcp) = Tcp::of(segment) else { return false };
         if self.answered && tcp.flags & SYN == 0 {
@@ -215,26 +216,26 @@ impl Flow {
     }
 }
 
-/// The connections of all peers behind translators.
+/// The connections of all peers behind NATs.
 #[derive(Debug)]
 pub(crate) struct Translations {
     limit: usize,
-    /// By the ends of what the host sends.
+    /// Keyed by the ends of the host's packets.
     flows: Aging<SessionKey, Flow>,
-    /// The public end, by peer and the ends of what the peer sends.
+    /// The public end, by peer and the ends of the peer's packets.
     public: BTreeMap<(usize, SessionKey), Endpoint>,
-    /// How many connections have an address as their public end, by peer.
+    /// Number of connections with an address as their public end, by peer.
     uses: BTreeMap<(usize, IpAddr), u32>,
-    /// Addresses to which the host's packets are captured, and for which peers.
+    /// Addresses to which the host's packets are captured, with the peers they are captured for.
     captured: BTreeMap<IpAddr, BTreeSet<usize>>,
     fragments: Fragments<(usize, Endpoint)>,
     pool: PacketPool,
-    /// Ports that were looked at, until that was asked for.
+    /// Ports tried since the last call of `take_steps`.
     steps: u64,
 }
 
 impl Translations {
-    /// At most `limit` connections; none of a peer behind a translator is taken when that is 0.
+    /// At most `limit` connections; 0 disables translation.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -248,46 +249,46 @@ impl Translations {
         }
     }
 
-    /// Passes of loops since this was last asked.
+    /// Loop passes since the last call.
     pub(crate) fn take_steps(&mut self) -> u64 {
         core::mem::take(&mut self.steps)
     }
 
-    /// Whether peers behind translators are served, and the like is asked of peers.
+    /// Whether translation is enabled, for peers behind NATs and for this node at its peers.
     pub(crate) fn is_on(&self) -> bool {
         self.limit > 0
     }
 
-    /// Whether no packet of the host can concern it.
+    /// Whether no packet of the host needs translation.
     pub(crate) fn is_idle(&self) -> bool {
         self.captured.is_empty()
     }
 
-    /// Connections of `peer`.
+    /// Number of connections of `peer`.
     pub(crate) fn count(&self, peer: usize) -> usize {
         let all = (peer, IpAddr::from([0, 0, 0, 0]))..(peer + 1, IpAddr::from([0, 0, 0, 0]));
         self.uses.range(all).map(|(_, count)| *count as usize).sum()
     }
 
-    /// Whether `peer` has any.
+    /// Whether `peer` has any connections.
     pub(crate) fn has(&self, peer: usize) -> bool {
         let first = (peer, IpAddr::from([0, 0, 0, 0]));
         self.uses.range(first..).next().is_some_and(|((owner, _), _)| *owner == peer)
     }
 
-    /// The addresses of its public ends.
+    /// The addresses of the public ends of `peer`.
     pub(crate) fn addresses(&self, peer: usize) -> impl Iterator<Item = IpAddr> {
         let first = (peer, IpAddr::from([0, 0, 0, 0]));
         let own = self.uses.range(first..).take_while(move |((owner, _), _)| *owner == peer);
         own.map(|((_, ip), _)| *ip)
     }
 
-    /// Whether a connection's end on this host is `address`.
+    /// Whether a connection uses `address` as its end on this host.
     pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
         self.flows.iter().any(|(key, _)| key.source.address == address)
     }
 
-    /// From now on the host's packets to these addresses, and no others of `peer`, come here.
+    /// Sets the addresses to which the host's packets are captured because of `peer`.
     pub(crate) fn set_captured(&mut self, peer: usize, addresses: &[IpAddr]) {
         self.captured.retain(|ip, peers| {
             if !addresses.contains(ip) {
@@ -300,7 +301,7 @@ impl Translations {
         }
     }
 
-    /// The public end of the connection of `peer` whose packets from there have the ends `key`.
+    /// The public end of the connection of `peer` whose packets from the peer have the ends `key`.
     pub(crate) fn find(
         &mut self,
         now: Instant,
@@ -313,8 +314,8 @@ impl Translations {
         Some(public)
     }
 
-    /// Begins a connection of `peer` whose packets have the ends `key`, with a packet that does
-    /// `act`; its public end is at `address`. `None` when no port is free there.
+    /// Opens a connection of `peer` whose packets have the ends `key`, with a packet whose effect
+    /// is `act`; its public end is at `address`. `None` if no port is free there.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -343,14 +344,14 @@ impl Translations {
         Some(public)
     }
 
-    /// Forgets what carried nothing for long.
+    /// Drops idle connections.
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some((key, flow)) = self.flows.expire(now) {
             self.forget(&key, &flow);
         }
     }
 
-    /// Forgets all of `peer`.
+    /// Drops all connections of `peer`.
     pub(crate) fn forget_peer(&mut self, peer: usize) {
         let none = Endpoint { address: IpAddr::from([0, 0, 0, 0]), port: 0 };
         let first = SessionKey { protocol: 0, source: none, destination: none };
@@ -364,7 +365,7 @@ impl Translations {
         }
     }
 
-    /// Takes note of a packet of the connection in which the host answers with the ends `key`.
+    /// Records a packet of the connection in which the host's packets have the ends `key`.
     fn touch(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<(usize, Endpoint)> {
         let flow = self.flows.touch(now, key)?;
         flow.on_begin(act);
@@ -374,7 +375,8 @@ impl Translations {
         Some((peer, private))
     }
 
-    /// A segment of the host shows that its connection with the ends `key` is not the peer's.
+    /// Drops the connection if a segment of the host shows that the one with the ends `key` is not
+    /// the peer's.
     fn forget_if_foreign(&mut self, now: Instant, key: &SessionKey, segment: Option<&[u8]>) {
         if key.protocol != protocol::TCP {
             return;
@@ -386,7 +388,7 @@ impl Translations {
         }
     }
 
-    /// Drops what belongs to a connection that is gone.
+    /// Removes all entries of a connection that was dropped.
     fn forget(&mut self, key: &SessionKey, flow: &Flow) {
         let Flow { peer, private, .. } = *flow;
         let mut source = key.source;
@@ -404,7 +406,7 @@ impl Translations {
         }
     }
 
-    /// What becomes of a packet of the host with these headers.
+    /// Translates a packet of the host with these headers, if it is sent to a public end.
     pub(crate) fn outbound(
         &mut self,
         now: Instant,
@@ -417,7 +419,8 @@ impl Translations {
         let bytes = packet.bytes();
         let found = match Subject::of(header, bytes) {
             Some(Subject::Own(key)) => {
-                // The peer opens a connection, by what follows its SYN; both may end it.
+                // Only the peer opens a connection, with the segment after its SYN; both ends may
+                // close it.
                 let act = match Act::of(header, bytes) {
                     Act::End => Act::End,
                     _ => Act::Touch,
@@ -455,8 +458,8 @@ impl Translations {
     }
 }
 
-/// The ends of what the host answers to packets with the ends `key`, of which the source is shown
-/// as `public`.
+/// The ends of the host's answers to packets with the ends `key`, whose source is translated to
+/// `public`.
 fn answer(key: &SessionKey, public: Endpoint) -> SessionKey {
     let mut source = key.destination;
     if is_echo(key.protocol) {

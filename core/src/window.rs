@@ -1,18 +1,18 @@
-//! Which sequence numbers of a session were seen already.
+//! Duplicate detection by the sequence numbers of a session.
 
-/// Sequence numbers that the window tells apart.
+/// Size of the window, sequence numbers.
 pub const WINDOW: u32 = 4_096;
 
 const WORDS: usize = WINDOW as usize / 64;
 
-/// What the window knows of a sequence number that arrived.
+/// The result for a sequence number that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It arrived for the first time.
     New,
     /// It had arrived before.
     Duplicate,
-    /// It is [`WINDOW`] or more behind the newest, so that nobody can tell; it is to be refused.
+    /// It is [`WINDOW`] or more behind the newest: unknown, so it must be refused.
     TooOld,
 }
 
@@ -21,8 +21,7 @@ pub enum Seen {
 /// 520 bytes; nothing is allocated.
 #[derive(Clone, Debug)]
 pub struct DuplicateWindow {
-    /// The number `n` has bit `n % 64` of word `n / 64 % 64`. Bits of numbers that have left the
-    /// window are clear when they are used again.
+    /// Number `n` is bit `n % 64` of word `n / 64 % 64`. Bits are cleared before they are reused.
     bits: [u64; WORDS],
     /// The newest number.
     newest: u32,
@@ -36,17 +35,18 @@ impl Default for DuplicateWindow {
 }
 
 impl DuplicateWindow {
-    /// A window that has seen nothing; the first number may be any.
+    /// An empty window; the first number may be any.
     pub const fn new() -> Self {
         Self { bits: [0; WORDS], newest: 0, empty: true }
     }
 
-    /// A window that stands at `newest`, with this number and all before it seen (`seen`) or not.
+    /// A window whose newest number is `newest`, with this number and all before it seen (`seen`)
+    /// or not.
     pub const fn at(newest: u32, seen: bool) -> Self {
         Self { bits: [if seen { u64::MAX } else { 0 }; WORDS], newest, empty: false }
     }
 
-    /// Takes note of `sequence`.
+    /// Records `sequence`.
     pub fn accept(&mut self, sequence: u32) -> Seen {
         self.advance(sequence);
         if self.newest.wrapping_sub(sequence) >= WINDOW {
@@ -60,7 +60,7 @@ impl DuplicateWindow {
         Seen::New
     }
 
-    /// Moves the window up to `sequence`, if it is newer, without it having been seen.
+    /// Moves the window up to `sequence`, if it is newer, without recording it as seen.
     pub fn advance(&mut self, sequence: u32) {
         if self.empty {
             self.empty = false;

@@ -1,4 +1,4 @@
-//! What must hold for arbitrary bytes, shared by the fuzz target `tcp_segments` and the test that
+//! Properties for arbitrary bytes, shared by the fuzz target `tcp_segments` and the test that
 //! replays its corpus.
 
 use core::net::SocketAddr;
@@ -12,10 +12,11 @@ use crate::segment::{Header, flag, is_intact};
 /// Remote ends.
 const REMOTES: usize = 4;
 
-/// Reads `bytes` as the header of a segment, and as a list of things that happen to an endpoint.
-/// Returns how many datagrams its peers brought it.
+/// Reads `bytes` as the header of a segment, and as a list of events of an endpoint. Returns the
+/// number of datagrams that it received.
 ///
-/// Each thing is a byte that says what and with whom, the number of bytes that follow, and these:
+/// Each event is a byte with its kind and remote end, the number of bytes that follow, and these
+/// bytes:
 ///
 /// | bits 2 to 4 | |
 /// |---|---|
@@ -28,7 +29,7 @@ const REMOTES: usize = 4;
 ///
 /// # Panics
 ///
-/// When something does not hold.
+/// If a property is violated.
 pub fn segments(bytes: &[u8]) -> usize {
     header(bytes);
     let mut world = World::new();
@@ -41,7 +42,7 @@ pub fn segments(bytes: &[u8]) -> usize {
     world.datagrams
 }
 
-/// What was read can be written, and is the same when it is read again.
+/// A parsed header can be written, and parsing it again gives the same.
 fn header(bytes: &[u8]) {
     let ends: [SocketAddr; 2] = [([198, 18, 0, 1], 1).into(), ([198, 18, 0, 2], 2).into()];
     let _ = is_intact(ends[0], ends[1], bytes);
@@ -60,7 +61,7 @@ fn header(bytes: &[u8]) {
 struct World {
     endpoint: Endpoint,
     now: Instant,
-    /// The number that acknowledges what was sent last to each remote end, and its timestamp.
+    /// Acknowledgement number of the last segment sent to each remote end, and its timestamp.
     last: [(u32, u32); REMOTES],
     datagrams: usize,
 }
@@ -111,7 +112,7 @@ impl World {
         let mut take = |datagram: &mut [u8]| {
             assert!(!datagram.is_empty());
             found += 1;
-            // As if every second value of a byte proved something.
+            // Every second value of the first byte counts as authentic.
             datagram[0].is_multiple_of(2)
         };
         self.endpoint.receive(self.now, remote(index), &header, &mut payload, &mut take);
@@ -157,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    /// Seeds that begin with `data` bring datagrams, the others but those of a fuzzer (40
-    /// hexadecimal digits) none.
+    /// Seeds whose names begin with `data` deliver datagrams; others deliver none, except those of
+    /// a fuzzer (40 hexadecimal digits).
     #[test]
     fn the_corpus_passes() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/tcp_segments");
@@ -188,7 +189,7 @@ mod tests {
         ) {
             let mut bytes = Vec::new();
             for ((what, mut data), flags) in things.into_iter().zip(flags) {
-                // A header without options, mostly.
+                // Mostly a header without options.
                 if data.len() >= 20 {
                     (data[12], data[13]) = (0x50, flags);
                     data[4..8].fill(what >> 5);

@@ -113,7 +113,7 @@ impl Connection {
     /// number of an earlier connection, whose segments must not be mistaken for segments of this
     /// one.
     pub(crate) fn open(now: Instant, origin: u32, random: u32, former: Option<u32>) -> Self {
-        // A quarter of the sequence space away: beyond REACH of the earlier connection.
+        // A quarter of the sequence space away: beyond `REACH` of the earlier connection.
         let initial =
             former.map_or(random, |next| next.wrapping_add(1 << 30).wrapping_add(random >> 2));
         Self {

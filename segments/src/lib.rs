@@ -1,5 +1,5 @@
-//! Datagrams in what looks like TCP, for networks that let nothing else through; without input or
-//! output.
+//! Datagrams in segments that look like TCP, for networks that permit nothing else; without input
+//! or output.
 //!
 //! An [`Endpoint`] has the connections of one local address: handshake with SYN cookies, sequence
 //! numbers, timestamps, FIN. It owns no socket and no clock, so that the simulator, tests and the

@@ -1,4 +1,4 @@
-//! Virtual time and what a host's clock shows of it.
+//! Virtual time and the clocks of hosts.
 
 use core::time::Duration;
 
@@ -13,13 +13,13 @@ pub const MILLI: Nanos = 1_000_000;
 /// Nanoseconds of a second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// Later than everything that happens in a world.
+/// Later than every event of a world.
 pub const NEVER: Nanos = Nanos::MAX;
 
 /// The wall clock of a host without offset when the world begins, as Unix time.
 const UNIX_ORIGIN: Duration = Duration::from_secs(1_800_000_000);
 
-/// A host's clock, which is not the world's: `offset + (1 + drift) * virtual time`.
+/// A host's clock: `offset + (1 + drift) * virtual time`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostClock {
     /// What the clock shows when the world begins. Hosts that booted hours apart differ by hours.

@@ -22,17 +22,16 @@ use crate::rng::Rng;
 use crate::spec::{EngineSpec, HostSpec, Mode, System, WorldSpec, inner_address};
 use crate::tcp::Stack;
 
-/// Inner packet size before the engine says better: what fits 1500 bytes of IPv6 with room to
-/// spare.
+/// Inner MTU before the engine reports one; fits 1,500 bytes of IPv6 with room to spare.
 pub(crate) const FIRST_MTU: usize = 1_400;
 
-/// 64 KiB and 2 KiB buffers of a host.
+/// Numbers of 64 KiB and 2 KiB buffers of a host.
 pub(crate) const POOL: (usize, usize) = (64, 8_192);
 
-/// The first stream of randomness for ends of TCP, by host.
+/// First random stream for TCP endpoints; one per host.
 const SEEDS: u64 = 500;
 
-/// A local address as the engine knows it.
+/// A local address of the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Local {
     pub(crate) id: LocalId,
@@ -48,7 +47,7 @@ pub(crate) enum Way {
     Node,
     /// As plain IP.
     Plain,
-    /// Nowhere: a route refuses it.
+    /// Dropped: a route refuses it.
     Refused,
 }
 
@@ -61,20 +60,20 @@ pub(crate) struct Host {
     pub(crate) stack: Stack,
     pub(crate) locals: Vec<Local>,
     next_local: u16,
-    /// The connections of each local end for TCP.
+    /// The TCP endpoint of each local address.
     pub(crate) endpoints: BTreeMap<LocalId, Endpoint>,
-    /// In host mode: what the host gives to the node, by peer, and what it refuses to send
-    /// otherwise.
+    /// In host mode: packets captured for the node, by peer, and packets that must not leave as
+    /// plain IP.
     captures: BTreeMap<String, Capture>,
     refusing: Vec<Prefix>,
-    /// Addresses that interfaces lost and that the host keeps while sessions use them.
+    /// Addresses removed from interfaces that the host keeps while sessions use them.
     kept: Vec<IpAddr>,
     seeds: Rng,
     /// When the node's timer is due.
     pub(crate) wake: Nanos,
     /// When TCP's timer is due.
     pub(crate) stack_wake: Nanos,
-    /// Datagrams came in since the last flush.
+    /// Datagrams have arrived since the last flush.
     pub(crate) unflushed: bool,
     pub(crate) spin: Spin,
     pub(crate) mtu: usize,
@@ -83,7 +82,7 @@ pub(crate) struct Host {
     pub(crate) full: bool,
 }
 
-/// Every outer and inner address of a world is in one of these.
+/// Prefixes that cover every outer and inner address of a world.
 fn everywhere() -> Vec<Prefix> {
     let prefixes = [inner_address(0, false), inner_address(0, true)].into_iter().zip([15, 32]);
     prefixes.filter_map(|(address, len)| Prefix::new(address, len)).collect()
@@ -185,7 +184,7 @@ impl Host {
         host
     }
 
-    /// Makes the node anew, with nothing of its past.
+    /// Starts a new node without previous state.
     pub(crate) fn start(
         &mut self,
         world: &WorldSpec,
@@ -198,7 +197,7 @@ impl Host {
         self.outbox = Outbox::default();
         self.inbox = Inbox::default();
         self.endpoints.clear();
-        // The routes that refuse stay.
+        // Refusing routes stay.
         let fail_closed = self.captures.values().filter(|capture| capture.fail_closed);
         self.refusing = fail_closed.flat_map(|capture| capture.prefixes.clone()).collect();
         self.captures.clear();
@@ -227,7 +226,7 @@ impl Host {
         self.stack.set_mtu(mtu);
     }
 
-    /// Tells the node which addresses the host has now.
+    /// Tells the node the host's current addresses.
     pub(crate) fn update_addresses(&mut self, index: usize, network: &Network, now: Nanos) {
         if let System::Plain { local, .. } = self.spec.system {
             let address = SocketAddr::new(network.interface(local).addresses[0], DEFAULT_PORT);
@@ -277,7 +276,7 @@ impl Host {
         self.update_wake();
     }
 
-    /// What local ends look like.
+    /// The encapsulations of local addresses.
     fn encapsulations(&self) -> impl Iterator<Item = Encapsulation> + use<> {
         let policy = match &self.spec.system {
             System::Mpip(engine) => engine.encapsulation,
@@ -298,14 +297,14 @@ impl Host {
         }
     }
 
-    /// All addresses of this host, the one with this index.
+    /// All addresses of this host, whose index is `index`.
     pub(crate) fn own_addresses(&self, index: usize) -> Vec<IpAddr> {
         let inner = [false, true].map(|v6| inner_address(index, v6));
         let locals = self.locals.iter().map(|local| local.address.ip());
         locals.chain(self.kept.iter().copied()).chain(inner).collect()
     }
 
-    /// An interface has lost `address`: it stays while sessions use it.
+    /// An interface has lost `address`: keeps it while sessions use it.
     pub(crate) fn keep(&mut self, address: IpAddr) {
         if self.node.uses_address(address) && !self.kept.contains(&address) {
             self.kept.push(address);
@@ -318,14 +317,14 @@ impl Host {
         self.stack.add_address(address);
     }
 
-    /// Follows what the node wants to be given.
+    /// Updates the captures from the node.
     pub(crate) fn follow_captures(&mut self) {
         while let Some(capture) = self.node.poll_capture() {
             self.captures.insert(capture.peer.clone(), capture);
         }
     }
 
-    /// Where a packet with these headers goes, as the routes of a host in host mode would have it.
+    /// Where a packet with these headers goes, by the routes of a host in host mode.
     pub(crate) fn way(&self, packet: &Tuple) -> Way {
         let to = packet.destination.ip();
         let icmp = matches!(packet.protocol, protocol::ICMP | protocol::ICMPV6);

@@ -1,12 +1,12 @@
-//! A node with real keys that follows no rule.
+//! A hostile node with valid keys.
 //!
-//! It makes associations as a node does, by handshakes of `mpip-crypto`, and seals frames of its
-//! own choice with `mpip-wire`. Most of what it sends is valid to the byte; what it says is not
-//! true ([`Lie`]). It answers challenges and acknowledges enough for its paths to work, so that it
-//! gets deep into its peer's state. Everything that it does follows from one seed.
+//! It establishes associations by handshakes of `mpip-crypto`, like any node, and seals frames of
+//! its own choice with `mpip-wire`. Most frames are well-formed, but their content is false
+//! ([`Lie`]). It answers challenges and acknowledges enough to keep its paths working, and so
+//! reaches much of its peer's state. All its actions derive from one seed.
 //!
 //! ```text
-//!  handshake.rs: calls, answers calls ─► Epoch ─► lies.rs: a Draft of frames ─► sealed on a Lane
+//!  handshake.rs: both roles ────────► Epoch ─► lies.rs: a Draft of frames ─► sealed on a path
 //! ```
 
 use core::net::SocketAddr;
@@ -30,23 +30,23 @@ mod lies;
 pub(crate) mod spec;
 
 pub(crate) use draft::is_bystander;
-use draft::{Calling, Draft, Epoch, Lane, Pools, Session, remember};
+use draft::{Draft, Epoch, PathState, PendingHandshake, Pools, Session, remember};
 pub use spec::{HostileSpec, Lie};
 
-/// The first stream of randomness of hostile nodes, by host.
+/// First random stream of hostile nodes; one per host.
 const STREAM: u64 = 600;
-/// Numbers of its peer that it remembers of each lane.
+/// Packet numbers of the peer kept for each path.
 const REMEMBERED: usize = 64;
-/// Datagrams of its own that it may send again.
+/// Own datagrams kept for replay.
 const RECORDED: usize = 64;
-/// Its first key when it shows its peer more than one; those before are other hosts'.
+/// Index of its first key if it uses several; lower ones belong to other hosts.
 const FIRST_IDENTITY: usize = 100;
 
 /// A datagram that a hostile node sends.
 #[derive(Debug)]
 pub(crate) struct Forged {
     pub(crate) to: PathAddress,
-    /// With this source in place of its own.
+    /// With this source address instead of its own.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -60,7 +60,7 @@ pub struct Hostile {
     clock: HostClock,
     now: Nanos,
     next_at: Nanos,
-    /// Keys that it has, the one in use first.
+    /// Its keys; the first one is in use.
     keys: VecDeque<PrivateKey>,
     target: mpip_crypto::PublicKey,
     endpoints: Vec<SocketAddr>,
@@ -68,14 +68,14 @@ pub struct Hostile {
     cookies: CookieMemory,
     timestamps: TimestampSource,
     instance: u64,
-    calling: Option<Calling>,
+    pending: Option<PendingHandshake>,
     epochs: VecDeque<Epoch>,
-    lanes: BTreeMap<u16, Lane>,
+    paths: BTreeMap<u16, PathState>,
     pools: Pools,
     sessions: Vec<Session>,
-    /// Sessions in which the peer sends.
+    /// Sessions of the peer.
     theirs: VecDeque<u32>,
-    /// Numbers that only grow: generations and sequences of what is told.
+    /// Increasing counter for generations and sequence numbers.
     counter: u64,
     out: Vec<Forged>,
     recorded: VecDeque<(PathAddress, Vec<u8>)>,
@@ -102,9 +102,9 @@ impl Hostile {
             target,
             timestamps: TimestampSource::new(),
             instance: own.word(),
-            calling: None,
+            pending: None,
             epochs: VecDeque::new(),
-            lanes: BTreeMap::new(),
+            paths: BTreeMap::new(),
             pools: Pools::new(world, index, spec.target),
             sessions: Vec::new(),
             theirs: VecDeque::new(),
@@ -129,7 +129,7 @@ impl Hostile {
         self.next_at
     }
 
-    /// What it has to send.
+    /// Takes the datagrams to send.
     pub(crate) fn take(&mut self) -> Vec<Forged> {
         core::mem::take(&mut self.out)
     }
@@ -138,7 +138,7 @@ impl Hostile {
         self.now >= self.spec.until || self.sent >= self.spec.most
     }
 
-    /// Does the next thing.
+    /// Performs the next action when it is due.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) {
         self.now = now;
         if self.is_silent() {
@@ -165,7 +165,7 @@ impl Hostile {
             3..=6 if self.does(Lie::Raw) => self.send_raw(),
             _ => {
                 let path = self.pick_path();
-                let v6 = self.lanes.get(&path).is_some_and(|lane| lane.to.remote.is_ipv6());
+                let v6 = self.paths.get(&path).is_some_and(|state| state.to.remote.is_ipv6());
                 let mut draft = Draft::default();
                 let frames = self.rng.pick(&[1, 1, 2, 3, 8, 200]);
                 for _ in 0..frames {
@@ -189,13 +189,13 @@ impl Hostile {
         self.spec.lies.contains(&lie)
     }
 
-    /// A path that exists, mostly.
+    /// A path number, mostly of an existing path.
     fn pick_path(&mut self) -> u16 {
         if self.does(Lie::NewPath) && self.rng.chance(0.05) {
             return self.rng.pick(&[1, 2, 30, 31, 4_000, 65_535]);
         }
-        let known = self.rng.below(self.lanes.len() as u64) as usize;
-        self.lanes.keys().nth(known).copied().unwrap_or(0)
+        let known = self.rng.below(self.paths.len() as u64) as usize;
+        self.paths.keys().nth(known).copied().unwrap_or(0)
     }
 
     fn any_pair(&mut self) -> Option<PathAddress> {
@@ -207,28 +207,28 @@ impl Hostile {
     }
 
     fn seal_and_send(&mut self, path: u16, draft: Draft, source: Option<SocketAddr>) {
-        let Some(pair) = self.lanes.get(&path).map(|lane| lane.to).or_else(|| self.any_pair())
+        let Some(pair) = self.paths.get(&path).map(|state| state.to).or_else(|| self.any_pair())
         else {
             return;
         };
         let Some(epoch) = self.epochs.back() else { return };
         let mut plain = draft.into_bytes();
-        let lane = self.lanes.entry(path).or_insert_with(|| Lane {
+        let state = self.paths.entry(path).or_insert_with(|| PathState {
             to: pair,
             next: 0,
             received: VecDeque::new(),
             largest: None,
         });
-        // Numbers may jump; they must not repeat, or keys would be given away.
-        lane.next += if self.rng.chance(0.02) { self.rng.below(20_000) } else { 1 };
+        // Packet numbers may jump but not repeat: a repeated nonce would reveal keys.
+        state.next += if self.rng.chance(0.02) { self.rng.below(20_000) } else { 1 };
         let header = TransportHeader {
             path: PathId(path),
             receiver: ReceiverIndex(epoch.remote_index),
-            number: TruncatedNumber::new(lane.next, 4),
+            number: TruncatedNumber::new(state.next, 4),
         };
         let mut datagram = vec![0; header.encoded_len()];
         header.emit(&mut datagram).expect("the buffer has the header's length");
-        let tag = epoch.keys.send.seal_in_place(path, lane.next, &datagram, &mut plain);
+        let tag = epoch.keys.send.seal_in_place(path, state.next, &datagram, &mut plain);
         datagram.extend(plain);
         datagram.extend(tag);
         self.send(pair, source, datagram);
@@ -243,7 +243,7 @@ impl Hostile {
         self.out.push(Forged { to, source, bytes });
     }
 
-    /// Sends what is no message of its own: repetitions, and what does not authenticate.
+    /// Sends replays and datagrams that do not authenticate.
     fn send_raw(&mut self) {
         let index = self.rng.below(self.recorded.len() as u64) as usize;
         let Some((to, mut bytes)) = self.recorded.get(index).cloned() else { return };
@@ -252,14 +252,14 @@ impl Hostile {
             1 => mpip_link::flip_bit(&mut bytes, self.rng.word()),
             _ => bytes.truncate(self.rng.below(bytes.len() as u64) as usize),
         }
-        // Most repetitions come from where they should.
+        // Most replays have the right source address.
         let spoofs = self.does(Lie::Spoof) && self.rng.chance(0.3);
         let source = spoofs.then(|| self.pools.somebody(&mut self.rng, to.remote.is_ipv6()));
         self.sent += 1;
         self.out.push(Forged { to, source, bytes });
     }
 
-    /// A datagram came from `from`.
+    /// Processes a datagram from `from`.
     pub(crate) fn handle_datagram(&mut self, from: PathAddress, datagram: &mut [u8]) {
         if self.is_silent() || self.now < self.spec.from {
             return;
@@ -285,25 +285,25 @@ impl Hostile {
         let path = header.path.0;
         let epoch = self.epochs.iter().find(|epoch| epoch.local_index == header.receiver.0);
         let Some(epoch) = epoch else { return };
-        let largest = self.lanes.get(&path).and_then(|lane| lane.largest);
+        let largest = self.paths.get(&path).and_then(|state| state.largest);
         let number = header.number.expand(largest);
         let (clear, sealed) = datagram.split_at_mut(header_len);
         let Ok(plain) = epoch.keys.receive.open_in_place(path, number, clear, sealed) else {
             return;
         };
-        let lane = self.lanes.entry(path).or_insert_with(|| Lane {
+        let state = self.paths.entry(path).or_insert_with(|| PathState {
             to: from,
             next: 0,
             received: VecDeque::new(),
             largest: None,
         });
-        lane.largest = Some(lane.largest.map_or(number, |largest| largest.max(number)));
-        if lane.received.len() == REMEMBERED {
-            lane.received.pop_front();
+        state.largest = Some(state.largest.map_or(number, |largest| largest.max(number)));
+        if state.received.len() == REMEMBERED {
+            state.received.pop_front();
         }
-        lane.received.push_back(number);
+        state.received.push_back(number);
         if self.rng.chance(0.9) {
-            lane.to = from;
+            state.to = from;
         }
         let (mut asks, mut challenge) = (false, None);
         for frame in Frames::new(plain).flatten() {
@@ -320,7 +320,7 @@ impl Hostile {
         self.answer(path, challenge, asks);
     }
 
-    /// Answers what keeps its paths alive, mostly.
+    /// Mostly answers what its paths need to stay alive.
     fn answer(&mut self, path: u16, challenge: Option<[u8; 8]>, asks: bool) {
         let mut draft = Draft::default();
         if let Some(data) = challenge.filter(|_| self.rng.chance(0.9)) {

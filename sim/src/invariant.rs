@@ -1,4 +1,4 @@
-//! What must hold in every world, checked from outside the engine.
+//! Invariants of every world, checked from outside the engine.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -12,36 +12,35 @@ use crate::packet::{Tuple, digest, header_checksum_is_right, protocol, transport
 /// The invariants, each with the name that a failure prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// Nothing is delivered more often than it was sent.
+    /// No packet is delivered more often than it was sent.
     NoDuplicate,
-    /// Every packet delivered is one that was sent to that host, byte for byte.
+    /// Every packet delivered was sent to that host, byte for byte.
     Unaltered,
-    /// A TCP transfer's bytes are the ones written.
+    /// The bytes of a TCP transfer are the ones written.
     Content,
-    /// Packets of a TCP session are delivered in the order in which they were sent, except those
-    /// that were waited for as long as promised.
+    /// Packets of a TCP session are delivered in the order in which they were sent, except after
+    /// the promised resequencing wait.
     InOrder,
-    /// An address that has not answered gets no more bytes than came from it, beyond the few
-    /// probes that a known address may get, and the short challenges to one that a peer has told.
+    /// An address that is not validated gets no more bytes than came from it, except for a few
+    /// probes to a known address, and short challenges to one that a peer has advertised.
     NoAmplification,
     /// Tables and queues stay within their limits.
     BoundedMemory,
-    /// A datagram makes a bounded amount of work beside what it settles for good.
+    /// The work for a datagram is bounded, apart from packets that it acknowledges or delivers.
     BoundedWork,
-    /// A timer that is due is done with: time goes on.
+    /// Timers that are due complete, and time advances.
     Progress,
-    /// A node that follows no rule reaches its peer's host from its own addresses, and there the
-    /// host's own addresses alone.
+    /// A hostile node reaches only its peer's host, only from its own addresses, and only the
+    /// host's own addresses.
     Reach,
-    /// A hostile node does not take much of what honest ones deliver to each other by links of
+    /// A hostile node does not much reduce what honest ones deliver to each other over links of
     /// their own.
     Harm,
-    /// What the policy `require` holds back never leaves as plain IP.
+    /// Packets under the policy `require` never leave as plain IP.
     NoPlain,
-    /// When everything has healed and nothing is sent, both ends have the same paths and sessions
-    /// and nothing waits.
+    /// After healing, at rest, both ends have the same paths and sessions, and nothing is queued.
     Agreement,
-    /// When everything has healed, transfers that were begun complete.
+    /// After healing, all transfers complete.
     Completion,
     /// The engine does not panic.
     NoPanic,
@@ -69,16 +68,16 @@ impl Invariant {
     }
 }
 
-/// Something that must not be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// When it was seen.
+    /// When it was detected.
     pub at: Nanos,
-    /// The host at which it was seen.
+    /// The host at which it was detected.
     pub host: usize,
-    /// Which invariant does not hold.
+    /// The invariant.
     pub invariant: Invariant,
-    /// What was expected and what came.
+    /// What was expected and what happened.
     pub detail: String,
 }
 
@@ -95,16 +94,16 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How often and when one packet was sent.
+/// How often and when a packet was sent.
 #[derive(Debug, Default)]
 struct Sent {
     count: u32,
     delivered: u32,
-    /// Of TCP: place in its session and time of each sending that was not matched yet.
+    /// For TCP: place in its session and time of each copy sent that is not matched yet.
     places: Vec<(u64, Nanos)>,
 }
 
-/// A TCP session as the wire sees it.
+/// A TCP session, as observed.
 #[derive(Debug, Default)]
 struct Session {
     sent: u64,
@@ -115,16 +114,15 @@ struct Session {
     late: u64,
 }
 
-/// How many jumps over missing packets a session remembers.
+/// Jumps over missing packets kept for a session.
 const JUMPS: usize = 256;
 
-/// Every inner packet sent, so that each delivery can be held against it.
+/// Every inner packet sent, to check each delivery.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     packets: BTreeMap<(usize, u64), Sent>,
     sessions: BTreeMap<Tuple, Session>,
-    /// A packet that was overtaken may come late if it was waited for at least so long after it
-    /// was sent.
+    /// Shortest time after sending before a missing packet may be skipped.
     patience: Nanos,
     pub(crate) sent: u64,
     pub(crate) delivered: u64,
@@ -136,7 +134,7 @@ impl Ledger {
         Self { patience, ..Self::default() }
     }
 
-    /// A packet to the host numbered `to` went into a node.
+    /// Records that a packet to the host numbered `to` was given to a node.
     pub(crate) fn sent(&mut self, now: Nanos, to: usize, packet: &[u8]) {
         self.sent += 1;
         let entry = self.packets.entry((to, digest(packet))).or_default();
@@ -148,7 +146,7 @@ impl Ledger {
         }
     }
 
-    /// A node delivered a packet to the host numbered `to`, with its checksum complete.
+    /// Checks a packet delivered by a node to the host numbered `to`, with its checksum complete.
     pub(crate) fn delivered(
         &mut self,
         now: Nanos,
@@ -178,7 +176,7 @@ impl Ledger {
         if let Some(index) = entry.places.iter().position(|(place, _)| *place >= session.next) {
             let (place, _) = entry.places[index];
             if index > 0 && place > session.next {
-                // TCP has sent it again. What comes is as likely the copy that was given up.
+                // TCP has retransmitted it. The packet delivered may be the copy that was given up.
                 entry.places.remove(index - 1);
                 session.late += 1;
                 self.late += 1;
@@ -198,7 +196,7 @@ impl Ledger {
         session.late += 1;
         self.late += 1;
         if entry.count > 1 {
-            // Which of the copies this is cannot be told.
+            // It is unknown which of the copies this is.
             return Ok(());
         }
         let overtaken = session.jumps.iter().rev().find(|(from, _)| *from <= place);
@@ -218,7 +216,7 @@ impl Ledger {
     }
 }
 
-/// The session of a TCP segment, unless it only acknowledges: a later one says more.
+/// The session of a TCP segment; `None` for a pure acknowledgement, which a later one supersedes.
 fn needs_order(packet: &[u8]) -> Option<Tuple> {
     let tuple = tuple(packet).filter(|tuple| tuple.protocol == protocol::TCP)?;
     let segment = transport(packet);
@@ -238,8 +236,7 @@ fn show(packet: &[u8]) -> String {
     }
 }
 
-/// What went to and came from one remote address: payload of IP and UDP, as RFC 9000, section 8.1
-/// counts.
+/// Bytes sent to and received from one remote address, counted as in RFC 9000, section 8.1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exchange {
     sent: u64,
@@ -249,31 +246,31 @@ struct Exchange {
     window_bytes: u64,
 }
 
-/// Bytes that a host may send unasked to an address that it was told of (in its configuration or
-/// by the authenticated peer) within a second: handshake initiations and challenges.
+/// Bytes per second that a host may send unsolicited to an address from its configuration or from
+/// the authenticated peer: handshake initiations and challenges.
 const PROBE_BYTES: u64 = 16 * 1024;
 
-/// Bytes of the longest payload to an address that a hostile peer has told: a challenge without
+/// Largest payload to an address that a hostile peer has advertised, bytes: a challenge without
 /// padding (`[P-30]`), or a SYN.
 const SHORT: u64 = 40;
 
-/// Such packets at once and in a second, for each hostile peer (`[P-31]`).
+/// Burst and rate per second of such packets, for each hostile peer (`[P-31]`).
 const TOLD: (u64, u64) = (32, 8);
 
-/// What a host may know of a remote address.
+/// What a host may know about a remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// A peer is there: the configuration names it, or its owner has told it.
+    /// A peer's address: configured, or advertised by its owner.
     Known,
-    /// Nobody is: so many hostile peers may have told it.
+    /// Not a peer's address; this many hostile peers may have advertised it.
     Told(u64),
 }
 
-/// Watches what goes to addresses that did not answer.
+/// Checks what is sent to addresses that are not validated.
 #[derive(Debug, Default)]
 pub(crate) struct Amplification {
     exchanges: BTreeMap<(usize, SocketAddr), Exchange>,
-    /// When all that a host may send to told addresses may be sent again, ns.
+    /// When the token bucket for advertised addresses is full again, by host, ns.
     full_at: BTreeMap<usize, Nanos>,
 }
 
@@ -321,7 +318,8 @@ impl Amplification {
         Err((Invariant::NoAmplification, detail))
     }
 
-    /// A datagram from `remote` reached `host`. A genuine one after we had sent there is an answer.
+    /// A datagram from `remote` has reached `host`. A genuine one counts as an answer if we had
+    /// sent there.
     pub(crate) fn received(&mut self, host: usize, remote: SocketAddr, bytes: u64, genuine: bool) {
         let exchange = self.exchanges.entry((host, remote)).or_default();
         exchange.received += bytes;
@@ -329,7 +327,7 @@ impl Amplification {
     }
 }
 
-/// Tables of an engine that hold more than they may. Each has its name, what it holds and the most.
+/// Checks the tables of an engine, each with its name, size and limit.
 pub(crate) fn check_kept(
     kept: &[(&'static str, usize, usize)],
 ) -> impl Iterator<Item = (Invariant, String)> {
@@ -339,17 +337,17 @@ pub(crate) fn check_kept(
     })
 }
 
-/// Steps for each unit of work that frames count: of the costliest, feedback with 32 ranges across
-/// 16,000 packets.
+/// Steps per unit of work of frames; set by the costliest, feedback with 32 ranges across 16,000
+/// packets.
 const STEPS_PER_UNIT: u64 = 100;
-/// Most steps of a packet in flight when it is acknowledged or lost, and of a waiting packet when
-/// it is delivered.
+/// Most steps for a packet in flight that is acknowledged or lost, and for a held packet that is
+/// delivered.
 const STEPS_IN_FLIGHT: u64 = 4;
 const STEPS_WAITING: u64 = 12;
-/// Least memory of a waiting packet, in bytes.
+/// Least memory of a held packet, bytes.
 const WAITING_BYTES: u64 = 2_048;
 
-/// What a datagram may settle for good, in steps.
+/// Packets that a datagram may acknowledge or deliver, in steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     most_work: u64,
@@ -357,7 +355,8 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// Before a datagram, with the most work of any before and what the engine holds.
+    /// The state before a datagram: the most work of any datagram so far, and the sizes of the
+    /// engine's tables.
     pub(crate) fn new(most_work: u64, kept: &[(&'static str, usize, usize)]) -> Self {
         let steps = kept.iter().map(|(what, held, _)| match *what {
             "packets of a path" | "repairs" => *held as u64 * STEPS_IN_FLIGHT,
@@ -368,7 +367,7 @@ impl Settled {
     }
 }
 
-/// Checks a datagram after which the most work of any is `most_work`.
+/// Checks a datagram after which the most work of any datagram is `most_work`.
 pub(crate) fn check_work(before: &Settled, most_work: u64) -> Result<(), (Invariant, String)> {
     let bound = u64::from(WORK_MAX) * STEPS_PER_UNIT + before.steps;
     if most_work == before.most_work || most_work <= bound {
@@ -378,12 +377,12 @@ pub(crate) fn check_work(before: &Settled, most_work: u64) -> Result<(), (Invari
     Err((Invariant::BoundedWork, detail))
 }
 
-/// Least share of what honest nodes deliver with the hostile node silent, and bytes beside it that
-/// chance may take. Of 334 worlds the lowest share was 0.54: losses hit other packets.
+/// Least share of what honest nodes deliver if the hostile node is silent, and tolerance in bytes.
+/// Of 334 worlds the lowest share was 0.54, because losses hit other packets.
 const UNHARMED: (f64, f64) = (1.0 / 3.0, 65_536.0);
 
-/// Checks that honest nodes delivered not much less than `alone` bytes, which they deliver with the
-/// hostile node silent.
+/// Checks that honest nodes delivered not much less than `alone`, the bytes that they deliver if
+/// the hostile node is silent.
 pub(crate) fn check_harm(goodput: u64, alone: u64) -> Result<(), (Invariant, String)> {
     let (share, bytes) = UNHARMED;
     if goodput as f64 + bytes >= alone as f64 * share {
@@ -397,10 +396,10 @@ pub(crate) fn check_harm(goodput: u64, alone: u64) -> Result<(), (Invariant, Str
 /// 1 Gbit/s sends 83 full packets in a millisecond.
 const TIMEOUTS_PER_MILLI: u32 = 1_000;
 
-/// Timer calls at one and the same moment, after which time has to go on.
+/// Most timer calls at the same time.
 const TIMEOUTS_PER_MOMENT: u32 = 16;
 
-/// Watches that timers get done.
+/// Checks that timers complete.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spin {
     moment: Nanos,

@@ -9,22 +9,22 @@ use crate::clock::{Nanos, SECOND};
 use crate::spec::{System, TcpControl, WorldSpec};
 use crate::world::{Observe, World};
 
-/// What moves the packets of a measurement.
+/// The system to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Plain TCP over the path with this number.
     Tcp(usize),
     /// TCP through mpip over all paths.
     Mpip {
-        /// How a path is chosen.
+        /// The scheduler.
         scheduler: SchedulerKind,
-        /// What limits a path.
+        /// The congestion control of paths.
         congestion_control: CongestionControlKind,
     },
 }
 
 impl Subject {
-    /// mpip as it comes.
+    /// mpip with its defaults.
     pub const MPIP: Self = Self::Mpip {
         scheduler: SchedulerKind::Earliest,
         congestion_control: CongestionControlKind::Bbr,
@@ -38,15 +38,15 @@ pub struct Scenario {
     pub paths: Vec<(LinkConfig, LinkConfig)>,
     /// Congestion control of the hosts' TCP.
     pub tcp: TcpControl,
-    /// How long data is sent.
+    /// Duration of the transfer.
     pub duration: Nanos,
-    /// Goodput is counted from here on, to leave the start out; 0 counts everything.
+    /// Start of the measurement, to exclude slow start; 0 counts everything.
     pub from: Nanos,
-    /// Everything random follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// What a measurement found.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// Bytes of the TCP stream that the receiving application got, in bit/s.
@@ -55,18 +55,18 @@ pub struct Measurement {
     pub path_bytes: Vec<u64>,
     /// Longest time without a new byte for the application.
     pub longest_pause: Duration,
-    /// What was wrong; empty in a valid measurement.
+    /// Violations; empty in a valid measurement.
     pub violations: Vec<String>,
 }
 
-/// Association, challenges and first round trips are done with before data starts.
+/// Time before data starts, for the handshake, challenges and first round trips.
 pub const WARM_UP: Nanos = 2 * SECOND;
 
-/// Bytes of the TCP and IP headers and the link's own for each full segment of plain TCP.
+/// Payload share of a full segment of plain TCP, with TCP, IP and link headers.
 const PLAIN_SEGMENT: f64 = 1460.0 / 1514.0;
 
-/// The payload that the forward links can carry with plain TCP/IP headers, less what they lose, in
-/// bit/s: the limit that every system is held against. `None` for links without a rate.
+/// Capacity of the forward links for payload with plain TCP/IP headers, less loss, in bit/s: the
+/// upper bound for every system. `None` for links without a rate.
 pub fn limit(paths: &[(LinkConfig, LinkConfig)]) -> Option<f64> {
     let path = |(forward, _): &(LinkConfig, LinkConfig)| {
         Some(forward.mean_rate()? * PLAIN_SEGMENT * (1.0 - forward.loss.mean()))
@@ -74,7 +74,7 @@ pub fn limit(paths: &[(LinkConfig, LinkConfig)]) -> Option<f64> {
     paths.iter().map(path).sum()
 }
 
-/// Bytes that wait at most in front of a link, and the time that takes.
+/// Largest queue of a link, bytes, and its queuing delay, seconds.
 fn queue(link: &LinkConfig) -> (f64, f64) {
     let bytes = match link.queue {
         QueueLimit::Packets(packets) => f64::from(packets) * 1514.0,
@@ -88,7 +88,7 @@ fn round_trip((forward, back): &(LinkConfig, LinkConfig)) -> f64 {
 }
 
 /// Socket buffers that never limit a transfer over all paths: twice the sum of the rates times the
-/// longest round trip (seed 002), queues of up to a second included.
+/// longest RTT (seed 002), including queues of up to a second.
 pub fn window(paths: &[(LinkConfig, LinkConfig)]) -> usize {
     let rate: f64 = paths.iter().filter_map(|(forward, _)| forward.mean_rate()).sum();
     let trip = |path: &(LinkConfig, LinkConfig)| {
@@ -100,14 +100,14 @@ pub fn window(paths: &[(LinkConfig, LinkConfig)]) -> usize {
 }
 
 /// Socket buffers with which plain TCP fills one path and half of its queue, so that the baseline
-/// never overflows it.
+/// never overflows the queue.
 pub fn plain_window(path: &(LinkConfig, LinkConfig)) -> usize {
     let rate = path.0.mean_rate().unwrap_or(1e9);
     let fill = rate * round_trip(path) / 8.0 + 0.5 * queue(&path.0).0;
     (fill as usize).clamp(16 << 10, 16 << 20)
 }
 
-/// The world of a measurement, to be looked at more closely.
+/// The world of a measurement, for inspection.
 pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
     let window = match subject {
         Subject::Tcp(path) => plain_window(&scenario.paths[path]),
@@ -124,7 +124,7 @@ pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
             engine.congestion_control = congestion_control;
         }),
     };
-    // A client and its gateway: one side calls.
+    // A client and its gateway: only the client starts handshakes.
     if let System::Mpip(engine) = &mut spec.hosts[1].system {
         engine.knows_peer = false;
     }

@@ -15,19 +15,19 @@ use crate::clock::{NEVER, Nanos};
 use crate::nat::{Nat, NatSpec};
 use crate::packet;
 
-/// What an IP packet on its way is to mpip.
+/// The kind of an outer IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
     /// A UDP datagram; its bytes are the payload.
     Datagram,
     /// A TCP segment, with its header.
     Segment,
-    /// None of mpip's; its bytes are the whole packet.
+    /// A plain packet, not of mpip; its bytes are the whole packet.
     Packet,
 }
 
 impl Carries {
-    /// Bytes of the headers that are not among the bytes, on the way to `address`.
+    /// Bytes of the headers that are not part of `bytes`, for the destination `address`.
     pub fn header(self, address: IpAddr) -> usize {
         match self {
             Self::Datagram => packet::ip_header_len(address) + 8,
@@ -37,10 +37,10 @@ impl Carries {
     }
 }
 
-/// An outer packet on its way.
+/// An outer packet in flight.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// What it is.
+    /// Its kind.
     pub carries: Carries,
     /// Source as the network sees it.
     pub source: SocketAddr,
@@ -48,9 +48,9 @@ pub struct Datagram {
     pub destination: SocketAddr,
     /// ECN field of the outer IP header.
     pub ecn: Ecn,
-    /// What [`carries`](Self::carries) says.
+    /// Its bytes; see [`carries`](Self::carries).
     pub bytes: Vec<u8>,
-    /// False for what an attacker sent.
+    /// False for packets of an attacker.
     pub genuine: bool,
 }
 
@@ -60,7 +60,7 @@ impl Datagram {
         self.bytes.len() + self.carries.header(self.destination.ip())
     }
 
-    /// A translator gives it another source, or another destination.
+    /// A NAT replaces its source or destination.
     fn translate(&mut self, to: SocketAddr, is_source: bool) {
         let (from, port_at) = match is_source {
             true => (core::mem::replace(&mut self.source, to), 0),
@@ -111,12 +111,12 @@ pub struct Arrival {
     pub datagram: Datagram,
 }
 
-/// Why a datagram did not enter the network.
+/// Why a datagram was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The source is no address of the host.
     NoSuchSource,
-    /// Nobody has the destination, or no route leads there.
+    /// The destination does not exist, or there is no route to it.
     Unreachable,
     /// The first link dropped it.
     Dropped,
@@ -139,11 +139,11 @@ struct Interface {
     nat: Option<Nat>,
 }
 
-/// How many buffers of delivered datagrams are kept for those to come.
+/// Buffers of delivered datagrams kept for reuse.
 const SPARE_BUFFERS: usize = 256;
 
 impl Network {
-    /// A network at rest. `seed` decides what the links do.
+    /// An idle network. `seed` decides the random behaviour of the links.
     pub fn new(
         interfaces: &[InterfaceSpec],
         links: &[LinkConfig],
@@ -188,7 +188,7 @@ impl Network {
         }
     }
 
-    /// The present state of an interface.
+    /// The current state of an interface.
     pub fn interface(&self, index: usize) -> &InterfaceSpec {
         &self.interfaces[index].spec
     }
@@ -198,7 +198,7 @@ impl Network {
         self.interfaces.iter().map(|interface| &interface.spec)
     }
 
-    /// The interface that is reached at `address`, and its host.
+    /// The interface with the address `address`, and its host.
     pub fn owner(&self, address: IpAddr) -> Option<(usize, usize)> {
         let index = *self.owners.get(&address)?;
         Some((index, self.interfaces[index].spec.host))
@@ -234,8 +234,8 @@ impl Network {
         self.update_owners();
     }
 
-    /// Makes the NAT of an interface forget its mappings. With `external` it also gets another
-    /// external address.
+    /// Clears the mappings of an interface's NAT. With `external` it also gets another external
+    /// address.
     pub fn rebind(&mut self, index: usize, external: Option<IpAddr>) {
         if let Some(nat) = &mut self.interfaces[index].nat {
             nat.rebind(external);
@@ -266,12 +266,12 @@ impl Network {
         self.links[link].config()
     }
 
-    /// What a link did so far.
+    /// Counters of a link.
     pub fn link_counters(&self, link: usize) -> &Counters {
         self.links[link].counters()
     }
 
-    /// Bytes that wait in front of a link, its overhead included.
+    /// Bytes in the queue of a link, link overhead included.
     pub fn queued_bytes(&self, link: usize) -> u64 {
         self.links[link].queued_bytes()
     }
@@ -312,8 +312,8 @@ impl Network {
         }
     }
 
-    /// Sends a datagram from an interface. Returns it as the network sees it to `watch`, before
-    /// the first link decides on it.
+    /// Sends a datagram from an interface. Passes it to `watch` as the network sees it, before the
+    /// first link processes it.
     ///
     /// # Errors
     /// Why it went nowhere.
@@ -364,7 +364,7 @@ impl Network {
         entered.map_err(|_| SendError::Dropped)
     }
 
-    /// Lets datagrams travel until `now`; those that are at their destination go to `arrivals`.
+    /// Advances the network to `now`; datagrams at their destination are added to `arrivals`.
     pub fn advance(&mut self, now: Nanos, arrivals: &mut Vec<Arrival>) {
         for link in 0..self.links.len() {
             if self.wakes[link] > now {
@@ -403,7 +403,7 @@ impl Network {
         Some(Arrival { interface: transit.to, datagram })
     }
 
-    /// Everything that the links hold, in packets.
+    /// Number of packets in all links.
     pub fn in_flight(&self) -> usize {
         self.links.iter().map(|link| link.in_flight() + link.queued_packets()).sum()
     }

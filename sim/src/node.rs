@@ -1,4 +1,4 @@
-//! What moves a host's packets: the engine, plain IP to compare it with, or a node that lies.
+//! The node of a host: the engine, plain IP for comparison, or a hostile node.
 
 use core::net::IpAddr;
 
@@ -10,15 +10,14 @@ use mpip_core::{
 
 use crate::hostile::Hostile;
 
-/// The inside of a host.
+/// The node of a host.
 #[derive(Debug)]
 pub enum Node {
     /// mpip.
     Engine(Box<Engine>),
-    /// Packets leave as they are on the one path given: ordinary IP, the baseline of every
-    /// measurement.
+    /// Plain IP on the given path: the baseline of every measurement.
     Plain(PathAddress),
-    /// A node that follows no rule.
+    /// A hostile node.
     Hostile(Box<Hostile>),
 }
 
@@ -43,7 +42,7 @@ impl Node {
         }
     }
 
-    /// Takes a datagram; returns what it proves of its sender. Handshakes wait for
+    /// Processes a datagram; returns what it proves about its sender. Handshakes wait for
     /// [`run_jobs`](Self::run_jobs).
     pub(crate) fn handle_datagram(
         &mut self,
@@ -70,8 +69,7 @@ impl Node {
         }
     }
 
-    /// Does the public-key work that waits. Where messages came from that proved authentic goes to
-    /// `proved`.
+    /// Does the pending public-key work. Adds the sources of authentic messages to `proved`.
     pub(crate) fn run_jobs(
         &mut self,
         now: Instant,
@@ -96,20 +94,20 @@ impl Node {
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Outbox, packets: &mut Inbox) {
         if let Self::Engine(engine) = self {
             engine.handle_timeout(now, out, packets);
-            // What is wrong with handshakes is counted.
+            // Errors of handshakes are counted.
             let _ = engine.run_jobs(now);
             engine.flush(now, out);
         }
     }
 
-    /// Packets that were given to the node and leave as plain IP.
+    /// Takes packets that were given to the node and leave as plain IP.
     pub(crate) fn take_plain(&mut self, packets: &mut Inbox) {
         if let Self::Engine(engine) = self {
             engine.take_plain(packets);
         }
     }
 
-    /// What the host is to give to the node from now on.
+    /// The next change of the packets to capture.
     pub(crate) fn poll_capture(&mut self) -> Option<Capture> {
         match self {
             Self::Engine(engine) => engine.poll_capture(),
@@ -181,14 +179,14 @@ impl Node {
     }
 }
 
-/// Datagrams that a node hands over, written in place.
+/// Datagrams of a node, written in place.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     entries: Vec<(PathAddress, Ecn, usize)>,
     /// Whether the last entry counts.
     committed: bool,
-    /// Locals that take nothing now.
+    /// Local addresses whose sockets are full.
     pub(crate) full: Vec<mpip_core::LocalId>,
     /// Reservations that were refused.
     pub(crate) refused: u64,
@@ -204,7 +202,7 @@ impl Outbox {
         self.committed = true;
     }
 
-    /// Hands each datagram to `take`, in order, and is empty afterwards.
+    /// Passes each datagram to `take`, in order, and is empty afterwards.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(PathAddress, Ecn, &[u8])) {
         self.roll_back();
         let ends = self.entries.iter().skip(1).map(|entry| entry.2).chain([self.bytes.len()]);
@@ -238,7 +236,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Hands each packet to `take`, in order, with the state of its checksum; empty afterwards.
+    /// Passes each packet to `take`, in order, with the state of its checksum; empty afterwards.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(&mut [u8], mpip_core::Checksum)) {
         let mut start = 0;
         for &(end, checksum) in &self.entries {

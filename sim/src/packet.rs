@@ -1,4 +1,4 @@
-//! Inner packets: made, cut and compared.
+//! Inner packets: generation, segmentation and comparison.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -24,12 +24,12 @@ pub fn ip_header_len(address: IpAddr) -> usize {
     if address.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER }
 }
 
-/// What a checked look at an IP packet's headers gives.
+/// Protocol and ends of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tuple {
     /// IP protocol number.
     pub protocol: u8,
-    /// Source address; port or ICMP identifier, 0 without.
+    /// Source address, and port or ICMP identifier; 0 without one.
     pub source: SocketAddr,
     /// Destination address and port.
     pub destination: SocketAddr,
@@ -143,8 +143,8 @@ pub fn write_checksums(packet: &mut [u8]) {
     packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Leaves the pseudo-header sum in the checksum field, as a kernel does that lets its device
-/// complete it. Returns where the sum starts and where the field is from there.
+/// Writes the pseudo-header sum to the checksum field, as a kernel does for checksum offload.
+/// Returns the start of the sum and the offset of the field from there.
 pub fn make_checksum_partial(packet: &mut [u8]) -> Option<(u16, u16)> {
     let Tuple { protocol, source, .. } = tuple(packet)?;
     if protocol != protocol::TCP && protocol != protocol::UDP {
@@ -157,7 +157,7 @@ pub fn make_checksum_partial(packet: &mut [u8]) -> Option<(u16, u16)> {
     Some((header as u16, offset as u16))
 }
 
-/// Whether the IPv4 header checksum is right; true for IPv6, which has none.
+/// Whether the IPv4 header checksum is valid; true for IPv6, which has none.
 pub fn header_checksum_is_right(packet: &[u8]) -> bool {
     if packet.first().is_none_or(|b| b >> 4 != 4) {
         return true;
@@ -166,9 +166,9 @@ pub fn header_checksum_is_right(packet: &[u8]) -> bool {
     packet.get(..header).is_some_and(|bytes| add(0, bytes) == 0xffff)
 }
 
-/// A number that two packets share only if they are the same packet. The ECN field counts as
-/// capable or not, because a router may mark it, and the IPv4 header checksum follows from the
-/// rest: see [`header_checksum_is_right`].
+/// A digest that identifies a packet. Of the ECN field it includes only whether the packet is
+/// capable, because a router may mark it. It excludes the IPv4 header checksum: see
+/// [`header_checksum_is_right`].
 pub fn digest(packet: &[u8]) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut head = [0u8; IPV6_HEADER];
@@ -198,7 +198,7 @@ pub fn digest(packet: &[u8]) -> u64 {
     state
 }
 
-/// What a generated packet is to look like.
+/// Headers of a packet to generate.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// IP protocol number.
@@ -211,9 +211,9 @@ pub struct Shape {
     pub ecn: u8,
 }
 
-/// Fills `out` with a packet of `len` bytes whose payload follows from `sequence`; `len` is raised
-/// to what the headers and the sequence number need. TCP segments get `offset` as their sequence
-/// number.
+/// Fills `out` with a packet of `len` bytes whose payload derives from `sequence`; `len` is raised
+/// to the minimum for the headers and the sequence number. TCP segments get `offset` as their
+/// sequence number.
 pub fn build(shape: &Shape, sequence: u64, offset: u32, len: usize, out: &mut Vec<u8>) {
     let ip = ip_header_len(shape.source.ip());
     let transport = match shape.protocol {
@@ -289,7 +289,7 @@ pub fn pattern(stream: u64, offset: u64) -> u8 {
     (mixed >> (8 * (offset & 7))) as u8
 }
 
-/// The answer to an ICMP echo request; `None` when the packet is no request.
+/// The reply to an ICMP echo request; `None` if the packet is no request.
 pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     let Tuple { protocol, source, .. } = tuple(packet)?;
     let header = ip_header_len(source.ip());
@@ -312,7 +312,7 @@ pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// Whether the packet is a valid ICMP message that another one was too big.
+/// Whether the packet is a valid ICMP "packet too big" message (IPv4: "fragmentation needed").
 pub fn is_too_big(packet: &[u8]) -> bool {
     let Some(Tuple { protocol, source, .. }) = tuple(packet) else { return false };
     let kind = packet.get(ip_header_len(source.ip())..).and_then(|message| message.first_chunk());
@@ -327,9 +327,9 @@ pub fn is_too_big(packet: &[u8]) -> bool {
     }
 }
 
-/// Cuts a super-packet of TCP or UDP into segments of `size` payload bytes, as a network card
-/// does: identification and sequence number count on, FIN and PSH stay with the last segment, CWR
-/// with the first.
+/// Segments a super-packet of TCP or UDP into `size` payload bytes each, as a network card does:
+/// identification and sequence number advance, FIN and PSH are set on the last segment only, CWR on
+/// the first.
 pub fn cut(packet: &[u8], size: usize) -> Vec<Vec<u8>> {
     let Some(Tuple { protocol, source, .. }) = tuple(packet) else { return Vec::new() };
     let ip = ip_header_len(source.ip());

@@ -1,4 +1,4 @@
-//! Random worlds: everything that can go wrong, in a few virtual seconds, from one seed.
+//! Random worlds: from one seed, a few virtual seconds in which everything can go wrong.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
@@ -15,18 +15,18 @@ use crate::spec::{
     Action, EngineSpec, FlowSpec, HostSpec, Mode, System, Traffic, WorldSpec, outer_address,
 };
 
-/// The streams of randomness that make the world, and one of the kinds of worlds of it; what
-/// happens in it uses others.
+/// Random streams that create a world, and worlds of each special kind; events in it use other
+/// streams.
 const MAKING: u64 = 100;
 const KIND: u64 = 101;
 
-/// The seeds measured a drift of 1 ms in 4 minutes, in parts per billion.
+/// Usual clock drift, parts per billion: the seeds measured 1 ms in 4 minutes.
 const USUAL_DRIFT: i64 = 4_167;
 
-/// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, a mix of
-/// traffic, and a script of failures. Of eight, four are tunnels, one has host mode, one nodes that
-/// nobody configured, one segments of TCP, and one two of these. A third of all have a hostile
-/// node.
+/// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, mixed traffic,
+/// and a script of failures. Of eight worlds, four are tunnels, one uses host mode, one nodes that
+/// are not configured, one TCP segments, and one combines two of these. A third of all worlds have
+/// a hostile node.
 pub fn random_world(seed: u64) -> WorldSpec {
     let mut spec = plain_world(seed);
     let mut rng = Rng::stream(seed, KIND);
@@ -43,7 +43,7 @@ pub fn random_world(seed: u64) -> WorldSpec {
     spec
 }
 
-/// A world with a tunnel between two hosts that both keep the rules.
+/// A world with a tunnel between two honest hosts.
 fn plain_world(seed: u64) -> WorldSpec {
     let mut rng = Rng::stream(seed, MAKING);
     let mut spec = topology(&mut rng, seed);
@@ -63,7 +63,7 @@ fn change_engines(spec: &mut WorldSpec, change: impl Fn(&mut EngineSpec)) {
     *spec = spec.clone().with_engines(change);
 }
 
-/// The hosts' ordinary addresses take the paths, and no translator is on the way.
+/// The hosts' ordinary addresses use the paths, and there is no NAT.
 fn ordinary(spec: &mut WorldSpec, mode: Mode) {
     for interface in &mut spec.interfaces {
         interface.nat = None;
@@ -72,7 +72,7 @@ fn ordinary(spec: &mut WorldSpec, mode: Mode) {
     change_engines(spec, |engine| engine.mode = mode);
 }
 
-/// Returns whether its nodes are strangers to each other.
+/// Makes it a world in host mode. Returns whether its nodes are not configured for each other.
 fn host_mode(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     let policy = rng.pick(&[Policy::Prefer, Policy::Prefer, Policy::Require]);
     ordinary(spec, Mode::Host(policy));
@@ -86,7 +86,7 @@ fn opportunistic(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     true
 }
 
-/// Firewalls that drop UDP, for some time or always, and ends for TCP.
+/// Adds firewalls that drop UDP, for some time or always, and TCP endpoints.
 fn segments(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     let alone = rng.chance(0.3);
     let policy = if alone { EncapsulationPolicy::Tcp } else { EncapsulationPolicy::Auto };
@@ -104,11 +104,11 @@ fn segments(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     false
 }
 
-/// A node that follows no rule, beside the first host, by links of its own.
+/// Adds a hostile node as another peer of the first host, with links of its own.
 fn hostile(rng: &mut Rng, spec: &mut WorldSpec, configured: bool) {
     let host = spec.hosts.len();
     let lies: Vec<Lie> = match rng.below(3) {
-        // One thing, again and again, goes deeper than everything at once.
+        // A single kind of lie, repeated, goes deeper than a mix.
         0 => {
             let one = rng.pick(&Lie::ALL);
             vec![one, one, one, Lie::Packet, Lie::Padding]
@@ -155,14 +155,14 @@ fn hostile(rng: &mut Rng, spec: &mut WorldSpec, configured: bool) {
             engine.limits.send_queue = 256 << 10;
             engine.limits.resequencing = 256 << 10;
             engine.limits.sessions = 64;
-            // Two paths for each pair of addresses, where there is TCP beside UDP.
+            // With TCP and UDP, there are two paths for each pair of addresses.
             if engine.encapsulation == EncapsulationPolicy::Udp {
                 engine.limits.paths = 32;
             }
             engine.limits.unknown_nodes = 8;
         });
     }
-    // The peer of a translated host cannot call it.
+    // The peer of a host behind a NAT cannot start a handshake.
     if let System::Mpip(engine) = &mut spec.hosts[0].system {
         engine.knows_peer |= translated;
     }
@@ -233,7 +233,7 @@ fn nats(rng: &mut Rng, spec: &mut WorldSpec) -> bool {
     let own: Vec<usize> =
         (0..spec.interfaces.len()).filter(|index| spec.interfaces[*index].host == 0).collect();
     for index in own {
-        // The NAT here is for one address family; the other address would bypass it.
+        // A NAT translates one address family; the other address would bypass it.
         spec.interfaces[index].addresses.truncate(1);
         spec.interfaces[index].nat = Some(NatSpec {
             external: external(index, 0),
@@ -337,7 +337,7 @@ fn steady(rng: &mut Rng, number: u8) -> Traffic {
     }
 }
 
-/// A failure at `at`, with its end where it has one.
+/// Adds a failure at `at`, and its end if it has one.
 fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, behind_nat: bool) {
     let link = rng.below(spec.links.len() as u64) as usize;
     let after = at + rng.between(10 * MILLI, 2 * SECOND);
@@ -392,7 +392,7 @@ fn incident(rng: &mut Rng, spec: &mut WorldSpec, at: Nanos, behind_nat: bool) {
     }
 }
 
-/// An interface loses its address and gets one later, or its NAT forgets its mappings.
+/// An interface loses its address and gets one later, or its NAT loses its mappings.
 fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behind_nat: bool) {
     let interface = rng.below(spec.interfaces.len() as u64) as usize;
     let host = spec.interfaces[interface].host;
@@ -402,8 +402,8 @@ fn moving(rng: &mut Rng, spec: &mut WorldSpec, (at, after): (Nanos, Nanos), behi
         return;
     }
     let Some(&address) = spec.interfaces[interface].addresses.first() else { return };
-    // The first interface of each host keeps its address, so that two hosts that both moved can
-    // find each other again; and a peer of a host behind a NAT cannot open paths to it.
+    // The first interface of each host keeps its address, so that two hosts that have both moved
+    // find each other again. A peer of a host behind a NAT cannot open paths to it.
     let first = spec.interface(host, 0) == interface;
     let again = if first || behind_nat || rng.chance(0.3) {
         address

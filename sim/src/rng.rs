@@ -1,15 +1,15 @@
-//! The one source of randomness of a world.
+//! The source of all randomness of a world.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// A seeded generator. Each purpose takes its own [`stream`](Self::stream), so that a change in
-/// one part of a world leaves the choices of the others as they were.
+/// A seeded generator. Each purpose has its own [`stream`](Self::stream), so a change in one part
+/// of a world does not change the choices of the others.
 #[derive(Clone, Debug)]
 pub struct Rng(ChaCha8Rng);
 
 impl Rng {
-    /// The stream numbered `purpose` of the generator that `seed` makes.
+    /// The stream numbered `purpose` of the generator seeded with `seed`.
     pub fn stream(seed: u64, purpose: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(purpose);

@@ -1,4 +1,4 @@
-//! Running worlds by their seed.
+//! Runs worlds by their seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,10 +7,10 @@ use crate::random::random_world;
 use crate::spec::WorldSpec;
 use crate::world::{Observe, World};
 
-/// What a world came to.
+/// The result of a world.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What did not hold; empty when all is well.
+    /// Violated invariants; empty on success.
     pub violations: Vec<Violation>,
     /// Inner packets given to the nodes.
     pub sent: u64,
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub end: u64,
     /// See [`World::goodput`].
     pub goodput: u64,
-    /// The same with the hostile node silent, where that was run.
+    /// The same with a silent hostile node, if that was run.
     pub alone: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ fn run_prepared(spec: WorldSpec, trace: bool, prepare: impl FnOnce(&mut World)) 
 }
 
 /// Runs the random world of `seed`. Every second one with a hostile node is run again with that
-/// node silent, and what the honest nodes deliver is compared.
+/// node silent, and the bytes delivered by honest nodes are compared.
 pub fn run_seed(seed: u64, trace: bool) -> Outcome {
     let spec = random_world(seed);
     let silenced = if seed.is_multiple_of(2) { spec.clone().silenced() } else { None };
@@ -69,12 +69,12 @@ pub fn run_seed(seed: u64, trace: bool) -> Outcome {
     outcome
 }
 
-/// Runs the random world of `seed` after `prepare` has had it, to trace what its engines do.
+/// Runs the random world of `seed` after `prepare` has changed it, to trace its engines.
 pub fn run_seed_prepared(seed: u64, trace: bool, prepare: impl FnOnce(&mut World)) -> Outcome {
     run_prepared(random_world(seed), trace, prepare)
 }
 
-/// How to see a failure again, for the message of a test.
+/// Instructions to reproduce a failure, for the message of a test.
 pub fn failure_text(seed: u64, outcome: &Outcome) -> String {
     let mut text = format!("world {seed} broke (cargo run -p mpip-sim -- --seed {seed}):");
     for violation in outcome.violations.iter().take(4) {

@@ -1,4 +1,4 @@
-//! A world as data: what exists, what is sent, what happens when.
+//! A world as data: hosts, network, traffic and events.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -29,11 +29,11 @@ pub struct HostSpec {
     pub name: String,
     /// Its clock.
     pub clock: HostClock,
-    /// What moves its packets.
+    /// How it transports packets.
     pub system: System,
 }
 
-/// What moves a host's packets.
+/// How a host transports packets.
 #[derive(Clone, Debug)]
 pub enum System {
     /// mpip with these settings.
@@ -45,19 +45,20 @@ pub enum System {
         /// Index of the other host's interface.
         remote: usize,
     },
-    /// A node that follows no rule.
+    /// A hostile node.
     Hostile(Box<HostileSpec>),
 }
 
-/// Whose packets take the paths.
+/// Which packets use the paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Those of inner addresses, which the hosts have beside their ordinary ones.
+    /// Those of inner addresses, which the hosts have in addition to their ordinary ones (tunnel).
     #[default]
     Tunnel,
-    /// Those of the hosts' ordinary addresses (host mode), and what becomes of them without a path.
+    /// Those of the hosts' ordinary addresses (host mode), with the policy for packets without a
+    /// path.
     Host(Policy),
-    /// As in host mode, with nodes that nobody configured: they are asked for.
+    /// As in host mode, with nodes that are not configured but discovered by queries.
     Opportunistic,
 }
 
@@ -71,33 +72,33 @@ impl Mode {
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
-    /// How a path is chosen.
+    /// The scheduler.
     pub scheduler: SchedulerKind,
     /// Fixed weights by interface name, for the `weighted` scheduler.
     pub fixed_weights: Vec<(String, u16)>,
-    /// What limits a path.
+    /// The congestion control of paths.
     pub congestion_control: CongestionControlKind,
-    /// At most so many paths carry packets.
+    /// Most paths that carry packets.
     pub max_paths: Option<usize>,
-    /// Whether TCP sessions are put in order at the receiver.
+    /// Whether the receiver resequences TCP sessions.
     pub resequencing: bool,
-    /// Bounds of the tables.
+    /// Limits of the tables.
     pub limits: Limits,
-    /// What tunes its mechanisms.
+    /// The parameters of its mechanisms.
     pub parameters: Parameters,
     /// The rule table.
     pub rules: Vec<Rule>,
-    /// Whose packets take the paths.
+    /// Which packets use the paths.
     pub mode: Mode,
-    /// In host mode and beside, whether others may share the peers' addresses. Then only
-    /// connections that begin on the paths take them, by other ports.
+    /// In the host modes, whether others may share the peers' addresses. Then only connections
+    /// opened on the paths use them, with translated ports.
     pub shares: bool,
-    /// What paths may look like; without TCP the host has no ends for it.
+    /// Permitted encapsulations; without TCP the host has no endpoints for it.
     pub encapsulation: EncapsulationPolicy,
     /// Whether acknowledgements of TCP in slow start are thinned.
     pub ack_thinning: bool,
-    /// Whether the configuration names the peer's addresses; otherwise this host waits to be
-    /// called.
+    /// Whether the peer's addresses are configured; otherwise this host waits for the peer's
+    /// handshake.
     pub knows_peer: bool,
 }
 
@@ -125,7 +126,7 @@ impl EngineSpec {
     /// Sets the scheduler by its name in the configuration.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// If there is none of that name.
     pub fn set_scheduler(&mut self, name: &str) -> Result<(), String> {
         self.scheduler = SchedulerKind::from_name(name).ok_or_else(|| {
             let names = SchedulerKind::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
@@ -137,7 +138,7 @@ impl EngineSpec {
     /// Sets the congestion control by its name in the configuration.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// If there is none of that name.
     pub fn set_congestion_control(&mut self, name: &str) -> Result<(), String> {
         self.congestion_control = CongestionControlKind::from_name(name).ok_or_else(|| {
             let names =
@@ -151,14 +152,14 @@ impl EngineSpec {
 /// What a flow sends.
 #[derive(Clone, Debug)]
 pub enum Traffic {
-    /// One TCP connection, from the flow's source to its destination.
+    /// One TCP transfer, from the flow's source to its destination.
     Tcp {
-        /// Bytes to transfer; `None` goes on until the flow stops.
+        /// Bytes to transfer; `None`: until the flow stops.
         bytes: Option<u64>,
         /// Socket buffers, bytes: the largest window.
         window: usize,
     },
-    /// Packets at a steady pace. ICMP is answered, so that its round trips are measured.
+    /// Packets at a constant rate. ICMP echo is answered, so round trips are measured.
     Packets {
         /// IP protocol number.
         protocol: u8,
@@ -168,8 +169,7 @@ pub enum Traffic {
         interval: Nanos,
         /// ECN field.
         ecn: u8,
-        /// When above 1, so many segments come in one super-packet (TCP and UDP only), with its
-        /// checksum left to be completed.
+        /// Segments per super-packet if above 1 (TCP and UDP only), with a partial checksum.
         segments: usize,
     },
 }
@@ -191,7 +191,7 @@ pub struct FlowSpec {
     pub traffic: Traffic,
 }
 
-/// Something that happens at a given time.
+/// An event at a given time.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// A link changes.
@@ -215,26 +215,26 @@ pub enum Action {
         /// The address.
         address: IpAddr,
     },
-    /// A NAT forgets its mappings, and gets another external address if one is given. Nobody is
-    /// told.
+    /// A NAT loses its mappings, and gets another external address if one is given. The hosts are
+    /// not told.
     Rebind {
         /// Index of the interface behind the NAT.
         interface: usize,
         /// The new external address.
         external: Option<IpAddr>,
     },
-    /// A host's sockets take nothing (true) or take datagrams again (false).
+    /// A host's sockets become full (true) or writable again (false).
     SocketsFull {
         /// Index of the host.
         host: usize,
         /// Whether they are full.
         full: bool,
     },
-    /// An attacker sends datagrams that it has recorded to their destination again.
+    /// An attacker replays recorded datagrams to their destination.
     Replay {
         /// How many.
         count: usize,
-        /// With this source in place of the true one.
+        /// With this source address instead of the true one.
         spoofed: Option<SocketAddr>,
         /// With one bit flipped.
         corrupt: bool,
@@ -253,7 +253,7 @@ pub enum Action {
         /// Whether it drops UDP.
         blocked: bool,
     },
-    /// A host starts anew, with an empty engine.
+    /// A host restarts with an empty engine.
     Restart {
         /// Index of the host.
         host: usize,
@@ -263,7 +263,7 @@ pub enum Action {
 /// A world.
 #[derive(Clone, Debug)]
 pub struct WorldSpec {
-    /// Everything random follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The hosts.
     pub hosts: Vec<HostSpec>,
@@ -273,13 +273,13 @@ pub struct WorldSpec {
     pub links: Vec<LinkConfig>,
     /// The links that lead from one interface to another.
     pub routes: BTreeMap<(usize, usize), Vec<usize>>,
-    /// What is sent.
+    /// The traffic.
     pub flows: Vec<FlowSpec>,
     /// The congestion control of the hosts' TCP.
     pub tcp: TcpControl,
-    /// What happens, in any order.
+    /// The events, in any order.
     pub script: Vec<(Nanos, Action)>,
-    /// When the world is healed and only waits for what is under way.
+    /// When the world heals; then only packets in flight complete.
     pub duration: Nanos,
 }
 
@@ -356,8 +356,9 @@ impl WorldSpec {
         own.nth(number).map(|(index, _)| index).expect("the interface exists")
     }
 
-    /// Two hosts whose interfaces are joined pairwise by disjoint links, one pair of settings
-    /// (forward, back) each. Link `2n` leads from the first host's interface `n`, `2n + 1` back.
+    /// Two hosts whose interfaces are connected pairwise by disjoint links, each with a pair of
+    /// settings (forward, back). Link `2n` leads from the first host's interface `n`, `2n + 1`
+    /// back.
     pub fn disjoint(seed: u64, links: &[(LinkConfig, LinkConfig)]) -> Self {
         let mut spec = Self::two_hosts(seed, links.len());
         for (number, (forward, back)) in links.iter().enumerate() {
@@ -462,7 +463,7 @@ impl WorldSpec {
         self
     }
 
-    /// Lets something happen.
+    /// Adds an event.
     pub fn at(mut self, when: Nanos, action: Action) -> Self {
         self.script.push((when, action));
         self
@@ -477,7 +478,7 @@ impl WorldSpec {
         }
     }
 
-    /// The same world, in which the nodes that follow no rule are silent. `None` if there are none.
+    /// The same world with silent hostile nodes. `None` if there are none.
     pub(crate) fn silenced(mut self) -> Option<Self> {
         if !self.has_hostile() {
             return None;
@@ -490,13 +491,13 @@ impl WorldSpec {
         Some(self)
     }
 
-    /// Whether there is a node that follows no rule.
+    /// Whether there is a hostile node.
     pub(crate) fn has_hostile(&self) -> bool {
         self.hosts.iter().any(|host| matches!(host.system, System::Hostile(_)))
     }
 
-    /// The addresses between which the flow numbered `number` goes. Ordinary ones are those of
-    /// interfaces that reach each other, which take turns.
+    /// The addresses of the flow numbered `number`. Ordinary addresses are those of interfaces that
+    /// reach each other, in turn.
     pub(crate) fn flow_ends(&self, number: usize, flow: &FlowSpec) -> (IpAddr, IpAddr) {
         let inner = (inner_address(flow.from, flow.v6), inner_address(flow.to, flow.v6));
         if !self.is_ordinary(flow.from) {

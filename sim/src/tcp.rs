@@ -27,7 +27,7 @@ mod window;
 
 use sender::Sender;
 
-/// Time without an answer after which a connection is given up: longer than any outage of a world.
+/// Time without an answer after which a connection is aborted; longer than any outage of a world.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Send buffer of a socket that only receives, in bytes.
@@ -42,10 +42,10 @@ struct Receiver {
     finished: bool,
 }
 
-/// What a receiver has of its transfer.
+/// Progress of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes read, all of them right.
+    /// Bytes read; all of them were correct.
     pub bytes: u64,
     /// Whether the sender has closed and all its bytes were read.
     pub finished: bool,
@@ -108,7 +108,7 @@ impl Stack {
     pub fn set_mtu(&mut self, mtu: usize) {
         self.senders.iter_mut().for_each(|sender| sender.set_mtu(mtu));
         if mtu < self.device.mtu {
-            // An interface of `smoltcp` reads the MTU only when it is made.
+            // An interface of `smoltcp` reads the MTU only when it is created.
             self.device.mtu = mtu;
             self.seed = self.seed.wrapping_add(1);
             self.interface = Self::interface(&self.addresses, &mut self.device, self.seed);

@@ -1,4 +1,4 @@
-//! Flows: who sends what when, and what became of it.
+//! Flows: generated traffic and its results.
 
 use core::net::SocketAddr;
 
@@ -9,24 +9,24 @@ use crate::packet::{self, Shape, protocol};
 use crate::rng::Rng;
 use crate::spec::{FIRST_PORT, FlowSpec, Traffic, WorldSpec};
 
-/// What became of a flow.
+/// Results of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Packets made (of TCP: none, the connection makes its own).
+    /// Packets generated (none for TCP).
     pub sent: u64,
-    /// Packets that reached the other host (echo requests: those answered).
+    /// Packets delivered (ICMP echo: requests answered).
     pub delivered: u64,
     /// Bytes delivered: of IP packets, or of the TCP stream.
     pub bytes: u64,
-    /// Whether everything that a TCP transfer's sender wrote was read.
+    /// Whether all bytes of a TCP transfer have been read.
     pub finished: bool,
     /// One-way delay (ICMP: round trip) of each packet delivered, in the order of delivery.
     pub delays: Vec<Nanos>,
-    /// Longest time between two deliveries (of TCP: of new bytes to the application).
+    /// Longest time between two deliveries (TCP: of new bytes to the application).
     pub longest_pause: Nanos,
 }
 
-/// A flow in motion.
+/// A running flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
@@ -39,7 +39,7 @@ pub(crate) struct Flow {
     rng: Rng,
 }
 
-/// A packet that a flow made.
+/// A generated packet.
 pub(crate) struct Made {
     pub(crate) bytes: Vec<u8>,
     pub(crate) offload: Offload,
@@ -75,7 +75,7 @@ impl Flow {
         }
     }
 
-    /// The next packet of a steady flow that is due; moves `next` on.
+    /// The next packet of a constant-rate flow, if it is due; advances `next`.
     pub(crate) fn make(&mut self, now: Nanos, mtu: usize) -> Option<Made> {
         let Traffic::Packets { size, interval, segments, .. } = self.spec.traffic else {
             self.next = NEVER;
@@ -121,7 +121,7 @@ impl Flow {
         self.report.sent += packets as u64;
     }
 
-    /// A packet of the flow reached its destination (for ICMP: the answer came back).
+    /// A packet of the flow has reached its destination (ICMP: the answer has arrived).
     pub(crate) fn delivered(&mut self, now: Nanos, packet: &[u8]) {
         self.report.delivered += 1;
         self.report.bytes += packet.len() as u64;
@@ -129,7 +129,7 @@ impl Flow {
         let header = if self.shape.protocol == protocol::TCP { 20 } else { 8 };
         let number = packet::transport(packet).get(header..header + 8);
         let Some(number) = number.and_then(|bytes| bytes.try_into().ok()) else { return };
-        // Later segments of a super-packet carry payload in the number's place.
+        // Later segments of a super-packet carry payload instead of the number.
         let sequence = usize::try_from(u64::from_be_bytes(number)).unwrap_or(usize::MAX);
         if let Some(sent) = self.sent_at.get(sequence) {
             self.report.delays.push(now.saturating_sub(*sent));
@@ -144,7 +144,7 @@ impl Flow {
     }
 }
 
-/// The `share` quantile (0 to 1) of `delays`; `None` when there is none.
+/// The `share` quantile (0 to 1) of `delays`; `None` if there are none.
 pub fn quantile(delays: &[Nanos], share: f64) -> Option<Nanos> {
     let mut sorted = delays.to_vec();
     sorted.sort_unstable();

@@ -24,28 +24,28 @@ mod packets;
 mod plain;
 mod segments;
 
-/// Intervals of the check of memory. Restarts and idle worlds need no closer look.
+/// Interval of the memory check, ns. Restarts and idle worlds need no shorter one.
 const MEMORY_INTERVAL: Nanos = 50_000_000;
 
-/// Purposes of the world's streams of randomness.
+/// Numbers of the world's random streams.
 mod purpose {
     pub(super) const HOSTS: u64 = 1;
     pub(super) const LINKS: u64 = 2;
     pub(super) const ATTACKER: u64 = 3;
 }
 
-/// A packet that was overtaken is waited for at least so long after it was sent. The engine waits
-/// for 100 ms or more, unless the sender declares the packet lost, which takes it a few round trips
-/// or the time of a reordering window; only a wait that was not made at all is told from that.
+/// Shortest time after sending before a missing packet may be skipped. The engine waits for 100 ms
+/// or more, unless the sender declares the packet lost, which takes a few round trips or a
+/// reordering window. So this check detects only that there was no wait at all.
 const SHORTEST_WAIT: Nanos = 20 * MILLI;
 
-/// How many datagrams an attacker keeps.
+/// Datagrams that an attacker keeps.
 const RECORDED: usize = 256;
 
-/// Violations that are kept; a world that has broken does not need to tell it a million times.
+/// Most violations kept; a broken world could report millions.
 const VIOLATIONS: usize = 32;
 
-/// The path that a datagram took.
+/// The path of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// When it left.
@@ -60,15 +60,15 @@ pub struct Choice {
     pub len: usize,
 }
 
-/// What the world writes down while it runs.
+/// What a world records while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observe {
     /// Every packet, datagram and event, as a line of text.
     pub trace: bool,
     /// The path of every datagram, see [`World::choices`].
     pub choices: bool,
-    /// Checks of every packet (in-order, unaltered, no-duplicate). Costs time and memory in long
-    /// measurements.
+    /// Checks of every packet (in-order, unaltered, no-duplicate). They cost time and memory in
+    /// long measurements.
     pub packets: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct World {
     violations: Vec<Violation>,
     next_memory_check: Nanos,
     recorded: VecDeque<(usize, Datagram)>,
-    /// Every outer address that a host ever had, as the others see it.
+    /// Every outer address that a host ever had, as other hosts see it.
     known_addresses: BTreeMap<core::net::IpAddr, usize>,
     /// Every address that an interface of a host ever had.
     held_addresses: BTreeSet<(usize, core::net::IpAddr)>,
@@ -96,11 +96,11 @@ pub struct World {
     choices: Vec<Choice>,
     sent_bytes: BTreeMap<(usize, usize), u64>,
     arrivals: Vec<Arrival>,
-    /// Room for packets that a node gives back.
+    /// Buffer for packets that a node returns as plain IP.
     given_back: Inbox,
-    /// Where handshake messages came from that proved authentic while a segment was taken in.
+    /// Sources of handshake messages that proved authentic while a segment was processed.
     proved: Vec<PathAddress>,
-    /// When the hosts' connections are looked at next.
+    /// When the hosts' connections are reported next.
     next_look: Nanos,
     has_hostile: bool,
     /// Bytes of flows between honest nodes when the world began to heal.
@@ -109,7 +109,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world at its beginning.
+    /// A world at its start.
     pub fn new(spec: WorldSpec, observe: Observe) -> Self {
         let mut rng = Rng::stream(spec.seed, purpose::HOSTS);
         let links = Rng::stream(spec.seed, purpose::LINKS).word();
@@ -118,7 +118,7 @@ impl World {
             .map(|index| Host::new(&spec, index, &network, &mut rng))
             .collect();
         let flows = (0..spec.flows.len()).map(|number| Flow::new(&spec, number)).collect();
-        // By other ports a packet is another one.
+        // With translated ports, packets differ at the two ends.
         let shares = spec.hosts.iter().any(|host| match &host.system {
             System::Mpip(engine) => engine.shares,
             System::Plain { .. } | System::Hostile(_) => false,
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// Traces the association of `host` with the host `peer` from now on, until `host` restarts.
-    /// Returns `false` if they are no peers.
+    /// Returns `false` if they are not peers.
     pub fn trace_peer(&mut self, host: usize, peer: usize, sink: Box<dyn TraceSink>) -> bool {
         let name = self.hosts[peer].spec.name.clone();
         self.hosts[host].node.trace(&name, sink)
@@ -170,7 +170,7 @@ impl World {
         self.hosts.iter().map(|host| host.spec.name.as_str())
     }
 
-    /// Writes trace lines to standard error as they come, for a world that may not end.
+    /// Writes trace lines to standard error at once, for a world that may not end.
     pub fn trace_to_stderr(&mut self) {
         self.observe.trace = true;
         self.traced_to_stderr = true;
@@ -191,22 +191,22 @@ impl World {
         self.now
     }
 
-    /// What was wrong so far, oldest first.
+    /// Violations so far, oldest first.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// The trace so far, when it is observed.
+    /// The trace so far, if it is recorded.
     pub fn trace(&self) -> &[String] {
         &self.trace
     }
 
-    /// The path of every datagram, when they are observed.
+    /// The path of every datagram, if recorded.
     pub fn choices(&self) -> &[Choice] {
         &self.choices
     }
 
-    /// What the engine of a host reported, with the time.
+    /// Events of a host's engine, with their times.
     pub fn events(&self, host: usize) -> &[(Nanos, Event)] {
         &self.hosts[host].events
     }
@@ -217,7 +217,7 @@ impl World {
         host.node.status(host.spec.clock.at(self.now), true)
     }
 
-    /// The network, to look at its counters.
+    /// The network, for its counters.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -227,7 +227,7 @@ impl World {
         self.sent_bytes.get(&(host, interface)).copied().unwrap_or(0)
     }
 
-    /// What became of a flow so far.
+    /// The results of a flow so far.
     pub fn flow(&self, number: usize) -> FlowReport {
         let flow = &self.flows[number];
         let mut report = flow.report.clone();
@@ -242,7 +242,7 @@ impl World {
         report
     }
 
-    /// Bytes that a flow delivered so far, as in its report.
+    /// Bytes delivered by a flow so far, as in its report.
     pub fn flow_bytes(&self, number: usize) -> u64 {
         let flow = &self.flows[number];
         match flow.spec.traffic {
@@ -254,28 +254,27 @@ impl World {
         }
     }
 
-    /// The sender of TCP flow `number`, in words.
+    /// A description of the sender of TCP flow `number`.
     pub fn tcp_state(&self, number: usize) -> String {
         self.hosts[self.flows[number].spec.from].stack.describe(number as u64)
     }
 
-    /// Inner packets given to the nodes and delivered by them, when packets are observed.
+    /// Inner packets given to the nodes and delivered by them, if packets are checked.
     pub fn packets(&self) -> (u64, u64) {
         (self.ledger.sent, self.ledger.delivered)
     }
 
-    /// Bytes that flows between nodes that follow the rules had delivered when the world began to
-    /// heal.
+    /// Bytes that flows between honest nodes had delivered when the world began to heal.
     pub fn goodput(&self) -> u64 {
         self.goodput
     }
 
-    /// Inner packets that came late in their session, after they had been given up.
+    /// Inner packets delivered late, after they had been given up.
     pub fn late(&self) -> u64 {
         self.ledger.late
     }
 
-    /// Timer calls of a host's engine.
+    /// Number of timer calls of a host's engine.
     pub fn timeouts(&self, host: usize) -> u64 {
         self.hosts[host].spin.total
     }
@@ -305,7 +304,7 @@ impl World {
         }
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     fn next_time(&self) -> Nanos {
         let hosts = self.hosts.iter().map(|host| host.wake.min(host.stack_wake));
         let flows = self.flows.iter().map(|flow| flow.next);
@@ -318,7 +317,7 @@ impl World {
             .max(self.now)
     }
 
-    /// Lets the world go on until `end`; what is due at `end` still happens.
+    /// Runs the world until `end`, inclusive.
     pub fn run_until(&mut self, end: Nanos) {
         loop {
             let next = self.next_time();
@@ -331,7 +330,7 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Everything that is due now, in a fixed order.
+    /// Processes everything that is due now, in a fixed order.
     fn step(&mut self) {
         while let Some((at, _)) = self.script.front()
             && *at <= self.now
@@ -360,7 +359,7 @@ impl World {
         }
     }
 
-    /// Datagrams that arrive now.
+    /// Processes datagrams that arrive now.
     fn receive(&mut self) {
         if self.network.next_wake() > self.now {
             return;
@@ -399,13 +398,13 @@ impl World {
             self.settle(index);
             if let Err(found) = result {
                 self.violate(index, found);
-                // So that the world goes on and can be looked at.
+                // Lets the world go on, so that it can be inspected.
                 self.hosts[index].wake = self.now + MILLI;
             }
         }
     }
 
-    /// A flow's time has come.
+    /// Processes a flow that is due.
     fn feed(&mut self, number: usize) {
         let flow = &mut self.flows[number];
         let (from, to) = (flow.spec.from, flow.spec.to);
@@ -432,14 +431,14 @@ impl World {
     }
 }
 
-/// How long a missing packet of a TCP session is waited for at least: the engine's lower bound,
-/// unless little memory ends the wait earlier, order is not asked for, or losses are not repaired
-/// (then the sender says at once that a packet will not come, also when it is only late).
+/// Shortest resequencing wait of a TCP session: the engine's lower bound; zero if memory is small,
+/// if there is no resequencing, or if losses are not repaired (then the sender declares a packet
+/// lost at once, even if it is only late).
 fn patience(spec: &WorldSpec) -> Nanos {
     let promises = spec.hosts.iter().all(|host| match &host.system {
         System::Mpip(engine) => {
             engine.resequencing
-                // A session begins anew whenever packets went as plain IP.
+                // A session starts anew after packets were sent as plain IP.
                 && !engine.mode.is_ordinary()
                 && engine.congestion_control != CongestionControlKind::None
                 && engine.limits.resequencing >= Limits::default().resequencing

@@ -1,4 +1,4 @@
-//! The receiving half of a lane: what arrived, and when to tell the sender.
+//! The receiving half of a path: what has arrived, and when feedback is due.
 
 use core::time::Duration;
 
@@ -7,31 +7,31 @@ use mpip_wire::{AckRange, EcnCounts, Feedback, PathId, Ranges};
 use mpip_types::Ecn;
 use mpip_types::Instant;
 
-/// Ranges that are remembered; those of the lowest numbers are forgotten first.
+/// Acknowledgement ranges kept; those of the lowest numbers are dropped first.
 const REMEMBERED: usize = 256;
-/// So many packets are answered at the end of their batch: enough that feedback takes little of
-/// the way back, few enough that the smallest window (4 packets) does not wait for it.
+/// Ack-eliciting packets after which feedback is sent at the end of their batch: enough for little
+/// load on the way back, few enough that the smallest window (4 packets) does not stall.
 const THRESHOLD: u32 = 4;
-/// Longest that feedback waits for company.
+/// Longest delay of feedback (`max_ack_delay`).
 pub const MAX_DELAY: Duration = Duration::from_millis(5);
-/// Feedback waits for at most this part of a round trip.
+/// Longest delay of feedback, as a part of the RTT (divisor).
 const DELAY_PART: u32 = 4;
-/// But for so long in any case: what answers a packet often leaves within this time, and carries
-/// the feedback without a datagram and two wake-ups of its own. Reordering within a batch settles.
+/// Shortest delay of feedback. A reply to a packet often leaves within this time and carries the
+/// feedback, which saves a datagram and two wake-ups. Reordering within a batch resolves, too.
 const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// Packet numbers that arrived on a lane, and the feedback that is owed.
+/// Packet numbers that have arrived on a path, and the feedback that is owed.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// Ascending, with at least one missing number between neighbours.
+    /// Ranges in ascending order, with at least one missing number between neighbours.
     ranges: Vec<AckRange>,
     /// When the largest number arrived.
     largest_at: Instant,
-    /// Packets that ask for feedback and got none yet.
+    /// Ack-eliciting packets without feedback so far.
     owed: u32,
     due: Option<Instant>,
     ecn: EcnCounts,
-    /// Lowest of the ranges that changed since the last feedback: those go first when not all fit.
+    /// Lowest number that arrived since the last feedback: new ranges go first when not all fit.
     changed_from: u64,
 }
 
@@ -42,7 +42,7 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Of a lane on which nothing has arrived.
+    /// A path on which nothing has arrived.
     pub fn new() -> Self {
         Self {
             ranges: Vec::with_capacity(REMEMBERED + 1),
@@ -59,12 +59,12 @@ impl Arrivals {
         self.ranges.last().map(|range| range.last)
     }
 
-    /// How many ranges are remembered.
+    /// How many ranges are kept.
     pub fn ranges(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Notes a packet that was authenticated and was no replay, on a path of round-trip time `rtt`.
+    /// Records an authentic packet that is no replay; `rtt` is the smoothed RTT of the path.
     pub fn on_packet(&mut self, now: Instant, number: u64, asks: bool, ecn: Ecn, rtt: Duration) {
         match ecn {
             Ecn::NotEct => {}
@@ -115,25 +115,25 @@ impl Arrivals {
         }
     }
 
-    /// When feedback is to be sent, if nothing carries it before.
+    /// When feedback is due, if no other datagram carries it before.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether a packet that leaves anyway should carry feedback.
+    /// Whether the next datagram should carry feedback.
     pub fn has_news(&self) -> bool {
         self.owed > 0
     }
 
-    /// What is to be said now, from the largest number down; `None` before the first packet.
+    /// The feedback to send now, from the largest number down; `None` before the first packet.
     pub fn feedback<'a>(
         &self,
         now: Instant,
         path: PathId,
         room: &'a mut [AckRange; Ranges::MAX],
     ) -> Option<Feedback<'a>> {
-        // The top range always goes. When the others do not all fit, those that the sender has
-        // not heard of go first: an old hole that was filled matters more than old news.
+        // The top range always goes first. If the others do not all fit, ranges that have changed
+        // since the last feedback go before older ones.
         let newest = self.ranges.len().checked_sub(1)?;
         room[0] = self.ranges[newest];
         let first_changed = self.ranges.partition_point(|range| range.last < self.changed_from);
@@ -149,7 +149,7 @@ impl Arrivals {
         Some(Feedback { path, received_at: self.largest_at.as_micros() as u32, delay, ranges, ecn })
     }
 
-    /// The feedback left.
+    /// The feedback has left.
     pub fn on_feedback_sent(&mut self) {
         self.owed = 0;
         self.due = None;

@@ -1,24 +1,23 @@
-//! Which paths share a bottleneck.
+//! Shared bottleneck detection.
 //!
-//! Packets that wait in one queue wait for the same time. So two paths share their bottleneck when
-//! their one-way delays rise and fall together and by the same amount: when the variance of the
-//! difference is small beside the variance of each. RFC 8382 asks less of the paths (it groups them
-//! by skewness, variability and oscillation of the delay, which may differ in size and come from
-//! different senders) and needs more time for it; here both ends of all paths are the same two
-//! nodes, with one clock each, so that the delays can be compared point by point.
+//! Packets in one queue have the same queuing delay. So two paths share a bottleneck when their
+//! one-way delays rise and fall together by the same amount: when the variance of the difference is
+//! small compared with the variance of each. RFC 8382 is more general and slower: it groups flows
+//! of different senders by skewness, variability and oscillation of the delay. Here both ends of
+//! all paths are the same two nodes with one clock each, so delays can be compared point by point.
 //!
-//! Paths whose delay does not vary have no common queue that could be seen, and stay as they were.
+//! Without variation of the delay, no common queue is visible, and the groups stay as they are.
 
 use core::ops::Range;
 
 use crate::parameters::BottleneckParameters;
 
-/// Intervals of 100 ms that are compared: 5 s, in which a loss-based
-/// flow on a path of 100 Mbit/s fills a queue once, and one on a slower path several times.
+/// Intervals of 100 ms that are compared: 5 s, in which a loss-based flow fills a queue once at 100
+/// Mbit/s, and several times on a slower path.
 const INTERVALS: usize = 50;
-/// So many of a half of them need samples on both paths.
+/// Intervals of each half that need samples on both paths.
 const LEAST_INTERVALS: usize = 15;
-/// No sample came in the interval.
+/// Marks an interval without samples.
 const NONE: i32 = i32::MIN;
 
 /// Mean one-way delays of a path in the last intervals. 232 bytes; nothing is allocated.
@@ -36,25 +35,25 @@ impl Default for DelaySeries {
     }
 }
 
-/// What two paths have in common.
+/// Whether two paths share a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They share the queue in which they wait.
+    /// They share a queue.
     Same,
-    /// They wait in different queues.
+    /// They have different queues.
     Different,
-    /// Their delays do not say.
+    /// Their delays do not tell.
     Unknown,
 }
 
 impl DelaySeries {
-    /// A packet took `delay` µs, against any reference that the compared paths share.
+    /// Takes a one-way delay sample, µs against any reference that the compared paths share.
     pub fn add(&mut self, delay: i64) {
         self.sum += delay;
         self.count += 1;
     }
 
-    /// The interval is over.
+    /// Ends the interval.
     pub fn close_interval(&mut self) {
         self.means[self.at] = match self.count {
             0 => NONE,
@@ -67,9 +66,9 @@ impl DelaySeries {
         (self.sum, self.count) = (0, 0);
     }
 
-    /// Compares two paths whose intervals were closed at the same times. Both halves of the window
-    /// have to say that the queue is one: a burst that leaves on two paths at once makes two queues
-    /// that look like one, but not again and again.
+    /// Compares two paths whose intervals ended at the same times. Both halves of the window have
+    /// to show a shared queue: a burst that leaves on two paths at once builds two queues that look
+    /// like one, but not repeatedly.
     pub fn compare(&self, other: &Self, parameters: &BottleneckParameters) -> Verdict {
         let half = |from| self.compare_part(other, from..from + INTERVALS / 2, parameters);
         match (half(0), half(INTERVALS / 2)) {
@@ -80,7 +79,7 @@ impl DelaySeries {
         }
     }
 
-    /// Compares the intervals of the `ages` given, the newest of which is 0.
+    /// Compares the intervals of the given `ages`; 0 is the newest.
     fn compare_part(
         &self,
         other: &Self,
@@ -107,7 +106,7 @@ impl DelaySeries {
         if a.max(b) < least * least {
             return Verdict::Unknown;
         }
-        // 1 when the delays are independent, 0 when they are the same.
+        // The ratio is 1 for independent delays and 0 for equal ones.
         match difference / (a + b) {
             ratio if ratio < parameters.same => Verdict::Same,
             ratio if ratio > parameters.different => Verdict::Different,
@@ -138,16 +137,16 @@ impl Moments {
     }
 }
 
-/// Groups paths: `groups` has the name of each path's group, which is the name of its first member;
-/// path `n` is named `name(n)`. Where `compare` cannot tell, paths stay together or apart.
+/// Groups paths. `groups` holds the name of each path's group, which is the name of its first
+/// member; path `n` is named `name(n)`. Where `compare` cannot tell, paths stay together or apart.
 pub fn regroup(
     groups: &mut [u16],
     name: impl Fn(usize) -> u16,
     compare: impl Fn(usize, usize) -> Verdict,
 ) {
     for path in 0..groups.len() {
-        // Those before it have their new groups already; of the former ones only whether they were
-        // the same counts, and a group that has lost its first member is known by its new one.
+        // Paths before this one have their new groups already. Of the previous groups, only
+        // equality matters; a group that has lost its first member takes the name of its new one.
         let joins = |other: &usize| match compare(*other, path) {
             Verdict::Same => true,
             Verdict::Different => false,

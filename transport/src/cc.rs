@@ -1,8 +1,8 @@
 //! Congestion control of one path: how much may be in flight and how fast it may leave.
 //!
-//! A controller is fed by its path's loss detection and asked for a window and a pacing rate. It
-//! owns no clock and no randomness, and it knows nothing of sessions or other associations. The
-//! coupled ones (RFC 6356 and its successors) get a summary of the association's other paths.
+//! A controller gets events from loss detection and gives a window and a pacing rate. It owns no
+//! clock and no randomness, and it knows nothing of sessions or other associations. The coupled
+//! ones (RFC 6356 and its successors) get a summary of the association's other paths.
 
 mod balia;
 mod bbr;

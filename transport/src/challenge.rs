@@ -1,48 +1,49 @@
-//! A challenge to an address, and when it is sent again.
+//! A path challenge, and when it is retransmitted.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 
-/// First and longest pause between challenges on a path that does not answer them.
+/// First and longest interval between challenges without an answer.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
-/// The longest while the association rests: nobody waits, and a challenge is a full-size datagram.
+/// The longest interval while the association rests: no traffic depends on it, and a challenge is a
+/// full-size datagram.
 const REST_RETRY: Duration = Duration::from_secs(120);
-/// When routes change, a challenge is repeated so often at most, and after this at the soonest.
+/// Most retransmissions of a challenge because of changed routes, and their shortest interval.
 const MAX_REPEATS: u8 = 3;
 const MIN_REPEAT: Duration = Duration::from_millis(5);
 
-/// What is known of an address that is challenged.
+/// What is known about an address that is challenged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The peer says that it is there. The challenge is short, and there are only so many: it may
-    /// be anybody's address.
+    /// The peer has advertised it. It may be anybody's address, so the challenge is short and their
+    /// number is limited.
     Told,
-    /// The configuration says so, or something authentic came from there.
+    /// It is configured, or something authentic came from there.
     Known,
-    /// It has answered before, on a path that worked until lately: some packets may go there along
-    /// with the challenge.
+    /// It was validated before, on a path that worked until lately: some packets may leave with the
+    /// challenge.
     Trusted,
 }
 
-/// A challenge of ours that has no answer yet.
+/// Our challenge that has no answer yet.
 #[derive(Clone, Debug)]
 pub struct Challenge {
-    /// What the answer must repeat.
+    /// Data that the response must repeat.
     pub data: [u8; 8],
     /// The address that is challenged.
     pub to: PathAddress,
-    /// When it is to be sent (again).
+    /// When it is to be sent or retransmitted.
     pub next: Instant,
     /// How often it was sent.
     pub attempts: u32,
-    /// We chose the address: from the configuration, or from what the peer has told. To others no
-    /// more may be sent than came from there.
+    /// We chose the address, from the configuration or from what the peer has advertised.
+    /// Otherwise the anti-amplification limit holds.
     pub ours: bool,
     /// What is known of the address.
     pub standing: Standing,
-    /// How often it was repeated because routes had changed.
+    /// Retransmissions because of changed routes.
     repeats: u8,
     /// When it was sent last.
     sent: Instant,
@@ -72,7 +73,7 @@ impl Challenge {
         self.standing == Standing::Trusted
     }
 
-    /// It left, for an association that rests or not.
+    /// It has left; `resting`: the association is at rest.
     pub fn on_sent(&mut self, now: Instant, resting: bool) {
         let (first, longest) = CHALLENGE_RETRY;
         let longest = if resting { REST_RETRY } else { longest };
@@ -81,24 +82,26 @@ impl Challenge {
         self.sent = now;
     }
 
-    /// It may not be sent yet: too little has come from the address. What comes makes it hurry.
+    /// The anti-amplification limit forbids to send it now. What arrives from the address makes it
+    /// [hurry](Self::hurry).
     pub fn wait(&mut self, now: Instant) {
         self.next = now + CHALLENGE_RETRY.1;
     }
 
-    /// Something came from the address that is challenged: the way is open, at least from there,
-    /// and the long pauses of a dead one need not be kept.
+    /// Something has arrived from the address: the path works, at least in that direction, so the
+    /// retransmission need not back off.
     pub fn hurry(&mut self) {
         let pause = if self.attempts == 0 { Duration::ZERO } else { CHALLENGE_RETRY.0 };
         self.next = self.next.min(self.sent + pause);
     }
 
-    /// The association carries something again.
+    /// The association is no longer at rest.
     pub(crate) fn wake(&mut self) {
         self.next = self.next.min(self.sent + CHALLENGE_RETRY.1);
     }
 
-    /// It may not have reached the network. Not more than a few times: routes may change for ever.
+    /// Routes have changed, so it may not have reached the network: retransmits it soon, but only a
+    /// few times.
     pub(crate) fn repeat(&mut self, now: Instant) {
         let soonest = now.max(self.sent + MIN_REPEAT);
         if self.attempts > 0 && self.repeats < MAX_REPEATS && soonest < self.next {

@@ -1,4 +1,4 @@
-//! A path's congestion control, and what it is told.
+//! Congestion control of a path, and the events that it gets.
 
 use core::ops::Deref;
 
@@ -7,17 +7,16 @@ use crate::flight::LossSummary;
 use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow};
 use mpip_types::Instant;
 
-/// A congestion control that hears of losses once per round trip, and when they were none. What it
-/// says can be read from it; what it is told goes through here.
+/// A congestion control that reacts to losses once per round trip, and takes a reaction back when
+/// the losses were spurious. Its values are read directly; events go through this type.
 #[derive(Debug)]
 pub struct Congestion {
     control: Box<dyn CongestionControl>,
-    /// When it last reacted.
+    /// When it last reacted (start of the recovery period).
     reacted: Option<Instant>,
-    /// Bytes lost that no sample has told of yet.
+    /// Bytes lost that are in no rate sample yet.
     unreported: u64,
-    /// Packets lost since it last reacted, with those to which it did, and how many have arrived
-    /// after all.
+    /// Packets lost since and including the last reaction, and how many of them were spurious.
     lost: u64,
     spurious: u64,
 }
@@ -35,7 +34,7 @@ impl Congestion {
         Self { control, reacted: None, unreported: 0, lost: 0, spurious: 0 }
     }
 
-    /// The path leads elsewhere: `control` begins anew. What is in flight left before it.
+    /// The path has migrated: starts anew with `control`. What is in flight left before.
     pub(crate) fn replace(&mut self, control: Box<dyn CongestionControl>) {
         self.control = control;
     }
@@ -45,7 +44,7 @@ impl Congestion {
         self.control.on_sent(now, bytes, in_flight);
     }
 
-    /// `packets` that counted as lost have arrived.
+    /// `packets` that were declared lost have arrived.
     pub(crate) fn on_spurious(&mut self, now: Instant, packets: u64) {
         self.spurious += packets;
         if self.lost > 0 && self.spurious >= self.lost {
@@ -79,7 +78,7 @@ impl Congestion {
     ) {
         sample.lost = core::mem::take(&mut self.unreported);
         if sample.ecn_ce > 0 {
-            // What was marked left before what is acknowledged now at the latest.
+            // Marked packets left no later than the packet acknowledged now.
             let sent = now - sample.rtt.unwrap_or(sample.smoothed_rtt);
             let event = CongestionEvent { now, sent, lost: 0, persistent: false, ecn: true };
             self.react(&event, subflows, own);
@@ -87,19 +86,20 @@ impl Congestion {
         self.control.on_feedback(&sample, subflows, own);
     }
 
-    /// A path asks all to drain theirs.
+    /// Another path asks all paths to drain.
     pub fn drain(&mut self, now: Instant) {
         self.control.drain(now);
     }
 
-    /// Nothing gets through any more.
+    /// The path has failed: persistent congestion.
     pub(crate) fn on_dead(&mut self, now: Instant) {
         let event = CongestionEvent { now, sent: now, lost: 0, persistent: true, ecn: false };
         self.react(&event, &[], 0);
     }
 
     fn react(&mut self, event: &CongestionEvent, subflows: &[Subflow], own: usize) {
-        // RFC 9002, section 7.3.2: what left before the last reaction belongs to it.
+        // RFC 9002, section 7.3.2: packets sent before the last reaction belong to its recovery
+        // period.
         if !event.persistent && self.reacted.is_some_and(|reacted| event.sent <= reacted) {
             return;
         }
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// What a control was told.
+    /// An event that a control got.
     #[derive(Debug, PartialEq, Eq)]
     enum Told {
         Congestion { lost: u64, ecn: bool, persistent: bool },
@@ -171,7 +171,7 @@ mod tests {
         Instant::from_millis(millis)
     }
 
-    /// `packets` of 1,000 bytes are lost, of which the newest left at `newest` ms.
+    /// `packets` of 1,000 bytes are lost; the newest left at `newest` ms.
     fn lost(packets: u64, newest: u64) -> LossSummary {
         LossSummary {
             packets,

@@ -1,18 +1,18 @@
-//! One-way delay of a path from the two clocks' difference, whatever their offset and drift.
+//! One-way delay of a path from the difference of two clocks with unknown offset and drift.
 //!
-//! A sample is the receiver's clock at arrival minus the sender's at departure. The offset between
-//! the clocks is unknown and may be hours, so a sample means nothing alone. Two uses of it do:
-//! differences between paths of one association (both clocks are the same for all of them), and
-//! the change over the last seconds (a windowed minimum ages out faster than clocks drift: at the
-//! seeds' 1 ms in 4 minutes the error over the window is 42 µs).
+//! A sample is the receiver's clock at arrival minus the sender's clock at departure. The clock
+//! offset is unknown and may be hours, so a single sample has no meaning. Two uses of samples do:
+//! differences between paths of one association, which have the same clocks, and changes over the
+//! last seconds. Clock drift hardly matters within the window of the minimum: at the seeds' 1 ms in
+//! 4 minutes, the error is 42 µs.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// How long a minimum counts.
+/// Window of the minimum.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The window is kept as this many minima, each over a part of it.
+/// Parts of the window, each with a minimum of its own.
 const BUCKETS: usize = 5;
 /// Weight of a new sample in the moving averages, as a divisor (seed 000, section 3.4).
 const AVERAGE: i64 = 8;
@@ -39,7 +39,7 @@ impl DelayEstimator {
                 self.jitter += part(step.abs() - self.jitter, 4);
                 *average += part(step, AVERAGE);
             }
-            // What is known of the time before a rest is not of the present.
+            // After a long pause, earlier samples no longer count.
             average => {
                 *average = Some(sample);
                 self.minima = [None; BUCKETS];
@@ -74,7 +74,7 @@ impl DelayEstimator {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// The average above the minimum: what waits in the path's queues.
+    /// Queuing delay: the average minus the minimum.
     pub fn queuing(&self) -> Duration {
         match (self.average, self.minimum()) {
             (Some(average), Some(minimum)) => {

@@ -1,27 +1,27 @@
 //! Whether a path passes ECN marks (RFC 9000, section 13.4.2 and appendix A.4).
 //!
 //! The first datagrams of a path are sent as ECN-capable. If feedback shows that they arrived as
-//! such, or marked, all that follow are; if it shows that marks are erased or invented, none are.
-//! A path on which they do not arrive at all is left with unmarked datagrams.
+//! such or with a CE mark, all later ones are ECN-capable; if marks are erased or invented, none
+//! are. If none of them arrives, the path uses datagrams without ECN.
 
 use mpip_wire::EcnCounts;
 
 use mpip_types::Ecn;
 
-/// Datagrams by which a path is tried (RFC 9000, section 13.4.2).
+/// ECN-capable datagrams sent to test a path (RFC 9000, section 13.4.2).
 const TRIALS: u8 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many more are sent on trial.
+    /// Test datagrams still to be sent.
     Testing(u8),
-    /// All trials have left, and none was acknowledged.
+    /// All test datagrams have left, and none has been acknowledged.
     Unknown,
     Capable,
     Failed,
 }
 
-/// What is known of one path.
+/// ECN validation of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct EcnValidation {
     state: State,
@@ -53,9 +53,8 @@ impl EcnValidation {
         }
     }
 
-    /// Feedback has acknowledged `acked` datagrams that left as ECN-capable, for the first time,
-    /// and came with `counts`; older feedback than one before is not to be given. Returns how
-    /// many were marked since the last one, by a path that can be believed.
+    /// Feedback has newly acknowledged `acked` ECN-capable datagrams and reports `counts`. Feedback
+    /// must be in order. Returns the number of new CE marks; 0 if the path fails validation.
     pub(crate) fn on_feedback(&mut self, acked: u64, counts: Option<EcnCounts>) -> u64 {
         if self.state == State::Failed || (acked == 0 && counts.is_none()) {
             return 0;

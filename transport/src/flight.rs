@@ -1,9 +1,9 @@
-//! The sending half of a lane: what is in flight, what feedback says of it, and what is lost.
+//! The sending half of a path: datagrams in flight, feedback, and loss detection.
 //!
-//! Loss is detected as in RACK (RFC 8985), with packet numbers in the place of sequence numbers
-//! (RFC 9002, section 6): a packet is lost when one that left later has arrived and it is itself
-//! overdue by more than the reordering window. The window learns: a packet that arrives late, or
-//! after it was given up, widens it to what was seen, so that jitter within a path is not loss.
+//! Loss is detected as in RACK (RFC 8985), with packet numbers instead of sequence numbers (RFC
+//! 9002, section 6): a packet is lost when one that left later has arrived and it is itself overdue
+//! by more than the reordering window. The window adapts: a packet that arrives late, or after it
+//! was declared lost, widens it, so that jitter does not count as loss.
 
 mod pending;
 mod sent;
@@ -21,66 +21,66 @@ use crate::cc::RateSample;
 use crate::content::Content;
 use crate::ecn::EcnValidation;
 use crate::rate::DeliveryHistory;
-use crate::rtt::{RttEstimator, Turnaround};
+use crate::rtt::{MeanRtt, RttEstimator};
 
-/// Packets that may be tracked: one that stays out longer than this many followers could not be
-/// told from a replay by the receiver (its window has 16,384 numbers).
+/// Packets that may be tracked. The receiver's replay window has 16,384 numbers; it would refuse a
+/// packet that is overtaken by more.
 const CAPACITY: usize = 16_000;
-/// Packets after which a hole is a loss while no reordering was seen (RFC 9002, section 6.1.1).
+/// Packet threshold, used while no reordering has been seen (RFC 9002, section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Smallest time threshold: below it, timers and batches are what is measured.
+/// Smallest reordering window: shorter delays come from timers and batches.
 const MIN_WINDOW: Duration = Duration::from_millis(1);
-/// Shorter round trips are an artefact of clocks that are read once a batch.
+/// Smallest RTT sample: shorter ones are an artefact, since clocks are read once per batch.
 const MIN_RTT: Duration = Duration::from_micros(10);
-/// How long a seen lateness keeps the reordering window wide.
+/// Time for which a late packet keeps the reordering window wide.
 const LEARNED_FOR: Duration = Duration::from_secs(10);
 
-/// Ranges of numbers that are remembered as arrived though their path did not say so; beyond it
-/// those of the highest numbers are forgotten, and what they name, which goes last, may be sent
-/// again.
+/// Ranges of packet numbers kept as acknowledged on another path. Beyond this, those of the highest
+/// numbers are dropped; these packets may be retransmitted needlessly.
 const ELSEWHERE: usize = 64;
 
-/// What a feedback frame brought.
+/// What a feedback frame has acknowledged.
 #[derive(Debug)]
 pub struct Progress {
     /// For the congestion control; `None` when nothing new was acknowledged.
     pub sample: Option<RateSample>,
-    /// When the largest newly acknowledged number had left and had arrived, in both clocks' µs.
+    /// When the largest newly acknowledged packet left and arrived, each in µs of the local clock
+    /// there.
     pub delay: Option<(u32, u32)>,
-    /// Packets given up that had arrived after all.
+    /// Packets declared lost that have arrived (spurious losses).
     pub spurious: u64,
     /// Bytes acknowledged for the first time.
     pub acked: u64,
-    /// The longest datagram among them, MTU probes included; 0 when there is none.
+    /// The longest datagram newly acknowledged, MTU probes included; 0 if there is none.
     pub longest: u16,
 }
 
-/// Why a feedback frame cannot be true.
+/// The error of a feedback frame that acknowledges a packet never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverSent;
 
-/// The sending half of a lane.
+/// The sending half of a path, with its packet number space.
 #[derive(Debug)]
 pub struct Flight<C> {
     sent: VecDeque<Sent<C>>,
-    /// Number of the first of `sent`.
+    /// Packet number of the first entry of `sent`.
     base: u64,
-    /// Which of `sent` are tracked and not acknowledged.
+    /// Which entries of `sent` are tracked and not acknowledged.
     pending: Pending,
-    /// Nothing below is in flight.
+    /// No packet with a lower number is in flight.
     in_flight_from: u64,
-    /// What has arrived as another path said.
+    /// Packets acknowledged on another path.
     elsewhere: Intervals,
     in_flight: u64,
     in_flight_packets: u32,
     largest_acked: Option<u64>,
-    /// When the newest packet known to have arrived had left.
+    /// Send time of the newest packet known to have arrived.
     newest_arrived: Instant,
     rtt: RttEstimator,
-    turnaround: Turnaround,
-    /// Largest lateness seen, in the current and the former half of its lifetime.
+    mean_rtt: MeanRtt,
+    /// Largest lateness, in the current and the previous half of its window.
     lateness: [Duration; 2],
-    /// Most numbers by which a packet was overtaken, likewise.
+    /// Largest reordering extent in packets, in the same halves.
     extent: [u64; 2],
     lateness_started: Instant,
     reordered: bool,
@@ -97,7 +97,7 @@ pub struct Flight<C> {
 }
 
 impl<C: Content> Flight<C> {
-    /// Of a lane on which nothing was sent.
+    /// A path on which nothing has been sent.
     pub fn new(now: Instant) -> Self {
         Self {
             sent: VecDeque::new(),
@@ -110,7 +110,7 @@ impl<C: Content> Flight<C> {
             largest_acked: None,
             newest_arrived: Instant::ZERO,
             rtt: RttEstimator::default(),
-            turnaround: Turnaround::default(),
+            mean_rtt: MeanRtt::default(),
             lateness: [Duration::ZERO; 2],
             extent: [0; 2],
             lateness_started: now,
@@ -127,7 +127,7 @@ impl<C: Content> Flight<C> {
         }
     }
 
-    /// The delivery rate that the newest feedback shows, bytes/s.
+    /// The latest delivery rate sample, bytes/s.
     pub fn delivery_rate(&self) -> u64 {
         self.rate
     }
@@ -152,10 +152,10 @@ impl<C: Content> Flight<C> {
         self.sent.len() < CAPACITY
     }
 
-    /// The way is another: what was learnt of its round trip does not hold any more.
+    /// The path has migrated: the RTT estimate starts anew.
     pub fn on_moved(&mut self) {
         self.rtt = RttEstimator::default();
-        self.turnaround = Turnaround::default();
+        self.mean_rtt = MeanRtt::default();
     }
 
     /// The round-trip time.
@@ -163,8 +163,8 @@ impl<C: Content> Flight<C> {
         &self.rtt
     }
 
-    /// Takes note of a datagram of `size` bytes that left with [`next_number`](Self::next_number).
-    /// One that `asks` for no feedback is not tracked.
+    /// Records a datagram of `size` bytes that left with [`next_number`](Self::next_number). Only
+    /// an ack-eliciting one (`asks`) is tracked.
     pub fn on_sent(
         &mut self,
         now: Instant,
@@ -205,7 +205,7 @@ impl<C: Content> Flight<C> {
         self.ecn.next()
     }
 
-    /// What is known of whether the path carries ECN marks, in a word.
+    /// The state of ECN validation, in a word.
     pub fn ecn_name(&self) -> &'static str {
         self.ecn.name()
     }
@@ -218,14 +218,14 @@ impl<C: Content> Flight<C> {
         }
     }
 
-    /// There was nothing more to send: delivery rates measured from now on are the
-    /// application's, not the path's.
+    /// There was nothing more to send: delivery rate samples of what is in flight are limited by
+    /// the application.
     pub fn on_app_limited(&mut self, now: Instant) {
         self.history.on_app_limited(now);
         self.app_limited_until = self.delivered + self.in_flight.max(1);
     }
 
-    /// Takes in a feedback frame and finds what is lost.
+    /// Processes a feedback frame and detects losses.
     pub fn on_feedback(
         &mut self,
         now: Instant,
@@ -283,7 +283,7 @@ impl<C: Content> Flight<C> {
                     let took = now.since(sent.at);
                     let late = took.saturating_sub(self.typical());
                     self.lateness[0] = self.lateness[0].max(late);
-                    self.turnaround.on_sample(took);
+                    self.mean_rtt.on_sample(took);
                 }
             }
         }
@@ -296,11 +296,11 @@ impl<C: Content> Flight<C> {
             let held = Duration::from_micros(feedback.delay.min(1 << 30));
             let sample = now.since(at).saturating_sub(held).max(MIN_RTT);
             self.rtt.on_sample(now, sample);
-            self.turnaround.on_sample(sample);
+            self.mean_rtt.on_sample(sample);
             rtt = Some(sample);
             delay = Some((at.as_micros() as u32, feedback.received_at));
         }
-        // Feedback that was overtaken has counts of before (RFC 9000, section 13.4.2.1).
+        // Reordered feedback has old counts (RFC 9000, section 13.4.2.1).
         let overtaken = former_largest.is_some_and(|largest| largest >= feedback.largest());
         let ecn_ce = match overtaken {
             true => 0,
@@ -314,7 +314,7 @@ impl<C: Content> Flight<C> {
             self.delivered_at = now;
             self.first_sent_at = at;
             self.last_progress = now;
-            let jitter = self.reordering().filter(|_| self.turnaround.is_steady());
+            let jitter = self.reordering().filter(|_| self.mean_rtt.long_mean_is_known());
             let jitter = jitter.map_or(Duration::ZERO, |(_, deviation)| deviation);
             let told = feedback.received_at.wrapping_add(feedback.delay as u32);
             self.history.on_delivered(now, told, self.delivered, jitter);
@@ -335,10 +335,10 @@ impl<C: Content> Flight<C> {
                 app_limited: app_limited || limited,
                 delivered: self.delivered,
                 prior_delivered: delivered,
-                // One packet that overtook others says nothing of the path.
-                rtt: if jitter.is_zero() { rtt } else { rtt.map(|_| self.turnaround.steady()) },
+                // On a path that reorders, a single packet is no sample of the path's RTT.
+                rtt: if jitter.is_zero() { rtt } else { rtt.map(|_| self.mean_rtt.long_mean()) },
                 smoothed_rtt: self.typical(),
-                rtt_deviation: self.turnaround.deviation(),
+                rtt_deviation: self.mean_rtt.deviation(),
                 jitter,
                 min_rtt: self.rtt.minimum(),
                 ecn_ce,
@@ -348,8 +348,8 @@ impl<C: Content> Flight<C> {
         Ok(Progress { sample, delay, spurious, acked, longest })
     }
 
-    /// Takes in feedback that says nothing of time, since it came another way: what arrived is not
-    /// to be sent again. It is remembered if anything `waits` to be sent again.
+    /// Processes feedback that arrived on another path and gives no RTT sample: what has arrived is
+    /// not retransmitted. Keeps the ranges if retransmissions are queued (`waits`).
     pub fn on_arrivals(
         &mut self,
         feedback: &Feedback<'_>,
@@ -379,8 +379,8 @@ impl<C: Content> Flight<C> {
         Ok(())
     }
 
-    /// The next number from `from` to `to` that was not acknowledged, which from now on counts as
-    /// acknowledged; `from` moves behind it. Counts the passes that it takes to find it.
+    /// Removes the next pending number from `from` to `to`; `from` moves behind it. Adds the loop
+    /// passes to `steps`.
     fn next_pending(&mut self, from: &mut u64, to: u64, steps: &mut u64) -> Option<u64> {
         let (number, looked) = self.pending.next((*from).max(self.base), to);
         *steps += looked + 1;
@@ -390,45 +390,45 @@ impl<C: Content> Flight<C> {
         Some(number)
     }
 
-    /// Whether another path has said that the packet `number` has arrived.
+    /// Whether the packet `number` was acknowledged on another path.
     pub fn arrived_elsewhere(&self, number: u64) -> bool {
         self.elsewhere.contains(number)
     }
 
-    /// Whether another path has said that anything has arrived.
+    /// Whether any packet was acknowledged on another path.
     pub fn knows_of_elsewhere(&self) -> bool {
         !self.elsewhere.is_empty()
     }
 
-    /// How far behind its followers a packet may be before it counts as lost.
+    /// Reordering window: time beyond the usual RTT after which an overtaken packet counts as lost.
     pub fn reordering_window(&self) -> Duration {
         let learned = self.lateness[0].max(self.lateness[1]);
         let least = (self.typical() / 4).max(MIN_WINDOW);
-        // The latest of thousands is no measure for all, and an outage is no jitter.
-        let bound = least * 2 + self.turnaround.deviation() * 4;
+        // One outlier in thousands, or an outage, must not set the window.
+        let bound = least * 2 + self.mean_rtt.deviation() * 4;
         least.max((learned + learned / 4).min(bound))
     }
 
-    /// How long a packet usually takes to be acknowledged.
+    /// The usual RTT of all packets, also of reordered ones.
     fn typical(&self) -> Duration {
-        self.rtt.smoothed().max(self.turnaround.mean())
+        self.rtt.smoothed().max(self.mean_rtt.mean())
     }
 
-    /// The most numbers by which a packet was overtaken, of the last 5 to 10 s.
+    /// Largest reordering extent of the last 5 to 10 s, packets.
     pub fn reordering_extent(&self) -> u64 {
         self.extent[0].max(self.extent[1])
     }
 
-    /// Where packets overtake each other lately: how much longer they take than RTT samples say,
-    /// and the mean deviation of that. A queue that grows and shrinks is not meant.
+    /// On a path that has reordered lately: by how much the mean RTT of all packets exceeds the
+    /// smoothed RTT, and the mean deviation. A varying queue does not count.
     pub fn reordering(&self) -> Option<(Duration, Duration)> {
         let late = self.lateness[0].max(self.lateness[1]);
-        let deviation = self.turnaround.deviation();
+        let deviation = self.mean_rtt.deviation();
         (late >= deviation).then(|| (self.typical() - self.rtt.smoothed(), deviation))
     }
 
-    /// Finds losses among what left before the newest arrival; sets the timer for those that are
-    /// not overdue yet.
+    /// Detects losses among packets that left before the newest arrival; sets the loss timer for
+    /// those that are not overdue yet.
     fn detect(&mut self, now: Instant, losses: &mut Losses<C>) {
         if now.since(self.lateness_started) >= LEARNED_FOR / 2 {
             self.lateness = [Duration::ZERO, self.lateness[0]];
@@ -445,7 +445,7 @@ impl<C: Content> Flight<C> {
         for (number, sent) in (self.base + from as u64..).zip(self.sent.range_mut(from..end)) {
             losses.steps += 1;
             if sent.at > self.newest_arrived {
-                // So did those that follow.
+                // All later packets left after it, too.
                 break;
             }
             if sent.fate != Fate::InFlight {
@@ -460,23 +460,23 @@ impl<C: Content> Flight<C> {
                 losses.add(sent);
             } else {
                 self.loss_timer = Some(overdue_at);
-                // Those that follow left later, so they are due later.
+                // Later packets are due later.
                 break;
             }
         }
     }
 
-    /// Finds what has become overdue since the last feedback.
+    /// Detects losses when the loss timer fires.
     pub fn on_loss_timer(&mut self, now: Instant, losses: &mut Losses<C>) {
         self.detect(now, losses);
     }
 
-    /// When something in flight becomes overdue.
+    /// When the loss timer fires.
     pub fn loss_timer(&self) -> Option<Instant> {
         self.loss_timer
     }
 
-    /// Since when the path owes an answer: the later of the last progress and the departure of the
+    /// Since when feedback is outstanding: the later of the last progress and the send time of the
     /// oldest packet in flight. `None` when nothing is in flight.
     pub fn silent_since(&self) -> Option<Instant> {
         if self.in_flight_packets == 0 {
@@ -486,13 +486,13 @@ impl<C: Content> Flight<C> {
         Some(oldest.at.max(self.last_progress))
     }
 
-    /// What the newest datagram in flight carries, to be sent again in doubt.
+    /// Content of the newest datagram in flight, for a tail loss probe.
     pub fn newest(&self) -> Option<&C> {
         let sent = self.sent.iter().rev().find(|sent| sent.is_awaited())?;
         sent.content.as_ref()
     }
 
-    /// Gives up everything in flight, because the path has died.
+    /// Declares everything in flight lost, because the path has failed.
     pub fn abandon(&mut self, losses: &mut Losses<C>) {
         let from = self.first_in_flight();
         for sent in self.sent.range_mut(from..).filter(|sent| sent.fate == Fate::InFlight) {
@@ -503,7 +503,7 @@ impl<C: Content> Flight<C> {
         self.loss_timer = None;
     }
 
-    /// Gives up what carries no inner packet.
+    /// Declares lost what carries no inner packet.
     pub fn abandon_control(&mut self, losses: &mut Losses<C>) {
         for sent in self.sent.iter_mut() {
             if sent.fate == Fate::InFlight && !sent.content.as_ref().is_some_and(Content::is_packet)
@@ -517,13 +517,13 @@ impl<C: Content> Flight<C> {
         }
     }
 
-    /// The other end has answered otherwise than by feedback: nothing is overdue.
+    /// The peer has answered other than by feedback: nothing is outstanding before `now`.
     pub fn on_answered(&mut self, now: Instant) {
         self.last_progress = now;
     }
 
-    /// Forgets what needs no more watching from the front: what was acknowledged, and what was
-    /// lost so long ago that its late arrival would teach nothing.
+    /// Drops entries from the front: acknowledged packets, and packets lost so long ago that a late
+    /// acknowledgement is not expected.
     fn trim(&mut self, now: Instant) {
         let remember = self.typical() * 2 + self.reordering_window();
         while let Some(front) = self.sent.front() {
@@ -532,7 +532,8 @@ impl<C: Content> Flight<C> {
                 Fate::Acked | Fate::Untracked => true,
                 Fate::Lost => now.since(front.at) > remember || self.sent.len() >= CAPACITY,
             };
-            // The newest stays, so that the next number follows from the ring alone.
+            // Entries are dropped from the front only, so `base` and the length give the next
+            // number.
             if !done {
                 break;
             }
@@ -547,7 +548,7 @@ impl<C: Content> Flight<C> {
         }
     }
 
-    /// Where in `sent` those in flight begin, at the earliest.
+    /// Index in `sent` before which nothing is in flight.
     fn first_in_flight(&self) -> usize {
         (self.in_flight_from.saturating_sub(self.base) as usize).min(self.sent.len())
     }

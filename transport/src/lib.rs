@@ -1,21 +1,21 @@
-//! One path of mpip: a lane of numbered datagrams between two addresses.
+//! One path of mpip: numbered datagrams between two addresses.
 //!
 //! # What exists
 //!
-//! A [`Path`] is a pair of addresses and all that is known of the way between them. Its halves have
-//! packet numbers of their own: [`Flight`] sends, finds losses and measures (RTT, delivery rate,
-//! reordering), [`Arrivals`] receives and says what to acknowledge. [`cc`] limits what is in
-//! flight; the path's other parts validate its remote address, find its MTU and find out whether it
-//! lives.
+//! A [`Path`] is a pair of addresses and the state of the path between them. Each direction has its
+//! own packet number space: [`Flight`] sends, detects losses and measures (RTT, delivery rate,
+//! reordering), [`Arrivals`] receives and builds acknowledgements. [`cc`] is congestion control.
+//! The other parts validate the remote address, discover the MTU and detect failure.
 //!
 //! # How a datagram travels
 //!
-//! Out: [`Path::ready_at`] says when it may leave, [`Flight::on_sent`] takes note of it together
-//! with its [`Content`]. Feedback goes to [`Flight::on_feedback`], which gives back the contents of
-//! what was lost. In: [`Arrivals::on_packet`], whose feedback is sent along or on time.
+//! Sending: [`Path::ready_at`] says when it may leave, [`Flight::on_sent`] records it with its
+//! [`Content`]. Feedback (acknowledgements) goes to [`Flight::on_feedback`], which returns the
+//! contents of lost datagrams. Receiving: [`Arrivals::on_packet`] records it; the feedback that it
+//! owes is sent with another datagram, or alone when it is due.
 //!
-//! This crate must not know of keys, sessions, inner packets, schedulers or the set of paths: what
-//! a datagram carries is a type parameter, and other paths are summaries ([`cc::Subflow`]).
+//! This crate must not know about keys, sessions, inner packets, schedulers or the set of paths:
+//! what a datagram carries is a type parameter, and other paths are summaries ([`cc::Subflow`]).
 
 mod arrivals;
 pub mod bottleneck;

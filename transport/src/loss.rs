@@ -1,4 +1,4 @@
-//! The share of its packets that a path loses.
+//! Loss ratio of a path.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use mpip_types::Instant;
 /// Share of packets lost over the last seconds, in two half-windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LossMeter {
-    /// Packets sent and lost, of this half and the one before.
+    /// Packets sent and lost, in this half and the one before.
     halves: [(u64, u64); 2],
     /// When this half began.
     started: Instant,
@@ -20,7 +20,7 @@ impl LossMeter {
         Self { halves: [(0, 0); 2], started: now }
     }
 
-    /// A packet left.
+    /// Counts a packet sent.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if now.since(self.started) >= Self::WINDOW {
             *self = Self::new(now);
@@ -31,7 +31,7 @@ impl LossMeter {
         self.halves[0].0 += 1;
     }
 
-    /// `packets` were found lost.
+    /// Counts `packets` lost.
     pub(crate) fn on_lost(&mut self, packets: u64) {
         self.halves[0].1 += packets;
     }
@@ -41,7 +41,7 @@ impl LossMeter {
         self.share_with(0)
     }
 
-    /// The same as if one more had been lost: of few packets without a loss not much can be said.
+    /// The same as if one more had been lost: few packets without a loss prove little.
     pub(crate) fn cautious_share(&self) -> f64 {
         self.share_with(1)
     }

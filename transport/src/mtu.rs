@@ -1,8 +1,8 @@
-//! How large the packets may be that a path carries, found without ICMP.
+//! Path MTU discovery without ICMP.
 //!
-//! Datagram packetization layer path MTU discovery (RFC 8899), as QUIC uses it (RFC 9000,
-//! section 14.3). A padded datagram that nobody misses is sent as a probe; feedback says whether it
-//! arrived. All sizes are of outer IP packets, in bytes.
+//! Datagram packetization layer path MTU discovery (RFC 8899), as QUIC uses it (RFC 9000, section
+//! 14.3). A probe is a padded datagram without data; feedback says whether it arrived. All sizes
+//! are those of outer IP packets, in bytes.
 //!
 //! ```text
 //!               the first probe is lost
@@ -17,63 +17,64 @@
 //!                                                              it arrives after all
 //! ```
 //!
-//! The base is the size of the datagrams with path challenges, one of which the path has carried.
+//! The base is the size of datagrams with path challenges, one of which has validated the path.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Sizes that paths are often found to end at: tunnels, mobile networks, PPPoE, Ethernet with and
-/// without jumbo frames. A table is searched in fewer steps than all numbers (RFC 8899,
-/// section 5.3.2).
+/// Common path MTUs: tunnels, mobile networks, PPPoE, Ethernet with and without jumbo frames.
+/// Searching a table takes fewer steps than searching all sizes (RFC 8899, section 5.3.2).
 const COMMON: [u16; 22] = [
     1_280, 1_300, 1_320, 1_340, 1_360, 1_380, 1_400, 1_410, 1_420, 1_430, 1_440, 1_450, 1_460,
     1_472, 1_480, 1_492, 1_500, 2_000, 4_000, 8_000, 8_900, 9_000,
 ];
-/// A size does not pass when so many probes in a row are lost (RFC 8899, section 5.1.2).
+/// Lost probes in a row after which a size is too big (RFC 8899, section 5.1.2).
 const MAX_PROBES: u8 = 3;
-/// A size that has passed before does not any more when so many are lost, after [`SUSPICIOUS`].
+/// A size that has passed before does not any more when so many are lost, after
+/// [`BLACK_HOLE_LOSSES`].
 const MAX_CONFIRMATIONS: u8 = 2;
-/// So many lost datagrams above the base, and none of their size arriving in between, are a reason
-/// to ask whether their size still passes.
-const SUSPICIOUS: u32 = 3;
-/// The path may have become larger after this (RFC 8899, section 5.1.1).
+/// Lost datagrams above the base, with none of their size arriving in between, after which the size
+/// is probed again (black hole detection).
+const BLACK_HOLE_LOSSES: u32 = 3;
+/// Time after which a larger size is probed again (RFC 8899, section 5.1.1).
 pub(crate) const RAISE_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// No probe has had a result.
     Untested,
-    /// A larger size than the confirmed one is tried.
+    /// A size above the confirmed one is probed.
     Searching,
-    /// The confirmed size is tried again.
+    /// The confirmed size is probed again.
     Confirming,
-    /// Nothing is tried before this.
+    /// Nothing is probed before this instant.
     Complete(Option<Instant>),
 }
 
-/// The search for the largest size that a path carries.
+/// The search for the path MTU.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
     base: u16,
-    /// What the interface carries.
+    /// The interface's MTU.
     limit: u16,
-    /// The largest size that is known to arrive.
+    /// The largest size that has arrived.
     confirmed: u16,
-    /// The smallest size that was found not to arrive.
+    /// The smallest size found to be too big.
     too_big: Option<u16>,
     state: State,
-    /// What is tried in any state but `Complete`.
+    /// The size to probe, in any state but `Complete`.
     target: u16,
-    /// A probe is on its way.
-    asked: bool,
+    /// A probe is in flight.
+    probe_in_flight: bool,
     /// Probes of this size that were lost.
     lost: u8,
-    /// The search has come to an end since the base was all that was known.
+    /// The search has completed at least once since it started from the base.
     settled: bool,
-    /// Datagrams above the base lost since one of their size arrived, and the smallest of them.
-    suspects: u32,
-    smallest_suspect: u16,
+    /// Datagrams above the base lost since one of their size arrived, and the smallest size among
+    /// them.
+    suspicious_losses: u32,
+    smallest_lost: u16,
 }
 
 impl Search {
@@ -88,20 +89,20 @@ impl Search {
             too_big: None,
             state,
             target: limit,
-            asked: false,
+            probe_in_flight: false,
             lost: 0,
             settled: confirmed == limit,
-            suspects: 0,
-            smallest_suspect: u16::MAX,
+            suspicious_losses: 0,
+            smallest_lost: u16::MAX,
         }
     }
 
-    /// The largest size that is known to arrive.
+    /// The largest size that has arrived.
     pub(crate) fn confirmed(&self) -> u16 {
         self.confirmed
     }
 
-    /// What the interface carries.
+    /// The interface's MTU.
     pub(crate) fn limit(&self) -> u16 {
         self.limit
     }
@@ -112,12 +113,12 @@ impl Search {
         if self.state == State::Untested { self.limit } else { self.confirmed }
     }
 
-    /// The size to reckon with for longer; `None` while it is being found out.
+    /// The result of discovery; `None` while it goes on.
     pub(crate) fn lasting(&self) -> Option<u16> {
         (self.settled || self.state == State::Untested).then(|| self.hoped())
     }
 
-    /// When the search is to go on by itself.
+    /// When the search goes on by timer.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Complete(raise_at) => raise_at,
@@ -125,29 +126,29 @@ impl Search {
         }
     }
 
-    /// The size of a probe that is to be sent now.
+    /// The size of the probe that is to be sent now, if one is due.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<u16> {
         if let State::Complete(Some(raise_at)) = self.state
             && now >= raise_at
         {
             self.search_anew();
         }
-        (!self.asked && !matches!(self.state, State::Complete(_))).then_some(self.target)
+        (!self.probe_in_flight && !matches!(self.state, State::Complete(_))).then_some(self.target)
     }
 
     /// The probe that [`poll`](Self::poll) asked for has left.
     pub(crate) fn on_probe_sent(&mut self) {
-        self.asked = true;
+        self.probe_in_flight = true;
     }
 
-    /// What is on its way says nothing any more, since the path failed.
+    /// The path has failed: results of probes in flight do not count.
     pub(crate) fn on_interruption(&mut self) {
-        self.asked = false;
-        self.suspects = 0;
-        self.smallest_suspect = u16::MAX;
+        self.probe_in_flight = false;
+        self.suspicious_losses = 0;
+        self.smallest_lost = u16::MAX;
     }
 
-    /// The path leads elsewhere, or works again: what was found may be out of date.
+    /// The path has changed or recovered: the result may be out of date.
     pub(crate) fn on_path_change(&mut self) {
         self.on_interruption();
         if let State::Complete(_) = self.state {
@@ -155,7 +156,7 @@ impl Search {
         }
     }
 
-    /// The interface's MTU is `limit`.
+    /// The interface's MTU is `limit` from now on.
     pub(crate) fn on_limit(&mut self, limit: u16) {
         if limit == self.limit {
             return;
@@ -165,11 +166,11 @@ impl Search {
         self.search_anew();
     }
 
-    /// A datagram, a probe or not, arrived in a packet of `size`.
+    /// A datagram, probe or not, arrived in an outer packet of `size`.
     pub(crate) fn on_arrived(&mut self, now: Instant, size: u16) {
-        if size >= self.smallest_suspect {
-            self.suspects = 0;
-            self.smallest_suspect = u16::MAX;
+        if size >= self.smallest_lost {
+            self.suspicious_losses = 0;
+            self.smallest_lost = u16::MAX;
         }
         if size > self.limit {
             return;
@@ -188,10 +189,10 @@ impl Search {
 
     /// A probe of `size` was lost on a path that works.
     pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16) {
-        if !self.asked || size != self.target {
+        if !self.probe_in_flight || size != self.target {
             return;
         }
-        self.asked = false;
+        self.probe_in_flight = false;
         self.lost += 1;
         match self.state {
             State::Complete(_) => {}
@@ -212,16 +213,16 @@ impl Search {
         }
     }
 
-    /// `count` datagrams above the base were lost that were no probes, the smallest in a packet of
-    /// `smallest`.
+    /// `count` datagrams above the base were lost, probes not counted; the smallest had `smallest`
+    /// bytes.
     pub(crate) fn on_lost(&mut self, count: u32, smallest: u16) {
         if count == 0 {
             return;
         }
-        self.suspects = self.suspects.saturating_add(count);
-        self.smallest_suspect = self.smallest_suspect.min(smallest);
+        self.suspicious_losses = self.suspicious_losses.saturating_add(count);
+        self.smallest_lost = self.smallest_lost.min(smallest);
         let known = matches!(self.state, State::Searching | State::Complete(_));
-        if known && self.suspects >= SUSPICIOUS && self.confirmed > self.base {
+        if known && self.suspicious_losses >= BLACK_HOLE_LOSSES && self.confirmed > self.base {
             self.confirm();
         }
     }
@@ -245,17 +246,17 @@ impl Search {
 
     fn begin(&mut self, target: u16) {
         self.target = target;
-        self.asked = false;
+        self.probe_in_flight = false;
         self.lost = 0;
     }
 
     fn complete(&mut self, raise_at: Option<Instant>) {
         self.state = State::Complete(raise_at);
         self.settled = true;
-        self.asked = false;
+        self.probe_in_flight = false;
     }
 
-    /// Goes on with the next size, if one is left.
+    /// Continues with the next size, if one is left.
     fn advance(&mut self, now: Instant) {
         match self.next_size() {
             Some(size) => {
@@ -266,7 +267,7 @@ impl Search {
         }
     }
 
-    /// The most likely size at first, then the middle of what the table has left.
+    /// The interface's MTU at first, then the middle of the remaining table entries.
     fn next_size(&self) -> Option<u16> {
         let Some(too_big) = self.too_big else {
             return (self.confirmed < self.limit).then_some(self.limit);

@@ -1,23 +1,23 @@
-//! Spreads what leaves a path over time.
+//! Pacing: spreads the datagrams of a path over time.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// What may leave in one go, in time at the path's rate: long enough that a timer and a system
-/// call serve many packets, short enough that a queue of a few milliseconds takes it.
+/// Burst size as time at the pacing rate: long enough for one timer and one system call to serve
+/// many packets, short enough for queues of a few milliseconds.
 const QUANTUM: Duration = Duration::from_millis(1);
-/// At least so many bytes go at once, so that a slow path is not paced below two packets.
+/// Smallest burst, bytes: two packets.
 const MIN_BURST: u64 = 3_000;
-/// At most so many bytes go at once: one batch for the network device.
+/// Largest burst, bytes: one batch for the network device.
 const MAX_BURST: u64 = 65_536;
 
 /// When a path may send next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pacer {
-    /// When everything sent so far would have left at the path's rate.
+    /// When everything sent so far would have left at the pacing rate.
     drained: Instant,
-    /// A whole burst has left: nothing more before [`Self::drained`].
+    /// A whole burst has left: nothing more may leave before `drained`.
     blocked: bool,
 }
 
@@ -27,7 +27,7 @@ impl Pacer {
         if self.blocked { self.drained } else { Instant::ZERO }
     }
 
-    /// Notes `size` bytes that leave at `now` while the path may send `rate` bytes per second.
+    /// Records `size` bytes that leave at `now`; `rate` is the pacing rate, bytes/s.
     pub(crate) fn on_sent(&mut self, now: Instant, size: u64, rate: Option<u64>) {
         let Some(rate) = rate.filter(|rate| *rate > 0) else {
             self.blocked = false;
@@ -37,7 +37,7 @@ impl Pacer {
             (u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000).min(u128::from(MAX_BURST));
         let burst = time_for((burst_bytes as u64).max(MIN_BURST), rate);
         if self.drained <= now {
-            // A timer that came late, or a short pause, costs no rate: up to a burst is made up
+            // A late timer or a short pause does not reduce the rate: up to one burst is made up
             // for.
             self.drained = self.drained.max(now - burst);
             self.blocked = false;
@@ -48,7 +48,7 @@ impl Pacer {
         }
     }
 
-    /// The time has come that [`ready_at`](Self::ready_at) named.
+    /// Unblocks the pacer once the time of [`ready_at`](Self::ready_at) has come.
     pub(crate) fn refresh(&mut self, now: Instant) {
         if self.drained <= now {
             self.blocked = false;

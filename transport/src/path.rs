@@ -1,4 +1,4 @@
-//! A path: local address, remote address, and what is known of the way between them.
+//! A path: local address, remote address, and the state of the path between them.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use crate::congestion::Congestion;
 use crate::content::Content;
 use crate::delay::DelayEstimator;
 use crate::flight::{Flight, LossSummary, Losses, Progress};
-use crate::liveness::{Liveness, MAX_PROBE_INTERVAL, Signs, Silence};
+use crate::liveness::{Liveness, LivenessInput, MAX_PROBE_INTERVAL, Silence};
 use crate::loss::LossMeter;
 use crate::metrics::Metrics;
 use crate::mtu::Search;
@@ -27,8 +27,8 @@ use crate::seen::{Reserve, Seen};
 use crate::state::PathState;
 use crate::validation::Validation;
 
-/// Rates above this, bytes/s, are taken for this: no path has 9 Pbit/s, and the rates of all paths
-/// of an association together stay within 64 bits.
+/// Upper bound of a rate, bytes/s (9 Pbit/s), so that the sum of the rates of all paths fits 64
+/// bits.
 const MAX_RATE: u64 = 1 << 50;
 
 /// Counters of a path.
@@ -44,11 +44,11 @@ pub struct Counters {
     pub packets_received: u64,
     /// Datagrams declared lost.
     pub packets_lost: u64,
-    /// Of these, datagrams that arrived after all.
+    /// Datagrams declared lost that arrived later (spurious losses).
     pub spurious: u64,
-    /// Inner bytes sent on it.
+    /// Bytes of inner packets sent.
     pub carried: u64,
-    /// How often it was left out because it did harm.
+    /// How often the guard left the path out.
     pub left_out: u64,
 }
 
@@ -63,48 +63,48 @@ pub struct Path<C> {
     pub interface: String,
     /// The local address and port.
     pub local: SocketAddr,
-    /// What it looks like from outside.
+    /// How its datagrams are encapsulated.
     pub encapsulation: Encapsulation,
-    /// The weight that the configuration gives it, for schedulers that have weights.
+    /// The configured weight, for schedulers that use weights.
     pub fixed_weight: Option<u16>,
     /// The sending half.
     pub flight: Flight<C>,
     /// The receiving half.
     pub arrivals: Arrivals,
-    /// Packet numbers that were received.
+    /// Replay protection: packet numbers that were received.
     pub replay: ReplayWindow,
     /// One-way delay.
     pub delay: DelayEstimator,
-    /// Its delays of late, to be compared with those of other paths.
+    /// Recent one-way delays, to be compared with those of other paths.
     pub delays: DelaySeries,
-    /// The first path that shares its bottleneck; itself if none does.
+    /// Identifier of the first path that shares its bottleneck; its own if there is none.
     pub bottleneck: u16,
     /// Congestion control.
     pub cc: Congestion,
-    /// Validation of its remote address, or of one that it may move to.
+    /// Validation of its remote address, or of one that it may migrate to.
     pub validation: Validation,
-    /// How both ends see each other's address.
+    /// How each end sees the other's address.
     pub seen: Seen,
-    /// Whether it is kept in reserve.
+    /// Whether it is a backup path.
     pub reserve: Reserve,
-    /// The socket refused a datagram; cleared when it can take some again.
+    /// The socket has refused a datagram; cleared when the socket is writable again.
     pub blocked: bool,
-    /// Ask for an answer at the next opportunity.
+    /// Send a probe (an ack-eliciting datagram) at the next opportunity.
     pub ping: bool,
-    /// Longest pause between probes while it does not answer.
+    /// Longest interval between probes while the path does not answer.
     pub longest_pause: Duration,
     /// Counters.
     pub counters: Counters,
     /// When the state last changed.
     pub changed: Instant,
-    /// When it came into being.
+    /// When it was opened.
     pub opened: Instant,
-    /// Whether the peer has acknowledged anything on it that left since its own address was
-    /// validated: then it has validated ours.
+    /// Whether the peer has validated our address: it has acknowledged a packet that left after we
+    /// validated its address.
     pub confirmed: bool,
-    /// Number of the first packet that left since then, or since the host had no way there.
+    /// Number of the first packet that left after validation, or after the host had no route.
     pub counts_from: u64,
-    /// What keeps it open while the association carries nothing.
+    /// Keepalives while the association is idle.
     pub rest: Rest,
     state: PathState,
     mtu: Search,
@@ -115,7 +115,7 @@ pub struct Path<C> {
 }
 
 impl<C: Content> Path<C> {
-    /// A path that is not validated yet, at `address`, whose local end is `local`.
+    /// A path at `address` that is not validated yet; `local` describes its local end.
     pub fn new(
         id: PathId,
         address: PathAddress,
@@ -164,7 +164,7 @@ impl<C: Content> Path<C> {
         self.state
     }
 
-    /// Changes the state; returns the former one if it is another.
+    /// Changes the state. Returns the former one if it differs.
     pub fn set_state(&mut self, now: Instant, state: PathState) -> Option<PathState> {
         let former = core::mem::replace(&mut self.state, state);
         if former == state {
@@ -179,34 +179,34 @@ impl<C: Content> Path<C> {
             self.mtu.on_path_change();
         }
         if state == PathState::Active && former != PathState::Standby {
-            // It has something to find out.
+            // An active path measures itself, so it does not rest.
             self.rest.end();
         }
         Some(former)
     }
 
-    /// Whether the path may be chosen for inner packets: it works and has not fallen silent.
+    /// Whether the scheduler may choose the path: it is active and owes no answer to a probe.
     pub fn is_usable(&self) -> bool {
         self.state == PathState::Active && !self.liveness.is_silent()
     }
 
-    /// Whether it carries packets, or is ready to: it is not known to be dead.
+    /// Whether it carries packets or is ready to: it is validated and has not failed.
     pub fn works(&self) -> bool {
         matches!(self.state, PathState::Active | PathState::Standby)
     }
 
-    /// Whether control frames may go to its address.
+    /// Whether its address is validated, so that control frames may go there.
     pub fn is_validated(&self) -> bool {
         self.works() || self.state == PathState::Failed
     }
 
-    /// Whether the peer does not take our address here for ours alone: it is a translator's, or
+    /// Whether the peer does not take our address on this path for ours alone: it is a NAT's, or
     /// others may share it.
     pub fn is_elsewhere(&self) -> bool {
         self.is_validated() && !self.seen.is_ours
     }
 
-    /// Whether a translator is on the way: the peer sees us elsewhere than we are.
+    /// Whether there is a NAT on the path: the peer sees us at another address than ours.
     pub fn is_translated(&self) -> bool {
         self.seen.ours.is_some_and(|seen| seen != self.local)
     }
@@ -216,19 +216,18 @@ impl<C: Content> Path<C> {
         self.payload_of(self.mtu.confirmed())
     }
 
-    /// Largest datagram payload that the path may be hoped to carry, bytes; more than
-    /// [`max_datagram`](Self::max_datagram) only while it is new.
+    /// Largest datagram payload that the path probably carries, bytes; more than
+    /// [`max_datagram`](Self::max_datagram) only before the first MTU probe has had a result.
     pub fn hoped_datagram(&self) -> usize {
         self.payload_of(self.mtu.hoped())
     }
 
-    /// Largest datagram payload that the path carries for longer, bytes; `None` while that is
-    /// being found out.
+    /// Largest datagram payload after MTU discovery, bytes; `None` while discovery goes on.
     pub fn lasting_datagram(&self) -> Option<usize> {
         self.mtu.lasting().map(|size| self.payload_of(size))
     }
 
-    /// Bytes of a datagram with a path challenge: what the smallest path carries that is used.
+    /// Bytes of a datagram with a path challenge: the smallest MTU that a path may have.
     pub fn challenge_len(&self) -> usize {
         CHALLENGE_DATAGRAM_LEN.min(self.payload_of(self.mtu.limit()))
     }
@@ -246,27 +245,26 @@ impl<C: Content> Path<C> {
         payload.saturating_add(self.outer_headers() as u16)
     }
 
-    /// The interface's MTU is `mtu` now.
+    /// The interface's MTU has changed to `mtu`.
     pub fn on_interface_mtu(&mut self, mtu: u16) {
         self.mtu.on_limit(mtu);
     }
 
-    /// Bytes of the datagram that is to probe the path's MTU now, if it can say anything.
+    /// Bytes of the MTU probe that is to be sent now, if one is due.
     pub fn poll_mtu_probe(&mut self, now: Instant) -> Option<usize> {
         let works = self.works() && !self.rest.is_resting();
         let size = (works && !self.liveness.is_silent()).then(|| self.mtu.poll(now)).flatten()?;
         Some(self.payload_of(size))
     }
 
-    /// The probe has left. A sign of life that follows it tells whether the path works at all.
+    /// The MTU probe has left. A normal probe follows, to tell a small MTU from a failed path.
     pub fn on_mtu_probe_sent(&mut self) {
         self.mtu.on_probe_sent();
         self.ping = true;
     }
 
-    /// It leads from `local` to another address from now on. Unless that is only another port, as
-    /// translators give it, what was learnt of the way does not hold any more (RFC 9000, section
-    /// 9.4).
+    /// Migrates the path to `address`, from `local`. Unless only the port has changed, as after a
+    /// NAT rebinding, RTT and congestion state start anew (RFC 9000, section 9.4).
     pub fn move_to(
         &mut self,
         now: Instant,
@@ -315,13 +313,12 @@ impl<C: Content> Path<C> {
         (at > Instant::ZERO).then_some(at)
     }
 
-    /// Whether it will soon take more than it does now: what it carries is not known yet, and it is
-    /// being found out.
+    /// Whether its window will soon grow: it is in slow start (BBR's Startup) and uses its window.
     pub fn is_growing(&self) -> bool {
         self.is_usable() && self.cc.searches() && self.flight.in_flight() * 2 >= self.cc.window()
     }
 
-    /// Bytes per second that the path delivers, as far as is known.
+    /// Rate at which the path may send, bytes/s: the pacing rate, or window / RTT without pacing.
     pub fn rate(&self) -> u64 {
         let rtt = self.flight.rtt().smoothed().as_nanos().max(1_000);
         let rate = self.cc.pacing_rate().unwrap_or_else(|| {
@@ -331,15 +328,14 @@ impl<C: Content> Path<C> {
         rate.min(MAX_RATE)
     }
 
-    /// Bytes per second that were seen to arrive; a careful guess before any did.
+    /// Estimated bandwidth, bytes/s; without one, the sending rate less the lost share.
     pub fn delivers(&self) -> u64 {
         let guess = || (self.rate() as f64 * (1.0 - self.loss.share())) as u64;
         self.cc.bandwidth().unwrap_or_else(guess).min(MAX_RATE)
     }
 
-    /// What a packet waits on the average for repairs of those before it, µs, where the receiver
-    /// puts them in order: half of what a repair takes, as far as something is lost in that
-    /// time.
+    /// Mean time that a packet waits in resequencing for retransmissions of earlier packets, µs:
+    /// half the time of a retransmission, times the probability of a loss in that time.
     pub fn mean_repair(&self) -> i64 {
         let rtt = self.flight.rtt().smoothed().saturating_sub(self.delay.queuing());
         let takes = (rtt + self.flight.reordering_window()).as_secs_f64();
@@ -347,13 +343,13 @@ impl<C: Content> Path<C> {
         (takes / 2.0 * (self.loss.share() * packets).min(1.0) * 1e6) as i64
     }
 
-    /// Notes a datagram that left.
+    /// Records a datagram that has left.
     pub fn on_sent(&mut self, now: Instant, size: usize, asks: bool, paced: bool) {
         self.rest.on_travelled(now);
         self.counters.bytes_sent += size as u64;
         self.counters.packets_sent += 1;
         if asks {
-            self.liveness.on_asked(now);
+            self.liveness.on_ack_eliciting_sent(now);
             self.loss.on_sent(now);
         }
         if paced {
@@ -363,13 +359,13 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// Time has passed: pacing catches up with it.
+    /// Tells the pacer the current time.
     pub fn refresh_pacing(&mut self, now: Instant) {
         self.pacer.refresh(now);
     }
 
-    /// Lets loss detection's findings and an acknowledged sample reach the congestion control.
-    /// `subflows` are the association's paths for coupled control, `own` this one's index.
+    /// Passes losses and the rate sample of a feedback frame to the congestion control. `subflows`
+    /// are the association's paths for coupled control, `own` is this one's index.
     pub fn on_progress(
         &mut self,
         now: Instant,
@@ -390,7 +386,8 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// Lets losses reach the congestion control, once per round trip.
+    /// Passes losses to MTU discovery and to the congestion control, which reacts once per round
+    /// trip.
     pub fn on_losses(
         &mut self,
         now: Instant,
@@ -410,14 +407,14 @@ impl<C: Content> Path<C> {
         self.cc.on_losses(now, losses, subflows, own);
     }
 
-    /// How long an answer may take.
+    /// The probe timeout (RFC 9002, section 6.2.1).
     pub fn probe_timeout(&self) -> Duration {
         self.flight.rtt().probe_timeout(MAX_DELAY)
     }
 
-    /// What its silence is judged by. `alone`: no path answers.
-    fn signs(&self, alone: bool) -> Signs {
-        Signs {
+    /// The input of failure detection. `alone`: no path answers.
+    fn input(&self, alone: bool) -> LivenessInput {
+        LivenessInput {
             state: self.state,
             silent_since: self.flight.silent_since(),
             timeout: self.probe_timeout(),
@@ -428,37 +425,39 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// Judges the silence at `now`; `alone`: no path answers. After [`Silence::Dead`] what was in
-    /// flight is in `losses`.
+    /// Checks at `now` whether the path needs a probe or has failed. `alone`: no path answers. With
+    /// [`Silence::Dead`], everything in flight is added to `losses`.
     pub fn check_silence(&mut self, now: Instant, alone: bool, losses: &mut Losses<C>) -> Silence {
-        let signs = self.signs(alone);
-        let silence = self.liveness.check(now, &signs);
+        let input = self.input(alone);
+        let silence = self.liveness.check(now, &input);
         if silence == Silence::Dead {
             self.flight.abandon(losses);
         }
         silence
     }
 
-    /// Something that is not authentic says that the path is dead: asks for a sign of life, for
-    /// which it has less time than silence has. Returns whether that changed anything.
+    /// An unauthenticated message (ICMP) says that the path has failed: sends a probe, with a
+    /// shorter timeout than usual. Returns whether that changed anything.
     pub fn doubt(&mut self, now: Instant) -> bool {
-        // At rest a translator that has forgotten the path says so; the peer is about to call.
+        // At rest, such a message comes from a NAT whose mapping has expired; the peer will send a
+        // keepalive.
         let news = self.works() && !self.rest.is_resting() && self.liveness.doubt(now);
         self.ping |= news;
         news
     }
 
-    /// What had no answer may be reached now. Returns whether something is asked sooner for that.
+    /// Routes have changed: repeats the challenge or probe that has no answer. Returns whether one
+    /// is sent sooner.
     pub fn ask_again(&mut self, now: Instant) -> bool {
         let before = self.next_timeout(false, false);
         if let Some(challenge) = &mut self.validation.challenge {
             challenge.repeat(now);
         }
-        self.liveness.ask_by(now);
+        self.liveness.probe_by(now);
         self.next_timeout(false, false) != before
     }
 
-    /// The path is known to be dead: from now on it is only asked whether it lives again.
+    /// The path has failed. From now on it is only probed.
     pub fn on_dead(&mut self, now: Instant) {
         self.liveness.on_dead(now, self.longest_pause);
         self.mtu.on_interruption();
@@ -474,14 +473,13 @@ impl<C: Content> Path<C> {
         })
     }
 
-    /// It is about to be asked for a sign of life. Should that not leave, the next attempt is due
-    /// after a pause.
+    /// A probe is about to be sent. If it cannot leave, the next attempt is due after an interval.
     pub fn on_asked(&mut self, now: Instant) {
-        self.liveness.on_asked(now);
+        self.liveness.on_ack_eliciting_sent(now);
         self.rest.on_keepalive(now);
     }
 
-    /// The association carries something again: what is not known to answer is asked at once.
+    /// The association is no longer idle: a path that may not answer is probed at once.
     pub fn wake(&mut self, now: Instant) {
         if !self.rest.end() {
             return;
@@ -504,13 +502,13 @@ impl<C: Content> Path<C> {
             if self.works() {
                 self.ping = true;
             } else {
-                self.liveness.ask_by(self.liveness.heartbeat_at());
+                self.liveness.probe_by(self.liveness.heartbeat_at());
             }
         }
     }
 
-    /// No path had answered, and another one does now: asks this one for a sign of life, if it is
-    /// silent, and gives it time.
+    /// No path had answered, and another one does now: restarts failure detection of this one and
+    /// probes it, if it is silent.
     pub fn excuse(&mut self, now: Instant) {
         if self.is_silent() {
             self.ping = true;
@@ -518,84 +516,84 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// Whether it works, but does not answer.
+    /// Whether it has not failed, but owes the answer to a probe.
     pub fn is_silent(&self) -> bool {
         self.works() && self.liveness.is_silent()
     }
 
-    /// Takes a sample of the one-way delay, µs against the association's reference.
+    /// Takes a one-way delay sample, µs against the association's reference.
     pub fn on_delay(&mut self, now: Instant, sample: i64) {
         self.delay.on_sample(now, sample);
         self.delays.add(sample);
         self.playout.on_delay(now, sample, self.flight.in_flight());
     }
 
-    /// Finds out whether the path jitters; called every 100 ms.
+    /// Updates the jitter and the playout delay; called every 100 ms.
     pub fn update_playout(&mut self, parameters: &PlayoutParameters) {
         let Self { playout, flight, delay, .. } = self;
         playout.update(flight.in_flight(), flight.reordering(), delay, parameters);
     }
 
-    /// Whether the path jitters so much that full packets are told when to be delivered.
+    /// Whether the path has so much jitter that full packets carry a playout time.
     pub fn is_uneven(&self) -> bool {
         self.state == PathState::Active && self.playout.target().is_some()
     }
 
-    /// When a packet that leaves now is to be delivered at the earliest: microseconds of the peer's
-    /// clock, modulo 2^32. `reference` is that of the association's delay samples. `None` on a path
+    /// Playout time of a packet that leaves now: the earliest delivery, µs of the peer's clock
+    /// modulo 2^32. `reference` is that of the association's delay samples. `None` on a path
     /// without much jitter.
     pub fn playout(&self, now: Instant, reference: Option<u32>) -> Option<u32> {
         let at = (now.as_micros() as u32).wrapping_add(reference?);
         Some(at.wrapping_add_signed(self.playout.target()? as i32))
     }
 
-    /// The challenge on which it depends whether the path works.
+    /// The challenge that has to be answered before the path carries packets.
     pub fn calls(&self) -> Option<&Challenge> {
         let waits = matches!(self.state, PathState::Validating | PathState::Failed);
         self.validation.challenge.as_ref().filter(|_| waits)
     }
 
-    /// Bytes of packets that may leave before the path works; 0 once it does.
+    /// Bytes of packets that may leave before validation (early data); 0 after it.
     pub fn early_room(&self) -> usize {
         if self.calls().is_some() { self.validation.early_room() } else { 0 }
     }
 
-    /// Bytes of another challenge that is to follow the first one, until enough has left for an
-    /// answer with packets.
+    /// Bytes of another challenge that is to follow the first one, so that the peer may send enough
+    /// in return (anti-amplification limit).
     pub fn lends(&self) -> Option<usize> {
         let lends = self.calls().is_some() && self.validation.lends();
         lends.then(|| self.challenge_len())
     }
 
-    /// When it is to be said what has arrived before the path works. Packets that are `waiting`
-    /// need the credit more, and say it, too.
+    /// When feedback is due before validation. Packets that are `waiting` get the credit instead;
+    /// they carry feedback, too.
     pub fn early_feedback_at(&self, waiting: bool) -> Option<Instant> {
         self.arrivals.due().filter(|_| !waiting && self.early_room() > 0)
     }
 
-    /// Bytes that may leave now as far as the other end's address is concerned.
+    /// Bytes that the anti-amplification limit permits now.
     pub fn sendable(&self) -> usize {
         if self.works() { usize::MAX } else { self.early_room() }
     }
 
-    /// `len` bytes have left.
+    /// `len` bytes have left: counts them against the anti-amplification limit.
     pub fn spend(&mut self, len: usize) {
         if !self.works() {
             self.validation.spend(len);
         }
     }
 
-    /// Where what leaves on it goes: while it does not work, to the address that is challenged.
+    /// The address that datagrams go to: before validation, the one that is challenged.
     pub fn leads_to(&self) -> PathAddress {
         self.calls().map_or(self.address, |challenge| challenge.to)
     }
 
-    /// Share of its packets that was lost in the last seconds, 0 to 1.
+    /// Share of packets lost over the last seconds, 0 to 1.
     pub fn loss(&self) -> f64 {
         self.loss.share()
     }
 
-    /// Largest IP packet that the path may be hoped to carry, bytes.
+    /// Largest outer IP packet that the path probably carries, bytes.
     pub fn mtu(&self) -> u16 {
         self.mtu.hoped()
     }
@@ -612,7 +610,7 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// What is known of the path, for a trace.
+    /// Metrics for a trace.
     pub fn metrics(&self) -> Metrics {
         let rtt = self.flight.rtt();
         Metrics {
@@ -627,8 +625,8 @@ impl<C: Content> Path<C> {
         }
     }
 
-    /// When anything is due on this path. `waiting`: inner packets wait for pacing; `alone`: no
-    /// path answers.
+    /// The next timeout of this path. `waiting`: inner packets wait for pacing. `alone`: no path
+    /// answers.
     pub fn next_timeout(&self, waiting: bool, alone: bool) -> Option<Instant> {
         let challenge = self.validation.next_timeout();
         let pacing = (waiting && self.is_usable()).then(|| self.paced_until()).flatten();
@@ -640,7 +638,7 @@ impl<C: Content> Path<C> {
                 None => self.arrivals.due().filter(|_| self.is_validated()),
             },
             self.flight.loss_timer(),
-            self.liveness.deadline(&self.signs(alone)),
+            self.liveness.deadline(&self.input(alone)),
             self.heartbeat_at(),
             self.mtu
                 .next_timeout()
@@ -652,7 +650,7 @@ impl<C: Content> Path<C> {
     }
 }
 
-/// The MTU of a path toward `remote` that carries datagrams with path challenges.
+/// Base MTU of a path toward `remote`: that of datagrams with path challenges.
 fn base_mtu(encapsulation: Encapsulation, remote: SocketAddr) -> u16 {
     (CHALLENGE_DATAGRAM_LEN + encapsulation.headers(remote)) as u16
 }

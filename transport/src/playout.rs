@@ -1,4 +1,4 @@
-//! The delay after which full packets of a path that jitters are to be delivered.
+//! Playout delay of full packets on a path with jitter.
 
 use core::time::Duration;
 
@@ -7,24 +7,22 @@ use mpip_types::Instant;
 use crate::delay::DelayEstimator;
 use crate::parameters::PlayoutParameters;
 
-/// A path with no more bytes in flight is idle, and so long after it was in use its own queue is
-/// gone.
-const IDLE: u64 = 600;
-const QUEUE: Duration = Duration::from_secs(1);
-/// Samples of an idle path from which on its jitter is known, and of how many it is the mean.
+/// Most bytes in flight on an idle path, and the time after use until its own queue has drained.
+const IDLE_IN_FLIGHT: u64 = 600;
+const QUEUE_DRAINS_AFTER: Duration = Duration::from_secs(1);
+/// Samples of an idle path from which its jitter is known, and the most over which it is averaged.
 const IDLE_SAMPLES: (i64, i64) = (8, 32);
-/// With so much less jitter of late it is another path.
-const EVEN: i64 = 6;
+/// Factor by which jitter must have fallen for the samples to start anew.
+const LESS_JITTER: i64 = 6;
 
-/// When full packets of a path are to be delivered, and what an idle path shows of its jitter.
+/// Playout delay, and jitter of the idle path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Playout {
-    /// Delay after which they are, µs as in the delay samples; `None` where there is little
-    /// jitter.
+    /// Playout delay, µs as in the delay samples; `None` with little jitter.
     target: Option<i64>,
-    /// When it was last in use.
+    /// When the path was last in use.
     used_at: Instant,
-    /// Samples of the idle path, up to those that count, their mean and its mean deviation, µs.
+    /// Samples of the idle path (bounded), their mean and mean deviation, µs.
     samples: i64,
     mean: i64,
     deviation: i64,
@@ -41,29 +39,28 @@ impl Playout {
         self.mean += step / self.samples;
     }
 
-    /// Mean and mean deviation of the idle path's delay, once they are known.
+    /// Mean and mean deviation of the idle path's delay, µs, once they are known.
     fn idle(&self) -> Option<(i64, i64)> {
         (self.samples >= IDLE_SAMPLES.0).then_some((self.mean, self.deviation))
     }
 }
 
 impl Playout {
-    /// Takes a sample of the one-way delay, µs as in the delay samples, of a path with `in_flight`
-    /// bytes in flight.
+    /// Takes a one-way delay sample, µs, of a path with `in_flight` bytes in flight.
     pub(crate) fn on_delay(&mut self, now: Instant, sample: i64, in_flight: u64) {
-        if in_flight > IDLE {
+        if in_flight > IDLE_IN_FLIGHT {
             self.used_at = now;
-        } else if now.since(self.used_at) >= QUEUE {
+        } else if now.since(self.used_at) >= QUEUE_DRAINS_AFTER {
             self.on_idle_sample(sample);
         }
     }
 
-    /// Finds the usual delay of the path and a deviation, if it jitters; called every 100 ms.
-    /// `reordering` is what [`Flight::reordering`](crate::Flight::reordering) says.
+    /// Updates the playout delay; called every 100 ms. `reordering` is that of
+    /// [`Flight::reordering`](crate::Flight::reordering).
     ///
-    /// Of an idle path all packets show it. Samples of one that is in use are of packets that
-    /// overtook others, so what all packets take longer counts to it, and half of the
-    /// deviation's square is the way back's.
+    /// On an idle path every packet is a sample. On a path in use, samples come from packets that
+    /// overtook others, so the excess of the mean RTT is added; half of the RTT's variance is that
+    /// of the way back.
     pub(crate) fn update(
         &mut self,
         in_flight: u64,
@@ -71,8 +68,8 @@ impl Playout {
         delay: &DelayEstimator,
         parameters: &PlayoutParameters,
     ) {
-        if delay.jitter().as_micros() as i64 * EVEN < self.deviation {
-            // It has become even.
+        if delay.jitter().as_micros() as i64 * LESS_JITTER < self.deviation {
+            // The path has far less jitter now.
             self.samples = 0;
             self.deviation = 0;
         }
@@ -82,9 +79,9 @@ impl Playout {
                 (deviation.as_micros() as i64 * 7 / 10).max(delay.jitter().as_micros() as i64);
             (average + longer.as_micros() as i64, deviation)
         });
-        let seen = match in_flight <= IDLE {
+        let seen = match in_flight <= IDLE_IN_FLIGHT {
             true => idle,
-            // Until enough was overtaken.
+            // Used until enough packets have been reordered.
             false => {
                 used.or(idle.zip(delay.average()).map(|((_, deviation), mean)| (mean, deviation)))
             }
@@ -101,8 +98,7 @@ impl Playout {
         });
     }
 
-    /// The delay after which full packets are to be delivered, µs as in the delay samples; `None`
-    /// where there is little jitter.
+    /// The playout delay, µs as in the delay samples; `None` with little jitter.
     pub(crate) fn target(&self) -> Option<i64> {
         self.target
     }

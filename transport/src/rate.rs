@@ -1,32 +1,32 @@
-//! The delivery rate over an interval that is long enough to mean something.
+//! Delivery rate over a sufficiently long interval.
 //!
-//! A sample by packet (draft-cheng-iccrg-delivery-rate-estimation) covers one round trip. Where
-//! that is shorter than the bursts in which senders, token buckets and receivers work, it measures
-//! those: a bucket of 32 kB passes at the speed of the machine and looks like gigabits. So a rate
-//! is taken over no less than [`MIN_INTERVAL`].
+//! A rate sample (draft-cheng-iccrg-delivery-rate-estimation) covers one round trip. Senders, token
+//! buckets and receivers work in bursts. If these are longer than the round trip, the sample
+//! measures the burst: a token bucket of 32 kB passes at the speed of the machine, at gigabits per
+//! second. So the interval is at least [`MIN_INTERVAL`].
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use mpip_types::Instant;
 
-/// Three times what a bucket of 32 kB holds at 100 Mbit/s.
+/// Shortest interval: three times a token bucket of 32 kB at 100 Mbit/s.
 const MIN_INTERVAL: Duration = Duration::from_millis(8);
-/// Where packets overtake each other an interval has so many mean deviations of their delay, so
-/// that what arrives in it and left before is little beside the rest; up to the longest.
+/// On a path that reorders, the interval is this many mean deviations of the delay, at most
+/// [`MAX_INTERVAL`], so that packets that left before it but arrived in it matter little.
 const DEVIATIONS: u32 = 4;
 const MAX_INTERVAL: Duration = Duration::from_millis(400);
-/// History is kept in so many steps.
+/// Number of marks in an interval.
 const STEPS: u32 = 16;
-/// A path that delivered nothing for so long was not in use: what was before does not count.
+/// Time without deliveries after which the history starts anew.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What was delivered when.
+/// Bytes delivered at a point in time.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// When its feedback came.
+    /// When the feedback arrived.
     at: Instant,
-    /// When its feedback left, by the receiver's clock, µs modulo 2^32.
+    /// When the feedback left, µs of the receiver's clock modulo 2^32.
     told: u32,
     delivered: u64,
 }
@@ -35,7 +35,7 @@ struct Mark {
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryHistory {
     marks: VecDeque<Mark>,
-    /// When there was last too little to send.
+    /// When the application last had too little to send.
     app_limited_at: Option<Instant>,
 }
 
@@ -45,9 +45,9 @@ impl DeliveryHistory {
         self.app_limited_at = Some(now);
     }
 
-    /// Notes that `delivered` bytes had arrived in all when feedback came at `now` that left when
-    /// the receiver's clock showed `told`, µs: the feedback's own jitter does not matter so.
-    /// `jitter` is the mean deviation of the path's delay, zero where packets keep their order.
+    /// Records that `delivered` bytes in total have arrived. The feedback arrived at `now` and left
+    /// at `told`, µs of the receiver's clock: so jitter of the feedback does not matter. `jitter`
+    /// is the mean deviation of the path's delay, zero on a path that does not reorder.
     pub(crate) fn on_delivered(
         &mut self,
         now: Instant,
@@ -55,35 +55,35 @@ impl DeliveryHistory {
         delivered: u64,
         jitter: Duration,
     ) {
-        let least = least(jitter);
+        let least = min_interval(jitter);
         if let Some(last) = self.marks.back() {
             let step = (told.wrapping_sub(last.told) as i32).max(0) as u32;
             if now.since(last.at) >= PAUSE.max(least / 2) {
                 self.marks.clear();
             } else if Duration::from_micros(step.into()) < least / STEPS {
-                // Too soon, or overtaken by newer feedback.
+                // Too soon, or reordered feedback.
                 return;
             }
         }
         let mark = Mark { at: now, told, delivered };
         self.marks.push_back(mark);
-        // One mark older than the interval stays, to measure from.
+        // One mark older than the interval stays as its start.
         while self.marks.get(1).is_some_and(|first| span(first, &mark) >= least) {
             self.marks.pop_front();
         }
     }
 
-    /// The rate in bytes per second over the interval of a sample, in which `delivered` less
-    /// `prior` bytes arrived; over a longer one if that is too short or packets overtake each
-    /// other. With it comes whether the sender lacked something to send in that. `None` if too
-    /// little is known.
+    /// The delivery rate, bytes/s, over the interval of a sample in which `delivered` - `prior`
+    /// bytes arrived; over a longer interval if that one is too short or the path reorders. Also
+    /// returns whether the longer interval is limited by the application. `None` if the history is
+    /// too short.
     pub(crate) fn rate(
         &self,
         delivered: u64,
         (interval, prior): (Duration, u64),
         jitter: Duration,
     ) -> Option<(u64, bool)> {
-        let least = least(jitter);
+        let least = min_interval(jitter);
         if jitter.is_zero() && interval >= least {
             return Some((per_second(delivered - prior, interval), false));
         }
@@ -94,8 +94,8 @@ impl DeliveryHistory {
     }
 }
 
-/// The shortest interval that means something.
-fn least(jitter: Duration) -> Duration {
+/// The shortest interval of a rate.
+fn min_interval(jitter: Duration) -> Duration {
     (jitter * DEVIATIONS).clamp(MIN_INTERVAL, MAX_INTERVAL)
 }
 

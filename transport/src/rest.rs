@@ -1,15 +1,14 @@
-//! Rest: what keeps a path open that carries nothing, and how seldom that has to be done.
+//! Rest: keepalives of idle paths, as rare as NATs on the path permit.
 //!
-//! A path that is awake sends a heartbeat every 300 ms. One at rest sends a keepalive (the same
-//! frame) when nothing has travelled on it for long. How long depends on who keeps state of the
-//! path:
+//! A path that is awake sends a heartbeat every 300 ms. A path at rest sends a keepalive (the same
+//! frame) after a longer idle time. The idle time depends on who keeps state for the path:
 //!
-//! - Where no translator is seen, the opener sends one after 25 s, the other node after 30 s.
-//! - A node behind a translator tells the peer how long to wait ([`Frame::Keepalive`]), and lets
-//!   the *peer* send the keepalive: a translator that has forgotten the path lets nothing in, while
-//!   what goes out would make it a new entry, often with the same port, and nobody would notice.
-//!   When the keepalive does not come the node sends one itself, and once that is answered it knows
-//!   that the pause was too long ([`Lifetime`]).
+//! - Without a NAT, the opener sends one after 25 s, the other node after 30 s.
+//! - A node behind a NAT tells the peer the idle time ([`Frame::Keepalive`]) and lets the *peer*
+//!   send the keepalive. If the mapping has expired, the NAT lets nothing in; an outgoing packet
+//!   would silently create a new mapping, often with the same port. If the keepalive does not
+//!   arrive, the node sends one itself. When that is answered, the node knows that the idle time
+//!   was too long ([`Lifetime`]).
 //!
 //! [`Frame::Keepalive`]: mpip_wire::Frame::Keepalive
 
@@ -17,35 +16,36 @@ use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// An association without inner packets for so long lets its paths rest.
+/// Time without inner packets after which an association lets its paths rest.
 pub const REST_AFTER: Duration = Duration::from_secs(10);
-/// An answer may take so long at rest: nobody waits for it, and a radio that sleeps takes seconds
-/// to wake up (TS 36.331: idle to connected).
+/// Time that a path at rest has to answer. No traffic depends on it, and a sleeping radio needs
+/// seconds to wake up (TS 36.331: idle to connected).
 pub const REST_PATIENCE: Duration = Duration::from_secs(4);
-/// Longest pause between keepalives that have no answer.
+/// Longest interval between unanswered keepalives.
 pub const REST_RETRY: Duration = Duration::from_secs(1);
-/// Longest pause between signs of life that a failed path is asked for, while others work at rest.
+/// Longest interval between probes of a failed path while other paths rest.
 pub const REST_PROBE: Duration = Duration::from_secs(25);
-/// What a resting association looks after by itself is looked after so often.
+/// Interval of periodic work of a resting association.
 pub const REST_PERIOD: Duration = Duration::from_secs(1);
-/// Pause where no translator is known to be: below the 30 s of the shortest firewalls, as
-/// WireGuard's.
+/// Keepalive interval without a known NAT: below the 30 s of the shortest firewall timeouts, as in
+/// WireGuard.
 pub const USUAL: Duration = Duration::from_secs(25);
-/// That of the node that does not open paths: it finds the other's keepalive in time.
+/// The same for the node that does not open paths; the opener's keepalive comes first.
 const USUAL_OTHER: Duration = Duration::from_secs(30);
-/// A keepalive of the peer that is overdue by this does not come: repeated, it would have.
+/// A keepalive of the peer that is overdue by this is lost for good: a retransmission would have
+/// arrived.
 const GRACE: Duration = Duration::from_secs(2);
-/// What a peer may ask for.
+/// Shortest and longest interval that a peer may ask for.
 const ASKED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 
-/// How long a translator remembers paths from an address, as far as was found out.
+/// Mapping lifetime of the NAT in front of an address, as far as it has been measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// The pause to be made now.
+    /// The idle time to use now.
     pause: Duration,
-    /// The longest pause that was survived; zero before any.
+    /// The longest idle time that the mapping has survived; zero before any.
     survived: Duration,
-    /// The shortest that was not, and when that was.
+    /// The idle time after which the mapping had expired, and when that was.
     lapsed: Option<(Duration, Instant)>,
 }
 
@@ -56,26 +56,28 @@ impl Default for Lifetime {
 }
 
 impl Lifetime {
-    /// Few translators forget a UDP flow sooner (RFC 4787 demands 2 minutes; 20 and 30 s are seen).
+    /// Initial idle time. Few NATs expire a UDP mapping sooner (RFC 4787 requires 2 minutes; 20 and
+    /// 30 s occur).
     const FIRST: Duration = Duration::from_secs(15);
     const SHORTEST: Duration = Duration::from_secs(2);
-    /// The keys are renewed about as often, so that longer pauses would gain nothing.
+    /// Keys are renewed about as often, so longer idle times would gain nothing.
     const LONGEST: Duration = Duration::from_secs(120);
-    /// A pause that was too long is not tried again before this: while it lasts, the peer cannot
+    /// Time before an idle time that was too long is tried again: meanwhile the peer could not
     /// reach this node.
     const RETRY: Duration = Duration::from_secs(12 * 3_600);
 
-    /// The pause to be made now.
+    /// The idle time to use now.
     pub fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// Something came in on a path after `pause` without a datagram there, and `silence` without
-    /// one from or to the address.
+    /// A datagram arrived on a path after `pause` without any on the path, and `silence` without
+    /// any from or to the address.
     pub fn on_survived(&mut self, now: Instant, pause: Duration, silence: Duration) {
-        // The paths from the address are asked at about the same time.
+        // The paths of an address send keepalives at about the same time.
         if silence < self.pause / 8 * 7 {
-            // What another path sent may have kept this one alive: nothing is known of this pause.
+            // Traffic of another path may have kept the mapping alive, so this idle time is not
+            // proven.
             if pause >= self.pause / 8 * 7 && !self.survived.is_zero() {
                 self.pause = self.pause.min(self.survived.max(Self::FIRST));
             }
@@ -89,10 +91,10 @@ impl Lifetime {
         }
     }
 
-    /// After `pause` nothing came in any more until this node sent something.
+    /// After `pause`, nothing arrived until this node sent a datagram: the mapping had expired.
     pub fn on_lapsed(&mut self, now: Instant, pause: Duration) {
         if self.survived >= pause {
-            // It is another translator, or remembers less than it did.
+            // It is another NAT, or its lifetime has become shorter.
             self.survived = Duration::ZERO;
         }
         let part = pause * 7 / 10;
@@ -102,28 +104,28 @@ impl Lifetime {
     }
 }
 
-/// A path's rest.
+/// The rest of a path: when keepalives are due.
 #[derive(Clone, Debug)]
 pub struct Rest {
     resting: bool,
-    /// When a datagram last travelled on the path, in either direction.
+    /// When the path last carried a datagram, in either direction.
     travelled: Instant,
-    /// What the peer asked for, and in which packet.
+    /// The interval that the peer asked for, and the number of the packet that said so.
     asked: Option<(u64, Option<Duration>)>,
-    /// The configuration's pause, in the place of one that is learnt.
+    /// The configured interval, in place of a measured one.
     fixed: Option<Duration>,
-    /// Pause where neither end asks for another.
+    /// Interval if neither end asks for another.
     usual: Duration,
-    /// What a translator on the way allows.
+    /// Interval that a NAT on the path allows.
     allowed: Option<Duration>,
-    /// What the peer was told last.
+    /// The interval that the peer was told last.
     told: Option<Duration>,
-    /// The peer's keepalive did not come after this pause, and ours was sent.
+    /// The peer's keepalive did not arrive after this idle time, and ours was sent.
     overdue: Option<Duration>,
 }
 
 impl Rest {
-    /// Of a path that is awake. `fixed`: the configuration's pause.
+    /// The rest of a path that is awake. `fixed`: the configured interval.
     pub fn new(now: Instant, fixed: Option<Duration>) -> Self {
         Self {
             resting: false,
@@ -142,12 +144,12 @@ impl Rest {
         self.resting
     }
 
-    /// When a datagram last travelled on the path.
+    /// When the path last carried a datagram.
     pub fn travelled(&self) -> Instant {
         self.travelled
     }
 
-    /// Whether the path's silence tells how long a translator remembers it.
+    /// Whether the path measures the mapping lifetime of a NAT.
     pub fn learns(&self) -> bool {
         self.resting && self.allowed.is_some() && self.fixed.is_none()
     }
@@ -158,23 +160,23 @@ impl Rest {
         self.usual = if opener { USUAL } else { USUAL_OTHER };
     }
 
-    /// What a translator on the way allows is `pause`, if there is one.
+    /// A NAT on the path allows `pause`, if there is a NAT.
     pub fn allow(&mut self, pause: Option<Duration>) {
         self.allowed = pause;
     }
 
-    /// The path is awake from now on. Returns whether it rested.
+    /// The path is awake from now on. Returns whether it was at rest.
     pub fn end(&mut self) -> bool {
         self.overdue = None;
         core::mem::take(&mut self.resting)
     }
 
-    /// A datagram left, or one came in that authenticated.
+    /// A datagram left, or an authentic one arrived.
     pub fn on_travelled(&mut self, now: Instant) {
         self.travelled = now;
     }
 
-    /// The peer asks, in packet `number`, to be heard of after `interval` ms without a datagram.
+    /// The peer asks, in packet `number`, for a keepalive after `interval` ms without a datagram.
     pub fn on_asked(&mut self, number: u64, interval: u64) {
         if self.asked.is_none_or(|(newest, _)| number > newest) {
             let (least, most) = ASKED;
@@ -183,7 +185,7 @@ impl Rest {
         }
     }
 
-    /// Whether the peer asks to be heard of.
+    /// Whether the peer asks for keepalives.
     pub fn is_asked(&self) -> bool {
         self.asked.is_some_and(|(_, pause)| pause.is_some())
     }
@@ -205,33 +207,33 @@ impl Rest {
         }
     }
 
-    /// The peer has answered something: the pause that was too long, if one was.
+    /// The peer has answered. Returns the idle time that was too long, if there was one.
     pub fn take_lapsed(&mut self) -> Option<Duration> {
         self.overdue.take()
     }
 
-    /// Whether the path rests with a pause that the peer was not told.
+    /// Whether the path rests with an interval that the peer has not been told.
     pub fn differs_from_told(&self) -> bool {
         self.resting && self.wanted() != self.told
     }
 
-    /// The pause that the peer is told, in ms; 0 if it is to do as it likes.
+    /// The interval for the peer, ms; 0 if it may choose.
     pub fn keepalive_interval(&self) -> u64 {
         self.wanted().unwrap_or_default().as_millis() as u64
     }
 
-    /// It was told.
+    /// The peer has been told the interval.
     pub fn on_told(&mut self) {
         self.told = self.wanted();
     }
 
-    /// The longest pause that the path makes at rest, as far as this end knows.
+    /// The longest idle time of the path at rest, as far as this end knows.
     pub fn interval(&self) -> Duration {
         let asked = self.asked.and_then(|(_, pause)| pause);
         self.wanted().into_iter().chain(asked).min().unwrap_or(self.usual)
     }
 
-    /// What the peer is to do, if it is not to do as it likes.
+    /// The interval for the peer; `None` if it may choose.
     fn wanted(&self) -> Option<Duration> {
         self.fixed.or(self.allowed)
     }
@@ -249,7 +251,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// What a translator that forgets after `lifetime` teaches, pause by pause.
+    /// Measures a NAT whose mappings expire after `lifetime`. Returns all idle times.
     fn learn(lifetime: Duration, rounds: usize) -> (Lifetime, Vec<Duration>) {
         let mut known = Lifetime::default();
         let mut pauses = Vec::new();
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translator_that_remembers_less_than_before_is_followed() {
+    fn a_nat_that_remembers_less_than_before_is_followed() {
         let (mut known, _) = learn(secs(300), 60);
         known.on_lapsed(at(10_000), known.pause);
         assert_eq!(known.pause, secs(84));
@@ -303,7 +305,7 @@ mod tests {
         let mut known = Lifetime::default();
         known.on_survived(at(1), secs(10), secs(10));
         assert_eq!(known.pause, Lifetime::FIRST);
-        // Nor does one that another path has broken, and a longer one is not kept for it.
+        // Nor does one that another path has interrupted, and a longer one is not kept for it.
         known.on_survived(at(20), secs(15), secs(15));
         known.on_survived(at(40), secs(22), secs(5));
         assert_eq!(known.pause, secs(15));

@@ -1,14 +1,14 @@
-//! Round-trip time of a path (RFC 9002, section 5), with a minimum that ages.
+//! Round-trip time of a path (RFC 9002, section 5), with a windowed minimum.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Before the first sample (RFC 9002, section 6.2.2).
+/// RTT before the first sample (RFC 9002, section 6.2.2).
 const INITIAL: Duration = Duration::from_millis(333);
-/// How long a minimum counts, as in BBR.
+/// Window of the minimum, as in BBR.
 const MINIMUM_WINDOW: Duration = Duration::from_secs(10);
-/// Smallest deviation that a probe time-out allows for.
+/// Timer granularity: smallest RTT variation in the probe timeout (RFC 9002, section 6.1.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Smoothed round-trip time, its variation and its windowed minimum.
@@ -22,7 +22,7 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// Takes a sample: from sending to feedback, less the feedback's delay.
+    /// Takes a sample: from sending to feedback, less the feedback delay.
     pub fn on_sample(&mut self, now: Instant, sample: Duration) {
         match self.smoothed {
             None => {
@@ -51,7 +51,7 @@ impl RttEstimator {
         self.smoothed.is_some()
     }
 
-    /// The moving average, or a careful guess before the first sample.
+    /// The smoothed RTT, or 333 ms before the first sample.
     pub fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL)
     }
@@ -61,8 +61,8 @@ impl RttEstimator {
         self.minima.iter().flatten().min().copied().unwrap_or(self.smoothed())
     }
 
-    /// How long an answer may take before something is wrong (RFC 9002, section 6.2.1), when the
-    /// peer delays its feedback by up to `feedback_delay`.
+    /// The probe timeout (RFC 9002, section 6.2.1), if the peer delays its feedback by up to
+    /// `feedback_delay`.
     pub fn probe_timeout(&self, feedback_delay: Duration) -> Duration {
         match self.smoothed {
             Some(smoothed) => smoothed + (self.variation * 4).max(GRANULARITY) + feedback_delay,
@@ -71,45 +71,45 @@ impl RttEstimator {
     }
 }
 
-/// How long packets take until they are acknowledged, of those that were overtaken and those that
-/// overtook alike.
+/// Mean RTT of all packets, also of reordered ones.
 ///
-/// RTT samples are taken of the newest packet of a feedback. Where a path reorders, that is one
-/// which was faster than the others, and their mean lies below the path's.
+/// RTT samples are taken from the newest packet of a feedback frame. On a path that reorders, this
+/// is a fast packet, so their mean lies below that of the path.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turnaround {
-    /// Samples so far, up to those of the steady mean.
+pub(crate) struct MeanRtt {
+    /// Samples so far, at most `LONG_WEIGHT`.
     samples: u32,
     mean: Duration,
     deviation: Duration,
-    /// The mean of more samples.
-    steady: Duration,
+    /// The mean over more samples.
+    long_mean: Duration,
 }
 
-impl Turnaround {
-    /// Weight of a sample, as a divisor: there are many in a round trip (RFC 7323, appendix G).
+impl MeanRtt {
+    /// Weight of a sample, as a divisor: there are many samples in a round trip (RFC 7323, appendix
+    /// G).
     const WEIGHT: u32 = 32;
-    /// The same of the steady mean.
-    const STEADY: u32 = 128;
+    /// The same for the long mean.
+    const LONG_WEIGHT: u32 = 128;
 
-    /// A packet was acknowledged after `took`.
+    /// Takes a sample: a packet was acknowledged after `took`.
     pub(crate) fn on_sample(&mut self, took: Duration) {
         let mean = if self.samples == 0 { took } else { self.mean };
         let weigh = |old: Duration, new, weight: u32| (old * (weight - 1) + new) / weight;
         self.deviation = weigh(self.deviation, mean.abs_diff(took), Self::WEIGHT);
         self.mean = weigh(mean, took, Self::WEIGHT);
-        // All samples count the same until there are enough.
-        self.samples = (self.samples + 1).min(Self::STEADY);
-        self.steady = weigh(self.steady, took, self.samples);
+        // The first samples have equal weights.
+        self.samples = (self.samples + 1).min(Self::LONG_WEIGHT);
+        self.long_mean = weigh(self.long_mean, took, self.samples);
     }
 
-    /// The mean of so many packets that jitter hardly shows; zero before the first sample.
-    pub(crate) fn steady(&self) -> Duration {
-        self.steady
+    /// The mean over so many packets that jitter has little effect; zero before the first sample.
+    pub(crate) fn long_mean(&self) -> Duration {
+        self.long_mean
     }
 
-    /// Whether the steady mean is one of enough packets to say something.
-    pub(crate) fn is_steady(&self) -> bool {
+    /// Whether there are enough samples for the long mean.
+    pub(crate) fn long_mean_is_known(&self) -> bool {
         self.samples >= Self::WEIGHT
     }
 
@@ -152,27 +152,27 @@ mod tests {
     }
 
     #[test]
-    fn the_turnaround_is_the_mean_of_all_packets() {
-        let mut turnaround = Turnaround::default();
-        assert_eq!(turnaround.mean(), Duration::ZERO);
+    fn the_mean_rtt_counts_all_packets() {
+        let mut mean_rtt = MeanRtt::default();
+        assert_eq!(mean_rtt.mean(), Duration::ZERO);
         for n in 0..2_000 {
-            turnaround.on_sample(Duration::from_millis(if n % 2 == 0 { 100 } else { 300 }));
+            mean_rtt.on_sample(Duration::from_millis(if n % 2 == 0 { 100 } else { 300 }));
         }
-        assert!(turnaround.mean().abs_diff(Duration::from_millis(200)) < Duration::from_millis(5));
-        let deviation = turnaround.deviation();
+        assert!(mean_rtt.mean().abs_diff(Duration::from_millis(200)) < Duration::from_millis(5));
+        let deviation = mean_rtt.deviation();
         assert!(deviation.abs_diff(Duration::from_millis(100)) < Duration::from_millis(5));
     }
 
     #[test]
-    fn the_steady_mean_hardly_moves_with_jitter() {
-        let mut turnaround = Turnaround::default();
+    fn the_long_mean_hardly_moves_with_jitter() {
+        let mut mean_rtt = MeanRtt::default();
         let took = |n: u64| Duration::from_millis(100 + n * 7_919 % 200);
-        (0..128).for_each(|n| turnaround.on_sample(took(n)));
-        assert!(turnaround.is_steady());
+        (0..128).for_each(|n| mean_rtt.on_sample(took(n)));
+        assert!(mean_rtt.long_mean_is_known());
         for n in 128..1_000 {
-            turnaround.on_sample(took(n));
-            let off = turnaround.steady().abs_diff(Duration::from_micros(199_500));
-            assert!(off < Duration::from_millis(12), "{:?}", turnaround.steady());
+            mean_rtt.on_sample(took(n));
+            let off = mean_rtt.long_mean().abs_diff(Duration::from_micros(199_500));
+            assert!(off < Duration::from_millis(12), "{:?}", mean_rtt.long_mean());
         }
     }
 }

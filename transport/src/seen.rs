@@ -1,19 +1,18 @@
 //! What the two ends of a path tell each other about it: how each sees the other's address, and
-//! whether the path is to be kept in reserve.
+//! whether the path is a backup path.
 
 use core::net::SocketAddr;
 
 /// How each end sees the other's address. They differ from the real ones behind a NAT.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Our end as the peer sees it, once it has told.
+    /// Our address as the peer sees it, once it has told.
     pub ours: Option<SocketAddr>,
-    /// Whether the peer takes packets from there for ours as they are; so as long as it has not
-    /// told.
+    /// Whether the peer takes that address for ours alone; `true` until it has told.
     pub is_ours: bool,
     /// Whether the peer was ever told how we see it.
     pub told: bool,
-    /// Whether the peer's address as we see it is taken for its own.
+    /// Whether we take the peer's address, as we see it, for its own.
     pub is_theirs: bool,
 }
 
@@ -23,48 +22,49 @@ impl Default for Seen {
     }
 }
 
-/// Whether a path is to be used or kept in reserve, as each end has told the other.
+/// Whether a path is a backup path, as each end has told the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reserve {
-    /// The peer is told to keep the path in reserve.
+    /// We tell the peer to use the path as a backup.
     told: bool,
-    /// Sequence of the latest status that was told; 0 before the first.
+    /// Sequence number of our latest status; 0 before the first.
     sequence: u64,
-    /// The peer wants the path kept in reserve.
+    /// The peer wants the path as a backup.
     wanted: bool,
-    /// The sequence of the status that said so.
+    /// Sequence number of the peer's latest status.
     heard: Option<u64>,
 }
 
 impl Reserve {
-    /// Tells the peer whether to keep the path in reserve. Whether that is new and has to be said.
+    /// Sets whether the peer is to use the path as a backup. Returns whether this is new and has to
+    /// be sent.
     pub fn tell(&mut self, reserve: bool) -> bool {
         let news = core::mem::replace(&mut self.told, reserve) != reserve;
         self.sequence += u64::from(news);
         news
     }
 
-    /// Whether the peer is told to keep the path in reserve.
+    /// Whether we tell the peer to use the path as a backup.
     pub fn is_told(&self) -> bool {
         self.told
     }
 
-    /// Something else about the path is said with a status: the next sequence.
+    /// Advances the sequence number, for a status about something else.
     pub fn advance(&mut self) {
         self.sequence += 1;
     }
 
-    /// Sequence of the latest status; 0 when there was none.
+    /// Sequence number of our latest status; 0 before the first.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether the peer wants the path kept in reserve.
+    /// Whether the peer wants the path as a backup.
     pub fn is_wanted(&self) -> bool {
         self.wanted
     }
 
-    /// The peer has told what it wants. Whether that changes anything; an older status does not.
+    /// Processes the peer's status. Returns whether it changes anything; an older status does not.
     pub fn on_peer(&mut self, sequence: u64, reserve: bool) -> bool {
         if self.heard.is_some_and(|newest| sequence <= newest) {
             return false;

@@ -1,19 +1,19 @@
-//! Where a path is in its life.
+//! The life cycle of a path.
 
 use core::fmt;
 
-/// Where a path is in its life.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathState {
-    /// A challenge is on its way; packets only while no path works, and few.
+    /// A challenge has no answer yet. The path carries a few packets if no other path works.
     Validating,
-    /// The peer's address has answered our challenge; the path carries packets.
+    /// The peer has answered our challenge; the path carries packets.
     Active,
-    /// It works, but the association has enough faster ones.
+    /// It works, but there are enough better paths.
     Standby,
-    /// It does not answer; probes go on, packets do not.
+    /// It does not answer. Probes go on, packets do not.
     Failed,
-    /// Given up; its number is never used again.
+    /// Closed; its number is never used again.
     Abandoned,
 }
 

@@ -1,36 +1,36 @@
-//! Validation of a remote address: our challenge, the peer's, and how much may be sent before.
+//! Path validation: our challenge, the peer's challenge, and the anti-amplification limit.
 //!
-//! Toward an address that has not answered, no more bytes leave than came from there (the credit),
-//! except where the address is known to be the peer's.
+//! To an address that is not validated, no more bytes are sent than were received from it (the
+//! credit), except where the address is known to be the peer's.
 
 use mpip_types::{Instant, PathAddress};
 
 use crate::challenge::Challenge;
 
-/// Bytes that may leave along with the first challenge to an address that has answered before: ten
+/// Bytes that may leave with the first challenge to an address that was validated before: ten
 /// datagrams (RFC 9002, section 7.2).
 const FIRST_FLIGHT: usize = 14_720;
-/// Of these so many are sent in any case: an answer with a challenge is as long as one, and two
-/// packets fit the rest.
+/// The part of these that is always sent: the peer may then answer with its own challenge and two
+/// packets.
 const LENT: usize = 3_600;
-/// Bytes of an answer and another challenge to an address that has not answered, for which enough
-/// is left when packets are sent there.
+/// Credit kept for a path response and another challenge when packets are sent to an address that
+/// is not validated, bytes.
 const ANSWER: usize = 128;
 
-/// What is asked and owed until an address is known to be the peer's.
+/// State of path validation.
 #[derive(Clone, Debug, Default)]
 pub struct Validation {
-    /// Our challenge on the way, if any; for a path in use, to an address that it may move to.
+    /// Our unanswered challenge, if any; on a path in use, to the address that it may migrate to.
     pub challenge: Option<Challenge>,
-    /// The peer's challenge that we owe an answer, and where it came from.
+    /// The peer's challenge that is to be answered, and the address that it came from.
     pub response_owed: Option<([u8; 8], PathAddress)>,
-    /// Bytes that may still go to an address that has not answered.
+    /// Bytes that may still be sent to an address that is not validated.
     pub credit: usize,
 }
 
 impl Validation {
-    /// The first challenge leaves for an address that has answered before: some packets may go
-    /// along.
+    /// Grants credit for packets that leave with the first challenge to an address that was
+    /// validated before.
     pub fn grant_first_flight(&mut self) {
         let first = |challenge: &Challenge| challenge.is_trusted() && challenge.attempts == 0;
         if self.challenge.as_ref().is_some_and(first) {
@@ -38,19 +38,19 @@ impl Validation {
         }
     }
 
-    /// Bytes of packets that may leave before the address has answered.
+    /// Bytes of packets that may leave before validation.
     pub(crate) fn early_room(&self) -> usize {
         self.credit.saturating_sub(ANSWER)
     }
 
-    /// Whether another challenge is to follow the first one: too little has left for an answer with
+    /// Whether another challenge is to follow the first one, so that the peer may answer with
     /// packets.
     pub(crate) fn lends(&self) -> bool {
         let trusted = self.challenge.as_ref().is_some_and(Challenge::is_trusted);
         trusted && self.credit > FIRST_FLIGHT - LENT
     }
 
-    /// `len` bytes have left for an address that has not answered.
+    /// `len` bytes have left for an address that is not validated.
     pub(crate) fn spend(&mut self, len: usize) {
         self.credit = self.credit.saturating_sub(len);
     }

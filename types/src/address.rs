@@ -1,9 +1,8 @@
-//! Addresses of paths, and what a path looks like from outside.
+//! Addresses of paths, and their encapsulation.
 
 use core::net::SocketAddr;
 
-/// A local address that datagrams leave from and arrive at: an index that the caller gave it in
-/// [`LocalAddress`].
+/// Identifies a local address: an index that the caller assigned in [`LocalAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalId(pub u16);
 
@@ -19,32 +18,32 @@ pub struct PathAddress {
 /// An address of this host that paths may start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// How the engine names it in a [`PathAddress`]; unique, not used again
-    /// for another address while the engine lives.
+    /// Its identifier in a [`PathAddress`]; unique, and not reused for another address while the
+    /// engine exists.
     pub id: LocalId,
-    /// The interface that holds the address.
+    /// The interface with the address.
     pub interface: String,
     /// The address, with the port of our socket on it.
     pub address: SocketAddr,
     /// Largest IP packet that the interface sends, in bytes.
     pub mtu: u16,
-    /// What paths from here look like.
+    /// The encapsulation of paths from here.
     pub encapsulation: Encapsulation,
 }
 
-/// What a path looks like to whoever forwards its packets.
+/// The encapsulation of a path's datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Encapsulation {
-    /// Datagrams.
+    /// UDP datagrams.
     #[default]
     Udp,
-    /// Segments of a connection, each with a datagram.
+    /// TCP segments, each with one datagram.
     Tcp,
 }
 
 impl Encapsulation {
-    /// Bytes before a datagram in a packet to `remote`: the IP header, and those of UDP, or of TCP
-    /// with timestamps and the datagram's length.
+    /// Bytes before a datagram in a packet to `remote`: the IP header, and the UDP header, or the
+    /// TCP header with timestamps and the datagram's length.
     pub fn headers(self, remote: SocketAddr) -> usize {
         let ip = if remote.is_ipv4() { 20 } else { 40 };
         ip + match self {

@@ -1,15 +1,15 @@
-//! Token buckets: how often something may happen.
+//! Token buckets: rate limits.
 
 use core::time::Duration;
 
 use crate::time::Instant;
 
-/// How often something may happen.
+/// A rate limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// Times at once, after a pause; 1 or more.
+    /// Burst size in events, at least 1.
     pub burst: u32,
-    /// Times in a second in the long run; 1 or more.
+    /// Long-term rate, events per second, at least 1.
     pub per_second: u32,
 }
 
@@ -19,9 +19,9 @@ impl Rate {
     }
 }
 
-/// What is left of a [`Rate`]. Whoever has one names the rate with each call, always the same.
+/// A token bucket for a [`Rate`]. Each call must pass the same rate.
 ///
-/// It is kept as the time at which the bucket is full again (the generic cell rate algorithm, ITU-T
+/// Its state is the time at which the bucket is full again (the generic cell rate algorithm, ITU-T
 /// I.371, annex A).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
@@ -29,12 +29,12 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub const fn new() -> Self {
         Self { full_at: Instant::ZERO }
     }
 
-    /// Takes one, if there is one.
+    /// Takes a token, if there is one.
     pub fn take(&mut self, now: Instant, rate: Rate) -> bool {
         if now < self.ready_at(rate) {
             return false;
@@ -43,12 +43,12 @@ impl Bucket {
         true
     }
 
-    /// When there is one to be taken.
+    /// When the next token is available.
     pub fn ready_at(&self, rate: Rate) -> Instant {
         self.full_at - rate.pause() * (rate.burst - 1)
     }
 
-    /// What was taken did not count.
+    /// Returns `count` tokens.
     pub fn give_back(&mut self, count: u32, rate: Rate) {
         self.full_at = self.full_at - rate.pause() * count;
     }

@@ -1,24 +1,25 @@
-//! Packets on their way out: pooled, shared by reference, with the offload state of the TUN device.
+//! Buffers of outgoing packets: pooled, reference-counted, with the offload state of the TUN
+//! device.
 //!
 //! A super-packet of up to 64 KiB stays in one buffer from the TUN read until its last segment has
-//! been acknowledged: the queue, the send path and the repair all refer to it. The pool hands a
-//! buffer out again once nobody refers to it, so nothing is allocated per packet.
+//! been acknowledged: the queue, the send path and retransmission all refer to it. The pool reuses
+//! a buffer once there is no reference to it, so nothing is allocated per packet.
 
 use std::sync::Arc;
 
-/// Largest packet that a TUN device hands over (RFC 791: 16-bit total length).
+/// Largest packet of a TUN device (RFC 791: 16-bit total length).
 pub const MAX_PACKET: usize = 65_535;
 
-/// Packets up to this length are copied out of the 64 KiB buffers, so that a queued
-/// acknowledgement does not hold one of them.
+/// Packets up to this length are copied to small buffers, so that a queued acknowledgement does not
+/// occupy 64 KiB.
 pub const SMALL_PACKET: usize = 2_048;
 
-/// What the kernel left undone on a packet that came from the TUN device.
+/// Offloaded work on a packet from the TUN device, which the kernel has not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// The transport checksum holds the pseudo-header sum only and has to be completed.
     pub partial_checksum: Option<PartialChecksum>,
-    /// The packet is a super-packet that has to be cut into segments.
+    /// The packet is a super-packet that has to be segmented.
     pub segmentation: Option<Segmentation>,
 }
 
@@ -31,7 +32,7 @@ pub struct PartialChecksum {
     pub offset: u16,
 }
 
-/// How to cut a super-packet.
+/// How to segment a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmentation {
     /// The transport protocol, which decides what each segment's header needs.
@@ -40,7 +41,7 @@ pub struct Segmentation {
     pub size: u16,
 }
 
-/// The transport protocols that the kernel hands over as super-packets.
+/// The transport protocols of super-packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentationKind {
     /// TCP over IPv4 or IPv6 (`VIRTIO_NET_HDR_GSO_TCPV4`, `…_TCPV6`).
@@ -63,7 +64,7 @@ impl PacketBuf {
         &self.storage[..self.len]
     }
 
-    /// What the kernel left undone.
+    /// The offloaded work.
     pub fn offload(&self) -> Offload {
         self.offload
     }
@@ -78,8 +79,8 @@ struct Class {
     cursor: usize,
 }
 
-/// How many buffers in use are looked at before a new one is made: buffers come free nearly in the
-/// order in which they were handed out, so the first look nearly always succeeds.
+/// Buffers examined before a new one is allocated. Buffers become free nearly in the order of their
+/// allocation, so the first one examined is usually free.
 const PROBES: usize = 8;
 
 impl Class {
@@ -87,7 +88,7 @@ impl Class {
         Self { buffers: Vec::new(), size, limit, cursor: 0 }
     }
 
-    /// The index of a buffer that nobody else refers to.
+    /// The index of a free buffer.
     fn vacant(&mut self) -> Option<usize> {
         let looks = if self.buffers.len() < self.limit { PROBES } else { self.buffers.len() };
         for _ in 0..looks.min(self.buffers.len()) {
@@ -110,7 +111,7 @@ impl Class {
     }
 }
 
-/// Buffers for packets from the TUN device, bounded in number.
+/// A bounded pool of buffers for packets from the TUN device.
 #[derive(Debug)]
 pub struct PacketPool {
     large: Class,
@@ -119,8 +120,8 @@ pub struct PacketPool {
 }
 
 impl PacketPool {
-    /// A pool of at most `large` buffers of 64 KiB and `small` buffers of 2 KiB; memory is taken
-    /// when it is first needed and kept.
+    /// A pool of at most `large` buffers of 64 KiB and `small` buffers of 2 KiB; memory is
+    /// allocated when it is first needed, and kept.
     pub fn new(large: usize, small: usize) -> Self {
         Self {
             large: Class::new(MAX_PACKET + 1, large),
@@ -130,9 +131,9 @@ impl PacketPool {
     }
 
     /// Fills a buffer through `read`, which gets the whole 64 KiB and returns the packet's length
-    /// and what is left to do on it, or an error.
+    /// and offload state, or an error.
     ///
-    /// Returns `None` without calling `read` when every buffer is in use; the refusal is counted.
+    /// Returns `None` without calling `read` if every buffer is in use; this is counted.
     pub fn fill<E>(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> Result<(usize, Offload), E>,
@@ -157,8 +158,8 @@ impl PacketPool {
         Some(Ok(PacketBuf { storage: Arc::clone(large), len, offload }))
     }
 
-    /// A packet copied from `bytes`, with nothing left to do on it; `None` when every buffer is in
-    /// use or `bytes` is longer than [`MAX_PACKET`].
+    /// A packet copied from `bytes`, without offloaded work; `None` if every buffer is in use or
+    /// `bytes` is longer than [`MAX_PACKET`].
     pub fn copy_from(&mut self, bytes: &[u8]) -> Option<PacketBuf> {
         if bytes.len() > MAX_PACKET {
             return None;
@@ -170,12 +171,12 @@ impl PacketPool {
         filled.ok()
     }
 
-    /// How many times a packet was refused because every buffer was in use.
+    /// Packets refused because every buffer was in use.
     pub fn exhausted(&self) -> u64 {
         self.exhausted
     }
 
-    /// Bytes of memory that the pool holds.
+    /// Memory of the pool, bytes.
     pub fn memory(&self) -> usize {
         self.large.buffers.len() * self.large.size + self.small.buffers.len() * self.small.size
     }

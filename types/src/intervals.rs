@@ -1,4 +1,4 @@
-//! Sets of numbers, kept as intervals: a range costs as much as a single number.
+//! Sets of numbers stored as intervals: a range costs as much as a single number.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ struct Span {
 
 /// A set of numbers as ascending intervals that do not touch.
 ///
-/// To find a number takes logarithmic time. To add a range takes that, the removal of the intervals
-/// that it joins, and the move of at most half of the others.
+/// Finding a number takes logarithmic time. Adding a range may also remove the intervals that it
+/// joins and move up to half of the others.
 #[derive(Clone, Debug, Default)]
 pub struct Intervals(VecDeque<Span>);
 
@@ -22,7 +22,7 @@ impl Intervals {
         self.0.len()
     }
 
-    /// Whether there is no number in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -37,7 +37,7 @@ impl Intervals {
         self.0.back().map(|span| span.last)
     }
 
-    /// Whether `number` is in it.
+    /// Whether the set contains `number`.
     pub fn contains(&self, number: u64) -> bool {
         let at = self.0.partition_point(|span| span.last < number);
         self.0.get(at).is_some_and(|span| span.first <= number)
@@ -45,7 +45,7 @@ impl Intervals {
 
     /// Adds the numbers from `first` to `last`, which is not below `first`.
     pub fn insert(&mut self, first: u64, last: u64) {
-        // Those from `from` to before `to` overlap the new one, or touch it.
+        // Intervals in `from..to` overlap or touch the new one.
         let from = self.0.partition_point(|span| span.last < first.saturating_sub(1));
         let to = self.0.partition_point(|span| span.first <= last.saturating_add(1));
         if from >= to {
@@ -59,39 +59,39 @@ impl Intervals {
         self.0.drain(from + 1..to);
     }
 
-    /// Takes out the intervals that lie wholly below `number`.
+    /// Removes the intervals that lie wholly below `number`.
     pub fn drop_below(&mut self, number: u64) {
         while self.0.front().is_some_and(|span| span.last < number) {
             self.0.pop_front();
         }
     }
 
-    /// Takes out the highest intervals until there are at most `count`.
+    /// Removes the highest intervals until there are at most `count`.
     pub fn keep_lowest(&mut self, count: usize) {
         self.0.truncate(count);
     }
 
-    /// Bytes of memory beside the value itself, for `count` intervals.
+    /// Bytes of heap memory for `count` intervals.
     pub const fn bytes_of(count: usize) -> usize {
         count * size_of::<Span>()
     }
 
-    /// How many intervals there is memory for.
+    /// Capacity in intervals.
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Takes memory for `count` intervals in all, and no more.
+    /// Reserves memory for exactly `count` intervals in all.
     pub fn reserve_exact(&mut self, count: usize) {
         self.0.reserve_exact(count.saturating_sub(self.0.len()));
     }
 
-    /// Gives memory back beyond that of `count` intervals, or of all that there are.
+    /// Releases memory beyond that of `count` intervals, or of all intervals in the set.
     pub fn shrink_to(&mut self, count: usize) {
         self.0.shrink_to(count);
     }
 
-    /// Forgets all numbers, and keeps the memory.
+    /// Removes all numbers and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }

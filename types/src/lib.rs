@@ -1,12 +1,12 @@
-//! What every layer of mpip shares: time, addresses, buffers, inner packets, and the sinks that
-//! take what a layer produces.
+//! Types that all layers of mpip share: time, addresses, buffers, inner packets, and sinks for the
+//! output of a layer.
 //!
 //! A packet from the host lives in a [`PacketBuf`] of a [`PacketPool`], is read once
 //! ([`packet::Header`]) and cut into [`packet::Segments`]. A datagram for the network is written
 //! into a [`Slot`] that a [`DatagramSink`] lends. Time is an [`Instant`] that the caller passes.
 //!
-//! This crate must not know of messages, keys, paths or sessions: whatever has a state of the
-//! protocol belongs to a layer above. It owns no socket, thread, clock or randomness.
+//! This crate must not know about messages, keys, paths or sessions: protocol state belongs to a
+//! layer above. It owns no socket, thread, clock or randomness.
 
 #[macro_use]
 mod named;

@@ -1,7 +1,6 @@
 //! Names of settings.
 
-/// Gives an enum of settings the names that its values have in the configuration:
-/// `NAMES`, `name`, `from_name` and `Display`.
+/// Defines the configuration names of an enum's values: `NAMES`, `name`, `from_name` and `Display`.
 #[macro_export]
 macro_rules! named {
     ($kind:ident { $($variant:ident = $name:literal),+ $(,)? }) => {

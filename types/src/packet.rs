@@ -1,4 +1,4 @@
-//! Inner IP packets: what the engine reads of them, never more than once per super-packet.
+//! Parsing of inner IP packets, once per super-packet.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,11 +13,11 @@ pub use checksum::{fold, sum};
 pub use icmp::{MIN_MTU_V6, too_big};
 pub use segments::{HEAD_ROOM, SegmentError, Segments};
 
-/// No window of TCP is larger (RFC 7323, section 2.3), bytes: a segment is ahead of others, or
-/// behind them, by no more.
+/// Largest TCP window (RFC 7323, section 2.3), bytes: the largest distance between two segments in
+/// flight.
 pub const MAX_WINDOW: u32 = 1 << 30;
 
-/// IP protocol numbers that the engine tells apart (IANA "Protocol Numbers").
+/// IP protocol numbers that the engine distinguishes (IANA "Protocol Numbers").
 pub mod protocol {
     /// Internet Control Message Protocol for IPv4.
     pub const ICMP: u8 = 1;
@@ -45,8 +45,8 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Extension headers are walked that far. RFC 8200, section 4.1, has five of the four kinds in a
-/// packet; twice as many leave room for odd senders without making a long chain costly.
+/// Most extension headers parsed. RFC 8200, section 4.1, permits five of the four kinds in a
+/// packet; twice as many allow for unusual senders and bound the work.
 const MAX_EXTENSIONS: usize = 10;
 
 /// The version of an IP packet.
@@ -70,12 +70,12 @@ pub enum HeaderError {
     Truncated {
         /// Bytes that the headers, or the length field, call for.
         needed: usize,
-        /// Bytes that there are.
+        /// Bytes present.
         found: usize,
     },
     /// The header length, in bytes, is below the fixed header's or beyond the total length.
     HeaderLength {
-        /// Bytes that the headers claim.
+        /// Header length found, bytes.
         found: usize,
         /// Bytes of the packet by its length field.
         total: usize,
@@ -110,18 +110,18 @@ const TCP_PSH: u8 = 0x08;
 const TCP_ACK: u8 = 0x10;
 const TCP_URG: u8 = 0x20;
 
-/// The beginning of options that are time stamps and nothing else: two times nothing, kind, length.
+/// Start of TCP options with only timestamps: two no-operations, kind, length.
 const TIME_STAMPS: [u8; 4] = [1, 1, 8, 10];
 
-/// What the headers of an inner packet say.
+/// The parsed headers of an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The IP version.
     pub version: Version,
-    /// Bytes before the transport header: IPv4 options and IPv6 extension headers are in.
+    /// Bytes before the transport header, including IPv4 options and IPv6 extension headers.
     pub header_len: usize,
-    /// Bytes of the packet by its length field; never more than were given. Bytes beyond are not
-    /// part of the packet.
+    /// Bytes of the packet by its length field, at most those given. Bytes beyond are not part of
+    /// the packet.
     pub total_len: usize,
     /// The transport protocol.
     pub protocol: u8,
@@ -129,10 +129,10 @@ pub struct Header {
     pub source: IpAddr,
     /// The receiver.
     pub destination: IpAddr,
-    /// Source and destination port, or the identifier of an ICMP echo twice. `None` for other
-    /// protocols, fragments but the first, and packets that end before them.
+    /// Source and destination port, or twice the identifier of an ICMP echo. `None` for other
+    /// protocols, later fragments, and packets that end before the ports.
     pub ports: Option<(u16, u16)>,
-    /// The packet is a fragment, also the first one.
+    /// The packet is a fragment, first or later.
     pub fragment: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: Ecn,
@@ -143,12 +143,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the headers of the packet that `bytes` begin with.
+    /// Parses the headers of the packet at the start of `bytes`.
     ///
     /// # Errors
     ///
-    /// When `bytes` are not a whole IP packet. A transport header that is cut short is no error:
-    /// such a packet has no ports, but it can be carried.
+    /// If `bytes` are not a whole IP packet. A truncated transport header is no error: such a
+    /// packet has no ports, but it can be carried.
     pub fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
         match bytes.first().map(|first| first >> 4) {
             Some(4) => Self::parse_v4(bytes),
@@ -211,8 +211,8 @@ impl Header {
         })
     }
 
-    /// Whether `packet`, which has these headers, is a TCP segment that acknowledges and does
-    /// nothing else: a later one says more, so it needs no order.
+    /// Whether `packet`, which has these headers, is a pure TCP acknowledgement. A later one
+    /// supersedes it, so it needs no order.
     pub fn is_pure_ack(&self, packet: &[u8]) -> bool {
         let transport = packet.get(self.header_len..self.total_len).unwrap_or_default();
         let Some(fixed) = transport.first_chunk::<20>() else { return false };
@@ -222,19 +222,19 @@ impl Header {
             && fixed[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_URG | TCP_ACK) == TCP_ACK
     }
 
-    /// What `packet`, which has these headers, acknowledges, if it [does nothing
-    /// else](Self::is_pure_ack): neither tells of gaps, nor of marks (RFC 3168).
+    /// The acknowledgment number of `packet`, which has these headers, if it is a [pure
+    /// acknowledgement](Self::is_pure_ack) without SACK blocks or ECN flags (RFC 3168).
     pub fn plain_ack(&self, packet: &[u8]) -> Option<u32> {
         let transport = packet.get(self.header_len..)?;
         let fixed = transport.first_chunk::<20>()?;
         let options = &transport[20..];
-        // Time stamps are all that an acknowledgement carries without gaps (RFC 7323, appendix A).
+        // Without SACK blocks, timestamps are the only option (RFC 7323, appendix A).
         let plain = options.is_empty() || options.len() == 12 && options[..4] == TIME_STAMPS;
         let plain = plain && fixed[13] & !TCP_PSH == TCP_ACK && self.is_pure_ack(packet);
         plain.then(|| u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]))
     }
 
-    /// The destination port; `None` where [`Header::ports`] is no pair of ports.
+    /// The destination port; `None` if [`Header::ports`] is not a pair of ports.
     pub fn destination_port(&self) -> Option<u16> {
         let echo = matches!(self.protocol, protocol::ICMP | protocol::ICMPV6);
         self.ports.filter(|_| !echo).map(|(_, destination)| destination)
@@ -266,14 +266,14 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What makes two packets belong together: protocol and 4-tuple (seed 000, section 3.7.1).
+/// Identifies a session: protocol and 4-tuple (seed 000, section 3.7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     /// The transport protocol.
     pub protocol: u8,
-    /// Where the packets come from.
+    /// The source of the packets.
     pub source: Endpoint,
-    /// Where they go.
+    /// The destination of the packets.
     pub destination: Endpoint,
 }
 
@@ -285,9 +285,9 @@ impl SessionKey {
     }
 }
 
-/// Sets "congestion experienced" on a complete packet (RFC 3168) and keeps an IPv4 header checksum
-/// valid. Returns whether the packet carries the mark now; one that is not ECN-capable, or no IP
-/// packet, stays as it is.
+/// Sets "congestion experienced" (CE) on a complete packet (RFC 3168) and updates the IPv4 header
+/// checksum. Returns whether the packet carries the mark now; a packet that is not ECN-capable
+/// stays unchanged.
 pub fn mark_ce(packet: &mut [u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= IPV4_HEADER => {
@@ -321,7 +321,7 @@ struct Extensions {
     protocol: u8,
     end: usize,
     fragment: bool,
-    /// A fragment that does not hold the transport header.
+    /// A fragment without the transport header.
     later_fragment: bool,
 }
 
@@ -359,7 +359,7 @@ impl Extensions {
     }
 }
 
-/// The first `total_len` of `bytes`.
+/// The first `total_len` bytes of `bytes`.
 fn whole(bytes: &[u8], total_len: usize) -> Result<&[u8], HeaderError> {
     bytes.get(..total_len).ok_or(HeaderError::Truncated { needed: total_len, found: bytes.len() })
 }

@@ -1,8 +1,8 @@
-//! Values that tune a mechanism, with their names, units, ranges and reasons.
+//! Parameters of mechanisms, with names, units, ranges and sources.
 //!
-//! [`parameters!`](crate::parameters!) defines the values of one mechanism, and
-//! [`mechanisms!`](crate::mechanisms!) gathers those of a crate, so that a program can list them
-//! and set them by name (`mechanism.parameter`) without knowing what they are.
+//! [`parameters!`](crate::parameters!) defines the parameters of one mechanism, and
+//! [`mechanisms!`](crate::mechanisms!) collects the mechanisms of a crate. A program can list
+//! parameters and set them by name (`mechanism.parameter`) without knowing them.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;

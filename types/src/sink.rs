@@ -1,10 +1,10 @@
-//! Sinks: where a layer puts what it produces, written in place into its caller's batches.
+//! Sinks: a layer writes its output in place into the caller's batches.
 
 use crate::address::PathAddress;
 use crate::ecn::Ecn;
 
-/// Room for one datagram. It counts only once [`commit`](Slot::commit) was called; dropping it
-/// rolls the reservation back.
+/// Buffer for one datagram. It is sent only after [`commit`](Slot::commit); dropping it cancels the
+/// reservation.
 #[derive(Debug)]
 pub struct Slot<'a> {
     bytes: &'a mut [u8],
@@ -18,7 +18,7 @@ impl<'a> Slot<'a> {
         Self { bytes, committed }
     }
 
-    /// The bytes to fill, exactly as many as were asked for.
+    /// The bytes to fill, exactly as many as were reserved.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.bytes
     }
@@ -29,15 +29,16 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// Takes datagrams toward the network.
+/// Receives datagrams for the network.
 pub trait DatagramSink {
-    /// Room for a datagram of exactly `len` bytes toward `to`, with `ecn` in its IP header.
+    /// Reserves a buffer for a datagram of exactly `len` bytes to `to`, with `ecn` in its IP
+    /// header.
     ///
-    /// `None` when that local address cannot take more now; the engine then keeps the packet until
-    /// it is told that the address is writable.
+    /// `None` if the local address cannot take more now; the engine then keeps the packet until it
+    /// is told that the address is writable.
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>>;
 
-    /// Sends a copy of `datagram`, which is complete. `false` if there is no room for it now.
+    /// Sends a copy of the complete `datagram`. `false` if there is no buffer for it now.
     fn send(&mut self, to: PathAddress, datagram: &[u8]) -> bool {
         let Some(mut slot) = self.reserve(to, Ecn::NotEct, datagram.len()) else { return false };
         slot.bytes().copy_from_slice(datagram);
@@ -46,19 +47,19 @@ pub trait DatagramSink {
     }
 }
 
-/// Whether an inner packet's transport checksum is to be trusted.
+/// State of an inner packet's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// The field is as the sender's host made it.
+    /// The checksum is complete, as made by the sender's host.
     Complete,
-    /// The field holds the pseudo-header sum only; the packet was authenticated on its way.
+    /// The field holds the pseudo-header sum only; the packet was authenticated in transit.
     Partial,
 }
 
 /// An inner packet that is ready for the host.
 #[derive(Clone, Copy, Debug)]
 pub struct InnerPacket<'a> {
-    /// The packet from the IP header on; all headers up to the transport's are in here.
+    /// The start of the packet, with all headers including the transport header.
     pub head: &'a [u8],
     /// The rest of the packet, possibly nothing.
     pub tail: &'a [u8],
@@ -72,15 +73,15 @@ impl InnerPacket<'_> {
         self.head.len() + self.tail.len()
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Takes packets toward the host, in the order in which they are to be delivered.
+/// Receives packets for the host, in the order of delivery.
 pub trait PacketSink {
-    /// Takes one packet; it is copied before this returns.
+    /// Receives one packet; it must copy the packet before it returns.
     fn packet(&mut self, packet: InnerPacket<'_>);
 }
 

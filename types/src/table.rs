@@ -1,8 +1,8 @@
-//! A bounded table with a key: sessions by 4-tuple, sessions of the peer by identifier.
+//! A bounded hash table with LRU eviction: sessions by 4-tuple, sessions of the peer by identifier.
 //!
-//! Entries live in slots whose 32-bit index stays the same as long as the entry exists, so that
-//! queues and timers refer to entries by index. Everything that can be observed, the order of
-//! iteration and of eviction too, follows from the calls and not from the hashes.
+//! Entries are in slots whose 32-bit index stays the same while the entry exists, so that queues
+//! and timers can refer to entries by index. All observable behaviour, including the order of
+//! iteration and eviction, depends only on the calls, not on the hashes.
 
 #![allow(
     clippy::disallowed_types,
@@ -20,7 +20,7 @@ use crate::time::Instant;
 
 const NONE: u32 = u32::MAX;
 
-/// SipHash-1-3 under a secret, so that a peer cannot choose keys that collide.
+/// SipHash-1-3 with a secret key, so that a peer cannot choose keys that collide.
 #[derive(Clone, Debug)]
 struct KeyedHash([u8; 16]);
 
@@ -52,7 +52,7 @@ struct Entry<K, V> {
 /// An entry that left the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed<K, V> {
-    /// The slot that it had; it may belong to another entry already.
+    /// Its former slot, which another entry may use already.
     pub index: u32,
     /// Its key.
     pub key: K,
@@ -60,19 +60,18 @@ pub struct Removed<K, V> {
     pub value: V,
 }
 
-/// What an insertion did.
+/// The result of an insertion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inserted<K, V> {
     /// The slot of the new entry.
     pub index: u32,
-    /// The entry that had to go: the one with the same key, or at the bound the one that was not
-    /// used for longest. Its slot may be that of the new entry.
+    /// The replaced entry with the same key, or at the limit the evicted, least recently used one.
+    /// The new entry may have its slot.
     pub removed: Option<Removed<K, V>>,
 }
 
-/// A table of at most `limit` entries. Inserting at the bound evicts the entry that was not used
-/// for longest, and counts it. Memory grows with the number of entries that there were at once and
-/// is kept.
+/// A table of at most `limit` entries. Inserting at the limit evicts the least recently used entry
+/// and counts it. Memory grows with the peak number of entries and is kept.
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
     slots: Vec<Slot<K, V>>,
@@ -85,8 +84,8 @@ pub struct Table<K, V> {
 }
 
 impl<K, V> Table<K, V> {
-    /// Memory of an entry in its slot, and in the index while that is as empty as it gets: 16 of 28
-    /// places in use after it has grown, each with a byte of control.
+    /// Bytes of memory of an entry: in its slot, and in the index at its lowest load: 16 of 28
+    /// places in use after it has grown, each with a control byte.
     pub const BYTES: (usize, usize) =
         (size_of::<Slot<K, V>>(), (size_of::<(K, u32)>() + 1) * 16 / 7);
 }
@@ -105,17 +104,17 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// How many entries were evicted because the table was full.
+    /// Number of entries evicted because the table was full.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -130,12 +129,12 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.entry(index).map(|entry| &entry.value)
     }
 
-    /// The value in slot `index`, to be changed. This is no use of it: see [`Table::touch`].
+    /// The value in slot `index`, mutable. Does not count as use: see [`Table::touch`].
     pub fn get_mut(&mut self, index: u32) -> Option<&mut V> {
         self.get_key_value_mut(index).map(|(_, value)| value)
     }
 
-    /// The key and the value in slot `index`, the latter to be changed.
+    /// The key and the mutable value in slot `index`.
     pub fn get_key_value_mut(&mut self, index: u32) -> Option<(&K, &mut V)> {
         match self.slots.get_mut(index as usize) {
             Some(Slot::Used(entry)) => Some((&entry.key, &mut entry.value)),
@@ -148,13 +147,13 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.entry(index).map(|entry| &entry.key)
     }
 
-    /// When the entry in slot `index` was used last.
+    /// When the entry in slot `index` was last used.
     pub fn used(&self, index: u32) -> Option<Instant> {
         self.entry(index).map(|entry| entry.used)
     }
 
-    /// Takes note that the entry in slot `index` was used; `now` never goes back. Without such an
-    /// entry nothing happens.
+    /// Marks the entry in slot `index` as used; `now` must not decrease. No effect without such an
+    /// entry.
     pub fn touch(&mut self, index: u32, now: Instant) {
         if let Some(Slot::Used(entry)) = self.slots.get_mut(index as usize) {
             entry.used = now;
@@ -165,7 +164,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Puts `value` under `key`, used `now`.
+    /// Inserts `value` with `key`, used `now`.
     pub fn insert(&mut self, now: Instant, key: K, value: V) -> Inserted<K, V> {
         let removed = match self.find(&key) {
             Some(index) => self.remove(index),
@@ -194,7 +193,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         Inserted { index, removed }
     }
 
-    /// Takes the entry in slot `index` out.
+    /// Removes the entry in slot `index`.
     pub fn remove(&mut self, index: u32) -> Option<Removed<K, V>> {
         self.entry(index)?;
         self.unlink(index);
@@ -209,7 +208,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Takes out one entry that was not used for `idle` or longer, the longest unused one first;
+    /// Removes one entry that was not used for `idle` or longer, the least recently used one first;
     /// to be called until it returns `None`.
     pub fn expire(&mut self, now: Instant, idle: Duration) -> Option<Removed<K, V>> {
         let entry = self.entry(self.oldest)?;
@@ -219,7 +218,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.remove(self.oldest)
     }
 
-    /// When the next entry will not have been used for `idle`.
+    /// When the least recently used entry expires, if entries expire after `idle`.
     pub fn next_expiry(&self, idle: Duration) -> Option<Instant> {
         self.entry(self.oldest).map(|entry| entry.used + idle)
     }
@@ -232,7 +231,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         })
     }
 
-    /// Every entry with its slot, in the order of the slots, its value to be changed.
+    /// Every entry with its slot, in the order of the slots, with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &K, &mut V)> {
         (0..).zip(&mut self.slots).filter_map(|(index, slot)| match slot {
             Slot::Used(entry) => Some((index, &entry.key, &mut entry.value)),
@@ -254,7 +253,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Takes the entry out of the order of use.
+    /// Removes the entry from the order of use.
     fn unlink(&mut self, index: u32) {
         let Some(&Entry { older, newer, .. }) = self.entry(index) else { return };
         match self.entry_mut(older) {
@@ -267,7 +266,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Puts the entry at the new end of the order of use.
+    /// Adds the entry as the most recently used one.
     fn link(&mut self, index: u32) {
         let last = self.newest;
         match self.entry_mut(last) {

@@ -1,4 +1,4 @@
-//! The engine's clock: an argument, never read.
+//! Time as the engine sees it: always an argument, never read from a clock.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Two or more paths, a transfer that asks for all of them, and what it gets by the paths in use.
+/// Two or more paths, a transfer that needs all of them, and a function for its rate over the paths
+/// in use.
 struct World<F> {
     guard: Guard,
     now: Instant,
@@ -66,7 +67,7 @@ const GOOD: View = View {
     carried: 0,
 };
 
-/// Slower, later, and the transfer suffers while it is in use.
+/// A slower, later path that harms the transfer.
 const BAD: View = View {
     id: 1,
     active: true,
@@ -87,7 +88,7 @@ fn harm(_: &[View], used: &[u16]) -> u64 {
     }
 }
 
-/// All that the paths deliver.
+/// Sum of the delivery rates of the paths in use.
 fn sum(views: &[View], used: &[u16]) -> u64 {
     views.iter().filter(|view| used.contains(&view.id)).map(|view| view.rate * 95 / 100).sum()
 }
@@ -97,7 +98,7 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
     let mut world = World::new(&[GOOD, BAD], harm);
     world.run(7);
     assert_eq!(world.used(), [0]);
-    assert_eq!(world.guard.part(1), Part::LeftOut);
+    assert_eq!(world.guard.part(1), Role::LeftOut);
     let [verdict] = world.verdicts[..] else { panic!("{:?}", world.verdicts) };
     assert_eq!((verdict.path, verdict.left_out), (1, true));
     assert_eq!((verdict.with, verdict.without), (1_700_000, 2_400_000));
@@ -109,8 +110,8 @@ fn what_is_left_out_for_a_trial_may_return() {
     let mut trial = 0;
     for _ in 0..70 {
         world.step(true);
-        let rests = world.guard.part(1) == Part::Rests;
-        trial += u32::from(rests);
+        let excluded = world.guard.part(1) == Role::ExcludedForTrial;
+        trial += u32::from(excluded);
     }
     assert!((10..=40).contains(&trial), "{trial}");
     assert!(world.guard.is_narrow());
@@ -122,7 +123,7 @@ fn a_transfer_that_grows_steadily_is_given_the_time() {
     let periods = std::cell::Cell::new(0);
     let mut world = World::new(&[GOOD, far], |views, used| {
         periods.set(periods.get() + 1);
-        // 12 s until both are full, of which 6 below what one carries.
+        // The rate grows for 12 s, in the first 6 s below that of one path.
         sum(views, used).min(200_000 + periods.get() * 38_000)
     });
     assert_eq!(world.periods_used(30, 1), 300);
@@ -131,16 +132,16 @@ fn a_transfer_that_grows_steadily_is_given_the_time() {
 
 #[test]
 fn a_path_has_some_seconds_to_find_out_what_it_carries() {
-    let rests = |searches: bool, seconds| {
-        // Next to nothing so far, so that little evidence is asked for.
+    let excluded = |searches: bool, seconds| {
+        // The path carries next to nothing, so little evidence is needed.
         let near = View { late: 40_000, repair: GOOD.repair, ..BAD };
         let slow = View { searches, rate: 20_000, ..near };
         let mut world = World::new(&[GOOD, slow], harm);
         world.run(seconds);
         world.guard.leaves_out(1)
     };
-    assert!(rests(false, 3) && !rests(true, 3));
-    assert!(rests(true, 4), "not for ever");
+    assert!(excluded(false, 3) && !excluded(true, 3));
+    assert!(excluded(true, 4), "not for ever");
 }
 
 #[test]
@@ -261,9 +262,9 @@ fn a_transfer_that_asks_for_little_costs_a_trial_now_and_then() {
 fn without_load_nothing_is_tried_and_a_trial_ends() {
     let mut world = World::new(&[GOOD, BAD], harm);
     world.run(5);
-    assert_eq!(world.guard.part(1), Part::Rests);
+    assert_eq!(world.guard.part(1), Role::ExcludedForTrial);
     (0..20).for_each(|_| world.step(false));
-    assert_eq!(world.guard.part(1), Part::Takes);
+    assert_eq!(world.guard.part(1), Role::Used);
     (0..1_000).for_each(|_| world.step(false));
     assert_eq!(world.used(), [0, 1]);
     assert!(world.verdicts.is_empty());
@@ -283,7 +284,8 @@ fn the_one_of_several_late_paths_is_found_that_does_harm() {
 }
 
 proptest! {
-    /// Whatever comes, a path works, what is reported is what is done, and it repeats.
+    /// Whatever happens, one path stays in use, decisions match the state, and the same input
+    /// repeats the result.
     #[test]
     fn some_path_is_always_used(
         steps in prop::collection::vec(
@@ -311,7 +313,7 @@ proptest! {
                 prop_assert_eq!(first, second);
                 for verdict in first {
                     let part = guards[0].part(verdict.path);
-                    prop_assert_eq!(verdict.left_out, part == Part::LeftOut);
+                    prop_assert_eq!(verdict.left_out, part == Role::LeftOut);
                 }
                 let active = views.iter().filter(|view| view.active);
                 let mut used = active.clone().filter(|view| !guards[0].leaves_out(view.id));

@@ -1,5 +1,4 @@
-//! What must hold for arbitrary bytes, shared by the fuzz target and the test that replays its
-//! corpus.
+//! Properties for arbitrary bytes, shared by the fuzz target and the test that replays its corpus.
 
 use mpip_wire::{Frame, Frames, SessionFields};
 
@@ -7,9 +6,9 @@ use super::{HEAD_MAX, Restored, SessionHeader};
 use mpip_types::Checksum;
 use mpip_types::packet::Header;
 
-/// Runs the bytes as the plaintext of transport messages: compact packets are restored with the
-/// fields of the session open frame before them. Nothing panics, and what is restored is a packet
-/// whose compact form restores it again.
+/// Processes the bytes as the plaintext of transport messages: compact packets are restored with
+/// the fields of the session open frame before them. Nothing panics, and compressing a restored
+/// packet and restoring it again gives the same packet.
 ///
 /// Returns whether the frames parse and at least one packet was restored, and none refused.
 ///

@@ -6,15 +6,15 @@ use super::*;
 use mpip_types::packet::Header;
 
 const TCP_SYN: u16 = 0x002;
-/// Next headers of IPv6 that are no transport (RFC 8200, section 4).
+/// IPv6 extension headers (RFC 8200, section 4).
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 
-/// What `packet`, at `sequence` of its session, tells of the packets that follow.
+/// The constant header fields of a session, from `packet` at `sequence`.
 ///
-/// `None` when it is no example of them: it has IPv4 options or IPv6 extension headers, is a
-/// fragment, or begins a TCP connection. The flags, the identification and the traffic class of a
-/// SYN differ from those of the packets after it (RFC 3168, section 6.1.1; the ACK of a SYN often
-/// has identification 0).
+/// `None` if it is not typical: it has IPv4 options or IPv6 extension headers, is a fragment, or
+/// begins a TCP connection. The flags, the identification and the traffic class of a SYN differ
+/// from those of the packets after it (RFC 3168, section 6.1.1; the ACK of a SYN often has
+/// identification 0).
 pub fn fields(sequence: u32, packet: &[u8]) -> Option<SessionFields> {
     let header = Header::parse(packet).ok()?;
     if header.fragment || packet.len() != header.total_len {
@@ -58,7 +58,7 @@ pub fn fields(sequence: u32, packet: &[u8]) -> Option<SessionFields> {
 }
 
 impl SessionHeader {
-    /// What the packets of a session with these fields begin with.
+    /// The headers of a session with these fields.
     ///
     /// `None` when the protocol is an IPv6 extension header.
     pub fn new(fields: &SessionFields) -> Option<Self> {

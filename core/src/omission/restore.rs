@@ -1,6 +1,6 @@
 use super::*;
 
-/// The part of a compact packet that was not read yet.
+/// The unread part of a compact packet.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -28,17 +28,16 @@ impl<'a> Cursor<'a> {
 
 impl SessionHeader {
     /// Writes the headers of the packet at `sequence` of the session to the start of `head`.
-    /// `compact` is what stands behind the frame header: compact header and payload.
+    /// `compact` is the rest of the frame: compact header and payload.
     ///
-    /// With [`Checksum::Complete`] the packet is bit by bit what the sender had. With
+    /// With [`Checksum::Complete`] the packet is identical to the sender's. With
     /// [`Checksum::Partial`] the payload is not summed: the checksum field of TCP or UDP holds the
-    /// pseudo-header sum, for the host to complete or to trust. What comes out is told in
-    /// [`Restored::checksum`]: a packet without such a checksum is complete.
+    /// pseudo-header sum, for the host to complete or to trust. [`Restored::checksum`] tells which
+    /// one it is: a packet without a TCP or UDP checksum is complete.
     ///
     /// # Errors
     ///
-    /// When `compact` is not the compact form of a packet. Then the content of `head` is
-    /// unspecified.
+    /// If `compact` is not the compact form of a packet; the content of `head` is then unspecified.
     #[inline]
     pub fn restore(
         &self,
@@ -112,7 +111,7 @@ impl SessionHeader {
         Ok(())
     }
 
-    /// Reads the network byte and what it announces.
+    /// Reads the network byte and the fields that it announces.
     fn restore_unusual(
         &self,
         cursor: &mut Cursor<'_>,
@@ -147,7 +146,7 @@ impl SessionHeader {
         Ok(())
     }
 
-    /// Lengths, and the checksum of the IPv4 header.
+    /// Writes the length fields and the checksum of the IPv4 header.
     #[inline]
     fn complete_network(&self, total_len: usize, head: &mut [u8; HEAD_MAX]) {
         if self.is_v4() {
@@ -160,7 +159,7 @@ impl SessionHeader {
         }
     }
 
-    /// Length and checksum of the transport.
+    /// Writes the length and checksum of the transport header.
     #[inline]
     fn complete_transport(
         &self,

@@ -30,7 +30,7 @@ fn checksum(pieces: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// What differs from packet to packet. Addresses, protocol and ports are the session's.
+/// The fields that differ between packets of a session.
 #[derive(Clone, Debug)]
 struct Plan {
     class: u8,
@@ -92,7 +92,7 @@ impl Plan {
                 bytes.extend((8 + self.payload.len() as u16).to_be_bytes());
                 bytes.extend([0, 0]);
             }
-            // ICMP echo and whatever else: no part of it is known.
+            // ICMP echo and other protocols: sent unchanged.
             _ => bytes.extend([8, 0, 0x12, 0x34, 0x9c, 0x40, 0, 1]),
         }
         bytes.extend(&self.payload);
@@ -135,14 +135,14 @@ impl Plan {
 impl Session {
     const TCP: Self = Self { v6: false, protocol: 6 };
 
-    /// Known from a packet with identification 100 at sequence 7.
+    /// The session header, from a packet with identification 100 at sequence 7.
     fn header(self) -> SessionHeader {
         let fields = fields(7, &Plan::full(100).packet(self)).unwrap();
         SessionHeader::new(&fields).unwrap()
     }
 }
 
-/// What stands behind the frame header.
+/// The frame without its header.
 fn compact_form(compact: &CompactHeader, packet: &[u8]) -> Vec<u8> {
     [compact.bytes(), &packet[compact.payload()..]].concat()
 }
@@ -244,7 +244,7 @@ proptest! {
         let has_checksum = session.protocol == 6 || session.protocol == 17 && plan.udp_checksum;
         prop_assert_eq!(restored.checksum == Checksum::Partial, has_checksum);
         if has_checksum {
-            // As a network card completes it: all from the transport header on, with the field.
+            // As a network card completes it: the sum from the transport header on, field included.
             let start = if session.v6 { 40 } else { 20 };
             let field = start + if session.protocol == 6 { 16 } else { 6 };
             let sum = checksum(&[&whole[start..]]);
@@ -300,7 +300,7 @@ fn checksums_that_computation_does_not_give_go_in_full() {
             let mut wrong = packet.clone();
             *wrong.last_mut().unwrap() ^= 1;
             assert!(known.compress(7, &wrong).is_none(), "{session:?}: payload");
-            // Who says that they are valid is not contradicted.
+            // Checksums declared valid are not verified.
             assert!(known.compress_valid(7, &wrong[..100], wrong.len()).is_some());
         }
     }
@@ -449,7 +449,7 @@ fn loss_and_reordering_of_others_do_not_matter() {
         let sent: Vec<_> = (0..300_u32)
             .chain(far)
             .map(|sequence| {
-                // The queue dropped some before they got a number.
+                // The queue dropped some packets before they got a number.
                 let identification = (93 + sequence + sequence / 7) as u16;
                 let packet = Plan::full(identification).packet(session);
                 let compact = known.compress(sequence, &packet).unwrap();

@@ -1,4 +1,4 @@
-//! Controlled delay (RFC 8289): when to signal a queue that does not empty.
+//! Controlled delay (RFC 8289): signals a standing queue.
 
 use core::time::Duration;
 
@@ -8,16 +8,17 @@ use mpip_types::Instant;
 /// Settings of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelParameters {
-    /// The standing delay that is tolerated.
+    /// Acceptable standing queue delay.
     pub target: Duration,
-    /// How long the delay has to stand above the target before a signal; about the round-trip time
-    /// within which the sender can react.
+    /// Time that the delay has to stay above the target before a signal; about the round-trip time
+    /// in which the sender reacts.
     pub interval: Duration,
-    /// Signals are a wait in the queue and an interval apart, because what answers a signal waits
-    /// there as well, as long as the wait becomes shorter from one to the next.
+    /// Adds the sojourn time to the interval between signals, because the packets that answer a
+    /// signal pass the queue as well. Applies while the sojourn time shrinks from one signal to
+    /// the next.
     pub patient: bool,
-    /// Signals in a row that shorten the wait by less than an eighth and end the patience, up to
-    /// 255.
+    /// Signals in a row that shorten the sojourn time by less than an eighth, after which
+    /// `patient` no longer applies; at most 255.
     pub patient_signals: u32,
 }
 
@@ -29,19 +30,19 @@ impl Default for CodelParameters {
     }
 }
 
-/// What becomes of the packet at the head of a queue.
+/// What to do with the packet at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Goes out as it is.
+    /// Send it as it is.
     Send,
-    /// Is to tell its receiver of congestion: by a mark if it can carry one, else by its loss.
+    /// Signal congestion: mark it if it is ECN-capable, otherwise drop it.
     Signal,
 }
 
-/// CoDel's memory of one queue (RFC 8289, section 5.2).
+/// CoDel's state for one queue (RFC 8289, section 5.2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Codel {
-    /// When the delay will have stood above the target for an interval.
+    /// When the delay will have been above the target for an interval.
     first_above: Option<Instant>,
     /// When the next signal is due.
     next: Instant,
@@ -50,13 +51,13 @@ pub(super) struct Codel {
     /// `count` when it began.
     last_count: u32,
     dropping: bool,
-    /// The wait at the last signal, ms; patient signals in a row that did not shorten it.
+    /// Sojourn time at the last signal, ms, and patient signals in a row that did not shorten it.
     waited: u16,
     vain: u8,
 }
 
 impl Codel {
-    /// A queue that was never signalled.
+    /// The state of a queue without signals so far.
     pub(super) const NEW: Self = Self {
         first_above: None,
         next: Instant::ZERO,
@@ -67,9 +68,8 @@ impl Codel {
         vain: 0,
     };
 
-    /// Judges the packet at the head, which waited for `sojourn`; `short` says that no more than
-    /// one full packet waits in all, which is no queue. After a drop the next head is to be judged
-    /// at the same `now`.
+    /// Judges the packet at the head, with sojourn time `sojourn`. `short`: the queue holds at most
+    /// one full packet. After a drop, the next head is to be judged at the same `now`.
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -106,8 +106,8 @@ impl Codel {
             return Verdict::Signal;
         }
         self.dropping = true;
-        // RFC 8289, section 5.4: a queue that was signalled recently resumes near the rate that
-        // controlled it.
+        // RFC 8289, section 5.4: after a recent dropping state, signals resume near the rate that
+        // controlled the queue.
         let delta = self.count.wrapping_sub(self.last_count);
         let recent = now.since(self.next) < 16 * parameters.interval;
         self.count = if delta > 1 && recent { delta } else { 1 };
@@ -122,12 +122,12 @@ impl Codel {
         self.dropping = false;
     }
 
-    /// `count` packets were lost at the queue's bound, which signals congestion too.
+    /// `count` packets were dropped at the queue's limit, which signals congestion, too.
     pub(super) fn overflowed(&mut self, count: u32) {
         self.count = self.count.saturating_add(count);
     }
 
-    /// Whether the delay has stood above the target for an interval.
+    /// Whether the delay has been above the target for an interval.
     fn stands(
         &mut self,
         now: Instant,
@@ -143,7 +143,7 @@ impl Codel {
         now >= due
     }
 
-    /// Time between signals: the interval by the square root of their count.
+    /// Time between signals: the interval divided by the square root of their count.
     fn spacing(&self, parameters: &CodelParameters) -> Duration {
         let root = (u64::from(self.count.max(1)) << 32).isqrt();
         let interval = u64::try_from(parameters.interval.as_nanos()).unwrap_or(u64::MAX);
@@ -195,7 +195,8 @@ mod tests {
         }
     }
 
-    /// Signals of a patient one at a wait of `sojourn`, which each changes as in `answer`.
+    /// The times of patient signals at a sojourn time of `sojourn`, which each signal changes by
+    /// `answer`.
     fn patient_signals(mut sojourn: u64, answer: impl Fn(u64) -> u64) -> Vec<u64> {
         let patient = CodelParameters { patient: true, ..PARAMETERS };
         let mut codel = Codel::NEW;

@@ -1,7 +1,7 @@
-//! Which numbers of a session ahead of the next one have arrived or were declared lost.
+//! The numbers of a session ahead of the next one that have arrived or were declared lost.
 //!
-//! Numbers that follow each other are one entry, a run, however many they are. To find one takes
-//! logarithmic time; to add one takes that, and the move of at most half of the entries.
+//! Consecutive numbers are one entry, a run. Finding a number takes logarithmic time; adding one
+//! may also move up to half of the entries.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,27 +10,27 @@ use super::held::{NONE, Slots};
 use mpip_types::Instant;
 use mpip_types::Intervals;
 
-/// Runs, and intervals of skipped numbers, that a session may have: as many as packets of an
-/// ordinary MTU in half of an association's memory (`Limits::resequencing`), each with a gap before
-/// it. To add one in the middle moves 64 KiB, some 3 µs.
+/// Most runs, and most skipped intervals, of a session: the number of packets of ordinary MTU in
+/// half of an association's memory (`Limits::resequencing`), each with a gap before it. Adding one
+/// in the middle moves 64 KiB, which takes about 3 µs.
 pub(super) const ENTRIES: usize = 8_192;
 
-/// So long what was declared lost is kept in mind: as long as anything waits for it.
+/// Time for which numbers declared lost are kept: as long as a packet may be held.
 const SKIPS_KEPT: Duration = Duration::from_secs(2);
 
-/// What has memory for so many entries is used again for another session.
+/// Largest capacity that is kept for reuse by another session, entries.
 const MODEST: usize = 64;
 
 /// Bytes of a run.
 pub(super) const RUN_BYTES: usize = size_of::<Run>();
 
-/// Numbers that arrived, one after the other.
+/// Consecutive numbers that have arrived.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u32,
     last: u32,
-    /// The slots of the first and the last packet, which wait; [`NONE`] if they were delivered
-    /// without regard to order.
+    /// Slots of the first and the last packet, which are held; [`NONE`] if they were delivered
+    /// without order.
     head: u32,
     tail: u32,
 }
@@ -41,35 +41,35 @@ impl Run {
     }
 }
 
-/// What comes next in a session.
+/// The next step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A packet that waits in this slot.
+    /// A packet held in this slot.
     Held(u32),
-    /// A packet that was delivered without regard to order.
+    /// A packet that was delivered without order.
     Passed,
-    /// So many numbers that the peer declared lost.
+    /// This many numbers that the peer declared lost.
     Skipped(u64),
-    /// So many numbers that are missing.
+    /// This many missing numbers.
     Missing(u64),
 }
 
-/// See the module. Functions that take it get the next number of the session, `next`; the lower 32
-/// bits of such numbers are the sequence numbers.
+/// See the module. `next` is the next number of the session; the lower 32 bits of such numbers are
+/// the sequence numbers.
 #[derive(Debug)]
 pub(super) struct Disorder {
     /// Ascending from the next number on.
     runs: VecDeque<Run>,
-    /// What the peer declared lost. Some of it may have arrived nevertheless.
+    /// Numbers that the peer declared lost. Some of them may have arrived nevertheless.
     skipped: Intervals,
-    /// When the first of that was told.
+    /// When the first of them was declared lost.
     skipped_since: Instant,
-    /// Since when numbers are missing before one that was delivered without regard to order.
+    /// Since when numbers are missing before one that was delivered without order.
     pub(super) passed_since: Option<Instant>,
-    /// The packets that wait, in the order of arrival.
+    /// Held packets, in the order of arrival.
     pub(super) oldest: u32,
     pub(super) newest: u32,
-    /// Bytes of memory of the packets that wait.
+    /// Memory of the held packets, bytes.
     pub(super) bytes: usize,
 }
 
@@ -88,12 +88,12 @@ impl Default for Disorder {
 }
 
 impl Disorder {
-    /// Whether nothing is known of any number ahead.
+    /// Whether no number is recorded.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.skipped.is_empty()
     }
 
-    /// Makes it as new; memory is kept.
+    /// Clears everything; memory is kept.
     pub(super) fn clear(&mut self) {
         self.runs.clear();
         self.skipped.clear();
@@ -107,7 +107,7 @@ impl Disorder {
         size_of::<Self>() + self.runs.capacity() * RUN_BYTES + skipped
     }
 
-    /// Numbers from `first` to `last` were declared lost; there is memory for them.
+    /// Records numbers from `first` to `last` as declared lost; there must be memory for them.
     pub(super) fn skip(&mut self, now: Instant, next: u64, (first, last): (u64, u64)) {
         if self.forgets_at(next).is_none() {
             self.skipped_since = now;
@@ -115,7 +115,7 @@ impl Disorder {
         self.skipped.insert(first, last);
     }
 
-    /// When what was declared lost is forgotten, if anything was.
+    /// When the numbers declared lost are dropped, if there are any.
     pub(super) fn forgets_at(&self, next: u64) -> Option<Instant> {
         let ahead = self.skipped.highest().is_some_and(|highest| highest >= next);
         ahead.then(|| self.skipped_since + SKIPS_KEPT)
@@ -125,12 +125,12 @@ impl Disorder {
         self.skipped.clear();
     }
 
-    /// Whether it has little memory.
+    /// Whether its memory is small enough for reuse.
     pub(super) fn is_modest(&self) -> bool {
         self.runs.capacity() + self.skipped.capacity() <= MODEST
     }
 
-    /// How many runs, or skipped intervals, there are, and there is memory for.
+    /// Number of runs (`runs`) or skipped intervals, and their capacity.
     pub(super) fn extent(&self, runs: bool) -> (usize, usize) {
         match runs {
             true => (self.runs.len(), self.runs.capacity()),
@@ -138,7 +138,7 @@ impl Disorder {
         }
     }
 
-    /// Takes memory for `count` runs, or skipped intervals, in all.
+    /// Reserves memory for `count` runs (`runs`) or skipped intervals in all.
     pub(super) fn reserve(&mut self, runs: bool, count: usize) {
         match runs {
             true => self.runs.reserve_exact(count.saturating_sub(self.runs.len())),
@@ -146,30 +146,29 @@ impl Disorder {
         }
     }
 
-    /// Whether it has far more memory than it needs.
+    /// Whether its capacity is far larger than needed.
     pub(super) fn is_wasteful(&self) -> bool {
         let wastes = |(len, capacity): (usize, usize)| capacity > MODEST && len < capacity / 4;
         wastes(self.extent(true)) || wastes(self.extent(false))
     }
 
-    /// Gives back what [is too much](Self::is_wasteful).
+    /// Releases [excess](Self::is_wasteful) memory.
     pub(super) fn shrink(&mut self) {
         self.runs.shrink_to((self.runs.len() * 2).max(MODEST / 2));
         self.skipped.shrink_to((self.skipped.len() * 2).max(MODEST / 2));
     }
 
-    /// Where among the runs the number belongs that is `ahead` of the next one: behind all that
-    /// begin at it or before.
+    /// Index after the last run that begins at or before the number `ahead` of the next one.
     fn place(&self, next: u64, ahead: u32) -> usize {
         let begins = |run: &Run| run.first.wrapping_sub(next as u32) <= ahead;
         match self.runs.back() {
-            // Most come in at the end.
+            // Most numbers belong at the end.
             Some(last) if !begins(last) => self.runs.partition_point(begins),
             _ => self.runs.len(),
         }
     }
 
-    /// Whether the packet has arrived that is `ahead` of the next one.
+    /// Whether the packet `ahead` of the next one has arrived.
     pub(super) fn has(&self, next: u64, ahead: u32) -> bool {
         let is_behind = |last: &Run| last.last.wrapping_sub(next as u32) < ahead;
         if self.runs.back().is_none_or(is_behind) {
@@ -179,25 +178,25 @@ impl Disorder {
         before.is_some_and(|run| run.last.wrapping_sub(next as u32) >= ahead)
     }
 
-    /// How far ahead the first run begins.
+    /// Distance of the first run from the next number.
     pub(super) fn first_run(&self, next: u64) -> Option<u32> {
         self.runs.front().map(|run| run.first.wrapping_sub(next as u32))
     }
 
-    /// The packet with the next number, if it waits.
+    /// The slot of the packet with the next number, if it is held.
     pub(super) fn front(&self, next: u64) -> Option<u32> {
         let front = self.runs.front().filter(|run| run.is_held() && run.first == next as u32);
         front.map(|run| run.head)
     }
 
-    /// The number behind all of which something is known.
+    /// One more than the highest recorded number.
     pub(super) fn end(&self, next: u64) -> u64 {
         let last = |run: &Run| next + u64::from(run.last.wrapping_sub(next as u32));
         let highest = self.runs.back().map(last).max(self.skipped.highest());
         highest.map_or(next, |highest| (highest + 1).max(next))
     }
 
-    /// What comes next, of the numbers before `to`.
+    /// The next step among the numbers before `to`.
     pub(super) fn upcoming(&mut self, next: u64, to: u64) -> Next {
         let mut most = to - next;
         if let Some(run) = self.runs.front() {
@@ -215,7 +214,7 @@ impl Disorder {
         }
     }
 
-    /// The first number that arrived is dealt with.
+    /// Removes the first number of the first run.
     pub(super) fn pop(&mut self, slots: &Slots) {
         let Some(run) = self.runs.front_mut() else { return };
         if run.first == run.last {
@@ -228,11 +227,11 @@ impl Disorder {
         }
     }
 
-    /// Adds the number `sequence`, which has not arrived and for which there is memory: of the
-    /// packet in `slot`, or [`NONE`].
+    /// Adds `sequence`, which has not arrived and for which there is memory; its packet is in
+    /// `slot`, or [`NONE`].
     pub(super) fn insert(&mut self, next: u64, sequence: u32, slot: u32, slots: &mut Slots) {
         let held = slot != NONE;
-        // Most follow the one before.
+        // Most numbers extend the last run.
         if let Some(last) = self.runs.back_mut()
             && last.last.wrapping_add(1) == sequence
             && last.is_held() == held

@@ -1,14 +1,13 @@
-//! Packets that wait, and their places in memory.
+//! Held packets and their slots in memory.
 
 use mpip_types::{Checksum, InnerPacket, Instant};
 
-/// Memory of a packet is counted in multiples of this, so that one buffer serves any packet of an
-/// ordinary MTU.
+/// Allocation unit of packets, bytes: one buffer of this size fits any packet of ordinary MTU.
 pub(super) const GRAIN: usize = 2_048;
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A packet that waits.
+/// A held packet.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) buffer: Vec<u8>,
@@ -16,12 +15,13 @@ pub(super) struct Held {
     pub(super) checksum: Checksum,
     pub(super) sequence: u32,
     pub(super) arrived: Instant,
-    /// Not to be delivered before.
+    /// Playout time: not to be delivered earlier.
     pub(super) not_before: Instant,
-    /// Neighbours of the same session in the order of arrival.
+    /// Neighbours in the session's order of arrival.
     pub(super) earlier: u32,
     pub(super) later: u32,
-    /// The packet with the next number, if it waits too; of a free slot, the next free one.
+    /// The slot of the packet with the next number, if it is held, too; in a free slot, the next
+    /// free one.
     pub(super) next: u32,
 }
 
@@ -44,13 +44,13 @@ impl Held {
         InnerPacket { head, tail, checksum: self.checksum }
     }
 
-    /// Bytes of memory with its slot, which is what counts against every bound.
+    /// Bytes of memory, slot included; this counts against every limit.
     pub(super) fn memory(&self) -> usize {
         self.buffer.capacity() + size_of::<Self>()
     }
 }
 
-/// The slots of a pool, whether a packet waits in them or not.
+/// The slots of a pool, in use or free.
 #[derive(Debug, Default)]
 pub(super) struct Slots(pub(super) Vec<Held>);
 

@@ -1,4 +1,4 @@
-//! Memory for packets that wait for earlier ones: one pool for all associations of an engine.
+//! Memory for held packets: one pool for all associations of an engine.
 
 use super::disorder::Disorder;
 use super::disorder::RUN_BYTES;
@@ -8,53 +8,53 @@ use mpip_types::InnerPacket;
 use mpip_types::Instant;
 use mpip_types::Intervals;
 
-/// Associations with nodes that the configuration does not name have one in so many bytes together.
+/// Associations with unconfigured nodes share this part of the pool (divisor).
 const UNKNOWN_PART: usize = 4;
-/// Free buffers beyond what was in use at once lately are given back after so long.
+/// Time after which free buffers beyond the recent peak are released.
 const KEEP: Duration = Duration::from_secs(1);
-/// So many at a time, about 50 µs.
+/// Buffers released at a time; takes about 50 µs.
 const GIVE_BACK: usize = 512;
-/// What sessions in disorder have used and others may use again; 0.6 MiB at most.
+/// Most unused `Disorder`s kept for reuse; at most 0.6 MiB.
 const SPARES: usize = 256;
 
-/// Free slots: with a buffer of one [`GRAIN`], with a longer one, without any.
+/// Lists of free slots: with a buffer of one [`GRAIN`], with a longer one, without a buffer.
 const ONE_GRAIN: usize = 0;
 const LONGER: usize = 1;
 const BARE: usize = 2;
 
-/// Memory for packets that wait, bounded in bytes over all associations of an engine, bookkeeping
-/// included. Buffers are used again, and given back when they were not needed for a second.
+/// Memory for held packets, bounded in bytes over all associations of an engine, bookkeeping
+/// included. Buffers are reused, and released when they were not needed for a second.
 ///
 /// An association may hold at most as many bytes as are free (the dynamic threshold of Choudhury
-/// and Hahne, 1998, with factor 1): one alone gets half, n get the n-th part of n / (n + 1), and
-/// there is always room for one more. Those with nodes that the configuration does not name share a
-/// quarter of the pool in the same way. So does a session share what its association may hold.
+/// and Hahne, 1998, with factor 1): a single one gets half, n of them get 1 / (n + 1) each, and
+/// there is always room for one more. Associations with unconfigured nodes share a quarter of the
+/// pool in the same way, and so do the sessions of an association its share.
 #[derive(Debug)]
 pub struct HoldPool {
     pub(super) slots: Slots,
     /// First of each list of free slots.
     free: [u32; 3],
-    /// Slots with a buffer, and their bytes.
+    /// Number of slots with a buffer, and the bytes of these buffers.
     buffered: usize,
     buffers: usize,
-    /// Bytes of what tells which numbers have arrived, in use or not.
+    /// Bytes of all `Disorder`s, in use or not.
     indices: usize,
     #[expect(clippy::vec_box, reason = "a box goes to a session as it is, without an allocation")]
     spares: Vec<Box<Disorder>>,
     limit: usize,
-    /// Bytes in use, by whomever, and by associations with unknown nodes.
+    /// Bytes in use by all associations, and by those with unconfigured nodes.
     held: usize,
     held_unknown: usize,
     refused: u64,
-    /// The most in use since `since`, and how much is kept until the next look.
+    /// Peak of the bytes in use since `since`, and the bytes to keep until the next check.
     peak: usize,
     since: Instant,
     target: usize,
-    /// Passes of loops whose number the peer decides, until they were asked for.
+    /// Loop passes whose number the peer controls, since the last call of `take_steps`.
     steps: u64,
 }
 
-/// What one association has of a [`HoldPool`].
+/// The share of one association in a [`HoldPool`].
 #[derive(Clone, Debug)]
 pub struct Share {
     limit: usize,
@@ -69,7 +69,7 @@ impl Share {
         Self { limit, unknown: false, held: 0, waiting: 0 }
     }
 
-    /// From now on it is that of a node that the configuration does not name. Nothing is held yet.
+    /// Makes it the share of an unconfigured node. Nothing may be held yet.
     pub(crate) fn of_unknown(&mut self) {
         self.unknown = true;
     }
@@ -79,7 +79,7 @@ impl Share {
         self.held
     }
 
-    /// Bytes of memory of the packets that wait.
+    /// Memory of the held packets, bytes.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -116,19 +116,18 @@ impl HoldPool {
         self.held
     }
 
-    /// How many times there was no room for a packet that should have waited.
+    /// How many packets could not be held for lack of memory.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Gives all memory back that is not in use.
+    /// Releases all unused memory.
     pub fn trim(&mut self) {
         while self.give_back_one() {}
         self.drop_slots();
     }
 
-    /// Gives memory back that was not needed of late, some of it at a time. To be called now and
-    /// then.
+    /// Releases memory that was not needed lately, in small steps. To be called periodically.
     pub(crate) fn settle(&mut self, now: Instant) {
         if now.since(self.since) >= KEEP {
             self.target = core::mem::replace(&mut self.peak, self.held);
@@ -144,7 +143,7 @@ impl HoldPool {
         }
     }
 
-    /// Passes of loops whose number peers decide, since this was last asked.
+    /// Loop passes whose number peers control, since the last call.
     pub(crate) fn take_steps(&mut self) -> u64 {
         core::mem::take(&mut self.steps)
     }
@@ -154,7 +153,7 @@ impl HoldPool {
         (len + size_of::<Held>()).next_multiple_of(GRAIN)
     }
 
-    /// Frees one buffer, or what served the numbers of a session. `false` if there is none left.
+    /// Releases one buffer or one unused `Disorder`. `false` if there is none left.
     fn give_back_one(&mut self) -> bool {
         if let Some(spare) = self.spares.pop() {
             self.indices -= spare.memory();
@@ -167,7 +166,7 @@ impl HoldPool {
         true
     }
 
-    /// Frees the slots once none has a buffer.
+    /// Releases the slots once none has a buffer.
     fn drop_slots(&mut self) {
         if self.buffered == 0 {
             self.slots = Slots::default();
@@ -175,7 +174,7 @@ impl HoldPool {
         }
     }
 
-    /// Takes the buffer of the free slot `index` away.
+    /// Releases the buffer of the free slot `index`.
     fn strip(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index)
             && slot.buffer.capacity() > 0
@@ -192,7 +191,7 @@ impl HoldPool {
         Some(index)
     }
 
-    /// Puts a slot on the list of free ones that it belongs to.
+    /// Adds a slot to its free list.
     fn push(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
             let list = list_of(slot);
@@ -201,8 +200,8 @@ impl HoldPool {
         }
     }
 
-    /// A slot with a buffer for a packet that costs `cost`, at the price of other free ones where
-    /// the limit asks for it. `None` when there is no memory.
+    /// A slot with a buffer for a packet that costs `cost`; releases free buffers if the limit
+    /// requires it. `None` when there is no memory.
     fn slot(&mut self, cost: usize) -> Option<u32> {
         let list = if cost == GRAIN { ONE_GRAIN } else { LONGER };
         let former = self.pop(list);
@@ -210,7 +209,7 @@ impl HoldPool {
             if self.slots.get(index)?.memory() == cost {
                 return Some(index);
             }
-            // A longer buffer than is needed would be charged to who needs a short one.
+            // A buffer longer than needed would be charged in full.
             self.strip(index);
         }
         let index = former.or_else(|| self.pop(BARE));
@@ -219,7 +218,7 @@ impl HoldPool {
             _ => 0,
         };
         let slot = size_of::<Held>();
-        // A slot that exists is counted already.
+        // An existing slot is already counted.
         if !self.has_memory(cost - slot + grown * slot) {
             if let Some(index) = index {
                 self.push(index);
@@ -238,7 +237,7 @@ impl HoldPool {
         Some(index)
     }
 
-    /// Whether `bytes` more may be taken, after what is not in use was given back if need be.
+    /// Whether `bytes` more fit the limit, after unused memory was released if necessary.
     fn has_memory(&mut self, bytes: usize) -> bool {
         while self.memory() + bytes > self.limit {
             if !self.give_back_one() {
@@ -262,7 +261,7 @@ impl HoldPool {
     }
 }
 
-/// The list of free slots that `slot` belongs to.
+/// The free list of `slot`.
 fn list_of(slot: &Held) -> usize {
     match slot.memory() {
         GRAIN => ONE_GRAIN,
@@ -271,7 +270,7 @@ fn list_of(slot: &Held) -> usize {
     }
 }
 
-/// The pool, and what one association has of it.
+/// The pool and the share of one association.
 #[derive(Debug)]
 pub struct Hold<'a> {
     pub(crate) pool: &'a mut HoldPool,
@@ -279,18 +278,18 @@ pub struct Hold<'a> {
 }
 
 impl<'a> Hold<'a> {
-    /// What the association with `share` may do with `pool`, always the same one.
+    /// Access of the association with `share` to `pool`, which must always be the same one.
     pub fn new(pool: &'a mut HoldPool, share: &'a mut Share) -> Self {
         Self { pool, share }
     }
 
-    /// Whether a session whose packets take `waiting` bytes may hold one of `len` bytes more.
+    /// Whether a session that holds `waiting` bytes may hold another packet of `len` bytes.
     pub(super) fn admits(&self, waiting: usize, len: usize) -> bool {
         let cost = HoldPool::cost(len);
         waiting + cost <= self.share.limit.saturating_sub(self.share.held) && self.has_room(cost)
     }
 
-    /// Whether the association may hold `bytes` more, as far as others are concerned.
+    /// Whether the association's share permits `bytes` more.
     fn has_room(&self, bytes: usize) -> bool {
         let HoldPool { limit, held, held_unknown, .. } = *self.pool;
         let free = limit.saturating_sub(held);
@@ -301,7 +300,7 @@ impl<'a> Hold<'a> {
         self.share.held + bytes <= free
     }
 
-    /// Copies `packet` into a buffer. `None`, and counted, when there is no memory.
+    /// Copies `packet` into a buffer. Without memory, counts a refusal and returns `None`.
     pub(super) fn store(
         &mut self,
         packet: &InnerPacket<'_>,
@@ -331,7 +330,7 @@ impl<'a> Hold<'a> {
         Some(index)
     }
 
-    /// The packet in slot `index` has gone.
+    /// Frees the slot `index`, whose packet was delivered or dropped.
     pub(super) fn release(&mut self, index: u32) {
         let Some(memory) = self.pool.slots.get(index).map(Held::memory) else { return };
         self.pool.put_back(self.share, memory);
@@ -339,12 +338,12 @@ impl<'a> Hold<'a> {
         self.pool.push(index);
     }
 
-    /// Takes note that a packet which should have waited was not even tried.
+    /// Counts a packet that could not be held.
     pub(super) fn refuse(&mut self) {
         self.pool.refused += 1;
     }
 
-    /// What a session in disorder needs, empty. `None` when there is no memory.
+    /// An empty `Disorder` for a session. `None` when there is no memory.
     pub(super) fn begin(&mut self) -> Option<Box<Disorder>> {
         let Some(spare) = self.pool.spares.pop() else {
             let disorder = Box::<Disorder>::default();
@@ -359,7 +358,7 @@ impl<'a> Hold<'a> {
         Some(spare)
     }
 
-    /// The session is in order again.
+    /// Takes the `Disorder` of a session that is in order again.
     pub(super) fn end(&mut self, mut disorder: Box<Disorder>) {
         let memory = disorder.memory();
         self.pool.put_back(self.share, memory);
@@ -371,8 +370,8 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Makes room for one more run or skipped interval where `disorder` has none. `false` when
-    /// there is no memory.
+    /// Grows `disorder` by room for one more run (`runs`) or skipped interval. `false` when there
+    /// is no memory.
     pub(super) fn grow(&mut self, disorder: &mut Disorder, runs: bool) -> bool {
         let (len, capacity) = disorder.extent(runs);
         if len < capacity {
@@ -380,19 +379,19 @@ impl<'a> Hold<'a> {
         }
         let (before, wanted) = (disorder.memory(), capacity.max(4) * 2);
         let each = if runs { RUN_BYTES } else { Intervals::bytes_of(1) };
-        // While the contents move there are both, for which nothing is counted.
+        // While the contents move, old and new memory exist; the old one is not counted.
         if !self.charge((wanted - capacity) * each) {
             return false;
         }
         disorder.reserve(runs, wanted);
-        // As much as was charged, unless the allocator was generous.
+        // The allocator may have given more than was charged.
         let excess = disorder.memory() - before - (wanted - capacity) * each;
         self.pool.take(self.share, excess);
         self.pool.indices += excess;
         true
     }
 
-    /// A session has been in greater disorder before.
+    /// Shrinks a `disorder` that was larger before.
     pub(super) fn shrink(&mut self, disorder: &mut Disorder) {
         let before = disorder.memory();
         disorder.shrink();
@@ -420,7 +419,7 @@ impl<'a> Hold<'a> {
 
 #[cfg(test)]
 impl HoldPool {
-    /// Counts everything anew, with the memory of the sessions `in_use`.
+    /// Recounts everything, with the memory of the sessions `in_use`.
     pub(super) fn audit(&self, in_use: usize) {
         let with_buffers = self.slots.0.iter().filter(|slot| slot.buffer.capacity() > 0);
         assert_eq!(self.buffered, with_buffers.clone().count());

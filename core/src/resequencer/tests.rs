@@ -48,7 +48,7 @@ impl Bench {
     fn with_pool(limit: usize) -> Self {
         Self {
             resequencer: Resequencer::new(),
-            // One association never has more than half of what there is for all.
+            // One association never gets more than half of the pool.
             pool: HoldPool::new(2 * limit),
             share: Share::new(limit),
             limits: LIMITS,
@@ -364,13 +364,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What may be said of a sequencer without knowing how it works.
+/// A model of what every resequencer must do.
 #[derive(Default)]
 struct Model {
-    /// When each packet that waits arrived, by sequence number.
+    /// Arrival time of each held packet, by sequence number.
     waiting: BTreeMap<u32, Instant>,
     delivered: BTreeSet<u32>,
-    /// Nothing below was in sequence any more when it came.
+    /// Lower bound of the next expected number.
     next: u32,
 }
 
@@ -510,7 +510,7 @@ fn a_packet_waits_for_its_time() {
     assert!(bench.delivered.is_empty());
     bench.expire(at(30));
     assert_eq!(bench.delivered, [0, 1]);
-    // One that was missing until its time has passed holds nothing back longer.
+    // A packet that was missing until its playout time delays nothing any more.
     bench.receive_at(40, 3, 50);
     assert_eq!(bench.receive_at(60, 2, 45), Received::Delivered);
     assert_eq!(bench.delivered, [0, 1, 2, 3]);

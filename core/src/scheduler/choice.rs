@@ -1,4 +1,4 @@
-//! What a scheduler is told and asked.
+//! The interface of schedulers.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,29 +8,29 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::content::Path;
 
-/// How often [`Scheduler::adjust`] is called: the seeds' period T (seed 000, section 3.6.1).
+/// Interval between calls of [`Scheduler::adjust`]: the seeds' period T (seed 000, section 3.6.1).
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 
-/// What a scheduler knows of a path that may carry packets.
+/// A path that may carry the packet, as a scheduler sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     /// The path's number.
     pub(crate) id: u16,
-    /// When it can take a packet: not after now if at once.
+    /// When it can take the packet; not after now if at once.
     pub(crate) ready_at: Instant,
-    /// One-way delay, moving average, µs against a reference that all candidates share.
+    /// Smoothed one-way delay, µs against a reference that all candidates share.
     pub(crate) delay: i64,
     /// Mean deviation of the one-way delay, µs.
     pub(crate) jitter: i64,
-    /// What of the delay is queuing, µs.
+    /// Queuing delay, µs; part of `delay`.
     pub(crate) queuing: i64,
-    /// What a packet that is put in order waits on the average for repairs of those before it, µs.
+    /// Mean time that a resequenced packet waits for retransmissions of earlier ones, µs.
     pub(crate) repair: i64,
-    /// Bytes per second that it delivers, as far as is known.
+    /// Estimated delivery rate, bytes/s.
     pub(crate) rate: u64,
-    /// What it can carry has not been found out yet.
+    /// Its capacity is not known yet.
     pub(crate) searches: bool,
-    /// The weight that the configuration gives it.
+    /// The configured weight.
     pub(crate) fixed_weight: Option<u16>,
 }
 
@@ -55,23 +55,23 @@ impl Candidate {
     }
 }
 
-/// What is to be sent.
+/// What there is to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// Bytes of the next packet.
     pub(crate) len: usize,
-    /// It is put in order where it arrives.
+    /// The receiver resequences it.
     pub(crate) ordered: bool,
-    /// Bytes that wait behind it.
+    /// Bytes queued behind it.
     pub(crate) backlog: usize,
-    /// Since when there has always been something to send (short pauses do not count).
+    /// Start of the busy period: since when there has been something to send, short gaps excepted.
     pub(crate) busy_since: Instant,
 }
 
-/// A rule for the choice of paths.
+/// A scheduler.
 pub(crate) trait Scheduler: fmt::Debug + Send {
-    /// The index in `paths` of the path that takes the next packet now, or `None` to wait until
-    /// one becomes ready.
+    /// Chooses the path for the next packet. Returns its index in `paths`, or `None` to wait until
+    /// another path is ready.
     fn choose(
         &mut self,
         now: Instant,
@@ -85,14 +85,14 @@ pub(crate) trait Scheduler: fmt::Debug + Send {
         let _ = paths;
     }
 
-    /// The weight of path `id`, where the rule has weights.
+    /// The weight of path `id`, if the scheduler has weights.
     fn weight(&self, id: u16) -> Option<u16> {
         let _ = id;
         None
     }
 }
 
-/// The index of the path with the lowest current delay among those that `accept` takes
+/// The index of the path with the lowest current delay among those that `accept` accepts
 /// ([`Priority::Response`](crate::Priority::Response); seed 000, section 3.6.2).
 pub(crate) fn lowest_delay(
     paths: &[Candidate],

@@ -1,13 +1,12 @@
-//! The path on which this packet arrives first.
+//! Scheduler `earliest`: the path on which this packet arrives first.
 //!
-//! Arrival is predicted as: when the path can take the packet, plus the time it needs at the
-//! path's rate, plus the path's one-way delay and its usual deviation, plus, of what is put in
-//! order, the wait for repairs on a path that loses packets. If the winner cannot send yet, the
-//! packet waits for it rather than arrive later on a slower path (BLEST, ECF) — unless there is so
-//! much to send, or has been for so long, that the slower path's packets arrive before the faster
-//! paths would have carried the rest. Then every path works: the receiver puts in order what comes.
-//! A far path that still searches for what it carries takes little, for which the receiver waits as
-//! long as for much: it begins later.
+//! The predicted arrival time is the sum of: when the path can take the packet, its transmission
+//! time at the path's rate, the path's one-way delay and its mean deviation, and, for a resequenced
+//! packet on a lossy path, the mean wait for retransmissions. If the best path cannot send yet, the
+//! packet waits for it rather than arrive later on a slower path (BLEST, ECF). With a large backlog
+//! or a long busy period, slower paths are used as well: their packets arrive before the faster
+//! paths would have carried the backlog. A far path whose capacity is not known yet
+//! begins later: it carries little, and the receiver waits as long as for much.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -56,7 +55,7 @@ impl Scheduler for Earliest {
             return Some(ready);
         }
         let later = arrival(&paths[ready]) - arrival(&paths[first]);
-        // What the faster paths carry before a packet sent now on the slower one arrives.
+        // Bytes that the faster paths carry before a packet sent now on the slower path arrives.
         let faster: u64 = paths
             .iter()
             .filter(|path| arrival(path) < arrival(&paths[ready]))
@@ -66,7 +65,7 @@ impl Scheduler for Earliest {
         let busy = now.since(demand.busy_since).as_micros() as i64;
         let far = paths[ready].searches && later >= self.far;
         let patience = if far { i64::from(self.parameters.search_patience) } else { 1 };
-        // A busy period that has lasted so long is expected to last about as long again.
+        // A busy period is expected to last about as long again as it has lasted.
         (drains >= later || busy >= patience * later).then_some(ready)
     }
 }

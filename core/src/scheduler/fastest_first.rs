@@ -1,4 +1,4 @@
-//! Multipath HIP's forwarding rule (seed 004): the fastest path that has room.
+//! Scheduler `fastest-first`, as in Multipath HIP (seed 004): the fastest path that has room.
 
 use rand_chacha::ChaCha8Rng;
 

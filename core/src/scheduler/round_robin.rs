@@ -1,11 +1,11 @@
-//! One path after the other.
+//! Scheduler `round-robin`: one path after the other.
 
 use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, Demand, Scheduler};
 use mpip_types::Instant;
 
-/// Goes through the paths by their numbers, leaving out those that cannot send now.
+/// Takes the paths in the order of their numbers, except those that cannot send now.
 #[derive(Debug, Default)]
 pub(super) struct RoundRobin {
     last: u16,

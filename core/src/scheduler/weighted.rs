@@ -27,7 +27,7 @@ impl Weighted {
         Self { weights: BTreeMap::new(), adaptive: true }
     }
 
-    /// Weights that stay as the configuration gives them.
+    /// Fixed, configured weights.
     pub(super) fn fixed() -> Self {
         Self { weights: BTreeMap::new(), adaptive: false }
     }

@@ -1,40 +1,42 @@
-//! By how much a sender's window grows with an acknowledgement that covers much.
+//! How a sender's window grows with an acknowledgement that covers many segments.
 //!
-//! Linux grows by all that is covered, so its window doubles in a round trip however few
-//! acknowledgements tell of it. Others count two segments at most for each (RFC 3465, section 2.2),
-//! eight (RFC 9406, section 4.3) or one (RFC 5681, section 3.1). What is on the way before and
-//! after tells them apart. So an acknowledgement may cover twice as much as one whose growth was
-//! seen, and no more than that for which the window grew, once it grew by less.
+//! Linux grows by all bytes covered, so its window doubles in a round trip however few
+//! acknowledgements there are. Others count at most two segments per acknowledgement (RFC 3465,
+//! section 2.2), eight (RFC 9406, section 4.3) or one (RFC 5681, section 3.1). The data in flight
+//! before and after an acknowledgement tells them apart. So an acknowledgement may cover twice as
+//! much as one whose growth was seen. Once the window has grown by less, it may cover no more than
+//! that.
 
-/// A response to so many acknowledgements is judged together: a sender with segmentation offload
-/// may wait for the next one before it sends (Linux, `tcp_tso_should_defer`).
+/// Acknowledgements judged together: a sender with segmentation offload may wait for the next one
+/// before it sends (Linux, `tcp_tso_should_defer`).
 const JUDGED: u8 = 2;
 
-/// What a sender was seen to make of acknowledgements.
+/// The growth of one sender, as observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
     /// Payload of a full segment, bytes; 0 before the first.
     segment: u32,
-    /// Segments that one acknowledgement may cover, as was seen, and where that ends.
+    /// Segments that one acknowledgement may cover as far as proven, and the limit once it is
+    /// known.
     proven: u16,
     ceiling: u16,
-    /// What was on its way before the newest that passed, what that covered, bytes, and whether
-    /// the sender had more to send.
+    /// Bytes in flight before the newest acknowledgement that passed, bytes that it covered, and
+    /// whether the sender had more to send.
     before: u32,
     covered: u32,
-    /// Sums over those that are judged together.
+    /// Sums over the acknowledgements that are judged together.
     sum_covered: u32,
     sum_grown: i32,
     count: u8,
 }
 
 impl Growth {
-    /// Segments of `len` bytes come.
+    /// Segments of `len` bytes were sent.
     pub(super) fn on_segment(&mut self, len: u32) {
         self.segment = self.segment.max(len);
     }
 
-    /// Whether the sender does not grow by all that an acknowledgement covers.
+    /// Whether the sender grows by less than an acknowledgement covers.
     pub(super) fn is_limited(&self) -> bool {
         self.ceiling > 0
     }
@@ -46,8 +48,8 @@ impl Growth {
         self.segment.saturating_mul(segments.min(ceiling).into())
     }
 
-    /// An acknowledgement passes that covers `covered` bytes. Until it comes, `flight` is on its
-    /// way for the sender, which is the answer to those before.
+    /// An acknowledgement passes that covers `covered` bytes. `flight`, the bytes in flight before
+    /// it, is the sender's response to the previous ones.
     pub(super) fn on_passed(&mut self, flight: u32, covered: u32) {
         if self.covered > self.segment && self.segment > 0 {
             self.sum_covered = self.sum_covered.saturating_add(self.covered);
@@ -59,7 +61,7 @@ impl Growth {
             }
         }
         self.before = flight;
-        // Who has nothing on its way was not held back by its window.
+        // A sender with nothing in flight was not limited by its window.
         self.covered = if flight > covered { covered } else { 0 };
     }
 
@@ -67,20 +69,20 @@ impl Growth {
         let (covered, grown) = (self.sum_covered, self.sum_grown);
         (self.sum_covered, self.sum_grown, self.count) = (0, 0, 0);
         let each = (covered / u32::from(JUDGED) / self.segment).min(u16::MAX.into()) as u16;
-        // To the nearest segment of the mean.
+        // Rounds the mean to full segments.
         let grown = i64::from(grown) + i64::from(self.segment) / 2;
         if grown * 4 >= i64::from(covered) * 3 {
             self.proven = self.proven.max(each);
         } else if grown * 2 > i64::from(self.segment) {
-            // A window that does not grow at all says nothing: the sender has too little to send,
-            // or slow start is over.
+            // A window without growth proves nothing: the sender has too little to send, or slow
+            // start is over.
             let segments = grown / i64::from(JUDGED) / i64::from(self.segment);
             let ceiling = u16::try_from(segments).unwrap_or(1).max(1);
             self.ceiling = if self.ceiling == 0 { ceiling } else { self.ceiling.min(ceiling) };
         }
     }
 
-    /// What follows is no answer to what passed.
+    /// What follows is no response to the last acknowledgement.
     pub(super) fn forget(&mut self) {
         (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
     }
@@ -92,9 +94,8 @@ mod tests {
 
     const SEGMENT: u32 = 1_400;
 
-    /// What a sender that counts `limit` segments for each acknowledgement, and sends when every
-    /// `every`th has come, is judged to be: acknowledgements that cover all that is permitted
-    /// come.
+    /// The result for a sender that counts `limit` segments per acknowledgement and sends after
+    /// every `every`th one, if each acknowledgement covers all that is permitted.
     fn judged(limit: u32, every: u32) -> Growth {
         let mut growth = Growth::default();
         growth.on_segment(SEGMENT);

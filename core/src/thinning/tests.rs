@@ -5,7 +5,7 @@ use super::*;
 const SEGMENT: u32 = 1_400;
 const NOW: Instant = Instant::from_millis(1_000);
 
-/// Of a sender that is known to grow by all that is covered.
+/// The state for a sender known to grow by all bytes covered.
 fn proven() -> Thinning {
     let mut growth = Growth::default();
     growth.on_segment(SEGMENT);
@@ -151,7 +151,7 @@ fn beside_a_near_peer_a_train_has_one_wagon_before_anything_is_known() {
         passes.into_iter().filter(|passes| *passes).count()
     };
     assert_eq!(run(500), 0);
-    // Farther away it would cost a round trip of somebody who counts few segments.
+    // At a longer RTT it would cost a sender that counts few segments a round trip.
     assert!(run(20_000) >= 2);
 }
 
@@ -195,7 +195,7 @@ fn what_is_sent_again_is_acknowledged() {
 }
 
 proptest! {
-    /// What is left out is followed by another, because data is on its way that it does not cover.
+    /// A dropped acknowledgement is followed by another one, because data beyond it is in flight.
     #[test]
     fn the_last_one_always_passes(
         start in any::<u32>(),

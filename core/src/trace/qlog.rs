@@ -1,7 +1,7 @@
 //! Records as qlog (draft-ietf-quic-qlog-main-schema) in a JSON text sequence (RFC 7464).
 //!
-//! Events have the names of draft-ietf-quic-qlog-quic-events where there is one, with the path in
-//! `path_id`, else names that begin with `mpip:`. Times are milliseconds since the node started.
+//! Events have the names of draft-ietf-quic-qlog-quic-events where one exists, with the path in
+//! `path_id`; other names begin with `mpip:`. Times are milliseconds since the node started.
 
 use core::fmt::{self, Write};
 use core::time::Duration;
@@ -9,8 +9,7 @@ use core::time::Duration;
 use super::{Metrics, Record, TraceSink, What};
 use mpip_types::Instant;
 
-/// Writes records to `out` until a number of bytes is reached or `out` fails; what comes later is
-/// not written.
+/// Writes records to `out` until a size limit is reached or `out` fails; later records are dropped.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -24,7 +23,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// `out` took nothing.
+    /// If `out` fails.
     pub fn new(out: W, title: &str, started: Duration, limit: u64) -> Result<Self, fmt::Error> {
         let mut writer = Self { out, line: String::new(), left: limit };
         write_header(&mut writer.line, title, started)?;
@@ -52,8 +51,8 @@ impl<W: Write + fmt::Debug + Send> TraceSink for Writer<W> {
     }
 }
 
-/// Writes the record that a file begins with. `title` says whose trace it is, `started` is the wall
-/// clock at the origin of the records' times, since 1970.
+/// Writes the header record of a file. `title` names the trace; `started` is the wall clock at the
+/// origin of the records' times, since 1970.
 pub fn write_header(out: &mut impl Write, title: &str, started: Duration) -> fmt::Result {
     out.write_str(
         "\u{1e}{\"file_schema\":\"urn:ietf:params:qlog:file:sequential\",\

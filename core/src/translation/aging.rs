@@ -1,18 +1,18 @@
-//! A bounded table whose entries go when they were not used for a time of their own.
+//! A bounded table whose entries expire, each after its own idle time.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mpip_types::Instant;
 
-/// Entries at the bound that are looked at for one that was not used for long.
+/// Entries examined at the limit to find one that has been idle for long.
 const LOOKS: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Aging<K, V> {
     entries: BTreeMap<K, Entry<V>>,
-    /// When to look whether an entry was used meanwhile: never later than it is to go.
+    /// Times at which to check whether an entry was used meanwhile; never later than it expires.
     reviews: BTreeSet<(Instant, K)>,
     limit: usize,
 }
@@ -46,14 +46,14 @@ impl<K: Ord + Copy, V> Aging<K, V> {
         self.entries.iter().map(|(key, entry)| (key, &entry.value))
     }
 
-    /// The entry of `key`, which is used at `now`.
+    /// The entry of `key`, marked as used at `now`.
     pub(crate) fn touch(&mut self, now: Instant, key: &K) -> Option<&mut V> {
         let entry = self.entries.get_mut(key)?;
         entry.used = now;
         Some(&mut entry.value)
     }
 
-    /// From now on the entry goes when it was not used for `idle`.
+    /// Sets the idle time of the entry to `idle`.
     pub(crate) fn set_idle(&mut self, key: &K, idle: Duration) {
         let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.idle != idle) else {
             return;
@@ -67,7 +67,7 @@ impl<K: Ord + Copy, V> Aging<K, V> {
         }
     }
 
-    /// Adds an entry in the place of a former one. Returns the one that had to go for want of room.
+    /// Adds or replaces an entry. Returns the one that was evicted to make room.
     pub(crate) fn insert(
         &mut self,
         now: Instant,
@@ -89,7 +89,7 @@ impl<K: Ord + Copy, V> Aging<K, V> {
         Some(entry.value)
     }
 
-    /// Removes an entry whose time is over.
+    /// Removes an expired entry.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<(K, V)> {
         while self.reviews.first().is_some_and(|(review, _)| *review <= now) {
             if let Some(removed) = self.settle_first(|gone| gone <= now) {
@@ -109,8 +109,8 @@ impl<K: Ord + Copy, V> Aging<K, V> {
         self.settle_first(|_| true)
     }
 
-    /// Removes the entry to be reviewed first if the time at which it goes is `over`; otherwise
-    /// that is the time of its next review.
+    /// Reviews the first entry: removes it if its expiry time is `over`; otherwise schedules the
+    /// next review at that time.
     fn settle_first(&mut self, over: impl FnOnce(Instant) -> bool) -> Option<(K, V)> {
         let (_, key) = self.reviews.pop_first()?;
         let entry = self.entries.get_mut(&key).expect("a review belongs to an entry");
@@ -161,7 +161,7 @@ mod tests {
         }
         assert_eq!(table.insert(at(51), 4, (), SECOND * 100), Some((2, ())));
         assert_eq!(table.len(), 4);
-        // The same key again takes nobody's place.
+        // Replacing an entry evicts none.
         assert_eq!(table.insert(at(52), 4, (), SECOND), None);
         assert_eq!(table.len(), 4);
     }

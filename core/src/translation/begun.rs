@@ -1,7 +1,7 @@
-//! Which connections of a node behind a translator go on the paths: those that began there.
+//! Which connections of a node behind a NAT use the paths: those that were opened there.
 //!
-//! The other end shows them to its host with another port than the translator would. So one that
-//! began as plain IP has to stay so, and one that began on the paths cannot leave them.
+//! The other end shows them to its host with another port than the NAT would. So a connection
+//! opened as plain IP has to stay plain, and one opened on the paths cannot leave them.
 
 use core::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{Act, Life};
 use mpip_types::Instant;
 use mpip_types::packet::{Header, SessionKey, protocol};
 
-/// How long the first connections may go without an answer by the paths, until others are plain:
-/// less than until TCP repeats a SYN (RFC 6298, section 2).
+/// Time without an answer on the paths after which new connections are plain; shorter than TCP's
+/// first SYN retransmission (RFC 6298, section 2).
 const UNANSWERED: Duration = Duration::from_millis(900);
-/// And how long those are, before one is tried again.
+/// Time for which new connections are plain before the paths are tried again.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// Connections that are remembered; beyond it one goes that carried nothing for long.
+/// Most connections kept; beyond this, an idle one is dropped.
 const CONNECTIONS: usize = 16_384;
 
-/// How long those that wait for a path are remembered without one: as long as TCP tries (RFC 9293,
-/// section 3.8.3, with Linux's 15 repetitions).
+/// Time for which connections are kept while there is no path: as long as TCP retransmits (RFC
+/// 9293, section 3.8.3, with Linux's 15 retransmissions).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(924);
 
 /// How a packet leaves.
@@ -30,38 +30,38 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(924);
 pub(crate) enum Way {
     /// On the paths.
     Paths,
-    /// As it would without us.
+    /// As plain IP.
     Plain,
 }
 
-/// What may begin on the paths.
+/// Which connections may be opened on the paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doors {
-    /// Connections may.
+    /// Connections may be opened on the paths.
     pub(crate) open: bool,
-    /// Those of UDP too: there are no plain ones. Otherwise a datagram may be one of a connection
-    /// that began as plain IP, here or at the other end, and nothing in it tells.
+    /// UDP, too, because nothing is plain. Otherwise a datagram may belong to a flow that was
+    /// opened as plain IP, here or at the other end, and nothing in it tells.
     pub(crate) nothing_is_plain: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// By the ends of what this host sends.
+    /// Keyed by the ends of this host's packets.
     connections: Aging<SessionKey, Life>,
     fragments: Fragments<Way>,
     trust: Trust,
 }
 
-/// Whether the peer's host answers what comes by the paths: its daemon may not translate, or its
-/// firewall may be in the way.
+/// Whether the peer's host answers connections opened on the paths. Its daemon may not translate,
+/// or its firewall may drop them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     Unknown,
-    /// A connection was tried then.
+    /// A connection was opened at this time; no answer yet.
     Tried(Instant),
     Proved,
-    /// There was no answer; until then connections are plain.
+    /// There was no answer; connections are plain until this time.
     DoubtedUntil(Instant),
 }
 
@@ -92,12 +92,12 @@ impl Begun {
         *self = Self::new();
     }
 
-    /// The peer's host has sent something to an address of ours that the peer sees elsewhere.
+    /// The peer's host has sent a packet to an address of ours that is behind a NAT.
     pub(crate) fn on_answer(&mut self) {
         self.trust = Trust::Proved;
     }
 
-    /// Whether a connection may be tried on the paths.
+    /// Whether a connection may be opened on the paths.
     fn is_trusted(&mut self, now: Instant) -> bool {
         match self.trust {
             Trust::Proved => true,
@@ -117,7 +117,7 @@ impl Begun {
         }
     }
 
-    /// Forgets what carried nothing for long.
+    /// Drops idle connections.
     pub(crate) fn expire(&mut self, now: Instant) {
         while self.connections.expire(now).is_some() {}
     }

@@ -1,4 +1,4 @@
-//! Which connection the fragments of a packet belong to: only the first one says it.
+//! Fragments: only the first one of a packet has the ports.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use super::rewrite::fragment_id;
 use mpip_types::packet::Header;
 
-/// Packets in fragments that are under way; of the oldest, later fragments are not known.
+/// Fragmented packets tracked; later fragments of older ones are not recognised.
 const PACKETS: usize = 64;
 
-/// What the first fragments said.
+/// Fragmented packets, with a value from the first fragment of each.
 #[derive(Debug)]
 pub(crate) struct Fragments<T>(VecDeque<(Key, T)>);
 
-/// What fragments of one packet have in common.
+/// The key that the fragments of one packet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     source: IpAddr,
@@ -35,7 +35,7 @@ impl<T: Copy> Fragments<T> {
         Self(VecDeque::new())
     }
 
-    /// Takes note of `said` if the packet is the first fragment of one.
+    /// Records `said` if the packet is a first fragment.
     pub(crate) fn on_first(&mut self, header: &Header, packet: &[u8], said: T) {
         let Some(key) = Key::of(header, packet) else { return };
         if self.0.len() >= PACKETS {
@@ -44,7 +44,7 @@ impl<T: Copy> Fragments<T> {
         self.0.push_back((key, said));
     }
 
-    /// What the first fragment of the same packet said.
+    /// The value recorded with the first fragment of the same packet.
     pub(crate) fn find(&self, header: &Header, packet: &[u8]) -> Option<T> {
         let key = Key::of(header, packet)?;
         self.0.iter().rev().find(|(other, _)| *other == key).map(|(_, said)| *said)

@@ -1,8 +1,7 @@
-//! Putting another address and port in the place of one end of a packet (RFC 3022, section 4;
-//! ICMP: RFC 5508).
+//! Replaces the address and port of one end of a packet (RFC 3022, section 4; ICMP: RFC 5508).
 //!
-//! Checksums are updated by the difference (RFC 1624), so that a right one stays right and a wrong
-//! one wrong.
+//! Checksums are updated incrementally (RFC 1624), so that a valid one stays valid and a wrong one
+//! wrong.
 
 use core::net::IpAddr;
 
@@ -10,13 +9,13 @@ use mpip_types::packet::{Endpoint, Header, SessionKey, Version, fold, protocol, 
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
-/// Type, code, checksum and four bytes before what an ICMP error quotes.
+/// ICMP header before the quoted packet of an error: type, code, checksum and four bytes.
 const ICMP_HEADER: usize = 8;
-/// Next header of IPv6 for fragments.
+/// IPv6 fragment header.
 const FRAGMENT: u8 = 44;
 
-/// How many bytes from its start on a packet is changed in at most: two IP headers and what stands
-/// before, between and behind them up to the transport checksum. Packets with more are not
+/// Bytes at the start of a packet that translation may change: two IP headers with the ICMP header,
+/// extensions and the transport header up to the checksum. Packets with longer headers are not
 /// translated.
 pub(crate) const HEAD: usize = 256;
 
@@ -36,7 +35,7 @@ impl End {
     }
 }
 
-/// What connection a packet is about.
+/// The connection that a packet refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// It belongs to this one.
@@ -48,8 +47,8 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// That of `packet`; `None` for what cannot be translated. `header` is the packet's, which need
-    /// not be there beyond its first [`HEAD`] bytes.
+    /// The connection of `packet`; `None` if it cannot be translated. `header` is that of the
+    /// packet, of which only the first [`HEAD`] bytes are needed.
     pub(crate) fn of(header: &Header, packet: &[u8]) -> Option<Self> {
         match header.protocol {
             protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMPV6 => {}
@@ -66,7 +65,7 @@ impl Subject {
     }
 }
 
-/// Where the headers of a packet, or of one that is quoted in it, are.
+/// Offsets of the headers of a packet, or of the packet quoted in it.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     version: Version,
@@ -122,7 +121,7 @@ impl Span {
         }
     }
 
-    /// Where the port of `end`, or the identifier of an echo, is.
+    /// Offset of the port of `end`, or of the identifier of an echo.
     fn port_at(&self, end: End, packet: &[u8]) -> Option<usize> {
         let at = match (self.protocol, end) {
             (protocol::TCP | protocol::UDP, End::Source) => self.transport,
@@ -151,7 +150,7 @@ impl Span {
         }
     }
 
-    /// The ends of the packet, if its ports are there.
+    /// The ends of the packet, if it has ports.
     fn key(&self, packet: &[u8]) -> Option<SessionKey> {
         let end = |end| {
             let (at, len) = self.address_at(end);
@@ -168,7 +167,7 @@ impl Span {
         Some(SessionKey { protocol: self.protocol, source, destination })
     }
 
-    /// Puts `to` in the place of `end`. `None` when it does not fit; then nothing has changed.
+    /// Replaces `end` by `to`. `None` if that is impossible; then nothing has changed.
     fn replace(&self, packet: &mut [u8], end: End, to: Endpoint, state: State) -> Option<()> {
         let (at, len) = self.address_at(end);
         let mut octets = [0; 16];
@@ -199,20 +198,20 @@ impl Span {
     }
 }
 
-/// How much of a packet's transport there is to change.
+/// State of a packet's transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// All of it.
+    /// Complete, with its checksum.
     Complete,
-    /// Its checksum holds the sum of the pseudo-header only, to be completed later.
+    /// The checksum holds the pseudo-header sum only, to be completed later.
     Partial,
-    /// None: a fragment but the first.
+    /// No transport header: a fragment other than the first.
     WithoutTransport,
 }
 
-/// Puts `to` in the place of `end` of `packet`, and of the opposite end of the packet that it
-/// quotes if it is an ICMP error. `header` is the packet's, which need not be there beyond its
-/// first [`HEAD`] bytes. `None` when that is impossible; the packet is of no use then.
+/// Replaces `end` of `packet` by `to`; in an ICMP error, also the opposite end of the quoted
+/// packet. `header` is that of the packet, of which only the first [`HEAD`] bytes are needed.
+/// `None` if that is impossible; the packet must then be dropped.
 pub(crate) fn rewrite(
     packet: &mut [u8],
     header: &Header,
@@ -234,7 +233,7 @@ pub(crate) fn rewrite(
     outer.replace(packet, end, to, State::Complete)
 }
 
-/// The identification that the fragments of a packet have in common.
+/// The identification that the fragments of a packet share.
 pub(crate) fn fragment_id(packet: &[u8]) -> Option<u32> {
     match packet.first()? >> 4 {
         4 => Some(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]).into()),
@@ -245,14 +244,14 @@ pub(crate) fn fragment_id(packet: &[u8]) -> Option<u32> {
     }
 }
 
-/// Writes `new` over `old`; what a sum over it has gained.
+/// Overwrites `old` by `new`; returns the change of the one's complement sum.
 fn exchange(old: &mut [u8], new: &[u8]) -> u64 {
     let before = sum(old);
     old.copy_from_slice(new);
     sum(new) + u64::from(!fold(before))
 }
 
-/// Adds `difference` to what the checksum at `field` is of. In UDP 0 means that there is none.
+/// Updates the checksum at `field` by `difference`. In UDP, 0 means no checksum.
 fn adjust(packet: &mut [u8], field: usize, difference: u64, udp: bool) -> Option<()> {
     let bytes = packet.get_mut(field..)?.first_chunk_mut()?;
     let value = u16::from_ne_bytes(*bytes);
@@ -265,7 +264,7 @@ fn adjust(packet: &mut [u8], field: usize, difference: u64, udp: bool) -> Option
     Some(())
 }
 
-/// The same for a field with a sum that is not complemented yet.
+/// The same for a partial checksum, which is not complemented yet.
 fn adjust_partial(packet: &mut [u8], field: usize, difference: u64) -> Option<()> {
     let bytes = packet.get_mut(field..)?.first_chunk_mut()?;
     *bytes = fold(u64::from(u16::from_ne_bytes(*bytes)) + difference).to_ne_bytes();

@@ -187,8 +187,8 @@ fn a_route_that_follows_its_address_is_used_at_once() {
         // The address has been tried by then.
         host.ip(&["addr", "flush", "dev", "eth0"]);
         host.ip(&["addr", "add", &format!("198.18.{number}.8/24"), "dev", "eth0"]);
-        thread::sleep(Duration::from_secs(1));
-        assert!(daemon_a.active_paths().is_empty());
+        wait_for("no path", || daemon_a.active_paths().is_empty());
+        thread::sleep(Duration::from_millis(500));
         host.ip(&["route", "replace", "default", "via", &format!("198.18.{number}.254")]);
         wait_for("a path", || !daemon_a.active_paths().is_empty());
         assert!(a.ping("10.77.0.2", 3));
@@ -247,8 +247,10 @@ fn connections_from_an_address_that_others_may_share_survive_its_loss() {
     let daemon_a = configuration(1, &["198.18.0.2:6182"], "").start(&a, &directory);
     wait_for("multipath", || daemon_a.traffic() == "multipath");
     let address = "198.18.0.2".parse().expect("valid");
-    let transfers =
-        Transfers([Transfer::start(&a, &b, address, RATE), Transfer::fetch(&b, &a, address, RATE)]);
+    let transfers = Transfers([
+        daemon_b.begin(|| Transfer::start(&a, &b, address, RATE)),
+        daemon_b.begin(|| Transfer::fetch(&b, &a, address, RATE)),
+    ]);
     for transfer in &transfers.0 {
         transfer.advance(RATE / 4);
     }
@@ -257,7 +259,6 @@ fn connections_from_an_address_that_others_may_share_survive_its_loss() {
     let before = silence(&transfers);
     a.ip(&["addr", "add", "198.18.1.1/24", "dev", "eth1"]);
     transfers.resume(before);
-    assert_eq!(daemon_b.peer().translated, 2);
     for transfer in transfers.0 {
         assert_eq!(transfer.finish().ip().to_string(), "198.18.0.1");
     }

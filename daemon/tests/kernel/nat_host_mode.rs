@@ -51,10 +51,10 @@ fn assert_goes_on_the_paths(kind: &str) {
     let plain = [PlainCounter::new(&site.client), PlainCounter::new(&server)];
     let before = changes([&daemon_a, &daemon_b]);
     for fetch in [false, true] {
-        let transfer = match fetch {
+        let transfer = daemon_a.begin(|| match fetch {
             false => Transfer::start(&site.client, &server, ip(SERVER), RATE),
             true => Transfer::fetch(&server, &site.client, ip(SERVER), RATE),
-        };
+        });
         for _ in 0..2 {
             transfer.advance(RATE / 4);
             site.forget();
@@ -70,7 +70,7 @@ fn assert_goes_on_the_paths(kind: &str) {
     let translated = |daemon: &Daemon| daemon.peer().translated;
     // Each ping is one; one that was answered late was repeated.
     let [at_a, at_b] = [translated(&daemon_a), translated(&daemon_b)];
-    assert!(at_a == at_b && at_a >= 5, "{at_a} and {at_b}");
+    assert!(at_a == at_b && (at_a >= 5 || fell_back), "{at_a} and {at_b}");
 
     for (daemon, host) in [(&mut daemon_a, &site.client), (&mut daemon_b, &server)] {
         daemon.signal("TERM");
@@ -152,12 +152,11 @@ fn an_address_of_the_server_that_cannot_be_reached_is_left_alone() {
     site.router.ip(&["addr", "add", "198.19.0.3/24", "dev", "lan"]);
     let directory = Directory::new("nhpriv");
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory, "");
-    assert_eq!(daemon_a.peer().captured, ["198.18.0.9/32"]);
+    daemon_a.wait_for_captured(&["198.18.0.9/32"]);
     let neighbour = Transfer::start(&site.client, &site.router, ip("198.19.0.3"), RATE).finish();
     assert_eq!(neighbour.ip(), ip("198.19.0.2"));
-    let from = Transfer::start(&site.client, &server, ip(SERVER), RATE).finish();
-    assert_eq!(from.ip(), ip("198.18.0.1"));
-    assert_eq!(daemon_a.peer().translated, 1);
+    let transfer = daemon_a.begin(|| Transfer::start(&site.client, &server, ip(SERVER), RATE));
+    assert_eq!(transfer.finish().ip(), ip("198.18.0.1"));
 }
 
 /// Both clients have 198.19.0.2 and call from the same port.
@@ -176,11 +175,11 @@ fn two_clients_with_the_same_address_are_told_apart() {
     let two = HostConfiguration { number: 2, endpoints: &[], peer: "", more: &second };
     let there = two.start(&server, &directories[0]);
     let endpoints = &["198.18.0.9:6182"];
-    let one = HostConfiguration { number: 1, endpoints, peer: "", more: "" };
+    let one = HostConfiguration { number: 1, endpoints, peer: "policy = 'require'", more: "" };
     let first = one.start(&sites[0].client, &directories[0]);
     // The second client is a copy of the first with another key and another address of the server.
     let endpoints = &["198.18.1.9:6182"];
-    let one = HostConfiguration { number: 1, endpoints, peer: "", more: "" };
+    let one = HostConfiguration { number: 1, endpoints, peer: "policy = 'require'", more: "" };
     let file = one.write(&directories[1]);
     let key_file = directories[1].0.join("1.key");
     fs::write(&key_file, key(3).secret_base64().as_str()).expect("writable");
@@ -213,7 +212,7 @@ fn without_a_path_a_connection_waits_for_one() {
     let site = Site::new("nhwait", &server, 0, KINDS[0]);
     let directory = Directory::new("nhwait");
     let [daemon_a, _daemon_b] = connect(&site, &server, &directory, "encapsulation = 'udp'");
-    let transfer = Transfer::start(&site.client, &server, ip(SERVER), RATE);
+    let transfer = daemon_a.begin(|| Transfer::start(&site.client, &server, ip(SERVER), RATE));
     transfer.advance(RATE / 4);
     // The router lets no UDP through any more.
     site.router.nft(

@@ -113,16 +113,18 @@ fn a_changed_key_is_refused_loudly_and_plain_ip_goes_on() {
     let daemon_a = Daemon::start(&host_a, &directory, &configuration(1, (1, 8), lines));
     let lines = "[opportunistic]\nprefixes = ['198.18.0.0/16']\npins = 'other'";
     let daemon_b = Daemon::start(&host_b, &directory, &configuration(2, (2, 9), lines));
-    let open = connection(&host_a, &host_b, "198.18.0.2");
+    let asking = one_sided(&host_a, "198.18.0.2");
     wait_for("the refusal", || {
         destination(&daemon_a, "198.18.0.2").is_some_and(|known| known.state == "key-changed")
     });
-    // Host b has found host a, too, and calls, which is refused for the same reason.
+    // Host b finds host a, too, and calls, which is refused for the same reason.
+    let open = connection(&host_a, &host_b, "198.18.0.2");
+    wait_for("a call of host b", || count(&daemon_b, "handshake-timeout") > 0);
     assert_eq!(count(&daemon_a, "key-changed"), 1, "{}", daemon_a.log());
     assert!(daemon_a.log().contains("ERROR") && daemon_a.log().contains("ITS KEY HAS CHANGED"));
     assert!(found(&daemon_a).is_none() && found(&daemon_b).is_none());
     assert!(host_a.ping("198.18.0.2", 3));
-    drop(open);
+    drop((asking, open));
 }
 
 #[test]

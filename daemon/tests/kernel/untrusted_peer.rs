@@ -155,21 +155,22 @@ fn a_peer_that_shares_its_address_does_not_get_what_is_for_its_neighbours() {
     assert!(plain.iter().all(|counter| counter.take() > 0), "what ran before goes on as it did");
     let before = changes([&daemon_p, &daemon_s]);
     for fetch in [false, true] {
-        let transfer = match fetch {
+        let transfer = daemon_p.begin(|| match fetch {
             false => Transfer::start(&site.router, &server, ip("198.18.0.9"), RATE),
             true => Transfer::fetch(&server, &site.router, ip("198.18.0.9"), RATE),
-        };
+        });
         let from = transfer.finish();
         assert_eq!(from.ip(), ip("198.18.0.1"));
         assert!((16_384..32_768).contains(&from.port()), "{from}");
     }
     let plain = plain.map(|counter| counter.take());
     assert!(plain == [0, 0] || changes([&daemon_p, &daemon_s]) != before, "{plain:?}");
-    assert_eq!(daemon_s.peer().translated, 2);
+    let translated = daemon_s.peer().translated;
+    assert!(translated >= 2, "{translated}");
     assert_eq!(who_answers(&server), b'n');
     // A neighbour's connections to the server have ports of all kinds.
     site.client.sysctl("net/ipv4/ip_local_port_range", "16384 32767");
     let neighbour = Transfer::start(&site.client, &server, ip("198.18.0.9"), RATE);
     assert_eq!(neighbour.finish().ip(), ip("198.18.0.1"));
-    assert_eq!(daemon_s.peer().translated, 2, "it is no concern of the peer");
+    assert_eq!(daemon_s.peer().translated, translated, "it is no concern of the peer");
 }

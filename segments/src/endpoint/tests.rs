@@ -27,7 +27,7 @@ fn endpoint(local: SocketAddr) -> Endpoint {
     Endpoint::new(local, 1_500, seed)
 }
 
-/// A segment on its way.
+/// A segment in flight.
 #[derive(Clone, Debug)]
 struct Sent {
     from: SocketAddr,
@@ -35,7 +35,7 @@ struct Sent {
     payload: Vec<u8>,
 }
 
-/// Two endpoints and what travels between them.
+/// Two endpoints and the segments in flight between them.
 struct Pair {
     now: Instant,
     ends: [Endpoint; 2],
@@ -170,7 +170,7 @@ fn syn(from: SocketAddr) -> Header {
     Header { source: from.port(), flags: flag::SYN, ..Header::default() }
 }
 
-/// What answers a SYN that `from` sends to `end` of the pair.
+/// The answer to a SYN that `from` sends to `end` of the pair.
 fn answer(end: &mut Endpoint, now: Instant, from: SocketAddr) -> Option<Header> {
     end.receive(now, from, &syn(from), &mut [], &mut |_| panic!("no data"));
     end.poll_control().map(|control| control.header)
@@ -252,7 +252,7 @@ fn an_answer_to_a_syn_serves_its_sender_alone() {
     for from in [other(1, client().port()), (client().ip(), 6_183).into()] {
         assert_eq!(try_it(&mut server, from, data(1, None)), 0, "{from}");
     }
-    // Another initial number, or no timestamp that went with it.
+    // Another initial number, or no matching timestamp.
     for sequence in [0, (2 << 20) + 1, 1 << 31, u32::MAX] {
         assert_eq!(try_it(&mut server, client(), data(sequence, None)), 0, "{sequence}");
     }
@@ -260,7 +260,7 @@ fn an_answer_to_a_syn_serves_its_sender_alone() {
     for echoed in [clock.wrapping_add(1), clock.wrapping_sub(130_000)] {
         assert_eq!(try_it(&mut server, client(), data(1, Some((7, echoed)))), 0);
     }
-    // To another end, or after a restart, it is nothing.
+    // At another endpoint, or after a restart, it is invalid.
     let mut another = Endpoint::new(server.local, 1_500, [8; 32]);
     assert_eq!(try_it(&mut another, client(), data(1, None)), 0);
     // The first segments may be lost.
@@ -327,7 +327,7 @@ fn an_idle_connection_is_closed_on_both_sides() {
     pair.settle();
     pair.wait(SECOND * 4);
     assert_eq!(pair.ends.each_ref().map(Endpoint::connections), [0, 0]);
-    // Late ones belong to nothing, and the next datagram opens another.
+    // Late segments belong to no connection, and the next datagram opens another one.
     pair.wire.clear();
     pair.send(0, b"again");
     pair.settle();
@@ -350,7 +350,7 @@ fn a_fin_counts_in_sequence_only() {
         },
         payload: Vec::new(),
     };
-    // It has to be of this connection, too.
+    // It has to belong to this connection, too.
     let untimely = Header { timestamps: None, ..fin(expected.acknowledgement).header };
     pair.deliver(Sent { header: untimely, ..fin(0) });
     pair.deliver(fin(expected.acknowledgement.wrapping_sub(5)));
@@ -433,7 +433,7 @@ fn a_flood_of_connections_drives_out_no_peer_at_rest() {
     let mut pair = Pair::established();
     let before = pair.header(1);
     for number in 0..20_000 {
-        // A path at rest may be silent for so long.
+        // A path at rest may be silent for this long.
         pair.now += Duration::from_micros(1_400);
         let Some(header) = answer(&mut pair.ends[1], pair.now, other(number, 1)) else { continue };
         let cookie = header.sequence;
@@ -511,7 +511,7 @@ fn a_syn_changes_nothing_of_a_connection() {
             pair.ends[end].receive(later, from, &header, &mut [], &mut |_| true);
             let answer = pair.ends[end].poll_control().expect("a cookie").header;
             assert_eq!(answer.flags, flag::SYN | flag::ACK);
-            // What comes back to who sent none is ignored.
+            // An answer without a SYN is ignored.
             pair.deliver(Sent { from: address(end), header: answer, payload: Vec::new() });
             assert!(pair.wire.is_empty());
         }
@@ -722,7 +722,7 @@ fn a_datagram_that_comes_late_is_handed_on_and_does_not_begin_the_connection_aga
         pair.received[1].last().expect("some") == b"late"
     };
     assert!(pass(35));
-    // It acknowledges nothing but the answer to the SYN; by now it serves for nothing.
+    // It acknowledges only the answer to the SYN, which is too old by now.
     assert!(!pass(10));
 }
 
@@ -747,15 +747,15 @@ fn acknowledgements_follow_what_arrived_and_never_more() {
     assert_eq!(pair.header(1).acknowledgement, ends[2], "who has forged it may have the number");
 }
 
-/// What happens to a segment on its way.
+/// What happens to a segment in flight.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Arrive,
     Lose,
     Repeat,
-    /// It is overtaken by the next.
+    /// The next one overtakes it.
     Delay,
-    /// It is joined with those that follow it.
+    /// It is merged with those that follow.
     Join,
 }
 
@@ -803,10 +803,10 @@ impl Pair {
     }
 }
 
-/// A segment that somebody sends who has no keys.
+/// A segment of an attacker without keys.
 #[derive(Debug)]
 struct Forged {
-    /// Whether the numbers are added to the right ones.
+    /// Whether the numbers are relative to the right ones.
     near: bool,
     numbers: [u32; 2],
     flags: u8,
@@ -879,13 +879,13 @@ proptest! {
                 sequence = own.acknowledgement.wrapping_add(close(sequence));
                 acknowledgement = own.sequence.wrapping_add(close(acknowledgement));
             }
-            // Mostly such that it is taken.
+            // Mostly acceptable.
             let fits = near && numbers[0] % 4 > 0;
             let timestamps = if fits { peer.timestamps } else { timestamps };
             let mut header =
                 Header { sequence, acknowledgement, flags, timestamps, ..Header::default() };
             if data.is_empty() && sequence == own.acknowledgement {
-                // Who has the number to the bit can close a connection; it is opened again.
+                // With the exact number, an attacker can close a connection; it is opened again.
                 header.flags &= !flag::FIN;
             } else if !data.is_empty() {
                 data.splice(0..0, [0, data.len() as u8]);

@@ -25,7 +25,7 @@ const USAGE: &str = "usage: mpip-sim --seeds COUNT [--first SEED] [--threads N] 
        mpip-sim --seed SEED [--quiet] [--qlog DIRECTORY]";
 
 thread_local! {
-    /// The seed that runs on this thread, for the message of a panic.
+    /// The seed that this thread runs, for the message of a panic.
     static SEED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A file as an engine writes its trace to it.
+/// A trace file of an engine.
 #[derive(Debug)]
 struct TraceFile(BufWriter<File>);
 

@@ -1,4 +1,4 @@
-//! What a hostile node knows, and what it writes its lies into.
+//! State of a hostile node, and drafts of its frames.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::VecDeque;
@@ -11,17 +11,16 @@ use crate::packet::Shape;
 use crate::rng::Rng;
 use crate::spec::{WorldSpec, inner_address};
 
-/// Sessions of its own that it goes on with, and those of its peer that it remembers.
+/// Own sessions that it continues, and sessions of its peer that it keeps.
 pub(super) const SESSIONS: u64 = 8;
-/// Longest plaintext that it makes.
+/// Longest plaintext, bytes.
 pub(super) const PLAINTEXT: usize = 1_350;
-/// Keys that it remembers, as its peer does.
+/// Key epochs kept, as at its peer.
 pub(super) const EPOCHS: usize = 3;
 /// The network of bystanders.
 const BYSTANDERS: u8 = 240;
 
-/// Whether `ip` is an address where hosts are that take no part: nothing that is sent there is
-/// answered, and nobody says that it did not arrive.
+/// Whether `ip` is an address of bystanders: packets sent there get no answer and no error.
 pub(crate) fn is_bystander(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets()[..3] == [198, 18, BYSTANDERS],
@@ -29,7 +28,7 @@ pub(crate) fn is_bystander(ip: IpAddr) -> bool {
     }
 }
 
-/// Somebody's address and port, for lists and as a source.
+/// A bystander's address and port, for address lists and as a source.
 pub(super) fn bystander(number: u64, v6: bool) -> SocketAddr {
     let host = 1 + (number % 250) as u8;
     let ip = match v6 {
@@ -47,19 +46,19 @@ pub(super) struct Epoch {
     pub(super) remote_index: u32,
 }
 
-/// A path as the node knows it.
+/// State of a path.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct PathState {
     pub(super) to: PathAddress,
     pub(super) next: u64,
-    /// Numbers of the peer, the latest last.
+    /// Received packet numbers, the latest last.
     pub(super) received: VecDeque<u64>,
     pub(super) largest: Option<u64>,
 }
 
-/// A handshake that waits for its response.
+/// A pending handshake.
 #[derive(Debug)]
-pub(super) struct Calling {
+pub(super) struct PendingHandshake {
     pub(super) initiator: Initiator,
 }
 
@@ -67,7 +66,7 @@ pub(super) struct Calling {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) plain: Vec<u8>,
-    /// Nothing can follow.
+    /// No frame may follow.
     pub(super) closed: bool,
 }
 
@@ -101,7 +100,7 @@ impl Draft {
         false
     }
 
-    /// The plaintext; one byte at least.
+    /// The plaintext, at least one byte.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         if self.plain.is_empty() {
             self.plain.push(0);
@@ -110,7 +109,7 @@ impl Draft {
     }
 }
 
-/// A session of the node's own.
+/// A session of this node.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: u32,
@@ -118,10 +117,10 @@ pub(super) struct Session {
     pub(super) next: u32,
 }
 
-/// Addresses to lie with.
+/// Addresses for lies.
 #[derive(Debug)]
 pub(super) struct Pools {
-    /// Those that are its own, the peer's, and those of the other hosts; inner and outer.
+    /// Addresses of its own, of the peer, and of the other hosts; inner and outer.
     pub(super) own: Vec<IpAddr>,
     pub(super) target: Vec<IpAddr>,
     pub(super) others: Vec<IpAddr>,
@@ -142,7 +141,7 @@ impl Pools {
         }
     }
 
-    /// Somebody of this family who takes no part, or another host of the world.
+    /// An address of this family: of a bystander or of another host of the world.
     pub(super) fn somebody(&self, rng: &mut Rng, v6: bool) -> SocketAddr {
         let others = || self.others.iter().filter(|ip| ip.is_ipv6() == v6);
         match others().nth(rng.below(2 * others().count() as u64) as usize) {
@@ -151,7 +150,7 @@ impl Pools {
         }
     }
 
-    /// Where one may claim to be.
+    /// An address to claim as its own.
     pub(super) fn claim(&self, rng: &mut Rng) -> SocketAddr {
         let port = rng.pick(&[DEFAULT_PORT, 0, 1, 53, 443, 65_535]);
         let v4 = |octets: [u8; 4]| SocketAddr::new(Ipv4Addr::from(octets).into(), port);
@@ -171,7 +170,7 @@ impl Pools {
         }
     }
 
-    /// Ends of inner packets: mostly the node's own and its peer's.
+    /// Ends of inner packets: mostly its own and its peer's.
     pub(super) fn ends(&self, rng: &mut Rng) -> (SocketAddr, SocketAddr) {
         let v6 = rng.chance(0.3);
         let family = |list: &[IpAddr]| -> Vec<IpAddr> {
@@ -205,7 +204,7 @@ fn some(rng: &mut Rng, list: &[IpAddr]) -> IpAddr {
     list.get(index).copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into())
 }
 
-/// Notes a session of the peer.
+/// Records a session of the peer.
 pub(super) fn remember(theirs: &mut VecDeque<u32>, session: u32) {
     if !theirs.contains(&session) {
         if theirs.len() as u64 == SESSIONS {

@@ -1,5 +1,5 @@
-//! Handshakes of a hostile node: right enough to succeed, and then too many, too late or with
-//! claims that are not true.
+//! Handshakes of a hostile node: valid enough to succeed, but too many, too late or with false
+//! claims.
 
 use core::time::Duration;
 
@@ -10,23 +10,23 @@ use mpip_wire::{
 };
 
 use super::Hostile;
-use super::draft::{Calling, Draft, EPOCHS, Epoch};
+use super::draft::{Draft, EPOCHS, Epoch, PendingHandshake};
 use super::spec::Lie;
 use crate::keys::preshared_key;
 
-/// A year, for clocks that are wrong.
+/// A year in seconds, for wrong clocks.
 const YEAR: u64 = 365 * 86_400;
 
 impl Hostile {
-    /// Begins a handshake.
+    /// Starts a handshake.
     pub(super) fn call(&mut self) {
         let Some(pair) = self.any_pair() else { return };
         let lies = self.does(Lie::Handshake) && !self.epochs.is_empty();
         if lies && self.keys.len() > 1 && self.rng.chance(0.5) {
-            // As somebody else.
+            // With another key.
             self.keys.rotate_left(1);
             self.epochs.clear();
-            self.lanes.clear();
+            self.paths.clear();
         }
         if lies && self.rng.chance(0.2) {
             self.instance = self.rng.word();
@@ -55,19 +55,19 @@ impl Hostile {
         let started = Initiator::start(&mut self.crypto, key, &self.target, &psk, &bytes, index);
         let Ok((initiator, mut datagram)) = started else { return };
         self.cookies.stamp(Duration::from_nanos(self.now), &mut datagram);
-        self.calling = Some(Calling { initiator });
+        self.pending = Some(PendingHandshake { initiator });
         let spoofs = lies && self.does(Lie::Spoof) && self.rng.chance(0.2);
         let source = spoofs.then(|| self.pools.somebody(&mut self.rng, pair.remote.is_ipv6()));
         self.send(pair, source, datagram.to_vec());
     }
 
     pub(super) fn on_response(&mut self, from: PathAddress, datagram: &[u8]) {
-        let Some(calling) = &mut self.calling else { return };
+        let Some(calling) = &mut self.pending else { return };
         let index = calling.initiator.sender_index();
         let Ok(completed) = calling.initiator.finish(datagram) else { return };
         let Ok(payload) = ResponsePayload::parse(&completed.payload) else { return };
         let Some(aead) = Aead::from_code(payload.aead.code()) else { return };
-        self.calling = None;
+        self.pending = None;
         let keys = completed.secrets.into_keys(aead);
         self.adopt(Epoch { keys, local_index: index, remote_index: completed.responder_index });
         self.begin(from);
@@ -100,7 +100,7 @@ impl Hostile {
         self.send(from, None, response.to_vec());
     }
 
-    /// Somebody asks whether there is a node here.
+    /// Processes an availability query.
     pub(super) fn on_query(&mut self, from: PathAddress, datagram: &[u8]) {
         let Ok(query) = QueryPacket::new_checked(datagram) else { return };
         let key = self.keys.front().expect("it has a key");
@@ -122,7 +122,7 @@ impl Hostile {
 
     /// Confirms the keys on path 0.
     fn begin(&mut self, from: PathAddress) {
-        self.lanes.entry(0).or_insert_with(|| super::Lane {
+        self.paths.entry(0).or_insert_with(|| super::PathState {
             to: from,
             next: 0,
             received: Default::default(),
@@ -136,7 +136,7 @@ impl Hostile {
     }
 }
 
-/// Nodes that nobody configured have none.
+/// Nodes that are not configured have none.
 fn preshared_key_for(configured: bool) -> mpip_crypto::PresharedKey {
     if configured { preshared_key() } else { Default::default() }
 }

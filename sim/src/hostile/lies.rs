@@ -1,4 +1,4 @@
-//! What a hostile node says.
+//! The lies of a hostile node.
 
 use core::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::draft::{Draft, PLAINTEXT, SESSIONS, Session};
 use super::spec::Lie;
 use crate::packet::{self, Shape, protocol};
 
-/// Protocols of inner packets, among them one that nobody knows and IPv6's fragments.
+/// Protocols of inner packets, among them an unassigned one and IPv6 fragments.
 const PROTOCOLS: [u8; 7] =
     [protocol::TCP, protocol::TCP, protocol::UDP, protocol::ICMP, protocol::ESP, 44, 253];
 
@@ -88,7 +88,7 @@ impl Hostile {
                 };
                 let len = self.rng.between(1, 80);
                 let mut compact: Vec<u8> = (0..len).map(|_| self.rng.word() as u8).collect();
-                // The usual form, mostly.
+                // Mostly the usual form.
                 compact[0] &= self.rng.pick(&[0x00, 0x10, 0x3f, 0xff]);
                 draft.push(&Frame::CompactPacket { header, compact: &compact })
             }
@@ -105,17 +105,17 @@ impl Hostile {
                 let bytes: Vec<u8> = (0..len).map(|_| self.rng.word() as u8).collect();
                 draft.push_raw(&bytes)
             }
-            // The others are more than frames.
+            // The others are not frames.
             Lie::Close | Lie::Malformed | Lie::Handshake | Lie::Raw | Lie::NewPath | Lie::Spoof => {
                 draft.push(&Frame::Heartbeat)
             }
         }
     }
 
-    /// Acknowledges what came on `path`, as a node does.
+    /// Acknowledges packets received on `path`, as an honest node does.
     pub(super) fn acknowledge(&mut self, path: u16, draft: &mut Draft) {
-        let Some(lane) = self.lanes.get(&path) else { return };
-        let mut numbers: Vec<u64> = lane.received.iter().copied().collect();
+        let Some(state) = self.paths.get(&path) else { return };
+        let mut numbers: Vec<u64> = state.received.iter().copied().collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut ranges: Vec<AckRange> = Vec::new();
@@ -150,10 +150,10 @@ impl Hostile {
 
     fn lie_of_feedback(&mut self, draft: &mut Draft) -> bool {
         let path = self.some_path().0;
-        let largest = self.lanes.get(&path).and_then(|lane| lane.largest).unwrap_or(0);
+        let largest = self.paths.get(&path).and_then(|state| state.largest).unwrap_or(0);
         let rng = &mut self.rng;
         let ranges = match rng.below(5) {
-            // What never came, and what was never sent.
+            // Packets never received, or never sent.
             0 => vec![AckRange { first: 0, last: largest }],
             1 => vec![AckRange { first: 0, last: largest + 1 + rng.below(1_000) }],
             2 => vec![AckRange { first: VARINT_MAX - 1, last: VARINT_MAX }],
@@ -162,7 +162,7 @@ impl Hostile {
                 .map_while(|hole| largest.checked_sub(2 * hole))
                 .map(|number| AckRange { first: number, last: number })
                 .collect(),
-            // The newest alone.
+            // Only the newest.
             _ => vec![AckRange { first: largest, last: largest }],
         };
         let delay = rng.pick(&[0, 1_000, 10_000_000, VARINT_MAX]);
@@ -202,12 +202,12 @@ impl Hostile {
         draft.push(&Frame::Packet { header, packet: &bytes })
     }
 
-    /// How far a packet is ahead of the one that would follow.
+    /// A gap in sequence numbers.
     fn gap(&mut self) -> u32 {
         self.rng.pick(&[0, 0, 1, 1, 1, 2, 3, 50, 5_000, 32_767, 32_768, 1 << 31])
     }
 
-    /// A number that is larger than all before, mostly.
+    /// A number that mostly grows.
     fn growing(&mut self) -> u64 {
         self.counter += 1;
         match self.rng.below(50) {
@@ -218,12 +218,12 @@ impl Hostile {
     }
 
     fn some_path(&mut self) -> PathId {
-        let known = self.rng.below(2 * self.lanes.len() as u64) as usize;
-        let known = self.lanes.keys().nth(known).copied();
+        let known = self.rng.below(2 * self.paths.len() as u64) as usize;
+        let known = self.paths.keys().nth(known).copied();
         PathId(known.unwrap_or_else(|| self.rng.pick(&[0, 1, 2, 3, 31, 65_535])))
     }
 
-    /// The number of a session, one of its own or any.
+    /// A session number, its own or any.
     fn some_session(&mut self) -> u32 {
         if self.rng.chance(0.5) {
             self.own_session().0
@@ -232,7 +232,7 @@ impl Hostile {
         }
     }
 
-    /// A session that it goes on with, or begins: its number and the next sequence.
+    /// A session that it continues or starts: its number and next sequence number.
     fn own_session(&mut self) -> (u32, u32) {
         let index = self.rng.below(SESSIONS + 2) as usize;
         if let Some(session) = self.sessions.get_mut(index) {

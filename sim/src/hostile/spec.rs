@@ -5,23 +5,23 @@ use crate::clock::{MILLI, Nanos, SECOND};
 /// A hostile node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostileSpec {
-    /// Index of the host that it deals with.
+    /// Index of the host that it attacks.
     pub target: usize,
-    /// Whether that host's configuration names it; else it is a stranger.
+    /// Whether that host's configuration names it.
     pub configured: bool,
-    /// Whether it begins handshakes. It answers them in any case.
+    /// Whether it starts handshakes. It always answers them.
     pub calls: bool,
-    /// What it does.
+    /// The kinds of its lies.
     pub lies: Vec<Lie>,
-    /// Mean time between two things that it does.
+    /// Mean time between two actions.
     pub pause: Nanos,
-    /// When it begins, and when it falls silent for good.
+    /// When it starts, and when it stops for good.
     pub from: Nanos,
     /// See [`from`](Self::from).
     pub until: Nanos,
-    /// Datagrams that it sends at most.
+    /// Most datagrams that it sends.
     pub most: u64,
-    /// How many keys it has. A stranger may show another one with each handshake.
+    /// Number of its keys. A node that is not configured may use another one in each handshake.
     pub identities: usize,
 }
 
@@ -41,50 +41,50 @@ impl Default for HostileSpec {
     }
 }
 
-/// A kind of thing that a hostile node does.
+/// A kind of lie of a hostile node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lie {
-    /// Feedback that claims anything.
+    /// Feedback with any claims.
     Feedback,
-    /// Challenges, and answers to none.
+    /// Challenges, and responses without a challenge.
     Challenge,
-    /// Lists of addresses of others.
+    /// Address lists with addresses of others.
     Addresses,
-    /// Changes of paths, those that do not exist included.
+    /// Path status, also of nonexistent paths.
     PathStatus,
-    /// Fields of sessions, which change.
+    /// Session open frames with changing fields.
     SessionOpen,
-    /// Ends of sessions.
+    /// Session close frames.
     SessionClose,
-    /// Sessions of the peer that are said to be unknown.
+    /// Session unknown frames for sessions of the peer.
     SessionUnknown,
-    /// Numbers that will never come, up to half of all.
+    /// Skip frames, up to half of the number space.
     Skip,
-    /// How long the peer is to wait.
+    /// Resequencing timeouts.
     Resequencing,
-    /// How the peer is seen.
+    /// Observed addresses.
     Observed,
-    /// When packets are to be delivered.
+    /// Playout times.
     Playout,
-    /// How often the peer is to send.
+    /// Keepalive intervals.
     Keepalive,
-    /// Packets in full: with gaps, from others, to others, malformed.
+    /// Full packets: with gaps, from or to other hosts, malformed.
     Packet,
-    /// Packets without headers.
+    /// Compact packets.
     Compact,
     /// Padding and heartbeats.
     Padding,
-    /// The end of the association.
+    /// Close frames.
     Close,
-    /// Sealed bytes that are no frames.
+    /// Authentic datagrams with malformed frames.
     Malformed,
-    /// Handshakes without need, with claims that are not true.
+    /// Needless handshakes, with false claims.
     Handshake,
-    /// Repetitions, and what does not authenticate.
+    /// Replays, and datagrams that do not authenticate.
     Raw,
-    /// Paths that nobody opened.
+    /// Paths that were never opened.
     NewPath,
-    /// Sources of others.
+    /// Spoofed source addresses.
     Spoof,
 }
 

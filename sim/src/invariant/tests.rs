@@ -149,7 +149,7 @@ fn a_datagram_that_takes_more_steps_than_it_may_is_noticed() {
     let none = Settled::new(50, &[]);
     assert_eq!(broken(check_work(&none, bound)), None);
     assert_eq!(broken(check_work(&none, bound + 1)), Some(Invariant::BoundedWork));
-    // Packets in flight and packets that wait are done with once.
+    // Each packet in flight and each held packet counts once.
     let kept =
         [("packets of a path", 10, 16_000), ("bytes that wait in order, of all", 4_096, 9_000)];
     let some = Settled::new(50, &kept);

@@ -57,7 +57,7 @@ fn a_partial_checksum_is_completed_to_the_whole_one() {
             let whole = packet.clone();
             let (start, offset) = make_checksum_partial(&mut packet).expect("has a checksum");
             assert_ne!(packet, whole);
-            // What the device does: sums from `start` on and puts the result where it belongs.
+            // Completes the checksum as a device does: sums from `start` on and writes the result.
             let at = usize::from(start + offset);
             let sum = !(add(0, &packet[usize::from(start)..]) as u16);
             packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());

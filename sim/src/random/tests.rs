@@ -1,4 +1,4 @@
-//! The worlds are of every kind, and hostile nodes get into their peers.
+//! The random worlds cover every kind, and hostile nodes establish associations.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ fn worlds_of_every_kind_are_run() {
     assert!(Lie::ALL.iter().all(|lie| lies[lie] >= 30), "{lies:?}");
 }
 
-/// Lies that nobody opens would show nothing.
+/// Lies that do not authenticate would test nothing.
 #[test]
 fn what_hostile_nodes_say_is_authentic() {
     let (mut peers, mut strangers) = ((0, 0), (0, 0));
@@ -53,7 +53,7 @@ fn what_hostile_nodes_say_is_authentic() {
         let (last, configured) = (spec.hosts.len() - 1, hostile.configured);
         let mut world = World::new(spec, Observe::default());
         let node = crate::keys::public_key(last).node_id();
-        // Some are given up soon, and begin anew.
+        // Some associations end soon and start anew.
         let opened = (1..=30).any(|tenth| {
             world.run_until(tenth * SECOND / 10);
             let status = world.status(0).expect("a node");

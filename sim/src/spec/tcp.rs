@@ -1,17 +1,17 @@
 //! A host's own TCP, as data.
 
-/// What limits a host's own TCP, which knows nothing of paths.
+/// Congestion control of a host's own TCP, which knows nothing about paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpControl {
-    /// What the window does.
+    /// The congestion control algorithm.
     pub algorithm: TcpAlgorithm,
-    /// What an acknowledgement counts.
+    /// How acknowledgements are counted.
     pub counting: AckCounting,
     /// Whether HyStart ends slow start (cubic only).
     pub hystart: bool,
 }
 
-/// What a window does.
+/// A congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpAlgorithm {
     /// RFC 9438.
@@ -22,34 +22,35 @@ pub enum TcpAlgorithm {
     Bbr,
 }
 
-/// By how much an acknowledgement lets the window grow. BBR counts what is delivered, whatever this
-/// says.
+/// How much an acknowledgement lets the window grow. BBR ignores this and counts delivered
+/// segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckCounting {
-    /// By all that it covers, as with Linux.
+    /// By all bytes that it covers, as in Linux.
     Covered,
-    /// In slow start by what it covers, two segments at most, as with BSD (RFC 3465, section 2.2).
+    /// In slow start by the bytes that it covers, at most two segments, as in BSD (RFC 3465,
+    /// section 2.2).
     TwoSegments,
-    /// By what one segment gives, whatever it covers (RFC 5681, section 3.1).
+    /// By one segment, whatever it covers (RFC 5681, section 3.1).
     OneSegment,
 }
 
 impl TcpControl {
-    /// Cubic as Linux has it, with HyStart.
+    /// CUBIC as in Linux, with HyStart.
     pub const CUBIC: Self =
         Self { algorithm: TcpAlgorithm::Cubic, counting: AckCounting::Covered, hystart: true };
     /// Linux's first version of BBR.
     pub const BBR: Self =
         Self { algorithm: TcpAlgorithm::Bbr, counting: AckCounting::Covered, hystart: false };
-    /// Reno as Linux has it.
+    /// Reno as in Linux.
     pub const RENO: Self = Self { algorithm: TcpAlgorithm::Reno, ..Self::BBR };
 
-    /// The one with this name: `cubic`, `reno` or `bbr` as Linux has them, or one of the first two
-    /// with `-l2` (two segments count) or `-l1` (one segment counts) behind it; `-plain` behind
-    /// all that is cubic without HyStart.
+    /// The congestion control with this name: `cubic`, `reno` or `bbr` as in Linux. Of the first
+    /// two, the suffix `-l2` counts two segments, `-l1` one. A final suffix `-plain` is CUBIC
+    /// without HyStart.
     ///
     /// # Errors
-    /// It is none of those that are modelled.
+    /// If none of that name is modelled.
     pub fn from_name(name: &str) -> Result<Self, String> {
         let unknown = || {
             format!(

@@ -9,7 +9,7 @@ const MIN_WINDOW: f64 = 16.0;
 const SAMPLES: u32 = 8;
 /// Bounds of the delay increase that ends slow start, which is 1/8 of the minimum RTT.
 const THRESHOLD: (Nanos, Nanos) = (4 * MILLI, 16 * MILLI);
-/// Largest distance of the acknowledgements of a train.
+/// Largest gap between the acknowledgements of a train.
 const SPACING: Nanos = 2 * MILLI;
 
 /// State of the current round.

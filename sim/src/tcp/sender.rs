@@ -3,8 +3,8 @@
 //! Without them, recovery takes a round trip for each lost segment of a window.
 //!
 //! This file has the connection, acknowledgements, loss detection and transmission. `rtt` has the
-//! round-trip time and the timeout, `delivery` the delivery rate, `peer` what the receiving end has
-//! said, `segment` the segments in flight, and `packet` their encoding.
+//! round-trip time and the timeout, `delivery` the delivery rate, `peer` the state of the receiving
+//! end, `segment` the segments in flight, and `packet` their encoding.
 
 mod delivery;
 mod packet;
@@ -30,7 +30,7 @@ use crate::spec;
 
 /// Length of a TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;
-/// Time without progress after which a connection is given up: longer than any outage of a world.
+/// Time without progress after which a connection is aborted; longer than any outage of a world.
 const GIVE_UP: Nanos = 300 * SECOND;
 /// Number of sacked segments above a missing one that makes it lost (RFC 6675).
 const DUPLICATES: u32 = 3;

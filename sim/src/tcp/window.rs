@@ -32,7 +32,7 @@ pub(super) struct Window {
     /// Growth of W_est per acknowledged window.
     w_est_growth: f64,
     hystart: HyStart,
-    /// Slow start follows a time-out, where one segment counts for each acknowledgement (RFC 3465,
+    /// Slow start follows a timeout; then one segment counts per acknowledgement (RFC 3465,
     /// section 2.3).
     after_timeout: bool,
 }

@@ -1,4 +1,4 @@
-//! What happens by the script.
+//! Events of the script.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -90,7 +90,7 @@ impl World {
             if corrupt {
                 mpip_link::flip_bit(&mut datagram.bytes, self.attacker.word());
             }
-            // What the network drops harms nobody.
+            // A drop by the network is fine.
             let _ = self.network.inject(self.now, interface, datagram);
         }
     }
@@ -132,7 +132,7 @@ impl World {
         self.settle(index);
     }
 
-    /// Makes every link clean and fast enough, and every socket writable.
+    /// Heals the world: makes every link clean and fast enough, and every socket writable.
     pub(super) fn heal(&mut self) {
         for link in 0..self.network.links() {
             let mut config = self.network.link_config(link).clone();

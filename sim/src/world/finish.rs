@@ -1,4 +1,4 @@
-//! The end of a world: it heals, what is under way completes, both ends have to agree.
+//! The end of a world: it heals, packets in flight complete, and both ends have to agree.
 
 use core::net::SocketAddr;
 use std::collections::BTreeSet;
@@ -13,15 +13,15 @@ use crate::keys::public_key;
 use crate::node::Node;
 use crate::spec::{Mode, System, Traffic};
 
-/// How long healing may take: probes of a path that failed come at growing intervals, and at rest
-/// challenges every two minutes.
+/// Longest duration of healing: failed paths are probed at growing intervals, and at rest
+/// challenges are sent every two minutes.
 const HEALING: Nanos = 150 * SECOND;
 
-/// Nothing is sent for so long before both ends are compared.
+/// Idle time before both ends are compared.
 const QUIET: Nanos = 3 * SECOND;
 
 impl World {
-    /// Runs the world to its end, lets it heal and rest, and checks what has to hold then.
+    /// Runs the world to its end, lets it heal and rest, and makes the final checks.
     pub fn finish(&mut self) {
         let last = self.script.back().map_or(0, |(at, _)| *at);
         self.run_until(self.spec.duration);
@@ -29,7 +29,8 @@ impl World {
         self.run_until(self.spec.duration.max(last));
         self.heal();
         for number in 0..self.flows.len() {
-            // Whether such a transfer completes nobody can say, and without it all can rest.
+            // It is undetermined whether such a transfer completes, and the world can only rest
+            // without it.
             if !self.ends_are_there(number) {
                 self.hosts[self.flows[number].spec.from].stack.abandon(number as u64);
             }
@@ -40,7 +41,7 @@ impl World {
                 self.run_until(self.now + 100 * MILLI);
             }
             self.run_until(self.now + QUIET);
-            // A path by UDP may have come back meanwhile, and the one by TCP goes.
+            // A UDP path may have recovered meanwhile, so the TCP path is closed.
             if self.now >= limit || self.is_healed() {
                 break;
             }
@@ -54,7 +55,7 @@ impl World {
         }
     }
 
-    /// Bytes that flows between nodes that follow the rules have delivered.
+    /// Bytes that flows between honest nodes have delivered.
     fn honest_bytes(&self) -> u64 {
         let honest = |number: &usize| {
             let flow = &self.flows[*number].spec;
@@ -79,7 +80,8 @@ impl World {
         })
     }
 
-    /// Whether both hosts have the addresses of a flow. An ordinary address may have gone for good.
+    /// Whether both hosts still have the addresses of a flow. An ordinary address may be gone for
+    /// good.
     fn ends_are_there(&self, number: usize) -> bool {
         let flow = &self.flows[number];
         let ends = [(flow.spec.from, flow.shape.source), (flow.spec.to, flow.shape.destination)];
@@ -97,7 +99,7 @@ impl World {
         })
     }
 
-    /// Whether a peer is there at the end: a hostile node has fallen silent.
+    /// Whether a peer is honest; a hostile node is silent at the end.
     fn follows_rules(&self, peer: &PeerStatus) -> bool {
         let ruled = |host: &usize| matches!(self.hosts[*host].node, Node::Engine(_));
         let mut ruled = (0..self.hosts.len()).filter(ruled);
@@ -129,7 +131,7 @@ impl World {
         self.status(host)?.peers.into_iter().find(|status| status.node == node)
     }
 
-    /// How many paths two hosts should have: every pair of addresses of one family that can reach
+    /// Expected number of paths between two hosts: all pairs of addresses of one family that reach
     /// each other, unless both are behind NATs.
     fn expected_paths(&self, first: usize, second: usize) -> usize {
         let mut pairs = BTreeSet::new();
@@ -141,7 +143,7 @@ impl World {
                     && self.network.is_behind_nat(b.interface);
                 let family = a.address.is_ipv4() == b.address.is_ipv4();
                 if routed && !hidden && family {
-                    // By UDP or by TCP.
+                    // Over UDP or TCP.
                     pairs.insert((a.address, b.address));
                 }
             }
@@ -149,7 +151,7 @@ impl World {
         pairs.len()
     }
 
-    /// Whether nobody configured two hosts for each other.
+    /// Whether two hosts are not configured for each other.
     fn are_strangers(&self, first: usize, second: usize) -> bool {
         [first, second].iter().any(|host| match &self.hosts[*host].spec.system {
             System::Mpip(engine) => engine.mode == Mode::Opportunistic,
@@ -173,7 +175,7 @@ impl World {
         hosts.into_iter().all(|(first, second)| {
             let Some(one) = self.peer_status(first, second) else { return true };
             let Some(other) = self.peer_status(second, first) else { return true };
-            // A path by TCP is given up soon after UDP works again between its ends.
+            // A TCP path is closed soon after UDP works again between its ends.
             let once = |status: &PeerStatus| usable(status).count() == pairs(status).len();
             if !once(&one) || !once(&other) {
                 return false;
@@ -193,7 +195,7 @@ impl World {
             return;
         };
         let mut disagreements = Vec::new();
-        // Where nodes met, and how long they need each other, nobody can tell.
+        // Which nodes discovered each other, and for how long, is undetermined.
         let strangers = self.are_strangers(first, second);
         if strangers && !(one.established && other.established) {
             return;
@@ -218,7 +220,7 @@ impl World {
         if pairs(&one).len() != expected {
             disagreements.push(format!("{expected} paths expected, found {}", show(&one)));
         }
-        // A sender that falls back to plain IP forgets its sessions, and cannot tell.
+        // A sender that falls back to plain IP drops its sessions without telling the peer.
         let falls_back = self.falls_back(first) || self.falls_back(second);
         for (sender, receiver) in [(&one, &other), (&other, &one)] {
             let key = |session: &SessionStatus| {
@@ -226,7 +228,7 @@ impl World {
             };
             let outgoing = sender.sessions.iter().filter(|session| session.outgoing);
             let known: BTreeSet<_> = outgoing.map(key).collect();
-            // The receiver remembers for longer than the sender.
+            // The receiver keeps sessions for longer than the sender.
             let kept = |session: &&SessionStatus| {
                 !session.outgoing && session.idle < Limits::default().session_idle && !falls_back
             };
@@ -243,7 +245,7 @@ impl World {
         }
     }
 
-    /// Nothing may wait in a host when all is quiet.
+    /// Checks that nothing is queued in an idle host.
     fn check_rest(&mut self, index: usize) {
         let Some(status) = self.status(index) else { return };
         let silent = status.peers.iter().any(|peer| !self.follows_rules(peer));
@@ -256,7 +258,7 @@ impl World {
                 self.violate(index, (Invariant::Agreement, detail));
             }
         }
-        // A hostile node is silent now. Packets wait for it, in bounded tables.
+        // A hostile node is silent now. Packets for it are queued, in bounded tables.
         if silent || !matches!(self.hosts[index].node, Node::Engine(_)) {
             return;
         }
@@ -274,7 +276,8 @@ fn usable(status: &PeerStatus) -> impl Iterator<Item = &PathStatus> {
     status.paths.iter().filter(|path| matches!(path.state, PathState::Active | PathState::Standby))
 }
 
-/// The pairs of addresses of the paths that work: some have two, by UDP and by TCP, for a while.
+/// The pairs of addresses of working paths; a pair may have two paths for a while, over UDP and
+/// TCP.
 fn pairs(status: &PeerStatus) -> BTreeSet<(SocketAddr, SocketAddr)> {
     usable(status).map(|path| (path.local, path.remote)).collect()
 }

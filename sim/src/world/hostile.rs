@@ -1,4 +1,4 @@
-//! What a node that follows no rule does to the world, and what it must not reach.
+//! Actions of hostile nodes, and checks of what they must not reach.
 
 use core::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::packet;
 use crate::spec::{Mode, System};
 
 impl World {
-    /// Sends what a hostile node has made.
+    /// Sends the datagrams of a hostile node.
     pub(super) fn settle_hostile(&mut self, index: usize) {
         let Node::Hostile(hostile) = &mut self.hosts[index].node else { return };
         for forged in hostile.take() {
@@ -36,7 +36,7 @@ impl World {
         matches!(self.hosts[host].spec.system, System::Hostile(_))
     }
 
-    /// What host `index` may know of an address.
+    /// What host `index` may know about an address.
     pub(super) fn knowledge(&self, index: usize, ip: IpAddr) -> Standing {
         if self.known_addresses.get(&ip).is_some_and(|host| *host != index) {
             return Standing::Known;
@@ -60,7 +60,8 @@ impl World {
         self.inner_host(ip).or_else(|| self.known_addresses.get(&ip).copied())
     }
 
-    /// What a node delivers comes from a peer, by an address that it may use, and is for its host.
+    /// Checks that a delivered packet comes from an address that the peer may use and is sent to
+    /// this host.
     pub(super) fn check_reach(
         &self,
         index: usize,
@@ -70,7 +71,7 @@ impl World {
         if !self.has_hostile {
             return Ok(());
         }
-        // One to which the ports are not known is not whole, or a fragment: addresses count alone.
+        // A truncated packet or a fragment has no ports: only its addresses count.
         let ends = packet::tuple(bytes).map(|tuple| (tuple.source.ip(), tuple.destination.ip()));
         let Some((source, destination)) = ends else {
             return Err((Invariant::Reach, "what was delivered is no IP packet".to_owned()));
@@ -79,7 +80,7 @@ impl World {
             Mode::Tunnel => self.inner_host(source),
             Mode::Host(_) | Mode::Opportunistic => self.known_addresses.get(&source).copied(),
         };
-        // A packet may have waited since before the host lost the address.
+        // The packet may have been queued before the host lost the address.
         let own = self.hosts[index].own_addresses(index).contains(&destination)
             || self.held_addresses.contains(&(index, destination));
         if own && from.is_some_and(|host| host != index) {

@@ -1,4 +1,4 @@
-//! The way of packets between applications, node and network.
+//! Moves packets between applications, node and network.
 
 use core::convert::Infallible;
 use core::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::packet::{self, protocol};
 use crate::spec::{FIRST_PORT, System, inner_address};
 
 impl World {
-    /// The host that has an address of inner packets.
+    /// The host with an address of inner packets.
     pub(super) fn inner_host(&self, address: IpAddr) -> Option<usize> {
         let inner = |host: &usize| inner_address(*host, address.is_ipv6()) == address;
         let ordinary = || {
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Moves what a host's node produced to where it belongs until nothing is left.
+    /// Moves everything that a host's node produced to its destination until nothing is left.
     pub(super) fn settle(&mut self, index: usize) {
         loop {
             let mut outbox = core::mem::take(&mut self.hosts[index].outbox);
@@ -119,7 +119,7 @@ impl World {
         self.hosts[index].update_wake();
     }
 
-    /// Runs a host's TCP and moves what follows.
+    /// Runs a host's TCP and moves the packets that it produces.
     pub(super) fn run_stack(&mut self, index: usize) {
         self.poll_stack(index);
         self.settle(index);
@@ -139,7 +139,7 @@ impl World {
         }
         let now = self.now;
         let host = &mut self.hosts[index];
-        // The stack counts in microseconds; what it has done at this one is done.
+        // The stack counts in microseconds; the current one is done.
         host.stack_wake = host.stack.poll_at(now).max(now / 1_000 * 1_000 + 1_000);
         for number in 0..self.flows.len() {
             if self.flows[number].spec.to == index
@@ -152,13 +152,13 @@ impl World {
         }
     }
 
-    /// An inner packet reached its host, from its node or as plain IP.
+    /// An inner packet has reached its host, from its node or as plain IP.
     pub(super) fn deliver(&mut self, index: usize, bytes: &[u8], by_node: bool) -> Delivered {
         if by_node {
             if let Err(found) = self.check_reach(index, bytes) {
                 self.violate(index, found);
             }
-            // The engine's own; the other host did not send it, and the stack does not heed it.
+            // The engine made it, not the other host, and the stack ignores it.
             if packet::is_too_big(bytes) {
                 return Delivered::Done;
             }
@@ -214,7 +214,7 @@ impl World {
         self.transmit(index, to, carries, ecn, bytes);
     }
 
-    /// A host sends something from one of its local ends.
+    /// A host sends a packet from one of its local addresses.
     pub(super) fn transmit(
         &mut self,
         index: usize,
@@ -253,8 +253,8 @@ impl World {
         let remote = to.remote;
         let known = self.knowledge(index, remote.ip());
         let ruled = matches!(self.hosts[index].spec.system, System::Mpip(_));
-        // Without a route nothing leaves. The addresses that a hostile node tells stand for others
-        // of the Internet, to which there is one.
+        // Without a route nothing leaves. The addresses that a hostile node advertises stand for
+        // Internet hosts, to which there is a route.
         let leaves = known != Standing::Known || result != Err(SendError::Unreachable);
         if ruled && leaves && carries != Carries::Packet {
             let payload = bytes.len() as u64;
@@ -270,7 +270,7 @@ impl World {
                 format!("host {index} send {from} > {remote} {len} bytes {fate}")
             });
         }
-        // Who is not in the network answers nothing, as most of the Internet does.
+        // Hosts that are not in the network do not answer, like most of the Internet.
         if result == Err(SendError::Unreachable) && !crate::hostile::is_bystander(to.remote.ip()) {
             let host = &mut self.hosts[index];
             let now = host.spec.clock.at(self.now);
@@ -285,7 +285,7 @@ impl World {
         self.recorded.push_back((interface, datagram.clone()));
     }
 
-    /// A datagram reached an interface.
+    /// A datagram has arrived at an interface.
     pub(super) fn arrive(&mut self, arrival: Arrival) {
         let Arrival { interface, mut datagram } = arrival;
         let index = self.network.interface(interface).host;
@@ -314,7 +314,8 @@ impl World {
         self.network.recycle(datagram.bytes);
     }
 
-    /// A host's node takes a datagram, however it came. Whether that authenticated its sender.
+    /// A host's node processes a datagram of any encapsulation. Returns whether it authenticated
+    /// its sender.
     pub(super) fn take_in(
         &mut self,
         index: usize,
@@ -351,12 +352,12 @@ impl World {
     }
 }
 
-/// What is left to do about a packet that was delivered.
+/// What to do after the delivery of a packet.
 pub(super) enum Delivered {
     /// Nothing.
     Done,
-    /// This packet is the answer.
+    /// Send this packet as the answer.
     Reply(Vec<u8>),
-    /// It is in the TCP stack's queue.
+    /// Run the TCP stack, which has queued it.
     Stack,
 }

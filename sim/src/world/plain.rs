@@ -1,4 +1,4 @@
-//! Host mode: what leaves and arrives beside the paths, as plain IP.
+//! Host mode: packets that leave and arrive as plain IP.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -12,11 +12,11 @@ use crate::network::{Carries, Datagram};
 use crate::packet;
 use crate::spec::{Mode, System};
 
-/// How often the host's connections are looked at (`mpipd`).
+/// Interval at which the host's connections are reported (as in `mpipd`).
 const LOOK: u64 = SECOND;
 
 impl World {
-    /// A packet that no route leads to the node leaves as it is.
+    /// Sends a packet that no route leads to the node as plain IP.
     pub(super) fn send_plain(&mut self, index: usize, bytes: &[u8], offload: Offload) {
         match offload.segmentation {
             Some(segmentation) => {
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Packets that the node gives back leave, too.
+    /// Sends packets that the node returns as plain IP.
     pub(super) fn settle_plain(&mut self, index: usize) {
         if !self.spec.is_ordinary(index) {
             return;
@@ -55,7 +55,7 @@ impl World {
             self.violate(index, (Invariant::NoPlain, detail));
         }
         self.note(|| format!("host {index} plain {source} > {destination} {} bytes", bytes.len()));
-        // An address that is kept on the TUN device has no interface to leave by.
+        // An address kept on the TUN device has no interface.
         let local = self.hosts[index].locals.iter().find(|local| local.address.ip() == source);
         let Some(interface) = local.map(|local| local.interface) else { return };
         let end = |ip: IpAddr| SocketAddr::new(ip, 0);
@@ -67,14 +67,14 @@ impl World {
             bytes: bytes.to_vec(),
             genuine: true,
         };
-        // What is lost is as lost as any plain packet.
+        // A plain packet may be lost.
         let _ = self.network.send(self.now, interface, datagram);
     }
 
     /// Whether the policy forbids plain packets to `destination`.
     fn must_not_be_plain(&self, index: usize, destination: IpAddr) -> bool {
         let System::Mpip(engine) = &self.hosts[index].spec.system else { return false };
-        // Where the peer was when the world began is in the configuration.
+        // The configuration has the peer's addresses at the start of the world.
         engine.mode == Mode::Host(Policy::Require)
             && engine.knows_peer
             && (0..self.hosts.len())
@@ -82,7 +82,7 @@ impl World {
                 .any(|peer| self.spec.endpoints(peer).iter().any(|end| end.ip() == destination))
     }
 
-    /// A plain packet reached an interface.
+    /// A plain packet has arrived at an interface.
     pub(super) fn arrive_plain(&mut self, index: usize, datagram: &Datagram) {
         if !self.spec.is_ordinary(index) {
             return;
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Tells nodes that ask for others to whom their hosts talk.
+    /// Reports to opportunistic nodes the destinations of their hosts.
     pub(super) fn look_at_connections(&mut self) {
         if self.next_look > self.now {
             return;

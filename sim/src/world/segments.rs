@@ -1,4 +1,4 @@
-//! Datagrams as segments of TCP, as `net` sends and receives them.
+//! Datagrams in TCP segments, as `net` sends and receives them.
 
 use mpip_core::{Ecn, LocalId, PathAddress};
 use mpip_segments::segment::{HEADROOM, frame, seal};
@@ -7,7 +7,7 @@ use super::World;
 use crate::network::{Carries, Datagram};
 
 impl World {
-    /// A host's node sends a datagram from a local end for TCP.
+    /// A host's node sends a datagram from a local TCP endpoint.
     pub(super) fn send_segment(&mut self, index: usize, to: PathAddress, ecn: Ecn, bytes: &[u8]) {
         let host = &mut self.hosts[index];
         let now = host.spec.clock.at(self.now);
@@ -53,11 +53,11 @@ impl World {
         }
     }
 
-    /// A segment reached a local end.
+    /// A segment has arrived at a local endpoint.
     pub(super) fn arrive_segment(&mut self, index: usize, id: LocalId, datagram: &mut Datagram) {
         let now = self.hosts[index].spec.clock.at(self.now);
         let (source, ecn) = (datagram.source.ip(), datagram.ecn);
-        // The node is not to be asked while it is borrowed.
+        // Removes the endpoint, because the node is borrowed meanwhile.
         let Some(mut endpoint) = self.hosts[index].endpoints.remove(&id) else { return };
         endpoint.receive_bytes(now, source, &mut datagram.bytes, &mut |remote, bytes| {
             self.take_in(index, PathAddress { local: id, remote }, ecn, bytes)
@@ -66,24 +66,23 @@ impl World {
             endpoint.confirm_later(now, from.remote);
         }
         self.hosts[index].endpoints.insert(id, endpoint);
-        // What it has to say leaves with the flush that follows every arrival.
+        // Its control segments leave with the flush that follows every arrival.
         self.hosts[index].unflushed = true;
     }
 
-    /// Handshake messages from these addresses proved authentic: connections that brought them
-    /// last.
+    /// Handshake messages from these addresses proved authentic: confirms their connections.
     pub(super) fn confirm_segments(&mut self, index: usize, proved: &[PathAddress]) {
         let now = self.hosts[index].spec.clock.at(self.now);
         for from in proved {
             match self.hosts[index].endpoints.get_mut(&from.local) {
                 Some(endpoint) => endpoint.confirm_later(now, from.remote),
-                // The one that is at work.
+                // The endpoint that is processing now.
                 None => self.proved.push(*from),
             }
         }
     }
 
-    /// Lets connections do what is due.
+    /// Processes connection timers that are due.
     pub(super) fn time_out_segments(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         let now = host.spec.clock.at(self.now);

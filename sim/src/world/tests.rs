@@ -1,4 +1,5 @@
-//! The world itself, shown on hosts without mpip: what plain IP does not promise is seen broken.
+//! Tests of the world itself on hosts without mpip: it detects violations of guarantees that plain
+//! IP does not give.
 
 use core::time::Duration;
 

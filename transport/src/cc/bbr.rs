@@ -3,18 +3,18 @@
 //!
 //! States, gains and filters are the draft's. It departs from it where radio links would starve it:
 //!
-//! - The path's volume is rate x (lowest RTT + [`FlightExcess`]), so that jitter larger than the
-//!   base delay does not close the window. Where packets overtake each other, RTT is the mean of
-//!   many.
-//! - Out of Startup a round counts with the mean of its rate samples, not their maximum: jitter
-//!   scatters samples, and the maximum of ten rounds would lie above the link's rate for ever and
-//!   hold a queue of a whole window.
-//! - Loss alone says nothing: see [`Round::overflowed`]. What is lost in any case is sent in
-//!   addition, see [`RandomLoss`].
-//! - The path is probed every seven to ten round trips as in the first BBR, not every 2 to 3 s: a
-//!   radio link's rate changes faster than that.
-//! - Paths of one bottleneck are one flow together: see [`Group`], and [`Rival`] beside another's
-//!   queue.
+//! - The bandwidth-delay product is bandwidth x (minimum RTT + [`FlightExcess`]), so that jitter
+//!   larger than the base delay does not close the window. On a path that reorders, RTT is the mean
+//!   over many packets.
+//! - After Startup, a round contributes the mean of its delivery rate samples, not their maximum.
+//!   Jitter scatters the samples; the maximum over ten rounds would stay above the link's rate and
+//!   keep a standing queue of a whole window.
+//! - Loss alone is no sign of congestion: see [`Round::overflowed`]. The pacing rate makes up for
+//!   random loss: see [`RandomLoss`].
+//! - Bandwidth is probed every seven to ten round trips as in BBRv1, not every 2 to 3 s: the rate
+//!   of a radio link changes faster.
+//! - Paths that share a bottleneck act as one flow: see [`Group`]. A competing loss-based flow is
+//!   handled by [`Rival`].
 
 mod group;
 mod model;
@@ -25,7 +25,7 @@ mod round_trips;
 use core::time::Duration;
 
 use self::group::Group;
-use self::model::{Aggregation, FlightExcess, MaxFilter, RandomLoss};
+use self::model::{ExtraAcked, FlightExcess, MaxFilter, RandomLoss};
 use self::rival::Rival;
 use self::round::Round;
 use self::round_trips::RoundTrips;
@@ -35,30 +35,31 @@ use crate::parameters::BbrParameters;
 use mpip_types::Instant;
 
 const MIN_WINDOW_PACKETS: u64 = 4;
-/// A round trip counts at least so long: on a LAN the sender's 64 KiB bursts take longer than the
-/// RTT, and fewer than a few of them give no rate.
+/// Minimum duration of a round, seconds. On a LAN the sender's 64 KiB bursts last longer than the
+/// RTT, and a rate needs a few of them.
 const MIN_ROUND: f64 = 0.002;
-/// Bursts that the sender may hold back in one piece, as the draft's `send_quantum`: 1 ms.
-const QUANTUM_SECONDS: f64 = 0.001;
-const MAX_QUANTUM: f64 = 65_536.0;
-/// A path does not follow others into ProbeRTT so soon after its own.
+/// Time at the pacing rate that may leave as one burst, seconds (the draft's `send_quantum`).
+const SEND_QUANTUM_SECONDS: f64 = 0.001;
+const MAX_SEND_QUANTUM: f64 = 65_536.0;
+/// Minimum time between a path's own ProbeRTT and one that it joins because other paths are in it.
 const PROBE_RTT_JOIN: Duration = Duration::from_secs(1);
-/// Nor again so soon when one asks all to drain.
+/// Minimum time between two ProbeRTTs when another path asks all paths to drain.
 const PROBE_RTT_ASKED: Duration = Duration::from_millis(500);
-const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
+const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Startup,
     Drain,
-    /// Sends less than the path delivers, to drain what the probe has queued.
-    Down,
-    Cruise,
-    /// Sends more than the path delivered so far, to see whether it delivers more.
-    Up,
-    /// Sends little, to see the RTT of the empty path; until when, once the flight is small.
+    /// Sends below the estimated bandwidth, to drain the queue that the probe has built.
+    ProbeBwDown,
+    ProbeBwCruise,
+    /// Sends above the estimated bandwidth, to find out whether more is available.
+    ProbeBwUp,
+    /// Keeps little in flight, to measure the RTT of the empty path. Holds the end of the state,
+    /// once the data in flight is small enough.
     ProbeRtt(Option<Instant>),
-    /// Another flow fills the queue: the window follows its rule, see [`Rival`].
+    /// A competing flow fills the queue: the window follows CUBIC, see [`Rival`].
     Compete,
 }
 
@@ -67,50 +68,53 @@ pub(super) struct Bbr {
     parameters: BbrParameters,
     max_datagram: u64,
     state: State,
-    /// Rounds that ended in this state, and how many it lasts (Cruise).
-    rounds: u32,
+    /// Rounds that ended in this state, and how many ProbeBwCruise lasts.
+    rounds_in_state: u32,
     cruise_rounds: u32,
     round: Round,
-    rate: MaxFilter,
+    max_bw: MaxFilter,
     group: Group,
     excess: FlightExcess,
     random_loss: RandomLoss,
     startup_loss: RandomLoss,
-    aggregation: Aggregation,
+    extra_acked: ExtraAcked,
     rival: Rival,
-    /// The most that was in flight before ProbeRTT.
-    flight_before: u64,
+    /// Most bytes in flight in the round before ProbeRTT.
+    flight_before_probe_rtt: u64,
     round_trips: RoundTrips,
     /// When ProbeRTT last ended.
-    drained_at: Instant,
-    /// It has been in ProbeRTT.
-    seen_empty: bool,
-    /// The drained path looked as if a rival filled its queue. Before that is believed all paths
-    /// of the association drain at once: the queue may be that of others which share a link
-    /// with this one.
-    suspects: bool,
-    /// Whether the last round was [used](Round::used): this one's feedback is for its packets.
-    last_used: bool,
+    probe_rtt_ended: Instant,
+    /// ProbeRTT has been completed at least once.
+    probe_rtt_done: bool,
+    /// ProbeRTT has found a queue that may be a rival's. To confirm it, all paths of the
+    /// association drain at the same time: the queue may belong to paths that share a link with
+    /// this one.
+    suspects_rival: bool,
+    /// Whether the sender [used](Round::used) the last round fully: the feedback of this round is
+    /// for the packets of that one.
+    last_round_used: bool,
     last_feedback: Instant,
-    /// The path has been full once; the rate to beat in Startup and rounds that did not.
-    filled: bool,
-    full_rate: f64,
-    full_rounds: u32,
-    /// Loss ended Startup, and nothing has shown it to be spurious yet.
-    startup_lost: bool,
-    /// Rate before the probe, and how often in succession it found more.
-    rate_before: f64,
-    wider: u32,
-    /// Rounds in succession that showed the path slower than believed.
-    slower: u32,
-    /// Volume that overflowed a queue lately, and the rate until the next probe.
-    volume_high: Option<f64>,
+    /// Startup has found the full bandwidth; the bandwidth to beat until then, and rounds in a row
+    /// that did not grow beyond it (the draft's names).
+    full_bw_reached: bool,
+    full_bw: f64,
+    full_bw_count: u32,
+    /// Loss ended Startup, and has not turned out to be spurious.
+    startup_ended_by_loss: bool,
+    /// Bandwidth before the probe, and probes in a row that found more.
+    bw_before_probe: f64,
+    higher_probes: u32,
+    /// Rounds in a row that measured less bandwidth than estimated.
+    slower_rounds: u32,
+    /// Bytes in flight that lately overflowed a queue, with headroom, and the bound on the
+    /// bandwidth until the next probe (the draft's names).
+    inflight_hi: Option<f64>,
     overflowed_at: Instant,
-    rate_low: Option<f64>,
-    /// The two before the last reduction.
+    bw_lo: Option<f64>,
+    /// `inflight_hi` and `bw_lo` before the last reduction.
     prior: Option<(Option<f64>, Option<f64>)>,
-    /// Value of `delivered` until which samples are of packets that ProbeRTT held back.
-    limited_until: u64,
+    /// Value of `delivered` up to which rate samples are limited by ProbeRTT.
+    probe_rtt_limited_until: u64,
     window: f64,
     pacing: Option<f64>,
 }
@@ -121,80 +125,79 @@ impl Bbr {
             parameters: *parameters,
             max_datagram,
             state: State::Startup,
-            rounds: 0,
+            rounds_in_state: 0,
             cruise_rounds: parameters.cruise_rounds,
             round: Round::new(now, 0, 0),
-            rate: MaxFilter::default(),
+            max_bw: MaxFilter::default(),
             group: Group::default(),
             excess: FlightExcess::default(),
             random_loss: RandomLoss::default(),
             startup_loss: RandomLoss::default(),
-            aggregation: Aggregation::default(),
+            extra_acked: ExtraAcked::default(),
             rival: Rival::default(),
-            flight_before: 0,
+            flight_before_probe_rtt: 0,
             round_trips: RoundTrips::new(now),
-            drained_at: now,
-            seen_empty: false,
-            suspects: false,
-            last_used: true,
+            probe_rtt_ended: now,
+            probe_rtt_done: false,
+            suspects_rival: false,
+            last_round_used: true,
             last_feedback: now,
-            filled: false,
-            full_rate: 0.0,
-            full_rounds: 0,
-            startup_lost: false,
-            rate_before: 0.0,
-            wider: 0,
-            slower: 0,
-            volume_high: None,
+            full_bw_reached: false,
+            full_bw: 0.0,
+            full_bw_count: 0,
+            startup_ended_by_loss: false,
+            bw_before_probe: 0.0,
+            higher_probes: 0,
+            slower_rounds: 0,
+            inflight_hi: None,
             overflowed_at: now,
-            rate_low: None,
+            bw_lo: None,
             prior: None,
-            limited_until: 0,
+            probe_rtt_limited_until: 0,
             window: (INITIAL_WINDOW_PACKETS * max_datagram) as f64,
             pacing: None,
         }
     }
 
-    /// Bytes/s at which to send so that the path is just full: what it delivers, and what it loses
-    /// on the way.
-    fn send_rate(&self) -> f64 {
-        let rate = self.rate.max() * self.group.part();
-        rate.min(self.rate_low.unwrap_or(f64::INFINITY))
+    /// Estimated bandwidth, bytes/s, including the random loss that the sender makes up for.
+    fn bw(&self) -> f64 {
+        let rate = self.max_bw.max() * self.group.share();
+        rate.min(self.bw_lo.unwrap_or(f64::INFINITY))
             / (1.0 - self.parameters.random_loss_share * self.random_loss.ratio())
     }
 
-    /// Seconds that a packet counts as in flight when no queue stands.
+    /// Mean time that a packet counts as in flight without a queue, seconds.
     fn flight_time(&self) -> f64 {
         self.round_trips.flight_time(&self.excess)
     }
 
-    /// What the path holds without a queue, bytes.
-    fn volume(&self) -> f64 {
-        self.send_rate() * self.flight_time()
+    /// The bandwidth-delay product, bytes.
+    fn bdp(&self) -> f64 {
+        self.bw() * self.flight_time()
     }
 
-    /// Whether the sender had so much in flight that it could have made a queue. With less, a late
-    /// packet shows jitter, or somebody else's queue.
+    /// Whether enough was in flight to build a queue. With less, a late packet is due to jitter or
+    /// to another flow's queue.
     fn fills_queues(&self) -> bool {
         self.round.peak_flight as f64 >= self.min_window()
     }
 
-    /// Whether a packet that took `rtt` clearly has waited in a queue.
+    /// Whether a packet with round-trip time `rtt` has clearly waited in a queue.
     fn late(&self, rtt: Option<Duration>) -> bool {
-        self.fills_queues() && self.round_trips.is_late(rtt, &self.excess, self.filled)
+        self.fills_queues() && self.round_trips.is_late(rtt, &self.excess, self.full_bw_reached)
     }
 
-    /// Whether even the fastest packet of the round has waited so long that the path, not the
-    /// sender, was what held it back. In Startup too little is known of the path's jitter to say.
+    /// Whether even the fastest packet of the round has waited in a queue, so that the path was the
+    /// limit and not the sender. Never in Startup, where the path's jitter is not known well
+    /// enough.
     fn queued(&self) -> bool {
-        self.filled
+        self.full_bw_reached
             && self.fills_queues()
             && self.round_trips.is_queued(self.round.fastest, &self.excess)
     }
 
-    /// Whether a queue stands in Startup. Then the path is what limits, also where the sender does
-    /// not use all that it may: an inner BBR keeps to what it has in flight, however much the
-    /// window is.
+    /// Whether a standing queue has formed in Startup. Then the path is the limit, even if the
+    /// sender does not use the whole window: an inner BBR limits its data in flight itself.
     fn stalls(&self) -> bool {
         self.parameters.stalls
             && self.state == State::Startup
@@ -206,40 +209,40 @@ impl Bbr {
         (MIN_WINDOW_PACKETS * self.max_datagram) as f64
     }
 
-    fn quantum(&self) -> f64 {
+    fn send_quantum(&self) -> f64 {
         let pacing = self.pacing.unwrap_or(0.0);
-        (pacing * QUANTUM_SECONDS).min(MAX_QUANTUM).max(2.0 * self.max_datagram as f64)
+        (pacing * SEND_QUANTUM_SECONDS).min(MAX_SEND_QUANTUM).max(2.0 * self.max_datagram as f64)
     }
 
     fn enter(&mut self, state: State) {
         self.state = state;
-        self.rounds = 0;
+        self.rounds_in_state = 0;
         match state {
-            State::Cruise => {
-                // Spread over three lengths, so that flows do not probe in step for ever.
-                // By what was delivered, not by the clock, which must decide nothing.
+            State::ProbeBwCruise => {
+                // Three different durations, so that flows do not keep probing in step. They derive
+                // from the bytes delivered: there is no source of randomness here.
                 let spread = self.round.delivered.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
                 self.cruise_rounds = self.parameters.cruise_rounds - 1 + (spread % 3) as u32;
             }
-            State::Up => {
-                self.rate_before = self.rate.max();
-                self.wider = 0;
-                self.rate_low = None;
+            State::ProbeBwUp => {
+                self.bw_before_probe = self.max_bw.max();
+                self.higher_probes = 0;
+                self.bw_lo = None;
             }
             State::Startup => {
-                self.filled = false;
+                self.full_bw_reached = false;
                 self.startup_loss = RandomLoss::default();
-                self.full_rate = 0.0;
-                self.full_rounds = 0;
-                self.volume_high = None;
-                self.rate_low = None;
+                self.full_bw = 0.0;
+                self.full_bw_count = 0;
+                self.inflight_hi = None;
+                self.bw_lo = None;
             }
-            State::ProbeRtt(_) => self.flight_before = self.round.peak_flight,
-            // While the flight grows, those packets are seen first that were fast.
+            State::ProbeRtt(_) => self.flight_before_probe_rtt = self.round.peak_flight,
+            // While the data in flight grows, the fast packets are acknowledged first.
             State::Drain if self.round_trips.jitters() && self.round.fastest.is_some() => {
-                self.round_trips.set_lowest(self.round.fastest);
+                self.round_trips.set_min_rtt(self.round.fastest);
             }
-            State::Drain | State::Down | State::Compete => {}
+            State::Drain | State::ProbeBwDown | State::Compete => {}
         }
     }
 
@@ -249,7 +252,7 @@ impl Bbr {
             self.excess = FlightExcess::default();
             self.rival = Rival::default();
             if self.state == State::Compete {
-                self.enter(State::Cruise);
+                self.enter(State::ProbeBwCruise);
             }
         }
         if let Some(rtt) = sample.rtt {
@@ -277,29 +280,30 @@ impl Bbr {
         }
         if let Some(rate) = sample.delivery_rate {
             let rate = rate as f64;
-            // What a sender with too little to send got through is a lower bound.
-            let limited =
-                (sample.app_limited && !queued) || sample.prior_delivered < self.limited_until;
-            if !limited || rate > self.rate.max() {
-                // A sample covers the round trip before it; late ones are of this round.
+            // A sample limited by the application is a lower bound.
+            let limited = (sample.app_limited && !queued)
+                || sample.prior_delivered < self.probe_rtt_limited_until;
+            if !limited || rate > self.max_bw.max() {
+                // A sample covers the round trip before it, so later samples say more about this
+                // round.
                 let weight = sample.acked as f64 * (round.acked as f64).powi(2);
                 round.rate_sum += rate * weight;
                 round.rate_weight += weight;
                 if self.state == State::Startup {
-                    self.rate.update(rate);
+                    self.max_bw.update(rate);
                 }
             }
         }
     }
 
-    /// `others` are the paths with which this one shares its bottleneck.
+    /// Ends the round. `others` are the paths that share the bottleneck with this one.
     fn end_round<'a>(&mut self, sample: &RateSample, others: impl Iterator<Item = &'a Subflow>) {
         let now = sample.now;
         let late = self.late(self.round.fastest);
         let mut loss = self.random_loss.ratio();
         if self.state == State::Startup {
-            // What is lost while no queue stands is lost anyway, as far as is known: a queue of a
-            // few packets does not show, so that this ends with Startup.
+            // Loss without a queue is taken for random. A queue of a few packets does not show, so
+            // this holds in Startup only.
             let (lost, acked) = self.round.on_time();
             self.startup_loss.add(lost, acked);
             loss = loss.max(self.startup_loss.ratio());
@@ -308,63 +312,66 @@ impl Bbr {
         let lossy = self.is_lossy();
         self.round_trips.end_round(now, self.round.fastest, &self.excess, lossy);
         self.excess.update(now, self.max_datagram);
-        self.aggregation.end_round();
+        self.extra_acked.end_round();
 
         let measured = self.round.rate(now, self.flight_time());
-        let before = self.rate.max();
-        let last_used = core::mem::replace(&mut self.last_used, self.round.used());
+        let before = self.max_bw.max();
+        let last_round_used = core::mem::replace(&mut self.last_round_used, self.round.used());
         let queued = self.queued();
-        // A queue that stands on a path of which the sender did not use all is the path's own, and
-        // in Startup what a burst has left of it.
+        // A queue although the sender did not use the whole window: the path's own, or in Startup
+        // the rest of a burst.
         let own = self.round_trips.jitters() || self.state == State::Startup;
         let stands = (late && own) || self.stalls();
-        let used = queued || stands || (last_used && self.last_used);
+        let used = queued || stands || (last_round_used && self.last_round_used);
         if let Some(rate) = measured {
-            self.slower =
-                if queued && rate < self.parameters.slower * before { self.slower + 1 } else { 0 };
-            if self.slower >= self.parameters.slower_rounds {
-                self.slower = 0;
-                self.rate = MaxFilter::default();
-                self.rate.update(rate);
+            self.slower_rounds = if queued && rate < self.parameters.slower * before {
+                self.slower_rounds + 1
+            } else {
+                0
+            };
+            if self.slower_rounds >= self.parameters.slower_rounds {
+                self.slower_rounds = 0;
+                self.max_bw = MaxFilter::default();
+                self.max_bw.update(rate);
             }
             if self.state != State::Startup {
-                self.rate.update(rate);
+                self.max_bw.update(rate);
             }
             let groups = self.parameters.groups;
             let others = others.filter(|_| groups).map(|flow| flow.delivered);
-            self.group.on_round(rate, self.rate.max(), others);
-            if self.state == State::Cruise {
+            self.group.on_round(rate, self.max_bw.max(), others);
+            if self.state == State::ProbeBwCruise {
                 self.group.on_queue(late);
             }
             if used {
-                self.rate.advance();
+                self.max_bw.advance();
                 self.group.advance();
             }
         }
-        self.rounds += 1;
+        self.rounds_in_state += 1;
         match self.state {
             State::Startup => {
                 self.end_startup_round(measured.is_some() && used, late, overflowed);
             }
-            State::Drain | State::ProbeRtt(_) | State::Down => {}
+            State::Drain | State::ProbeRtt(_) | State::ProbeBwDown => {}
             State::Compete => {
                 if self.round.lost_more(loss, self.max_datagram) {
                     self.rival.on_overflow(now);
                 }
             }
-            State::Cruise => {
-                // The first one still sees what the probe lost.
-                if self.rounds > 1 && !late {
+            State::ProbeBwCruise => {
+                // The first round still includes losses of the probe.
+                if self.rounds_in_state > 1 && !late {
                     self.random_loss.add(self.round.lost, self.round.acked);
                 }
-                if self.rounds >= self.cruise_rounds {
-                    self.enter(State::Up);
+                if self.rounds_in_state >= self.cruise_rounds {
+                    self.enter(State::ProbeBwUp);
                 }
             }
-            State::Up => {
-                self.raise_volume_high(now);
-                if self.rounds >= 2 {
-                    self.judge_probe(measured.unwrap_or(0.0));
+            State::ProbeBwUp => {
+                self.raise_inflight_hi(now);
+                if self.rounds_in_state >= 2 {
+                    self.end_probe_up(measured.unwrap_or(0.0));
                 }
             }
         }
@@ -377,70 +384,70 @@ impl Bbr {
 
     fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool) {
         if measured {
-            let rate = self.rate.max();
-            if rate >= self.full_rate * self.parameters.full_growth {
-                self.full_rate = rate;
-                self.full_rounds = 0;
+            let rate = self.max_bw.max();
+            if rate >= self.full_bw * self.parameters.full_growth {
+                self.full_bw = rate;
+                self.full_bw_count = 0;
             } else {
-                self.full_rounds += if late { self.parameters.full_rounds.div_ceil(2) } else { 1 };
+                self.full_bw_count +=
+                    if late { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
         let overflowed = overflowed
             && (self.round.ecn
                 || self.round.lost >= self.parameters.startup_losses * self.max_datagram);
-        if self.full_rounds >= self.parameters.full_rounds || overflowed {
-            self.startup_lost = overflowed;
-            self.filled = true;
+        if self.full_bw_count >= self.parameters.full_rounds || overflowed {
+            self.startup_ended_by_loss = overflowed;
+            self.full_bw_reached = true;
             self.enter(State::Drain);
         }
     }
 
-    /// A probe's second round shows what the path did with the first.
-    fn judge_probe(&mut self, rate: f64) {
-        if rate < self.rate_before * self.parameters.wider_growth {
-            self.enter(State::Down);
+    /// Ends ProbeBwUp after its second round, whose feedback is for the packets of the first.
+    fn end_probe_up(&mut self, rate: f64) {
+        if rate < self.bw_before_probe * self.parameters.wider_growth {
+            self.enter(State::ProbeBwDown);
             return;
         }
-        self.rate_before = rate;
-        self.rounds = 0;
-        self.wider += 1;
-        if self.wider >= 2 {
+        self.bw_before_probe = rate;
+        self.rounds_in_state = 0;
+        self.higher_probes += 1;
+        if self.higher_probes >= 2 {
             self.enter(State::Startup);
         }
     }
 
-    /// A probe that used the bound without overflow shows that it is too low. Where the path
-    /// jitters much, what overflowed is found out late, and costs more than a little more would
-    /// bring.
-    fn raise_volume_high(&mut self, now: Instant) {
+    /// Raises `inflight_hi` after a probe that reached it without overflow. With much jitter an
+    /// overflow is detected late, and costs more than a higher bound would bring.
+    fn raise_inflight_hi(&mut self, now: Instant) {
         let recent = now.since(self.overflowed_at) < self.parameters.overflow_pause;
-        if let Some(high) = self.volume_high
+        if let Some(high) = self.inflight_hi
             && !(recent
                 && self.round_trips.jitter() > self.parameters.long_jitter.as_secs_f64()
-                && high >= self.parameters.enough * self.volume())
+                && high >= self.parameters.enough * self.bdp())
             && self.round.peak_flight as f64 + 2.0 * self.max_datagram as f64 >= high
         {
             let raised = high * self.parameters.up_gain;
-            let enough = self.parameters.up_window_gain * self.volume() + self.aggregation.bytes();
-            self.volume_high = (raised < enough).then_some(raised);
+            let enough = self.parameters.up_window_gain * self.bdp() + self.extra_acked.bytes();
+            self.inflight_hi = (raised < enough).then_some(raised);
         }
     }
 
     fn reduce(&mut self, now: Instant, rate: f64) {
         self.overflowed_at = now;
-        self.prior = Some((self.volume_high, self.rate_low));
-        let volume = self.volume();
+        self.prior = Some((self.inflight_hi, self.bw_lo));
+        let bdp = self.bdp();
         let flight = self.round.peak_flight as f64;
-        let high = flight.min(self.volume_high.unwrap_or(flight)) * self.parameters.headroom;
-        self.volume_high = Some(high.max(volume).max(self.min_window()));
-        let low = self.parameters.overflow_factor * self.rate_low.unwrap_or(self.rate.max());
-        self.rate_low = Some(low.max(rate));
-        if self.state == State::Up {
-            self.enter(State::Down);
+        let high = flight.min(self.inflight_hi.unwrap_or(flight)) * self.parameters.headroom;
+        self.inflight_hi = Some(high.max(bdp).max(self.min_window()));
+        let low = self.parameters.overflow_factor * self.bw_lo.unwrap_or(self.max_bw.max());
+        self.bw_lo = Some(low.max(rate));
+        if self.state == State::ProbeBwUp {
+            self.enter(State::ProbeBwDown);
         }
     }
 
-    /// Whether what Startup has sent already is more than queues hold.
+    /// Whether Startup has already sent more than the queue can hold.
     fn overshoots(&self, now: Instant) -> bool {
         let Round { start, acked, fastest, .. } = self.round;
         self.parameters.overshoot
@@ -450,43 +457,45 @@ impl Bbr {
             && self.round_trips.is_far_behind(fastest)
     }
 
-    /// State changes that do not wait for the end of a round.
+    /// Makes the state changes that do not wait for the end of a round.
     fn update_state(&mut self, sample: &RateSample, others_drain: bool) {
         let now = sample.now;
         let in_flight = sample.in_flight as f64;
         if matches!(self.state, State::ProbeRtt(_)) {
-            self.limited_until = sample.delivered + sample.in_flight;
+            self.probe_rtt_limited_until = sample.delivered + sample.in_flight;
         }
-        let volume = self.volume().max(self.min_window());
+        let bdp = self.bdp().max(self.min_window());
         match self.state {
-            State::Drain if in_flight <= volume => self.enter(State::Cruise),
+            State::Drain if in_flight <= bdp => self.enter(State::ProbeBwCruise),
             State::Startup if self.overshoots(now) => {
-                self.filled = true;
+                self.full_bw_reached = true;
                 self.enter(State::Drain);
             }
-            // A queue that does not drain is not this path's own.
-            State::Down if self.rounds >= 2 || (self.rounds >= 1 && in_flight <= volume) => {
-                self.enter(State::Cruise);
+            // A queue that does not drain belongs to another flow.
+            State::ProbeBwDown
+                if self.rounds_in_state >= 2 || (self.rounds_in_state >= 1 && in_flight <= bdp) =>
+            {
+                self.enter(State::ProbeBwCruise);
             }
-            // What more was sent only made a queue. The flight must have grown by it: another
-            // flow's queue makes packets late as well, and would else end every probe.
-            State::Up if self.rounds >= 1 && self.late(sample.rtt) => {
-                let bound = self.volume_high.unwrap_or(f64::INFINITY);
+            // The additional data only built a queue. The data in flight must have grown by it:
+            // otherwise the queue of another flow would end every probe.
+            State::ProbeBwUp if self.rounds_in_state >= 1 && self.late(sample.rtt) => {
+                let bound = self.inflight_hi.unwrap_or(f64::INFINITY);
                 let probed = (self.round.peak_flight + self.max_datagram) as f64;
-                if probed >= (self.group.probe_gain(self.parameters.up_gain) * volume).min(bound) {
-                    self.enter(State::Down);
+                if probed >= (self.group.probe_gain(self.parameters.up_gain) * bdp).min(bound) {
+                    self.enter(State::ProbeBwDown);
                 }
             }
             State::ProbeRtt(None) if in_flight <= self.probe_rtt_window() => {
-                // Beside a rival one round trip shows what there is to see.
+                // Beside a rival, one round trip is enough.
                 let hold = match self.rival.window() {
                     Some(_) => sample.smoothed_rtt * 5 / 4,
                     None => {
                         let flight_time = Duration::try_from_secs_f64(self.flight_time());
-                        flight_time.map_or(PROBE_RTT_TIME, |time| time.max(PROBE_RTT_TIME))
+                        flight_time.map_or(PROBE_RTT_DURATION, |time| time.max(PROBE_RTT_DURATION))
                     }
                 };
-                self.round_trips.set_lowest(self.round.fastest.or(sample.rtt));
+                self.round_trips.set_min_rtt(self.round.fastest.or(sample.rtt));
                 self.excess.on_drained(now);
                 self.state = State::ProbeRtt(Some(now + hold));
             }
@@ -495,71 +504,73 @@ impl Bbr {
         }
         let due = match self.state {
             State::Compete => self.rival.test_due(now),
-            _ => self.round_trips.is_probe_due(now) || self.is_unknown(),
+            _ => self.round_trips.is_probe_due(now) || self.bdp_is_uncertain(),
         };
-        // Paths of one bottleneck drain it together, or none sees it empty.
-        let asked = others_drain || self.suspects;
-        let again = asked && now.since(self.drained_at) >= PROBE_RTT_JOIN;
-        if (due || again) && self.filled && !matches!(self.state, State::ProbeRtt(_)) {
+        // Paths that share a bottleneck drain at the same time; otherwise none of them sees it
+        // empty.
+        let asked = others_drain || self.suspects_rival;
+        let again = asked && now.since(self.probe_rtt_ended) >= PROBE_RTT_JOIN;
+        if (due || again) && self.full_bw_reached && !matches!(self.state, State::ProbeRtt(_)) {
             self.enter(State::ProbeRtt(None));
         }
     }
 
-    /// The path delivers in long bursts and has never been seen empty: what it holds is known
-    /// badly.
-    fn is_unknown(&self) -> bool {
-        let bursts = self.aggregation.bytes();
-        let known = self.seen_empty || self.state != State::Cruise || self.rounds == 0;
+    /// Whether the bandwidth-delay product is uncertain: the path delivers in long bursts, and
+    /// ProbeRTT has never shown it empty.
+    fn bdp_is_uncertain(&self) -> bool {
+        let bursts = self.extra_acked.bytes();
+        let known =
+            self.probe_rtt_done || self.state != State::ProbeBwCruise || self.rounds_in_state == 0;
         !known
             && bursts
-                > self.volume().max(self.parameters.long_jitter.as_secs_f64() * self.rate.max())
+                > self.bdp().max(self.parameters.long_jitter.as_secs_f64() * self.max_bw.max())
     }
 
-    /// The path loses so much by itself that no loss-based flow fills its queue.
+    /// Whether random loss is so high that no loss-based flow could fill the queue.
     fn is_lossy(&self) -> bool {
         self.random_loss.ratio() > self.parameters.rival_max_loss
     }
 
-    /// The path has been drained.
+    /// ProbeRTT is over.
     fn end_probe_rtt(&mut self, now: Instant) {
         self.round_trips.on_drained(now);
-        if let Some(lowest) = self.round_trips.lowest() {
+        if let Some(lowest) = self.round_trips.min_rtt() {
             self.excess.on_filled(now, lowest, self.max_datagram);
         }
-        self.drained_at = now;
-        self.seen_empty = true;
+        self.probe_rtt_ended = now;
+        self.probe_rtt_done = true;
         let shows = self.parameters.competes && !self.is_lossy() && !self.round_trips.jitters();
-        let lowest = self.round_trips.lowest();
-        let doubts = !self.suspects && self.rival.window().is_none();
-        self.suspects = shows && doubts && lowest.is_some_and(|rtt| self.rival.shows(rtt));
-        if self.suspects {
-            self.round_trips.set_lowest(self.rival.base());
+        let lowest = self.round_trips.min_rtt();
+        let doubts = !self.suspects_rival && self.rival.window().is_none();
+        self.suspects_rival = shows && doubts && lowest.is_some_and(|rtt| self.rival.shows(rtt));
+        if self.suspects_rival {
+            self.round_trips.set_min_rtt(self.rival.base());
         } else if let Some(rtt) = lowest.filter(|_| shows) {
-            let displaced = self.rate.max() < self.parameters.displaced * self.full_rate;
-            let flight = (self.flight_before, displaced);
+            let displaced = self.max_bw.max() < self.parameters.displaced * self.full_bw;
+            let flight = (self.flight_before_probe_rtt, displaced);
             let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);
-            self.round_trips.set_lowest(Some(base));
+            self.round_trips.set_min_rtt(Some(base));
         }
-        self.enter(match (self.filled, self.rival.window()) {
+        self.enter(match (self.full_bw_reached, self.rival.window()) {
             (false, _) => State::Startup,
-            (true, None) => State::Cruise,
+            (true, None) => State::ProbeBwCruise,
             (true, Some(_)) => State::Compete,
         });
     }
 
-    /// A path that delivers in bursts starves without what acknowledgements run ahead; for others
-    /// that is the beginning of a queue.
+    /// Window in ProbeRTT, bytes. A path that delivers in bursts would starve without the extra
+    /// acknowledged bytes; on other paths these would start a queue.
     fn probe_rtt_window(&self) -> f64 {
-        let (volume, bursts) = (self.volume(), self.aggregation.bytes());
-        let holds = if bursts > volume { volume + bursts } else { volume };
+        let (bdp, bursts) = (self.bdp(), self.extra_acked.bytes());
+        let holds = if bursts > bdp { bdp + bursts } else { bdp };
         (self.parameters.probe_rtt_window_gain * holds).max(self.min_window())
     }
 
     fn update_window(&mut self, sample: &RateSample) {
         let gain = match self.state {
             State::Startup => self.parameters.startup_gain,
-            State::Up => self.parameters.up_window_gain,
-            State::Drain | State::Down | State::Cruise => self.parameters.window_gain,
+            State::ProbeBwUp => self.parameters.up_window_gain,
+            State::Drain | State::ProbeBwDown | State::ProbeBwCruise => self.parameters.window_gain,
             State::ProbeRtt(_) => {
                 self.window = self.window.min(self.probe_rtt_window());
                 return;
@@ -570,18 +581,18 @@ impl Bbr {
                 return;
             }
         };
-        let gain = if self.filled { self.group.window_gain(gain) } else { gain };
-        let bursts = self.group.burst(self.aggregation.bytes());
+        let gain = if self.full_bw_reached { self.group.window_gain(gain) } else { gain };
+        let bursts = self.group.burst(self.extra_acked.bytes());
         let target =
-            (gain * self.volume() + bursts).max(3.0 * self.quantum()).max(self.min_window());
+            (gain * self.bdp() + bursts).max(3.0 * self.send_quantum()).max(self.min_window());
         let grown = self.window + sample.acked as f64;
-        if self.filled {
+        if self.full_bw_reached {
             self.window = grown.min(target);
         } else if self.window < target {
             self.window = grown;
         }
-        if let Some(high) = self.volume_high {
-            let share = if self.state == State::Up { 1.0 } else { self.parameters.headroom };
+        if let Some(high) = self.inflight_hi {
+            let share = if self.state == State::ProbeBwUp { 1.0 } else { self.parameters.headroom };
             self.window = self.window.min(high * share);
         }
         self.window = self.window.max(self.min_window());
@@ -591,19 +602,19 @@ impl Bbr {
         let gain = match self.state {
             State::Startup => self.parameters.startup_gain,
             State::Drain => self.parameters.drain_gain,
-            State::Down if sample.in_flight as f64 > self.volume() => self.parameters.down_gain,
-            State::Down => self.parameters.drained_gain,
-            State::Cruise | State::ProbeRtt(_) => 1.0,
-            State::Up => self.group.probe_gain(self.parameters.up_gain),
+            State::ProbeBwDown if sample.in_flight as f64 > self.bdp() => self.parameters.down_gain,
+            State::ProbeBwDown => self.parameters.drained_gain,
+            State::ProbeBwCruise | State::ProbeRtt(_) => 1.0,
+            State::ProbeBwUp => self.group.probe_gain(self.parameters.up_gain),
             State::Compete => {
                 self.pacing = self.rival.window().and_then(|(_, pacing)| pacing).or(self.pacing);
                 return;
             }
         };
-        let rate = gain * self.parameters.pacing_margin * self.send_rate();
+        let rate = gain * self.parameters.pacing_margin * self.bw();
         let rtt = sample.smoothed_rtt.as_secs_f64();
-        if self.filled {
-            // Two packets per RTT at least: the way out of an estimate near zero.
+        if self.full_bw_reached {
+            // At least two packets per RTT, to recover from an estimate near zero.
             let least = if rtt > 0.0 { 2.0 * self.max_datagram as f64 / rtt } else { 0.0 };
             self.pacing = Some(rate.max(least));
         } else {
@@ -631,9 +642,9 @@ impl CongestionControl for Bbr {
         self.excess.on_feedback(sample);
         self.update_round_trips(sample);
         self.update_round(sample);
-        if self.filled {
-            let (rate, window) = (self.rate.max(), self.window);
-            self.aggregation.on_feedback(sample.now, sample.acked, rate, window);
+        if self.full_bw_reached {
+            let (rate, window) = (self.max_bw.max(), self.window);
+            self.extra_acked.on_feedback(sample.now, sample.acked, rate, window);
         }
         let flight_time = self.flight_time();
         let elapsed = sample.now.since(self.round.start).as_secs_f64();
@@ -653,24 +664,24 @@ impl CongestionControl for Bbr {
 
     fn on_congestion(&mut self, event: &CongestionEvent, _subflows: &[Subflow], _own: usize) {
         if event.persistent {
-            // What was known of the path no longer holds.
+            // Persistent congestion: the model of the path no longer holds.
             let anew = Self::new(event.now, self.max_datagram, &self.parameters);
             *self = Self { window: self.min_window(), ..anew };
         }
         self.round.ecn |= event.ecn;
-        // What was taken for the last event stays, also if this one proves to be none.
-        self.startup_lost = false;
+        // The reduction for the previous event stays, even if this event proves to be spurious.
+        self.startup_ended_by_loss = false;
         self.prior = None;
     }
 
     fn on_spurious(&mut self, now: Instant) {
         self.rival.on_spurious(now);
-        if core::mem::take(&mut self.startup_lost) {
+        if core::mem::take(&mut self.startup_ended_by_loss) {
             self.enter(State::Startup);
         }
         if let Some((high, low)) = self.prior.take() {
-            self.volume_high = high;
-            self.rate_low = low;
+            self.inflight_hi = high;
+            self.bw_lo = low;
         }
     }
 
@@ -683,16 +694,16 @@ impl CongestionControl for Bbr {
     }
 
     fn bandwidth(&self) -> Option<u64> {
-        Some(self.rate.max() as u64)
+        Some(self.max_bw.max() as u64)
     }
 
     fn state(&self) -> &'static str {
         match self.state {
             State::Startup => "startup",
             State::Drain => "drain",
-            State::Down => "probe-bw-down",
-            State::Cruise => "probe-bw-cruise",
-            State::Up => "probe-bw-up",
+            State::ProbeBwDown => "probe-bw-down",
+            State::ProbeBwCruise => "probe-bw-cruise",
+            State::ProbeBwUp => "probe-bw-up",
             State::ProbeRtt(_) => "probe-rtt",
             State::Compete => "compete",
         }
@@ -707,17 +718,20 @@ impl CongestionControl for Bbr {
     }
 
     fn asks_all_to_drain(&self) -> bool {
-        self.drains() && (self.suspects || self.rival.window().is_some())
+        self.drains() && (self.suspects_rival || self.rival.window().is_some())
     }
 
     fn drain(&mut self, now: Instant) {
-        if self.filled && !self.drains() && now.since(self.drained_at) >= PROBE_RTT_ASKED {
+        if self.full_bw_reached
+            && !self.drains()
+            && now.since(self.probe_rtt_ended) >= PROBE_RTT_ASKED
+        {
             self.enter(State::ProbeRtt(None));
         }
     }
 
     fn delivered(&self) -> (u64, u64) {
-        (self.group.last() as u64, self.rate.max() as u64)
+        (self.group.last() as u64, self.max_bw.max() as u64)
     }
 
     fn searches(&self) -> bool {

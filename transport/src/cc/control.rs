@@ -1,18 +1,18 @@
-//! What a congestion control is told and asked.
+//! The interface of congestion controls.
 
 use core::fmt;
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Window of a path of which nothing is known yet, in packets (RFC 6928).
+/// Initial window, packets (RFC 6928).
 pub const INITIAL_WINDOW_PACKETS: u64 = 10;
 
-/// What one feedback frame says about the delivery on a path
+/// A rate sample: what one feedback frame says about delivery on a path
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
-    /// When the feedback was handled.
+    /// When the feedback was processed.
     pub now: Instant,
     /// Bytes newly acknowledged.
     pub acked: u64,
@@ -22,8 +22,7 @@ pub struct RateSample {
     pub prior_in_flight: u64,
     /// Bytes in flight after it.
     pub in_flight: u64,
-    /// Delivery rate over the sample's interval, bytes/s; `None` when the interval was too short
-    /// to mean anything.
+    /// Delivery rate over the sample's interval, bytes/s; `None` if the interval was too short.
     pub delivery_rate: Option<u64>,
     /// Whether the sender had too little to send when the sampled packet left.
     pub app_limited: bool,
@@ -32,14 +31,14 @@ pub struct RateSample {
     /// Value of `delivered` when the sampled packet left: a round trip has passed when it reaches
     /// the `delivered` of the last round's start.
     pub prior_delivered: u64,
-    /// Round-trip time of the newest acknowledged packet, without the feedback's delay; where
-    /// packets overtake each other the mean of many, since one says nothing there.
+    /// RTT of the newest acknowledged packet, without the feedback delay; on a path that reorders,
+    /// the mean over many packets.
     pub rtt: Option<Duration>,
     /// The path's smoothed round-trip time.
     pub smoothed_rtt: Duration,
     /// Mean deviation from it.
     pub rtt_deviation: Duration,
-    /// The same where packets overtake each other, so that no queue makes it; else zero.
+    /// The same on a path that reorders, where it is not due to a queue; otherwise zero.
     pub jitter: Duration,
     /// The path's lowest round-trip time of the last 10 s.
     pub min_rtt: Duration,
@@ -47,23 +46,23 @@ pub struct RateSample {
     pub ecn_ce: u64,
 }
 
-/// Packets were lost or marked. May be reported for each feedback that finds any: the controllers
-/// react once per round trip.
+/// A congestion event: packets were lost or marked.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEvent {
     /// When the loss was detected.
     pub now: Instant,
-    /// When the newest of the lost (or marked) packets had left.
+    /// Send time of the newest lost or marked packet.
     pub sent: Instant,
     /// Bytes lost.
     pub lost: u64,
-    /// Nothing got through for a whole probe time-out series (RFC 9002, section 7.6).
+    /// Persistent congestion: nothing got through for several probe timeouts (RFC 9002, section
+    /// 7.6).
     pub persistent: bool,
     /// An ECN mark, not a loss.
     pub ecn: bool,
 }
 
-/// What a coupled controller has to know of one path of the association, itself included.
+/// Summary of one path for coupled controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct Subflow {
     /// Congestion window, bytes.
@@ -72,20 +71,20 @@ pub struct Subflow {
     pub rtt: Duration,
     /// Bytes acknowledged between the last two losses, and since the last one (OLIA).
     pub between_losses: u64,
-    /// When what others filled last reduced its window (BBR beside a rival).
+    /// When the window was last reduced beside a rival (BBR).
     pub reduced: Option<Instant>,
-    /// It keeps little in flight, to see the path empty (BBR's ProbeRTT).
+    /// It is in BBR's ProbeRTT.
     pub drains: bool,
-    /// Bytes/s that it delivered in the last round trip, and the most of late (BBR).
+    /// Delivery rate in the last round trip, and its windowed maximum, bytes/s (BBR).
     pub delivered: (u64, u64),
 }
 
-/// The paths of `subflows` but the one with the index `own`.
+/// All paths of `subflows` except the one with index `own`.
 pub(super) fn others(subflows: &[Subflow], own: usize) -> impl Iterator<Item = &Subflow> + Clone {
     subflows.iter().enumerate().filter(move |(index, _)| *index != own).map(|(_, flow)| flow)
 }
 
-/// The rules of one congestion control.
+/// A congestion control.
 pub trait CongestionControl: fmt::Debug + Send {
     /// A packet of `bytes` left while `in_flight` bytes (this one not counted) were in flight.
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64);
@@ -97,17 +96,16 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// Packets were lost or marked.
     fn on_congestion(&mut self, event: &CongestionEvent, subflows: &[Subflow], own: usize);
 
-    /// All that was lost in the last congestion event arrived after all: what that took is given
-    /// back.
+    /// All losses of the last congestion event were spurious: undoes the reduction.
     fn on_spurious(&mut self, now: Instant);
 
-    /// Bytes that may be in flight.
+    /// Congestion window, bytes.
     fn window(&self) -> u64;
 
-    /// Bytes per second at which packets leave; `None`: as fast as the window permits.
+    /// Pacing rate, bytes/s; `None`: no pacing.
     fn pacing_rate(&self) -> Option<u64>;
 
-    /// Bytes per second that the path was seen to deliver, where the controller knows.
+    /// Estimated bandwidth, bytes/s, if the controller has an estimate.
     fn bandwidth(&self) -> Option<u64> {
         None
     }
@@ -127,14 +125,14 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// It drains its path to see whether another flow fills the queue, which only shows when no
-    /// path of the association sends much, whether it is known to share a queue with this one
-    /// or not.
+    /// It drains its path to find out whether another flow fills the queue. This shows only when
+    /// all paths of the association send little, also those not known to share a queue with this
+    /// one.
     fn asks_all_to_drain(&self) -> bool {
         false
     }
 
-    /// A path asks all to drain theirs. One that does so already goes on.
+    /// Another path asks all paths to drain. No effect if it drains already.
     fn drain(&mut self, _now: Instant) {}
 
     /// For [`Subflow::delivered`].
@@ -142,8 +140,7 @@ pub trait CongestionControl: fmt::Debug + Send {
         (0, 0)
     }
 
-    /// It still looks for what the path carries, and sends more in every round trip (BBR's
-    /// Startup).
+    /// It is in BBR's Startup: it sends more in every round trip.
     fn searches(&self) -> bool {
         false
     }

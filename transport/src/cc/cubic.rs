@@ -8,9 +8,10 @@ use mpip_types::Instant;
 
 /// Aggressiveness, packets per second cubed (RFC 9438, section 5).
 const C: f64 = 0.4;
-/// What is left after a loss (RFC 9438, section 4.6).
+/// Multiplicative decrease factor (RFC 9438, section 4.6).
 const BETA: f64 = 0.7;
-/// Packets per round trip that give the Reno-friendly estimate Reno's average (section 4.3).
+/// Packets per round trip that give the Reno-friendly estimate the average window of Reno (section
+/// 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 #[derive(Debug)]
@@ -21,16 +22,16 @@ pub(super) struct Cubic {
     last_feedback: Option<Instant>,
     /// The curve before the last reduction.
     prior: Option<Curve>,
-    /// Flows that grow as one together.
+    /// Number of flows that grow as one.
     flows: f64,
     /// Whether slow start ends when a queue builds up (HyStart++).
-    minds_queue: bool,
+    uses_hystart: bool,
 }
 
 /// The curve of one congestion avoidance stage; windows in packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
-    /// Where the window stood before the last reduction; the plateau.
+    /// The plateau: the window before the last reduction.
     w_max: f64,
     /// Window before the last reduction, without fast convergence.
     prior_window: f64,
@@ -56,8 +57,7 @@ impl Curve {
 
     fn stage(&mut self, now: Instant, window: f64, c: f64) -> &mut Stage {
         if self.stage.is_none() && self.w_max < window {
-            // Not after a loss, or what was lost has been regained: the curve starts at its
-            // plateau.
+            // No loss so far, or the window has recovered: the curve starts at its plateau.
             self.w_max = window;
         }
         let w_max = self.w_max;
@@ -83,21 +83,21 @@ impl Cubic {
             last_feedback: None,
             prior: None,
             flows: 1.0,
-            minds_queue: true,
+            uses_hystart: true,
         }
     }
 
-    /// A window of `window` bytes. It is one that has had its slow start, or one in a slow start
-    /// that is careful and yet does not end because a queue stands: others made it.
-    pub(super) fn beside_a_rival(max_datagram: u64, window: u64, slow_start: bool) -> Self {
+    /// A controller with a window of `window` bytes beside a rival. Slow start, if it is to have
+    /// one, is conservative and does not end because of a queue: the rival has built it.
+    pub(super) fn beside_rival(max_datagram: u64, window: u64, slow_start: bool) -> Self {
         let mut cubic = Self::new(max_datagram);
         cubic.base.set(window, slow_start);
-        cubic.minds_queue = false;
+        cubic.uses_hystart = false;
         cubic
     }
 
-    /// This window is one of `flows` that grow as one together: the sum of their curves is the
-    /// curve of the sum of their windows.
+    /// This window is one of `flows` that grow as one flow: the sum of their curves is the curve of
+    /// the sum of their windows.
     pub(super) fn set_flows(&mut self, flows: usize) {
         let flows = flows.max(1) as f64;
         if flows != self.flows {
@@ -136,7 +136,7 @@ impl CongestionControl for Cubic {
 
     fn on_feedback(&mut self, sample: &RateSample, _subflows: &[Subflow], _own: usize) {
         let mut divisor = 1.0;
-        if !self.minds_queue {
+        if !self.uses_hystart {
             divisor = CSS_GROWTH_DIVISOR;
         } else if self.base.in_slow_start() {
             match self.hystart.on_feedback(sample) {
@@ -147,7 +147,7 @@ impl CongestionControl for Cubic {
         match self.base.on_feedback(sample, divisor) {
             Growth::Avoidance(acked) => self.avoid(sample, acked),
             Growth::Unused => {
-                // Time in which the window was not used does not count (RFC 9438, section 5.8).
+                // Time in which the window is not used does not count (RFC 9438, section 5.8).
                 if let (Some(stage), Some(last)) = (&mut self.curve.stage, self.last_feedback) {
                     stage.start += sample.now.since(last);
                 }

@@ -1,4 +1,4 @@
-//! HyStart++: leaving slow start before it overflows the queue (RFC 9406).
+//! HyStart++: ends slow start before it overflows the queue (RFC 9406).
 
 use core::time::Duration;
 
@@ -15,12 +15,12 @@ const CSS_ROUNDS: u32 = 5;
 /// What slow start has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Go on; acknowledged bytes count this fraction.
+    /// Go on with slow start.
     Grow {
         /// What to divide acknowledged bytes by.
         divisor: f64,
     },
-    /// The queue is filling: congestion avoidance from here.
+    /// A queue builds up: congestion avoidance from here.
     Leave,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct HyStart {
     last_min: Option<Duration>,
     current_min: Option<Duration>,
     samples: u32,
-    /// Conservative slow start: the RTT that started it, and complete rounds in it.
+    /// Conservative slow start: the RTT that started it, and its complete rounds.
     conservative: Option<(Duration, u32)>,
 }
 
 impl HyStart {
-    /// Takes in one sample of slow start.
+    /// Processes one sample in slow start.
     pub(super) fn on_feedback(&mut self, sample: &RateSample) -> Verdict {
         if sample.prior_delivered >= self.round_end {
             self.round_end = sample.delivered;

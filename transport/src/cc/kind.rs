@@ -1,11 +1,11 @@
-//! The congestion controls that there are.
+//! The available congestion controls.
 
 use mpip_types::named;
 
-/// What limits a path's packets in flight.
+/// The congestion control of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControlKind {
-    /// Delivery rate and minimum RTT.
+    /// BBR (draft-ietf-ccwg-bbr), with changes for radio links.
     #[default]
     Bbr,
     /// RFC 9438.

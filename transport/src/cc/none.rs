@@ -1,9 +1,9 @@
-//! No control: the seeds' MPIP leaves it to the inner TCP.
+//! No congestion control: the seeds' MPIP leaves it to the inner TCP.
 
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
 use mpip_types::Instant;
 
-/// Sends whatever comes.
+/// Does not limit anything.
 #[derive(Debug)]
 pub(super) struct None;
 

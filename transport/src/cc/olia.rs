@@ -1,8 +1,8 @@
 //! OLIA: opportunistic linked increases (Khalili et al., CoNEXT 2012;
 //! draft-khalili-mptcp-congestion-control).
 //!
-//! Like LIA, but windows also move from the paths with the largest windows to those that are best
-//! by their losses and yet have small ones.
+//! Like LIA, but also shifts window from the paths with the largest windows to the best paths by
+//! loss that have smaller windows.
 
 use super::window::{Growth, LossWindow, coupled};
 use super::{CongestionControl, CongestionEvent, RateSample, Subflow};
@@ -22,7 +22,7 @@ impl Olia {
     }
 }
 
-/// A path's quality: the square of the rate that a TCP would have at its loss ratio.
+/// Quality of a path: the square of the rate of a TCP flow at its loss ratio.
 fn quality(flow: Subflow) -> f64 {
     let rtt = flow.rtt.as_secs_f64();
     flow.between_losses as f64 / (rtt * rtt)

@@ -92,8 +92,8 @@ fn bbr_is_not_starved_by_jitter_larger_than_the_base_delay() {
     let link = Link { jitter: ms(50), loss: 0.05, ..Link::new(10.0, ms(1), 200.0) };
     let measured = alone(Bbr, link, 3_000, 10_000);
     assert_fills(&measured, &link, 0.95);
-    // In flight on average for 13 ms of jitter: the queue is to be short beside that, not beside
-    // the base delay.
+    // The mean jitter is 13 ms: the queue is to be short compared with that, not with the base
+    // delay.
     assert!(measured.queue / link.rate < 0.03, "{} s", measured.queue / link.rate);
 }
 
@@ -209,8 +209,7 @@ fn bbr_paths_of_one_bottleneck_take_the_share_of_one_loss_based_flow() {
     }
 }
 
-/// For which part of the time paths of one association that share a bottleneck unknown to it
-/// compete.
+/// Share of the time in which paths compete that share a bottleneck unknown to their association.
 fn competes(link: Link, associated: bool) -> f64 {
     let mut world = World::new(link, &[]);
     (0..4).for_each(|group| world.add(Bbr, group, Instant::from_millis(700 * group as u64)));
@@ -231,7 +230,7 @@ fn bbr_paths_that_are_not_known_to_share_do_not_take_each_other_for_a_rival() {
         let link = Link::new(mbps, ms(rtt), buffer);
         let [asked, apart] = [true, false].map(|associated| competes(link, associated));
         assert!(asked <= 0.1, "{asked} of the time at {mbps} Mbit/s, {rtt} ms");
-        // Flows that cannot ask each other are rivals.
+        // Flows that cannot coordinate are rivals.
         assert!(apart >= 0.5, "{apart} of the time at {mbps} Mbit/s, {rtt} ms");
     }
 }
@@ -312,7 +311,7 @@ fn window_does_not_grow_while_it_is_not_used() {
         world.offer(0, link.rate / 10.0, true);
         world.run_until(Instant::from_millis(20_000));
         let window = world.window(0) as f64;
-        // Slow start works off what had to wait at first; the link would hold twice its BDP.
+        // Slow start drains the initial backlog; the link would hold two bandwidth-delay products.
         assert!(window < 0.5 * link.bdp(), "{kind:?}: {window} of {}", link.bdp());
     }
 }

@@ -1,6 +1,6 @@
-//! What the controllers that react to loss have in common: slow start, one reduction per episode,
-//! its undoing, and pacing (RFC 9002, section 7; RFC 5681). How the window grows in congestion
-//! avoidance is theirs.
+//! What loss-based controllers have in common: slow start, one reduction per recovery period,
+//! undoing it, and pacing (RFC 9002, section 7; RFC 5681). Each has its own growth in congestion
+//! avoidance.
 
 use core::time::Duration;
 
@@ -18,13 +18,13 @@ const SLOW_START_PACING_GAIN: f64 = 2.0;
 /// What an acknowledgement did to the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Growth {
-    /// Nothing: what was sent did not use the window (RFC 9002, section 7.8).
+    /// No growth: the window was not used (RFC 9002, section 7.8).
     Unused,
-    /// Nothing: the packet had left before the last reduction.
+    /// No growth: the packet had left before the last reduction.
     Recovery,
     /// It grew in slow start.
     SlowStart,
-    /// It may grow by the controller's rule for so many acknowledged bytes.
+    /// Congestion avoidance: it may grow by the controller's rule for this many acknowledged bytes.
     Avoidance(f64),
 }
 
@@ -34,9 +34,9 @@ pub(super) enum Growth {
 pub(super) struct LossWindow {
     max_datagram: f64,
     window: f64,
-    /// Slow start below it.
+    /// Slow start threshold.
     threshold: f64,
-    /// Packets that left before it belong to the episode that began then.
+    /// Start of the recovery period: packets that left before belong to it.
     recovery_start: Option<Instant>,
     /// Whether the last feedback was for a packet sent before `recovery_start`.
     in_recovery: bool,
@@ -64,7 +64,7 @@ impl LossWindow {
         self.peak.on_sent(in_flight + bytes);
     }
 
-    /// Takes in an acknowledgement; in slow start the window grows by the acknowledged bytes
+    /// Processes an acknowledgement; in slow start the window grows by the acknowledged bytes
     /// divided by `slow_start_divisor`.
     pub(super) fn on_feedback(&mut self, sample: &RateSample, slow_start_divisor: f64) -> Growth {
         self.smoothed_rtt = sample.smoothed_rtt;
@@ -76,7 +76,7 @@ impl LossWindow {
         }
         let slow_start = self.in_slow_start();
         let used = if slow_start {
-            // What was sent last round is half the window that it lets grow.
+            // In slow start, the data sent in the last round is half of the window.
             2.0 * peak >= self.window
         } else {
             peak + (3.0 * self.max_datagram).max(self.window / 8.0) >= self.window
@@ -92,7 +92,7 @@ impl LossWindow {
         Growth::SlowStart
     }
 
-    /// Reduces the window to `factor` of itself, once per episode; whether it did.
+    /// Reduces the window to `factor` of itself, once per recovery period. Returns whether it did.
     pub(super) fn reduce(&mut self, event: &CongestionEvent, factor: f64) -> bool {
         let new_episode = self.recovery_start.is_none_or(|start| event.sent > start);
         if new_episode {
@@ -110,8 +110,8 @@ impl LossWindow {
         new_episode
     }
 
-    /// Takes the last reduction back (RFC 9002 leaves it open; RFC 4015 and RFC 9438, section 4.9).
-    /// Whether there was one.
+    /// Undoes the last reduction (RFC 4015; RFC 9438, section 4.9; RFC 9002 leaves it open).
+    /// Returns whether there was one.
     pub(super) fn undo(&mut self) -> bool {
         let Some((window, threshold)) = self.prior.take() else { return false };
         self.window = self.window.max(window);
@@ -126,13 +126,13 @@ impl LossWindow {
         self.window = (self.window + bytes).max(self.min_window());
     }
 
-    /// Begins at `bytes`, in slow start or beyond it.
+    /// Sets the window to `bytes`, in slow start or congestion avoidance.
     pub(super) fn set(&mut self, bytes: u64, slow_start: bool) {
         self.window = (bytes as f64).max(self.min_window());
         self.threshold = if slow_start { f64::INFINITY } else { self.window };
     }
 
-    /// Slow start ends here.
+    /// Ends slow start.
     pub(super) fn end_slow_start(&mut self) {
         self.threshold = self.threshold.min(self.window);
     }
@@ -149,7 +149,7 @@ impl LossWindow {
         self.max_datagram
     }
 
-    /// The path's rate and RTT as a coupled controller counts them, `flow` being this path.
+    /// This path's summary for a coupled controller.
     pub(super) fn subflow(&self, between_losses: u64) -> Subflow {
         Subflow {
             window: self.window as u64,
@@ -185,7 +185,7 @@ impl LossWindow {
     }
 }
 
-/// The most that was in flight in this round trip and the one before.
+/// Most bytes in flight in this round trip and the one before.
 #[derive(Debug, Default)]
 struct FlightPeak {
     current: u64,
@@ -211,9 +211,9 @@ impl FlightPeak {
     }
 }
 
-/// The coupled paths, with `fresh` in place of what the list says of this path.
+/// The coupled paths, with `fresh` in place of this path's list entry.
 ///
-/// Paths without an RTT are left out: nothing was delivered on them yet.
+/// Paths without an RTT are left out: nothing has been delivered on them yet.
 pub(super) fn coupled(
     subflows: &[Subflow],
     own: usize,

@@ -1,11 +1,11 @@
-//! Which packets in flight, or lost, could still turn out to have arrived.
+//! The set of packets, in flight or lost, that may still be acknowledged.
 
 use std::collections::VecDeque;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// A set of packet numbers that are added one after the other. To find the next one takes a look at
-/// a word for each 64 numbers in between.
+/// A bit set of packet numbers that are added in order. Finding the next member reads one word per
+/// 64 numbers in between.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// The number `n` is bit `n % 64` of the word `n / 64 - first`.
@@ -14,7 +14,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// The packet `number`, one more than the one before, has left.
+    /// Adds the packet `number`, one more than the last one.
     pub(super) fn push(&mut self, number: u64, pending: bool) {
         if self.words.is_empty() {
             self.first = number / WORD;
@@ -27,7 +27,7 @@ impl Pending {
         }
     }
 
-    /// The first member from `from` to `to`, and how many words were looked at.
+    /// The first member from `from` to `to`, and the number of words read.
     pub(super) fn next(&self, from: u64, to: u64) -> (Option<u64>, u64) {
         let from = from.max(self.first * WORD);
         if from > to {
@@ -48,7 +48,7 @@ impl Pending {
         (None, looked)
     }
 
-    /// The packet `number` is known to have arrived.
+    /// Removes the packet `number`, which has arrived.
     pub(super) fn remove(&mut self, number: u64) {
         let word = (number / WORD).checked_sub(self.first);
         if let Some(word) = word.and_then(|word| self.words.get_mut(word as usize)) {
@@ -56,7 +56,7 @@ impl Pending {
         }
     }
 
-    /// Nothing below `number` is of interest any more.
+    /// Drops all members below `number`.
     pub(super) fn drop_below(&mut self, number: u64) {
         while self.first < number / WORD && self.words.len() > 1 {
             self.words.pop_front();

@@ -1,4 +1,4 @@
-//! What has left: each datagram, what it carried, and what of that is lost.
+//! Sent datagrams, their contents, and losses.
 
 use mpip_types::Instant;
 use mpip_wire::CHALLENGE_DATAGRAM_LEN;
@@ -8,7 +8,7 @@ pub(super) enum Fate {
     InFlight,
     Acked,
     Lost,
-    /// Not tracked: it asks for no feedback.
+    /// Not tracked: it is not ack-eliciting.
     Untracked,
 }
 
@@ -23,14 +23,13 @@ pub(super) struct Sent<C> {
     pub(super) delivered: u64,
     pub(super) delivered_at: Instant,
     pub(super) first_sent_at: Instant,
-    /// It probes the path's MTU: its loss is no sign of congestion, nor its silence one of
-    /// failure.
+    /// An MTU probe: its loss is no sign of congestion or path failure.
     pub(super) probe: bool,
     pub(super) content: Option<C>,
 }
 
 impl<C> Sent<C> {
-    /// Whether the path owes an answer to it.
+    /// Whether feedback for it is outstanding.
     pub(super) fn is_awaited(&self) -> bool {
         self.fate == Fate::InFlight && !self.probe
     }
@@ -41,16 +40,16 @@ pub const fn bytes_per_datagram<C>() -> usize {
     size_of::<Sent<C>>()
 }
 
-/// What was lost together, in numbers.
+/// Summary of the datagrams lost together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossSummary {
     /// Datagrams.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// When the newest of them had left.
+    /// Send time of the newest of them.
     pub newest: Instant,
-    /// How many of them were longer than what every path carries.
+    /// How many of them were longer than the base MTU.
     pub large: u32,
     /// The length of the shortest of those, bytes.
     pub smallest_large: u16,
@@ -58,16 +57,16 @@ pub struct LossSummary {
     pub probe: u16,
 }
 
-/// What became of datagrams, collected in vectors that the caller uses again.
+/// Lost and acknowledged contents, in vectors that the caller reuses.
 #[derive(Debug)]
 pub struct Losses<C> {
-    /// What was lost, oldest first.
+    /// Contents of lost datagrams, oldest first.
     pub lost: Vec<C>,
-    /// What has arrived, of contents that [report it](crate::Content::reports_arrival).
+    /// Acknowledged contents that [report their arrival](crate::Content::reports_arrival).
     pub arrived: Vec<C>,
-    /// The losses in numbers.
+    /// Summary of the losses.
     pub summary: LossSummary,
-    /// Passes of loops to find all that.
+    /// Loop passes needed, to bound the work.
     pub steps: u64,
 }
 
@@ -78,7 +77,7 @@ impl<C> Default for Losses<C> {
 }
 
 impl<C> Losses<C> {
-    /// Forgets everything and keeps the memory.
+    /// Clears everything and keeps the memory.
     pub fn clear(&mut self) {
         self.lost.clear();
         self.arrived.clear();

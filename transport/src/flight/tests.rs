@@ -31,12 +31,12 @@ fn feedback(ranges: &[(u64, u64)]) -> Vec<AckRange> {
     ranges.iter().map(|&(first, last)| AckRange { first, last }).collect()
 }
 
-struct Lane {
+struct SendingPath {
     flight: Flight<Note>,
     losses: Losses<Note>,
 }
 
-impl Lane {
+impl SendingPath {
     fn new() -> Self {
         Self { flight: Flight::new(ms(0)), losses: Losses::default() }
     }
@@ -60,20 +60,20 @@ impl Lane {
 
 #[test]
 fn acknowledged_bytes_leave_the_flight_and_give_rtt_and_rate() {
-    let mut lane = Lane::new();
-    lane.send(0, 10, 1);
-    let progress = lane.feedback(20, &[(0, 9)]).expect("they were sent");
+    let mut path = SendingPath::new();
+    path.send(0, 10, 1);
+    let progress = path.feedback(20, &[(0, 9)]).expect("they were sent");
     let sample = progress.sample.expect("something new");
     assert_eq!((sample.acked, sample.in_flight, sample.prior_in_flight), (10_000, 0, 10_000));
     assert_eq!(sample.rtt, Some(Duration::from_millis(11)));
-    assert_eq!(lane.flight.next_number(), 10);
+    assert_eq!(path.flight.next_number(), 10);
     // A steady sender is measured at its own rate: 1,000 bytes a millisecond.
     for round in 1..20 {
-        lane.send(round * 10, 10, 1);
+        path.send(round * 10, 10, 1);
     }
     let mut rate = None;
     for number in 10..200 {
-        let progress = lane.feedback(number + 11, &[(0, number)]).expect("they were sent");
+        let progress = path.feedback(number + 11, &[(0, number)]).expect("they were sent");
         rate = progress.sample.expect("one new").delivery_rate.or(rate);
     }
     let rate = rate.expect("a rate");
@@ -82,97 +82,97 @@ fn acknowledged_bytes_leave_the_flight_and_give_rtt_and_rate() {
 
 #[test]
 fn feedback_for_what_was_never_sent_is_refused() {
-    let mut lane = Lane::new();
-    lane.send(0, 3, 1);
-    assert_eq!(lane.feedback(10, &[(3, 3)]).map(|progress| progress.acked), Err(NeverSent));
-    assert_eq!(lane.feedback(10, &[(0, 2)]).map(|progress| progress.acked), Ok(3_000));
+    let mut path = SendingPath::new();
+    path.send(0, 3, 1);
+    assert_eq!(path.feedback(10, &[(3, 3)]).map(|progress| progress.acked), Err(NeverSent));
+    assert_eq!(path.feedback(10, &[(0, 2)]).map(|progress| progress.acked), Ok(3_000));
 }
 
 /// [F-11]
 #[test]
 fn arrivals_told_another_way_end_the_wait_and_say_nothing_of_time() {
-    let mut lane = Lane::new();
-    lane.send(0, 10, 1);
+    let mut path = SendingPath::new();
+    path.send(0, 10, 1);
     let told = |ranges: &[(u64, u64)], flight: &mut Flight<Note>| {
         let ranges = feedback(ranges);
         let ranges = Ranges::new(&ranges).expect("descending");
         let told = Feedback { path: PathId(0), received_at: 0, delay: 0, ranges, ecn: None };
         flight.on_arrivals(&told, false, &mut 0)
     };
-    assert!(told(&[(0, 10)], &mut lane.flight).is_err());
-    told(&[(6, 7), (0, 3)], &mut lane.flight).expect("they were sent");
-    assert_eq!(lane.flight.in_flight(), 4_000);
-    assert!(!lane.flight.rtt().is_known());
-    lane.flight.abandon(&mut lane.losses);
-    assert_eq!(lane.losses.summary.packets, 4);
+    assert!(told(&[(0, 10)], &mut path.flight).is_err());
+    told(&[(6, 7), (0, 3)], &mut path.flight).expect("they were sent");
+    assert_eq!(path.flight.in_flight(), 4_000);
+    assert!(!path.flight.rtt().is_known());
+    path.flight.abandon(&mut path.losses);
+    assert_eq!(path.losses.summary.packets, 4);
     // Also of what was given up before.
-    told(&[(0, 9)], &mut lane.flight).expect("they were sent");
-    assert_eq!(lane.flight.in_flight(), 0);
-    assert_eq!(lane.feedback(30, &[(0, 9)]).expect("they were sent").spurious, 0);
+    told(&[(0, 9)], &mut path.flight).expect("they were sent");
+    assert_eq!(path.flight.in_flight(), 0);
+    assert_eq!(path.feedback(30, &[(0, 9)]).expect("they were sent").spurious, 0);
 }
 
 #[test]
 fn a_hole_is_a_loss_after_three_followers_while_no_reordering_was_seen() {
-    let mut lane = Lane::new();
-    lane.send(0, 5, 0);
-    lane.feedback(10, &[(1, 2)]).expect("sent");
-    assert_eq!(lane.losses.summary.packets, 0);
-    lane.feedback(10, &[(1, 3)]).expect("sent");
-    assert_eq!((lane.losses.summary.packets, lane.losses.summary.bytes), (1, 1_000));
-    assert_eq!(lane.flight.in_flight(), 1_000);
+    let mut path = SendingPath::new();
+    path.send(0, 5, 0);
+    path.feedback(10, &[(1, 2)]).expect("sent");
+    assert_eq!(path.losses.summary.packets, 0);
+    path.feedback(10, &[(1, 3)]).expect("sent");
+    assert_eq!((path.losses.summary.packets, path.losses.summary.bytes), (1, 1_000));
+    assert_eq!(path.flight.in_flight(), 1_000);
 }
 
 #[test]
 fn a_hole_is_a_loss_once_it_is_overdue() {
-    let mut lane = Lane::new();
-    lane.send(0, 2, 1);
-    lane.feedback(41, &[(1, 1)]).expect("sent");
-    assert_eq!(lane.losses.summary.packets, 0);
-    let due = lane.flight.loss_timer().expect("a timer");
-    assert_eq!(due, ms(0) + Duration::from_millis(40) + lane.flight.reordering_window());
-    lane.flight.on_loss_timer(due, &mut lane.losses);
-    assert_eq!(lane.losses.summary.packets, 1);
-    assert_eq!(lane.flight.loss_timer(), None);
+    let mut path = SendingPath::new();
+    path.send(0, 2, 1);
+    path.feedback(41, &[(1, 1)]).expect("sent");
+    assert_eq!(path.losses.summary.packets, 0);
+    let due = path.flight.loss_timer().expect("a timer");
+    assert_eq!(due, ms(0) + Duration::from_millis(40) + path.flight.reordering_window());
+    path.flight.on_loss_timer(due, &mut path.losses);
+    assert_eq!(path.losses.summary.packets, 1);
+    assert_eq!(path.flight.loss_timer(), None);
 }
 
 #[test]
 fn a_loss_that_arrives_after_all_widens_the_window_and_counts_as_spurious() {
-    let mut lane = Lane::new();
-    lane.send(0, 8, 0);
-    let narrow = lane.flight.reordering_window();
-    lane.feedback(100, &[(4, 7)]).expect("sent");
-    assert_eq!(lane.losses.summary.packets, 4);
-    let progress = lane.feedback(180, &[(0, 7)]).expect("sent");
+    let mut path = SendingPath::new();
+    path.send(0, 8, 0);
+    let narrow = path.flight.reordering_window();
+    path.feedback(100, &[(4, 7)]).expect("sent");
+    assert_eq!(path.losses.summary.packets, 4);
+    let progress = path.feedback(180, &[(0, 7)]).expect("sent");
     assert_eq!(progress.spurious, 4);
     assert!(
-        lane.flight.reordering_window() >= Duration::from_millis(80)
-            && narrow < lane.flight.reordering_window()
+        path.flight.reordering_window() >= Duration::from_millis(80)
+            && narrow < path.flight.reordering_window()
     );
     // The same hole is no loss any more, however many follow.
-    lane.send(200, 8, 0);
-    lane.feedback(300, &[(12, 15), (0, 7)]).expect("sent");
-    assert_eq!(lane.losses.summary.packets, 0);
+    path.send(200, 8, 0);
+    path.feedback(300, &[(12, 15), (0, 7)]).expect("sent");
+    assert_eq!(path.losses.summary.packets, 0);
 }
 
 #[test]
 fn silence_counts_from_the_oldest_packet_that_is_owed_an_answer() {
-    let mut lane = Lane::new();
-    assert_eq!(lane.flight.silent_since(), None);
-    lane.send(10, 3, 5);
-    assert_eq!(lane.flight.silent_since(), Some(ms(10)));
-    lane.feedback(40, &[(0, 1)]).expect("sent");
-    assert_eq!(lane.flight.silent_since(), Some(ms(40)));
-    lane.flight.abandon(&mut lane.losses);
-    assert_eq!((lane.flight.silent_since(), lane.flight.in_flight()), (None, 0));
-    assert_eq!(lane.losses.summary.packets, 1);
+    let mut path = SendingPath::new();
+    assert_eq!(path.flight.silent_since(), None);
+    path.send(10, 3, 5);
+    assert_eq!(path.flight.silent_since(), Some(ms(10)));
+    path.feedback(40, &[(0, 1)]).expect("sent");
+    assert_eq!(path.flight.silent_since(), Some(ms(40)));
+    path.flight.abandon(&mut path.losses);
+    assert_eq!((path.flight.silent_since(), path.flight.in_flight()), (None, 0));
+    assert_eq!(path.losses.summary.packets, 1);
 }
 
 #[test]
 fn what_asks_for_no_feedback_is_not_in_flight() {
-    let mut lane = Lane::new();
-    lane.flight.on_sent(ms(0), SIZE, false, false, None);
-    assert_eq!((lane.flight.in_flight(), lane.flight.next_number()), (0, 1));
-    assert_eq!(lane.flight.silent_since(), None);
+    let mut path = SendingPath::new();
+    path.flight.on_sent(ms(0), SIZE, false, false, None);
+    assert_eq!((path.flight.in_flight(), path.flight.next_number()), (0, 1));
+    assert_eq!(path.flight.silent_since(), None);
 }
 
 mod properties {
@@ -188,31 +188,31 @@ mod properties {
         fn no_packet_is_lost_track_of(
             steps in proptest::collection::vec((0_u8..3, 0_u64..64, 0_u64..8, 0_u64..40), 1..200)
         ) {
-            let mut lane = Lane::new();
+            let mut path = SendingPath::new();
             let (mut now, mut sent, mut acked, mut lost, mut spurious) = (0, 0, 0, 0, 0);
             for (action, back, width, passes) in steps {
                 now += passes;
-                let newest = lane.flight.next_number();
+                let newest = path.flight.next_number();
                 match action {
                     0 => {
-                        lane.send(now, 4, 0);
+                        path.send(now, 4, 0);
                         sent += 4;
                     }
                     1 if newest > 0 => {
                         let last = newest - 1 - back.min(newest - 1);
                         let first = last.saturating_sub(width);
-                        let progress = lane.feedback(now, &[(first, last)]).expect("sent");
+                        let progress = path.feedback(now, &[(first, last)]).expect("sent");
                         acked += progress.acked / u64::from(SIZE);
                         spurious += progress.spurious;
-                        lost += lane.losses.summary.packets;
+                        lost += path.losses.summary.packets;
                     }
                     _ => {
-                        lane.losses.clear();
-                        lane.flight.on_loss_timer(ms(now), &mut lane.losses);
-                        lost += lane.losses.summary.packets;
+                        path.losses.clear();
+                        path.flight.on_loss_timer(ms(now), &mut path.losses);
+                        lost += path.losses.summary.packets;
                     }
                 }
-                let in_flight = lane.flight.in_flight() / u64::from(SIZE);
+                let in_flight = path.flight.in_flight() / u64::from(SIZE);
                 prop_assert_eq!(in_flight + acked + lost - spurious, sent);
             }
         }
@@ -221,60 +221,60 @@ mod properties {
 
 #[test]
 fn packets_that_were_overtaken_count_for_how_long_packets_take() {
-    let mut lane = Lane::new();
+    let mut path = SendingPath::new();
     for pair in 0..200 {
         let (at, first) = (pair * 120, pair * 2);
-        lane.send(at, 2, 0);
-        lane.feedback(at + 40, &[(first + 1, first + 1)]).expect("sent");
-        lane.feedback(at + 100, &[(0, first + 1)]).expect("sent");
+        path.send(at, 2, 0);
+        path.feedback(at + 40, &[(first + 1, first + 1)]).expect("sent");
+        path.feedback(at + 100, &[(0, first + 1)]).expect("sent");
     }
-    assert!(lane.flight.rtt().smoothed() <= Duration::from_millis(41));
-    let (longer, deviation) = lane.flight.reordering().expect("half of them were overtaken");
+    assert!(path.flight.rtt().smoothed() <= Duration::from_millis(41));
+    let (longer, deviation) = path.flight.reordering().expect("half of them were overtaken");
     let near =
         |value: Duration, millis| value.abs_diff(Duration::from_millis(millis)).as_millis() < 6;
     assert!(near(longer, 30) && near(deviation, 30), "{longer:?}, {deviation:?}");
-    // And none of them is taken for lost before it is later than the others were.
-    let patience = lane.flight.rtt().smoothed() + longer + lane.flight.reordering_window();
+    // None of them is declared lost before it is later than the others were.
+    let patience = path.flight.rtt().smoothed() + longer + path.flight.reordering_window();
     assert!(patience > Duration::from_millis(100), "{patience:?}");
 }
 
 #[test]
 fn a_queue_that_grows_is_no_reordering() {
-    let mut lane = Lane::new();
+    let mut path = SendingPath::new();
     for number in 0..100 {
-        lane.send(number * 10, 1, 0);
-        lane.feedback(number * 12 + 20, &[(0, number)]).expect("sent");
+        path.send(number * 10, 1, 0);
+        path.feedback(number * 12 + 20, &[(0, number)]).expect("sent");
     }
-    assert!(lane.flight.reordering().is_none());
+    assert!(path.flight.reordering().is_none());
 }
 
 #[test]
 fn contents_come_back_when_they_are_lost_and_those_that_report_when_they_arrive() {
-    let mut lane = Lane::new();
+    let mut path = SendingPath::new();
     let notes = [Note::Packet(0), Note::Open(1), Note::Other(2), Note::Open(3), Note::Packet(4)];
     for note in notes {
-        lane.flight.on_sent(ms(0), SIZE, true, false, Some(note));
+        path.flight.on_sent(ms(0), SIZE, true, false, Some(note));
     }
-    lane.feedback(20, &[(3, 4)]).expect("they were sent");
-    assert_eq!(lane.losses.arrived, [Note::Open(3)]);
+    path.feedback(20, &[(3, 4)]).expect("they were sent");
+    assert_eq!(path.losses.arrived, [Note::Open(3)]);
     // Of the others those are lost that left three packets before what has arrived.
-    assert_eq!(lane.losses.lost, [Note::Packet(0), Note::Open(1)]);
-    assert_eq!((lane.losses.summary.packets, lane.losses.summary.bytes), (2, 2_000));
-    lane.losses.clear();
-    lane.flight.abandon(&mut lane.losses);
-    assert_eq!(lane.losses.lost, [Note::Other(2)]);
-    assert_eq!(lane.flight.in_flight(), 0);
+    assert_eq!(path.losses.lost, [Note::Packet(0), Note::Open(1)]);
+    assert_eq!((path.losses.summary.packets, path.losses.summary.bytes), (2, 2_000));
+    path.losses.clear();
+    path.flight.abandon(&mut path.losses);
+    assert_eq!(path.losses.lost, [Note::Other(2)]);
+    assert_eq!(path.flight.in_flight(), 0);
 }
 
 #[test]
 fn what_carries_no_packet_can_be_given_up_alone() {
-    let mut lane = Lane::new();
+    let mut path = SendingPath::new();
     for note in [Note::Packet(0), Note::Other(1), Note::Packet(2)] {
-        lane.flight.on_sent(ms(0), SIZE, true, false, Some(note));
+        path.flight.on_sent(ms(0), SIZE, true, false, Some(note));
     }
-    lane.flight.on_sent(ms(0), SIZE, true, false, None);
-    lane.flight.abandon_control(&mut lane.losses);
-    assert_eq!(lane.losses.lost, [Note::Other(1)]);
-    assert_eq!(lane.flight.in_flight(), 2 * u64::from(SIZE));
-    assert_eq!(lane.flight.newest(), Some(&Note::Packet(2)));
+    path.flight.on_sent(ms(0), SIZE, true, false, None);
+    path.flight.abandon_control(&mut path.losses);
+    assert_eq!(path.losses.lost, [Note::Other(1)]);
+    assert_eq!(path.flight.in_flight(), 2 * u64::from(SIZE));
+    assert_eq!(path.flight.newest(), Some(&Note::Packet(2)));
 }

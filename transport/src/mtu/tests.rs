@@ -127,7 +127,7 @@ enum Step {
     Probe(u64),
     /// The probe on its way arrives or is lost, as the path's MTU says, or is lost by chance.
     Result(bool),
-    /// Data of so many bytes, if the path may be used with them.
+    /// Data of this many bytes, if the path may be used for them.
     Data(u16),
     Failure,
     PathChange,
@@ -160,8 +160,8 @@ proptest! {
         prop_assert_eq!(search.lasting(), Some(search.confirmed()));
     }
 
-    /// Whatever happens, it stays within the interface's MTU, and as soon as what happens is what
-    /// the path does, it ends at a size that passes.
+    /// The size always stays within the interface's MTU. Once only the path decides what is lost,
+    /// the search ends at a size that passes.
     #[test]
     fn it_always_comes_to_a_size_that_passes(
         steps in prop::collection::vec(step(), 0..200),
@@ -205,7 +205,7 @@ proptest! {
             search.on_interruption();
             run(&mut search, mtu, now);
             if search.confirmed() > mtu {
-                search.on_lost(SUSPICIOUS, search.confirmed());
+                search.on_lost(BLACK_HOLE_LOSSES, search.confirmed());
             }
         }
         prop_assert!(search.confirmed() <= mtu, "{search:?} on {mtu}");

@@ -5,8 +5,8 @@
 ///
 /// The sum does not overflow for `bytes` of up to 8 GiB.
 pub fn sum(bytes: &[u8]) -> u64 {
-    // Halves of 32 bits in 64-bit lanes cannot overflow, so that the lanes need no carries between
-    // them, nor checks, and the compiler uses vector registers.
+    // Sums of 32-bit halves in 64-bit lanes cannot overflow, so no carries or checks are needed,
+    // and the compiler uses vector registers.
     let mut lanes = [0u64; 8];
     let mut chunks = bytes.chunks_exact(32);
     for chunk in &mut chunks {

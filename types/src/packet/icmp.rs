@@ -9,18 +9,18 @@ use super::{Header, Version, checksum, protocol};
 /// (RFC 4443, section 2.4).
 const MAX_LEN_V4: usize = 576;
 const MAX_LEN_V6: usize = 1_280;
-/// What every IPv6 link carries (RFC 8200, section 5): no sender heeds less.
+/// Minimum MTU of IPv6 links (RFC 8200, section 5); senders ignore smaller values.
 pub const MIN_MTU_V6: u16 = 1_280;
 const ICMP_HEADER: usize = 8;
 const TIME_TO_LIVE: u8 = 64;
 
-/// The message that asks the sender of the packet with `header` and the bytes `packet` for packets
-/// of at most `mtu` bytes. It comes from the packet's destination: that is an address whose packets
-/// the host expects from the device that it is written to.
+/// The message that tells the sender of `packet`, which has `header`, to send at most `mtu` bytes.
+/// Its source is the packet's destination: the host accepts packets from this address on the device
+/// that it is written to.
 ///
-/// `None` where no message may be sent: about an ICMP error, a fragment but the first, a packet
-/// that may be fragmented, or one whose source or destination is not a single host (RFC 1812,
-/// section 4.3.2.7; RFC 4443, section 2.4).
+/// `None` if no message may be sent: about an ICMP error, a later fragment, a packet that may be
+/// fragmented, or one whose source or destination is not a single host (RFC 1812, section 4.3.2.7;
+/// RFC 4443, section 2.4).
 pub fn too_big(packet: &[u8], header: &Header, mtu: u16) -> Option<Vec<u8>> {
     let later_fragment = header.fragment && header.ports.is_none();
     let may_answer = header.dont_fragment
@@ -73,11 +73,11 @@ pub fn too_big(packet: &[u8], header: &Header, mtu: u16) -> Option<Vec<u8>> {
     })
 }
 
-/// Whether the packet is itself an ICMP error, or cannot be told from one.
+/// Whether the packet is, or may be, an ICMP error.
 fn is_error(packet: &[u8], header: &Header) -> bool {
     let kind = packet.get(header.header_len);
     match (header.version, header.protocol) {
-        // Echo, time stamp and the like ask and answer (RFC 1122, section 3.2.2).
+        // Echo, timestamp and similar are queries and replies (RFC 1122, section 3.2.2).
         (Version::V4, protocol::ICMP) => !matches!(kind, Some(0 | 8 | 9 | 10 | 13..=18)),
         (Version::V6, protocol::ICMPV6) => !matches!(kind, Some(128..)),
         _ => false,
@@ -89,7 +89,8 @@ fn is_single_host(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !address.is_loopback() && !broadcast
 }
 
-/// Sums `message` from `start` on and `more` into the field at `field`, which is zero.
+/// Writes the checksum of `message` from `start` on and of the sum `more` to `field`, which is
+/// zero.
 fn put_checksum(message: &mut [u8], start: usize, field: usize, more: u64) {
     let value = !checksum::fold(checksum::sum(&message[start..]) + more);
     message[field..field + 2].copy_from_slice(&value.to_ne_bytes());

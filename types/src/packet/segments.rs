@@ -1,8 +1,8 @@
-//! Cutting a super-packet, one segment at a time, into the caller's buffer.
+//! Segmentation of a super-packet, one segment at a time, into the caller's buffer.
 //!
-//! Segments are what the kernel's own segmentation makes of the super-packet (Linux
-//! `net/ipv4/tcp_offload.c`, `udp_offload.c`, `af_inet.c`, `net/ipv6/ip6_offload.c`), so that the
-//! peer's host sees what a network card without offloads would have sent.
+//! Segments are the same as those of the kernel's software segmentation (Linux
+//! `net/ipv4/tcp_offload.c`, `udp_offload.c`, `af_inet.c`, `net/ipv6/ip6_offload.c`), so the peer's
+//! host sees what a network card without offloads would have sent.
 
 use core::fmt;
 
@@ -23,20 +23,20 @@ const UDP_HEADER: usize = 8;
 const UDP_LENGTH: usize = 4;
 const UDP_CHECKSUM: usize = 6;
 
-/// Room for all headers of a packet that can be cut: IPv6 with extension headers of up to 68 bytes,
-/// and TCP with all options; for what is not cut, enough for a session's headers.
+/// Buffer size for the headers of a super-packet: IPv6 with up to 68 bytes of extension headers,
+/// and TCP with all options; also enough for the headers of other packets of a session.
 pub const HEAD_ROOM: usize = 168;
 
-/// Why the offload state of a packet contradicts its bytes.
+/// Error: the offload state of a packet contradicts its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentError {
     /// The segment size is 0.
     Size,
-    /// The packet to be cut is a fragment.
+    /// The super-packet is a fragment.
     Fragment,
-    /// The packet to be cut has another transport protocol than its offload state says.
+    /// The super-packet has another transport protocol than its offload state says.
     Protocol {
-        /// What is to be cut.
+        /// The protocol of the offload state.
         kind: SegmentationKind,
         /// The protocol number in the packet.
         found: u8,
@@ -44,7 +44,7 @@ pub enum SegmentError {
     /// The headers up to and with the transport's end beyond the packet, or the transport header
     /// is shorter than its fixed part.
     HeaderLength {
-        /// Bytes of all headers as the packet claims them.
+        /// Bytes of all headers by their length fields.
         found: usize,
         /// Bytes of the packet.
         total: usize,
@@ -78,7 +78,7 @@ impl fmt::Display for SegmentError {
 
 impl core::error::Error for SegmentError {}
 
-/// How the transport checksum of each segment comes about.
+/// How the transport checksum of each segment is made.
 #[derive(Clone, Copy, Debug)]
 enum Checksum {
     /// It is complete already, or the packet has none.
@@ -90,8 +90,7 @@ enum Checksum {
     PerSegment { pseudo: u16 },
 }
 
-/// A packet or super-packet with all that is needed to write any of its segments. Cloning shares
-/// the bytes.
+/// A packet or super-packet, prepared for writing any of its segments. Cloning shares the bytes.
 #[derive(Clone, Debug)]
 pub struct Segments {
     packet: PacketBuf,
@@ -99,7 +98,7 @@ pub struct Segments {
     total_len: u16,
     /// Bytes before the transport header.
     network_len: u16,
-    /// Bytes of the headers that every segment repeats; the whole packet when it is not to be cut.
+    /// Bytes of the headers that every segment repeats; the whole packet if it is not segmented.
     header_len: u16,
     /// Transport payload of every segment but the last.
     size: u16,
@@ -138,7 +137,7 @@ impl Segments {
         }
     }
 
-    /// Plans a packet that stays whole.
+    /// Prepares a packet that stays whole.
     fn complete(mut self) -> Result<Self, SegmentError> {
         if let Some(partial) = self.packet.offload().partial_checksum {
             let field = usize::from(partial.start) + usize::from(partial.offset);
@@ -151,7 +150,7 @@ impl Segments {
         Ok(self)
     }
 
-    /// Plans a super-packet.
+    /// Prepares a super-packet.
     fn cut(mut self, header: &Header, to: Segmentation) -> Result<Self, SegmentError> {
         if to.size == 0 {
             return Err(SegmentError::Size);
@@ -190,7 +189,7 @@ impl Segments {
             // RFC 768: the sender made no checksum.
             Checksum::AsIs
         } else if partial.is_some() {
-            // The field knows the final destination also where a routing header hides it.
+            // The field is correct even if a routing header hides the final destination.
             let len = !native(transport.len() as u16);
             Checksum::PerSegment { pseudo: fold(u64::from(filled) + u64::from(len)) }
         } else {
@@ -204,12 +203,12 @@ impl Segments {
         Ok(self)
     }
 
-    /// Whether it is a TCP segment that does nothing but acknowledge.
+    /// Whether it is a pure TCP acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
         self.pure_ack
     }
 
-    /// How many segments there are, at least 1.
+    /// Number of segments, at least 1.
     pub fn count(&self) -> usize {
         self.count.into()
     }
@@ -236,13 +235,13 @@ impl Segments {
         let fixed = self.packet.bytes()[..to].get(network..)?.first_chunk::<20>()?;
         let header = network + usize::from(fixed[12] >> 4) * 4;
         let number = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
-        // What is not cut is all header.
+        // A packet that is not segmented has no separate payload.
         let from = if self.kind.is_some() { from } else { header };
         let end = number.wrapping_add(to.saturating_sub(header) as u32);
         Some((to.saturating_sub(from), end))
     }
 
-    /// The same of all segments together ([`stream`](Self::stream)).
+    /// The same for all segments together ([`stream`](Self::stream)).
     pub fn whole_stream(&self) -> Option<(usize, u32)> {
         let (first, start) = self.stream(0)?;
         let (_, end) = self.stream(self.count() - 1)?;
@@ -263,7 +262,7 @@ impl Segments {
         self.ecn
     }
 
-    /// The packet that is cut.
+    /// The packet or super-packet.
     pub fn packet(&self) -> &PacketBuf {
         &self.packet
     }
@@ -293,10 +292,10 @@ impl Segments {
         len
     }
 
-    /// Writes the first bytes of segment `index` to `head`, among them all its headers, with every
-    /// field as [`write`](Self::write) leaves it but the transport checksum, which is not computed.
-    /// Returns how many bytes were written, and the rest of the segment; nothing of either when the
-    /// headers of what is to be cut have no room.
+    /// Writes the start of segment `index`, with all its headers, to `head`. The fields are as in
+    /// [`write`](Self::write), except the transport checksum, which is not computed. Returns the
+    /// number of bytes written, and the rest of the segment; both empty if the headers of a
+    /// super-packet do not fit.
     ///
     /// # Panics
     ///
@@ -311,16 +310,16 @@ impl Segments {
         let written = header.min(HEAD_ROOM);
         head[..written].copy_from_slice(&bytes[..written]);
         self.patch(index, header + to - from, &mut head[..written]);
-        // A packet that is not cut is all header.
+        // A packet that is not segmented has no separate payload.
         (written, if header > written { &bytes[written..header] } else { &bytes[from..to] })
     }
 
-    /// Whether the transport checksum is of the packet's origin, and may be wrong.
+    /// Whether the transport checksum was made by the packet's origin, so that it may be wrong.
     pub fn has_foreign_checksum(&self) -> bool {
         matches!(self.checksum, Checksum::AsIs)
     }
 
-    /// Where the payload of segment `index` begins and ends in the packet.
+    /// Start and end of the payload of segment `index` in the packet.
     fn payload(&self, index: usize) -> (usize, usize) {
         assert!(index < self.count(), "segment {index} of {}", self.count);
         let total = usize::from(self.total_len);
@@ -329,7 +328,8 @@ impl Segments {
         (from, to)
     }
 
-    /// Makes the headers at the start of `out` those of segment `index` of `len` bytes.
+    /// Changes the headers at the start of `out` to those of segment `index`, which has `len`
+    /// bytes.
     fn patch(&self, index: usize, len: usize, out: &mut [u8]) {
         if let Some(kind) = self.kind {
             self.patch_network(index, len as u16, out);
@@ -393,7 +393,7 @@ fn pseudo_header(packet: &[u8], header: &Header) -> u16 {
     fold(sum(addresses) + u64::from(native(header.protocol.into())))
 }
 
-/// A number as the word that it is on the wire, in the machine's byte order.
+/// A 16-bit number in network byte order, as a native word.
 fn native(value: u16) -> u16 {
     value.to_be()
 }

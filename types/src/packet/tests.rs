@@ -35,7 +35,7 @@ fn packet_buf(bytes: &[u8], offload: Offload) -> PacketBuf {
     filled.expect("a buffer").expect("no error")
 }
 
-/// A packet to be built for a test.
+/// A test packet to build.
 #[derive(Clone, Debug)]
 struct Plan {
     v6: bool,
@@ -539,7 +539,7 @@ fn offload_state_that_contradicts_the_packet_is_refused() {
     assert_eq!(error, Err(SegmentError::Fragment));
 }
 
-/// Only what a later acknowledgement repeats is one and nothing else.
+/// A segment is a pure acknowledgement only if a later one supersedes it.
 #[test]
 fn an_acknowledgement_that_says_more_is_not_a_plain_one() {
     let plain = |plan: &Plan, stamps: bool| {

@@ -1,4 +1,4 @@
-//! Memory and work follow what has arrived, whatever numbers the peer chooses.
+//! Memory and work depend on what has arrived, whatever numbers the peer chooses.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn no_association_takes_more_than_its_share_and_none_is_left_without() {
         assert!(pool.memory() <= LIMIT && shares.iter().all(|share| share.held() <= SHARE));
     }
     assert!(pool.held() > LIMIT * 3 / 4, "they take what they can: {shares:?}");
-    // What is left is the eighth part, and who comes last may have half of that.
+    // An eighth is left, and the last one may have half of that.
     let mut hold = Hold::new(&mut pool, &mut shares[7]);
     let mut last = Resequencer::new();
     let held = (1..200).filter(|ahead| receive(&mut last, &mut hold, *ahead) == Received::Held);

@@ -1,4 +1,4 @@
-//! The resequencer beside the same rules over one place for each number: obvious, and slow.
+//! Compares the resequencer with a simple, slow reference that has one place for each number.
 
 use super::*;
 
@@ -17,12 +17,12 @@ struct Reference {
     any: bool,
     places: Vec<Place>,
     passed_since: Option<Instant>,
-    /// What was skipped ahead, arrived or not, and since when there is such a thing.
+    /// Numbers declared lost ahead, arrived or not, and since when there are any.
     told: BTreeSet<u32>,
     skipped_since: Instant,
     delivered: Vec<u32>,
     gone: BTreeSet<u32>,
-    /// What was given up or skipped.
+    /// Numbers given up or declared lost.
     missed: BTreeSet<u32>,
     skipped: u64,
     gaps: u64,

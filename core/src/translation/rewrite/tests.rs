@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use mpip_types::packet::Segments;
 
-/// What a packet for a test is of.
+/// The protocol of a test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Flags.
@@ -36,7 +36,7 @@ pub(crate) fn packet(kind: Kind, from: Endpoint, to: Endpoint, payload: &[u8]) -
             let mut tcp = vec![0; 20];
             tcp[..2].copy_from_slice(&from.port.to_be_bytes());
             tcp[2..4].copy_from_slice(&to.port.to_be_bytes());
-            // What it acknowledges are all packets made here.
+            // All test packets have the same acknowledgment number.
             tcp[4..12].copy_from_slice(&[1, 2, 3, 4, 1, 2, 3, 5]);
             tcp[12] = 0x50;
             tcp[13] = flags;
@@ -99,7 +99,7 @@ fn ip(protocol: u8, from: IpAddr, to: IpAddr, transport: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Where the transport checksum is, and the sum of all that it is of, itself taken as it stands.
+/// Offset of the transport checksum, and the sum that it covers, including itself.
 fn transport_sum(packet: &[u8]) -> (usize, u64) {
     let header = Header::parse(packet).expect("a packet");
     let transport = &packet[header.header_len..];
@@ -180,7 +180,7 @@ fn is_echo(kind: Kind) -> bool {
     matches!(kind, Kind::EchoRequest | Kind::EchoReply)
 }
 
-/// [`rewrite`] as packets in full are changed: the first bytes only.
+/// [`rewrite`] with only the first bytes given, as for whole packets.
 fn changed(packet: &[u8], end: End, to: Endpoint) -> Vec<u8> {
     let header = Header::parse(packet).expect("a packet");
     let mut packet = packet.to_vec();

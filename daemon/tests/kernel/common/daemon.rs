@@ -203,10 +203,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         if thread::panicking() {
             eprintln!("{}:\n{}", self.log.display(), self.log());
+            if let Ok(status) = mpip_api::status(&self.socket, true) {
+                eprintln!("{status:?}");
+            }
         }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

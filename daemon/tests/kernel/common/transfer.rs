@@ -140,8 +140,9 @@ impl Transfer {
 
     /// Waits until so many more bytes have arrived.
     pub(crate) fn advance(&self, bytes: u64) {
-        let target = self.progress() + bytes;
-        wait_for("progress of a transfer", || self.progress() >= target);
+        let before = self.progress();
+        let what = format!("{bytes} bytes of a transfer after {before}");
+        wait_for(&what, || self.progress() >= before + bytes);
     }
 
     /// Waits until everything has arrived; where nothing limits what is sent, until something more

@@ -1,8 +1,8 @@
-//! What the receiving end has said.
+//! State of the receiving end.
 
 use smoltcp::wire::{TcpRepr, TcpSeqNumber};
 
-/// Maximum segment size of a peer that names none (RFC 9293, section 3.7.1).
+/// Maximum segment size of a peer that announces none (RFC 9293, section 3.7.1).
 const DEFAULT_MSS: u16 = 536;
 
 /// The receiving end.
@@ -38,9 +38,9 @@ impl Peer {
         repr.segment_len() > 0
     }
 
-    /// Takes the window of an acknowledgement, which is `newer` than the others or the same as the
-    /// newest. Acknowledgements may overtake each other, so one that is not newer may open the
-    /// window or close it, but not reduce it (as in Linux).
+    /// Takes the window of an acknowledgement, which is `newer` than all others or equals the
+    /// newest. Acknowledgements may be reordered, so one that is not newer may open or close the
+    /// window, but not reduce it (as in Linux).
     pub(super) fn on_window(&mut self, repr: &TcpRepr<'_>, newer: bool) {
         let window = u64::from(repr.window_len) << self.window_shift;
         if newer || window > self.window || window == 0 {

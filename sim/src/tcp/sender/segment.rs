@@ -3,7 +3,7 @@
 use super::delivery::Delivery;
 use crate::clock::Nanos;
 
-/// What is known of a segment.
+/// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     InFlight,

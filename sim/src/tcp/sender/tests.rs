@@ -3,17 +3,17 @@ use super::*;
 use crate::clock::MILLI;
 use crate::spec::TcpControl;
 
-/// Two stacks over a wire with a delay. It carries one packet after the other, and loses those of
-/// the sender that `lost` selects.
+/// Two stacks over a wire with a delay. It carries one packet at a time, and loses those of the
+/// sender that `lost` selects.
 struct Wire {
     sender: Stack,
     receiver: Stack,
     now: Nanos,
     delay: Nanos,
-    /// Time that a byte of the sender takes, and until when those before are under way.
+    /// Transmission time of a byte of the sender, and when the wire is free again.
     byte: Nanos,
     busy: Nanos,
-    /// The longest that a packet waited for others since it was asked last.
+    /// Longest queuing delay of a packet since the last query.
     waited: Nanos,
     on_the_way: VecDeque<(Nanos, bool, Vec<u8>)>,
     sent: usize,
@@ -103,7 +103,7 @@ fn many_losses_of_a_window_are_repaired_in_one_round_trip() {
 #[test]
 fn a_lost_repair_and_a_lost_tail_are_sent_again() {
     let mut wire = Wire::new(Some(100_000), 1 << 20);
-    // The first packet of data, what repairs it, and the end.
+    // The first data packet, its retransmission, and the end.
     wire.run(3 * SECOND, |number, _| matches!(number, 3 | 13 | 14 | 15 | 70..=80));
     assert_eq!(wire.received(), Received { bytes: 100_000, finished: true });
 }
@@ -145,7 +145,7 @@ fn a_reset_breaks_it() {
     assert!(wire.sender.is_broken(3));
 }
 
-/// 10 Mbit/s and 50 ms there and back, of which BBR has learnt what it can.
+/// A wire of 10 Mbit/s and 50 ms RTT, after BBR has measured it.
 fn slow_wire() -> Wire {
     let mut wire = Wire::controlled(None, 1 << 20, TcpControl::BBR);
     (wire.delay, wire.byte) = (25 * MILLI, 800);

@@ -1,23 +1,22 @@
-//! What BBR believes of its path: delivery rate, time in flight, loss that is not of its making,
-//! bursts of acknowledgements.
+//! BBR's model of its path: bandwidth, time in flight, random loss, acknowledgement aggregation.
 
 use core::time::Duration;
 
 use crate::cc::RateSample;
 use mpip_types::Instant;
 
-/// Round trips for which the highest delivery rate holds.
+/// Window of the maximum filter, round trips.
 const FILTER_ROUNDS: usize = 10;
-/// Departures that make a mean worth taking.
+/// Packets that must have left the path before a mean is taken.
 const MIN_DEPARTURES: u64 = 8;
-/// Loss beyond this is not offset by sending more.
+/// Upper bound of the random loss that the sender makes up for.
 const MAX_RANDOM_LOSS: f64 = 0.3;
-/// Share of the older knowledge that a new measurement of loss leaves.
+/// Weight of the previous measurements of loss when a new one is added.
 const LOSS_MEMORY: f64 = 0.95;
-/// Loss is measured over so many bytes each time as well, for the median of so many times.
+/// Bytes over which one loss ratio is measured for the median, and number of these measurements.
 const LOSS_PART: u64 = 300_000;
 const LOSS_PARTS: usize = 9;
-/// Times the median that a mean may be, and what it may be beyond: so few losses come in clumps.
+/// Bound on the mean: this multiple of the median plus this share. Few losses come in clumps.
 const MAX_MEAN: f64 = 1.5;
 const LOSS_NOISE: f64 = 0.02;
 
@@ -43,27 +42,28 @@ impl MaxFilter {
     }
 }
 
-/// How much longer than the lowest RTT a packet counts as in flight on an empty path, on average:
-/// jitter, reordering, the feedback's delay and batching, the time until a loss is noticed.
+/// Mean time that a packet counts as in flight on an empty path beyond the minimum RTT: jitter,
+/// reordering, feedback delay and batching, and the time until a loss is detected.
 ///
-/// RTT samples do not say it (the newest packet of a feedback is one that overtook the others), but
-/// Little's law does: mean bytes in flight / rate = mean time in flight. The standing queue, by
-/// which even the round's fastest packet was late, is taken off.
+/// RTT samples do not show it, since the newest packet of a feedback frame is one that overtook
+/// others. Little's law does: mean bytes in flight / rate = mean time in flight. The standing
+/// queue, which delayed even the fastest packet of the round, is subtracted.
 ///
-/// On a path that delivers in bursts even the round's fastest packet is late by more than a queue.
-/// What that takes shows while the path is drained: then all of it is the path's own.
+/// On a path that delivers in bursts, the queue is not the only delay of a round's fastest packet.
+/// The rest is measured in ProbeRTT, while there is no queue.
 #[derive(Debug, Default)]
 pub(super) struct FlightExcess {
     flight: Flight,
     fastest: Option<Duration>,
     last: Option<Instant>,
     seconds: Option<f64>,
-    /// The flight since the path was drained, and the mean that it had the last time, seconds.
+    /// Data in flight since ProbeRTT has drained the path, and the excess that the last ProbeRTT
+    /// has measured, seconds.
     drained: Option<Flight>,
-    empty: f64,
+    drained_excess: f64,
 }
 
-/// What was in flight, since `start`.
+/// Data in flight since `start`.
 #[derive(Debug, Default)]
 struct Flight {
     /// Integral of bytes in flight over time, byte seconds.
@@ -74,9 +74,9 @@ struct Flight {
 }
 
 impl Flight {
-    /// Mean seconds in flight once enough packets say it. The law holds for a steady flight. Of one
-    /// that grows or shrinks the greater rate is taken, so that growth does not pass for jitter,
-    /// and of a queue that builds up nothing can be said before its packets have come through.
+    /// Mean time in flight, seconds, once enough packets have left. Little's law needs a steady
+    /// state. When the data in flight grows or shrinks, the higher rate is used, so that growth is
+    /// not taken for jitter. A growing queue shows only after its packets have arrived.
     fn mean(&self, now: Instant, packet: u64) -> Option<f64> {
         let elapsed = now.since(self.start?).as_secs_f64();
         let mean = self.area / self.arrived.max(self.departed) as f64;
@@ -102,19 +102,19 @@ impl FlightExcess {
         }
     }
 
-    /// The path is empty but for the little that is in flight now.
+    /// ProbeRTT has drained the path.
     pub(super) fn on_drained(&mut self, now: Instant) {
         self.drained = Some(Flight { start: Some(now), ..Flight::default() });
     }
 
-    /// It is not any more: its lowest round-trip time is `lowest`.
+    /// ProbeRTT is over; it has measured `lowest` as the minimum RTT.
     pub(super) fn on_filled(&mut self, now: Instant, lowest: Duration, packet: u64) {
         if let Some(mean) = self.drained.take().and_then(|flight| flight.mean(now, packet)) {
-            self.empty = (mean - lowest.as_secs_f64()).max(0.0);
+            self.drained_excess = (mean - lowest.as_secs_f64()).max(0.0);
         }
     }
 
-    /// Takes a new value if enough has been seen.
+    /// Updates the estimate if enough packets have been measured.
     pub(super) fn update(&mut self, now: Instant, packet: u64) {
         let (Some(mean), Some(fastest)) = (self.flight.mean(now, packet), self.fastest) else {
             return;
@@ -123,23 +123,23 @@ impl FlightExcess {
         let excess = (mean - fastest).max(0.0);
         self.seconds = Some(match self.seconds {
             None => excess,
-            // An outage must not pass for jitter: no more than twice what was believed.
+            // An outage is not jitter: at most about twice the previous estimate.
             Some(old) if excess > old => {
                 old + (excess.min(2.0 * old + fastest / 2.0 + 0.001) - old) / 8.0
             }
-            // Its own probing makes a queue within the round, so the lower values count more.
+            // Probing builds a queue within the round, so lower values have more weight.
             Some(old) => old + (excess - old) / 4.0,
         });
         self.flight = Flight { start: Some(now), ..Flight::default() };
         self.fastest = None;
     }
 
-    /// Seconds; 0 while nothing is known.
+    /// The estimate, seconds; 0 before the first one.
     pub(super) fn seconds(&self) -> f64 {
-        self.seconds.unwrap_or(0.0).max(self.empty)
+        self.seconds.unwrap_or(0.0).max(self.drained_excess)
     }
 
-    /// Whether a value was taken.
+    /// Whether there is an estimate.
     pub(super) fn is_known(&self) -> bool {
         self.seconds.is_some()
     }
@@ -158,17 +158,16 @@ impl FlightExcess {
     }
 }
 
-/// The share of packets that is lost although no more is sent than the path delivers and no queue
-/// stands.
+/// Random loss: the share of packets lost without a queue.
 ///
-/// What a path loses by itself it loses all the time. A queue that overflows unnoticed does so now
-/// and then; taken for random, that would be sent in addition, and overflow it the more. So the
-/// mean is not believed beyond [`MAX_MEAN`] times the median of some measurements.
+/// Random loss goes on all the time. An undetected queue overflow happens now and then; if it
+/// counted as random loss, the sender would send even more. So the mean is limited to [`MAX_MEAN`]
+/// times the median of several measurements, plus [`LOSS_NOISE`].
 #[derive(Debug, Default)]
 pub(super) struct RandomLoss {
     lost: f64,
     total: f64,
-    /// Bytes lost, and all of which is known what became of them.
+    /// Bytes lost, and bytes lost or acknowledged.
     parts: [(u64, u64); LOSS_PARTS],
     at: usize,
     ratio: f64,
@@ -203,16 +202,16 @@ impl RandomLoss {
     }
 }
 
-/// By how many bytes acknowledgements run ahead of the delivery rate
+/// Extra acknowledged bytes: by how much aggregated acknowledgements exceed the delivery rate
 /// (draft-ietf-ccwg-bbr, `BBRUpdateACKAggregation`).
 #[derive(Debug, Default)]
-pub(super) struct Aggregation {
+pub(super) struct ExtraAcked {
     start: Option<Instant>,
     acked: f64,
     extra: MaxFilter,
 }
 
-impl Aggregation {
+impl ExtraAcked {
     pub(super) fn on_feedback(&mut self, now: Instant, acked: u64, rate: f64, window: f64) {
         let start = *self.start.get_or_insert(now);
         let expected = rate * now.since(start).as_secs_f64();

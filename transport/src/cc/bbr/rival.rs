@@ -1,12 +1,11 @@
-//! A flow that keeps the bottleneck's queue full, and how to live beside it.
+//! Competing with a loss-based flow that keeps the bottleneck's queue full.
 //!
-//! A window of twice the path's volume takes whatever a loss-based flow leaves in a short buffer
-//! and starves in a deep one (Ware et al., "Modeling BBR's interactions with loss-based congestion
-//! control", IMC 2019). So what is asked is whose queue it is: a flow that has drained its own
-//! share (ProbeRTT) and still finds the path as slow as before has a rival, and beside a rival the
-//! window follows the rival's own rule, CUBIC, as Copa does in its competitive mode (Arun and
-//! Balakrishnan, NSDI 2018). Paths that share the bottleneck count as one CUBIC flow together: they
-//! grow by one share in all, and what one of them loses reduces all.
+//! A window of two bandwidth-delay products displaces a loss-based flow at a shallow buffer and
+//! starves at a deep one (Ware et al., "Modeling BBR's interactions with loss-based congestion
+//! control", IMC 2019). If the RTT stays high in ProbeRTT, when this flow's own queue has drained,
+//! then the queue belongs to a rival. Beside a rival the window follows CUBIC, as in Copa's
+//! competitive mode (Arun and Balakrishnan, NSDI 2018). Paths that share the bottleneck count as
+//! one CUBIC flow: together they grow by one share, and a loss on one of them reduces all.
 
 use core::time::Duration;
 
@@ -15,65 +14,67 @@ use crate::cc::cubic::Cubic;
 use crate::cc::{CongestionControl, CongestionEvent, RateSample, Subflow};
 use mpip_types::Instant;
 
-/// A drained path this much slower than the empty one carries another's queue: a quarter of its
-/// round trip, but no less than what a host's own pauses make.
+/// Queuing delay in ProbeRTT from which there is a rival: this part of the minimum RTT, and at
+/// least the delay that pauses of a host cause.
 const QUEUE_SHARE: u32 = 8;
 const LEAST_QUEUE: Duration = Duration::from_millis(2);
-/// The lowest round trip of all is below the lowest of a few packets by jitter: by 2 standard
-/// deviations, if it is normal, of which neighbours differ by 1.1 on average.
+/// Allowance for jitter, in mean differences of neighbouring samples. The minimum over all time
+/// lies below the minimum of a few packets by about 2 standard deviations if jitter is normal;
+/// neighbours differ by 1.1 of these on average.
 const JITTERS: u32 = 4;
-/// So often a path that competes is drained, to see whether the rival has gone.
+/// Interval between ProbeRTTs while competing, to find out whether the rival has gone.
 const TEST_INTERVAL: Duration = Duration::from_secs(10);
-/// A queue breathes. Tests that agree so often show a path that has become longer instead.
+/// Equal results in a row from which on the path itself has become longer: a queue would vary.
 const AGREEMENTS: u32 = 3;
-/// They agree when they differ by no more than this and this part of the round trip.
+/// Results are equal when they differ by no more than this plus this part of the minimum RTT.
 const AGREEMENT: Duration = Duration::from_micros(500);
 const AGREEMENT_SHARE: u32 = 64;
 
-/// What is known of others at the bottleneck.
+/// Detects a competing flow and holds the window for competing with it.
 #[derive(Debug, Default)]
 pub(super) struct Rival {
-    /// Lowest round-trip time, that of the empty path.
+    /// Minimum RTT, that of the empty path.
     base: Option<Duration>,
-    /// The last one, and the moving average of how far neighbours differ: a queue changes slowly.
+    /// Last RTT sample, and moving average of the difference of neighbouring samples. A queue
+    /// changes slowly, so this is jitter.
     last: Option<Duration>,
     jitter: Duration,
-    /// What the last tests found, and how many in succession found the same.
+    /// RTT that the last ProbeRTTs found, and how many in a row found the same.
     found: Option<(Duration, u32)>,
     window: Option<Window>,
 }
 
-/// The window while there is a rival.
+/// The CUBIC window while there is a rival.
 #[derive(Debug)]
 struct Window {
     cubic: Cubic,
-    /// When the path was last drained, and when the window was last reduced.
+    /// When ProbeRTT last tested for the rival, and when the window was last reduced.
     tested: Instant,
     reduced: Instant,
 }
 
 impl Rival {
-    /// A round trip took `rtt`.
+    /// Takes an RTT sample.
     pub(super) fn on_rtt(&mut self, rtt: Duration) {
         self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
         let step = self.last.replace(rtt).map_or(Duration::ZERO, |last| last.abs_diff(rtt));
         self.jitter = (self.jitter * 15 + step) / 16;
     }
 
-    /// Round-trip time of the empty path, as far as is known.
+    /// Minimum RTT, that of the empty path; `None` before the first sample.
     pub(super) fn base(&self) -> Option<Duration> {
         self.base
     }
 
-    /// Whether another's queue stands on a drained path whose fastest packet took `rtt`.
+    /// Whether `rtt`, the minimum in ProbeRTT, shows the queue of a rival.
     pub(super) fn shows(&self, rtt: Duration) -> bool {
         let queue = |base: Duration| (base / QUEUE_SHARE).max(LEAST_QUEUE);
         self.base.is_some_and(|base| rtt > base + queue(base) + self.jitter * JITTERS)
     }
 
-    /// The path was drained and its fastest packet took `rtt`. Beside a rival the window begins
-    /// with `flight` bytes, in slow start if the rival has already taken what this flow had.
-    /// Returns the round-trip time that the empty path is believed to have.
+    /// ProbeRTT has ended with `rtt` as its minimum. Beside a rival the window starts at `flight`
+    /// bytes, in slow start if the rival has already displaced this flow. Returns the estimated RTT
+    /// of the empty path.
     pub(super) fn on_drained(
         &mut self,
         now: Instant,
@@ -100,7 +101,7 @@ impl Rival {
         match &mut self.window {
             Some(window) => window.tested = now,
             None => {
-                let cubic = Cubic::beside_a_rival(max_datagram, flight, slow_start);
+                let cubic = Cubic::beside_rival(max_datagram, flight, slow_start);
                 self.window = Some(Window { cubic, tested: now, reduced: now });
             }
         }
@@ -139,7 +140,7 @@ impl Rival {
         }
     }
 
-    /// Whether it is time to see whether the rival has gone.
+    /// Whether ProbeRTT is due, to find out whether the rival has gone.
     pub(super) fn test_due(&self, now: Instant) -> bool {
         self.window.as_ref().is_some_and(|window| now.since(window.tested) >= TEST_INTERVAL)
     }

@@ -1,22 +1,22 @@
-//! One round trip as BBR counts it.
+//! One round trip of BBR's packet-timed rounds.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Loss below it is never answered.
+/// Loss ratio of a round that is tolerated, beyond the random loss (the draft's `BBRLossThresh`).
 const LOSS_THRESHOLD: f64 = 0.02;
-/// Packets that have to be lost for part of a round to say something, and the share of it: half of
-/// what a probe sends too much.
+/// Packets lost, and loss ratio, from which the late packets of a round show an overflow. The ratio
+/// is half of what a probe sends in excess.
 const LATE_LOSSES: u64 = 6;
 const LATE_THRESHOLD: f64 = 0.1;
-/// From so many flight times on a round is long enough to take its rate as a whole; shorter ones
-/// could be a burst of feedback that had been held up.
+/// Duration of a round, in flight times, from which its rate may be measured as a whole. A shorter
+/// one may be a burst of delayed feedback.
 const LONG_ROUND: f64 = 4.0;
-/// Share of the pacing rate that counts as use of it.
+/// Share of the pacing rate from which it counts as fully used.
 const USED_SHARE: f64 = 0.9;
 
-/// What happened in the current round trip.
+/// What was sent, acknowledged and lost in the current round trip.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) start: Instant,
@@ -24,13 +24,13 @@ pub(super) struct Round {
     pub(super) delivered: u64,
     pub(super) acked: u64,
     pub(super) lost: u64,
-    /// Of both, what came with feedback of packets that had waited in a queue.
+    /// The part of both that was reported together with packets that had waited in a queue.
     pub(super) late_acked: u64,
     pub(super) late_lost: u64,
     pub(super) ecn: bool,
     pub(super) fastest: Option<Duration>,
     pub(super) peak_flight: u64,
-    /// Bytes that left, and that pacing would have let leave.
+    /// Bytes sent, and bytes that pacing permitted.
     pub(super) sent: u64,
     pub(super) allowance: f64,
     /// Whether the window was full at some time.
@@ -60,8 +60,8 @@ impl Round {
         }
     }
 
-    /// Delivery rate of the round: the mean of its samples, or over all of it when it lasted for
-    /// many flight times (then samples cover single bursts of the sender).
+    /// Delivery rate of the round: the mean of its samples, or the rate over the whole round if it
+    /// lasted for many flight times (samples then cover single bursts of the sender).
     pub(super) fn rate(&self, now: Instant, flight_time: f64) -> Option<f64> {
         if self.rate_weight == 0.0 {
             return None;
@@ -73,20 +73,18 @@ impl Round {
         Some(mean.max(whole))
     }
 
-    /// Whether the sender used what it was permitted. A scheduler that prefers other paths, or a
-    /// sender that wakes late, shows in no sample; yet what such a round delivers says nothing of
-    /// the path.
+    /// Whether the sender used the window or the pacing rate fully. Otherwise the round does not
+    /// measure the path: the scheduler preferred other paths, or the sender woke late.
     pub(super) fn used(&self) -> bool {
         self.window_full || self.sent as f64 >= USED_SHARE * self.allowance
     }
 
-    /// Whether a queue overflowed, or said that it is about to (ECN).
+    /// Whether a queue overflowed, or marked packets (ECN).
     ///
-    /// A queue that drops for want of room is full, so that every packet of the round is late by
-    /// it; even the fastest one, unless it filled within the round: then those are late that left
-    /// with what is lost. Radio noise drops whatever the queue. So loss counts only where packets
-    /// were clearly late and more was lost of them than is lost anyway (two standard deviations
-    /// more, as a round has few packets).
+    /// A queue that overflows is full. It delays every packet of the round; if it filled within the
+    /// round, it delays those that left together with the lost ones. Random loss on a radio link
+    /// does not depend on the queue. So loss counts only among packets that were clearly late, and
+    /// only beyond the random loss (by two standard deviations, as a round has few packets).
     pub(super) fn overflowed(&self, late: bool, random_loss: f64, packet: u64) -> bool {
         let whole = (self.acked, self.lost);
         let behind = (self.late_acked, self.late_lost);
@@ -96,12 +94,12 @@ impl Round {
                 && exceeds(behind, random_loss, LATE_THRESHOLD, packet))
     }
 
-    /// Bytes lost and acknowledged while no packet was late.
+    /// Bytes lost and bytes acknowledged without a queue.
     pub(super) fn on_time(&self) -> (u64, u64) {
         (self.lost - self.late_lost, self.acked - self.late_acked)
     }
 
-    /// Whether more was lost than is lost anyway, or a queue said that it is about to overflow.
+    /// Whether more than the random loss was lost, or packets were marked (ECN).
     pub(super) fn lost_more(&self, random_loss: f64, packet: u64) -> bool {
         self.ecn || exceeds((self.acked, self.lost), random_loss, 0.0, packet)
     }
@@ -119,7 +117,8 @@ mod tests {
 
     const PACKET: u64 = 1_500;
 
-    /// A round of 200 packets; of so many of the 100 late ones and of the others something is lost.
+    /// A round of 200 packets, 100 of them late. `lost_late` and `lost_on_time` of each half are
+    /// lost.
     fn round(lost_late: u64, lost_on_time: u64) -> Round {
         Round {
             acked: (200 - lost_late - lost_on_time) * PACKET,

@@ -1,4 +1,4 @@
-//! How long a path takes, and when that shows a queue.
+//! Round-trip times of a path, and when they show a queue.
 
 use core::time::Duration;
 
@@ -6,74 +6,73 @@ use super::model::FlightExcess;
 use crate::cc::RateSample;
 use mpip_types::Instant;
 
-/// A packet is late by an eighth of the lowest RTT or by this, seconds: queues are no longer
-/// because a path is.
+/// A packet is late when it exceeds the minimum RTT by an eighth, or by this if less, seconds: a
+/// longer path does not have longer queues.
 const LATE: f64 = 0.01;
-/// Where packets overtake each other the mean of some is what is seen, see [`RateSample::rtt`]. It
-/// lies above the lowest of such means by this part of the jitter without any queue.
+/// On a path that reorders, samples are means (see [`RateSample::rtt`]). Without a queue they
+/// exceed the minimum by up to this part of the jitter.
 const MEAN_JITTER: f64 = 0.5;
-/// A packet later than twice the lowest RTT and this has waited in a queue, whatever the host's own
-/// pauses add.
+/// A packet that took longer than twice the minimum RTT plus this has waited in a queue, seconds;
+/// this allows for pauses of the host.
 const QUEUED: f64 = 0.003;
-/// The path is drained so often, to see its lowest RTT.
+/// Interval between ProbeRTTs, which measure the minimum RTT.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
-/// Sooner when every round's fastest packet is much later than the lowest RTT: a queue that does
-/// not go away, or another route.
+/// The same while every round's fastest packet is far above the minimum RTT: a standing queue, or a
+/// new route.
 const PROBE_RTT_INTERVAL_INFLATED: Duration = Duration::from_secs(2);
-/// Times the lowest RTT from which on a packet is so late; more where no rival is looked for.
+/// Multiple of the minimum RTT that counts as far above; higher on a path with random loss, where
+/// no rival is expected.
 const INFLATED: f64 = 1.25;
 const INFLATED_LOSSY: f64 = 1.5;
 
-/// The round trips of a path: the lowest, the usual, and what jitter makes of them.
+/// Minimum and smoothed RTT of a path, and its jitter.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
-    lowest: Option<Duration>,
-    /// Seconds that a packet takes to be acknowledged, and the mean deviation.
+    min_rtt: Option<Duration>,
+    /// Smoothed RTT and its mean deviation, seconds.
     smoothed: f64,
     deviation: f64,
-    /// Seconds of jitter, and by how much it makes a mean of round trips uncertain; zero on a path
-    /// that keeps the order of its packets.
+    /// Jitter, seconds; zero on a path that does not reorder.
     jitter: f64,
-    /// When a packet last was about as fast as `lowest`, and when a round was not much slower.
-    lowest_at: Instant,
+    /// When a sample was last close to `min_rtt`, and when a round was last not far above it.
+    min_rtt_at: Instant,
     not_inflated_at: Instant,
 }
 
 impl RoundTrips {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            lowest: None,
+            min_rtt: None,
             smoothed: 0.0,
             deviation: 0.0,
             jitter: 0.0,
-            lowest_at: now,
+            min_rtt_at: now,
             not_inflated_at: now,
         }
     }
 
-    /// The lowest since the path was last drained.
-    pub(super) fn lowest(&self) -> Option<Duration> {
-        self.lowest
+    /// The minimum since the last ProbeRTT.
+    pub(super) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
     }
 
-    /// What ProbeRTT has shown the lowest to be, if it has shown anything.
-    pub(super) fn set_lowest(&mut self, lowest: Option<Duration>) {
-        self.lowest = lowest;
+    /// Sets the minimum to what ProbeRTT has measured.
+    pub(super) fn set_min_rtt(&mut self, lowest: Option<Duration>) {
+        self.min_rtt = lowest;
     }
 
-    /// Mean deviation where packets overtake each other, seconds; else zero.
+    /// Mean deviation on a path that reorders, seconds; otherwise zero.
     pub(super) fn jitter(&self) -> f64 {
         self.jitter
     }
 
-    /// Packets overtake each other: a sample is the mean of many.
+    /// Whether the path reorders; then a sample is the mean over many packets.
     pub(super) fn jitters(&self) -> bool {
         self.jitter > 0.0
     }
 
-    /// Takes the deviations from `sample`. `true` if what was one packet's round trip is a mean
-    /// from now on, or the other way round: nothing that was known of round trips holds any
-    /// more.
+    /// Takes the deviations from `sample`. Returns `true` if samples are means from now on, or no
+    /// longer are: earlier values are then not comparable.
     pub(super) fn on_feedback(&mut self, sample: &RateSample) -> bool {
         self.smoothed = sample.smoothed_rtt.as_secs_f64();
         self.deviation = sample.rtt_deviation.as_secs_f64();
@@ -84,28 +83,29 @@ impl RoundTrips {
         self.jitter = sample.jitter.as_secs_f64();
         let turned = self.jitters() != before;
         if turned {
-            self.lowest = None;
+            self.min_rtt = None;
         }
         turned
     }
 
-    /// A packet took `rtt`.
+    /// Takes an RTT sample.
     pub(super) fn on_rtt(&mut self, now: Instant, rtt: Duration) {
-        match self.lowest {
+        match self.min_rtt {
             Some(lowest) if rtt > lowest + lowest / 16 => {}
             Some(lowest) => {
-                self.lowest = Some(lowest.min(rtt));
-                self.lowest_at = now;
+                self.min_rtt = Some(lowest.min(rtt));
+                self.min_rtt_at = now;
             }
             None => {
-                self.lowest = Some(rtt);
-                self.lowest_at = now;
+                self.min_rtt = Some(rtt);
+                self.min_rtt_at = now;
                 self.not_inflated_at = now;
             }
         }
     }
 
-    /// A round has ended whose fastest packet took `fastest`. `lossy`: no rival is looked for.
+    /// A round has ended whose minimum RTT was `fastest`. `lossy`: the path has random loss, so no
+    /// rival is expected.
     pub(super) fn end_round(
         &mut self,
         now: Instant,
@@ -114,45 +114,45 @@ impl RoundTrips {
         lossy: bool,
     ) {
         let inflated = if lossy { INFLATED_LOSSY } else { INFLATED };
-        let most = inflated * self.lowest.unwrap_or_default().as_secs_f64() + excess.seconds();
+        let most = inflated * self.min_rtt.unwrap_or_default().as_secs_f64() + excess.seconds();
         if fastest.is_some_and(|fastest| fastest.as_secs_f64() <= most) {
             self.not_inflated_at = now;
         }
     }
 
-    /// The path has been drained, and was seen empty.
+    /// ProbeRTT is over.
     pub(super) fn on_drained(&mut self, now: Instant) {
-        self.lowest_at = now;
+        self.min_rtt_at = now;
         self.not_inflated_at = now;
     }
 
-    /// Whether the path is to be drained, to see it empty.
+    /// Whether ProbeRTT is due.
     pub(super) fn is_probe_due(&self, now: Instant) -> bool {
-        now.since(self.lowest_at) >= PROBE_RTT_INTERVAL
+        now.since(self.min_rtt_at) >= PROBE_RTT_INTERVAL
             || now.since(self.not_inflated_at) >= PROBE_RTT_INTERVAL_INFLATED
     }
 
-    /// Seconds that a packet counts as in flight when no queue stands.
+    /// Mean time that a packet counts as in flight without a queue, seconds.
     pub(super) fn flight_time(&self, excess: &FlightExcess) -> f64 {
-        let lowest = self.lowest.map_or(0.0, |rtt| rtt.as_secs_f64());
+        let lowest = self.min_rtt.map_or(0.0, |rtt| rtt.as_secs_f64());
         match excess.is_known() {
             true => lowest + excess.seconds(),
-            // The first packets back are those that overtook the others.
+            // The first acknowledgements are for packets that overtook others.
             false => lowest.max(self.smoothed),
         }
     }
 
-    /// Whether a packet that took `rtt` clearly has waited in a queue. `filled`: the path has been
-    /// full once.
+    /// Whether a packet with round-trip time `rtt` has clearly waited in a queue. `filled`: Startup
+    /// is over.
     pub(super) fn is_late(
         &self,
         rtt: Option<Duration>,
         excess: &FlightExcess,
         filled: bool,
     ) -> bool {
-        let (Some(rtt), Some(lowest)) = (rtt, self.lowest) else { return false };
+        let (Some(rtt), Some(lowest)) = (rtt, self.min_rtt) else { return false };
         let lowest = lowest.as_secs_f64();
-        // In Startup the excess is not known well yet.
+        // In Startup the excess is not well known.
         let jitter = match (self.jitter, filled) {
             (0.0, true) => 0.0,
             (0.0, false) => 2.0 * self.deviation,
@@ -162,24 +162,22 @@ impl RoundTrips {
         rtt.as_secs_f64() > lowest + usual.max((lowest / 8.0).min(LATE))
     }
 
-    /// Whether a round's `fastest` packet took much longer than the lowest, as it does behind a
-    /// queue.
+    /// Whether a round's `fastest` packet is far above the minimum RTT, as behind a queue.
     pub(super) fn is_far_behind(&self, fastest: Option<Duration>) -> bool {
-        let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
+        let (Some(fastest), Some(lowest)) = (fastest, self.min_rtt) else { return false };
         fastest.as_secs_f64() > INFLATED * lowest.as_secs_f64()
     }
 
-    /// Whether a round's `fastest` packet has waited in a queue that neither jitter nor the host
-    /// explains.
+    /// Whether a round's `fastest` packet took longer than jitter and pauses of the host explain.
     pub(super) fn is_stuck(&self, fastest: Option<Duration>) -> bool {
-        let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
+        let (Some(fastest), Some(lowest)) = (fastest, self.min_rtt) else { return false };
         fastest.as_secs_f64() > 2.0 * (lowest.as_secs_f64() + self.jitter) + QUEUED
     }
 
-    /// Whether a round's `fastest` packet has waited so long that the path, not the sender, was
-    /// what held it back.
+    /// Whether a round's `fastest` packet has waited in a queue, so that the path was the limit and
+    /// not the sender.
     pub(super) fn is_queued(&self, fastest: Option<Duration>, excess: &FlightExcess) -> bool {
-        let (Some(fastest), Some(lowest)) = (fastest, self.lowest) else { return false };
+        let (Some(fastest), Some(lowest)) = (fastest, self.min_rtt) else { return false };
         let most = 2.0 * (lowest.as_secs_f64() + self.deviation) + excess.seconds() + QUEUED;
         fastest.as_secs_f64() > most
     }

@@ -26,13 +26,14 @@ pub(super) struct Link {
     pub(super) buffer: f64,
     /// Share of packets lost after the queue.
     pub(super) loss: f64,
-    /// One-way delay varies by as much to both sides, per packet, so that packets overtake.
+    /// One-way delay varies by up to this in both directions, per packet, so that packets are
+    /// reordered.
     pub(super) jitter: Duration,
-    /// The receiver reports so long after the first packet that it has not reported.
+    /// Feedback delay of the receiver after the first unreported packet.
     pub(super) feedback: Duration,
-    /// Packets that leave in one piece.
+    /// Packets that leave in one burst.
     pub(super) burst: u64,
-    /// By how much the sender wakes too late when pacing lets it go on.
+    /// Delay of the sender's pacing timer.
     pub(super) lateness: Duration,
 }
 
@@ -85,7 +86,7 @@ struct Flow {
     group: usize,
     /// Bytes per second that the application offers; infinite for bulk.
     offered: f64,
-    /// Whether samples say that they are limited by it.
+    /// Whether samples are marked as limited by the application.
     admits: bool,
     start: Instant,
     sent: u64,
@@ -353,8 +354,8 @@ impl World {
         }
     }
 
-    /// The sender notices when the packet would have been reported at the latest, and a quarter
-    /// of an RTT later, as RACK would.
+    /// The sender detects the loss a quarter of an RTT after the latest time of feedback, as RACK
+    /// would.
     fn drop_packet(&mut self, flow: usize, number: usize) {
         self.flows[flow].lost += 1;
         let noticed = self.now + self.link.rtt * 5 / 4 + self.link.jitter + self.link.feedback;
