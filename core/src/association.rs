@@ -1,12 +1,13 @@
 //! An association: everything between this node and one peer.
 //!
-//! Its parts own their state ([`parts`](crate::parts)). The files here are its sides, which bring
-//! the parts together: `handshake` makes keys, `paths`, `moving` and `early` keep the paths,
-//! `outgoing` and `incoming` carry packets, `control` sends everything else to the peer, `too_big`
-//! tells senders of packets that do not fit, `told` says which of the peer's addresses are
-//! believed, `rest` lets idle paths rest, `host` and `translated` are host mode and NAT. Packet
-//! numbers, and with them nonces, are taken in `departure` alone.
+//! Its parts own their state ([`parts`](crate::parts)). The modules here combine the parts:
+//! `handshake` negotiates keys; `paths`, `moving` and `early` manage the paths; `outgoing` and
+//! `incoming` carry packets; `control` sends control frames; `too_big` answers packets that exceed
+//! the MTU; `advertised` decides which addresses that the peer advertises are used; `rest` lets
+//! idle paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns
+//! packet numbers, and with them nonces.
 
+mod advertised;
 mod benefit;
 mod control;
 mod departure;
@@ -22,7 +23,6 @@ mod moving;
 mod outgoing;
 mod paths;
 mod rest;
-mod told;
 mod too_big;
 mod translated;
 
@@ -62,24 +62,24 @@ use mpip_types::Instant;
 use mpip_types::Prefix;
 use mpip_types::{DatagramSink, LocalId, PacketSink};
 
-/// What an association waits for. Timers that are due at once run in this order.
+/// The timers of an association. Timers that are due at the same time run in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     /// Keys expire.
     Keys,
-    /// A handshake is to be begun.
+    /// The next handshake attempt.
     Handshake,
-    /// A list of addresses that came too soon is taken up.
+    /// An address list that exceeded the rate limit is applied.
     Addresses,
-    /// Losses, probes, challenges and feedback of paths.
+    /// Loss detection, probes, challenges and feedback of the paths.
     Paths,
-    /// The end of a period.
+    /// The end of a scheduler period.
     Period,
-    /// At a fall-back, what waits for order is delivered as it is.
+    /// After a fall-back to plain IP, packets held for resequencing are delivered at once.
     Release,
-    /// A gap was waited for as long as it may be.
+    /// The resequencing timeout of a gap.
     Gap,
-    /// What is captured is looked at again.
+    /// The capture is recomputed.
     Capture,
 }
 
@@ -96,10 +96,10 @@ impl Timer {
     ];
 }
 
-/// The resequencing timeout that the peer is told: as last computed, and how often it has changed.
+/// The resequencing timeout advertised to the peer, and how often it has changed.
 #[derive(Clone, Copy, Debug, Default)]
-struct GapWait {
-    told: Duration,
+struct ResequencingTimeout {
+    advertised: Duration,
     sequence: u64,
 }
 
@@ -116,22 +116,23 @@ pub(crate) struct Association {
 
     paths: PathSet,
     peer: PeerAddresses,
-    /// Generation of our own address list.
+    /// Generation of this node's address list.
     generation: u64,
-    /// How often a path changed its state.
+    /// Number of path state changes.
     pub(crate) path_changes: u64,
     outbox: Outbox,
-    /// A status frame of the datagram at hand has changed which paths the peer keeps ready only.
+    /// A status frame in the current datagram changed which paths the peer wants as standby.
     standby_changed: bool,
     delay_reference: Option<u32>,
-    /// A path jitters: what only acknowledges does not wait for its turn.
+    /// A path has high jitter: pure acknowledgements are not resequenced.
     uneven: bool,
-    /// The paths' delays differ so much that the inner TCP takes the longer ones for a queue.
+    /// The delays of the paths differ so much that the inner TCP mistakes the longer ones for
+    /// queuing.
     thins: bool,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
-    /// How many senders may be told of the inner MTU.
+    /// Rate limit for "packet too big" messages to senders.
     messages: Bucket,
 
     selection: Selection,
@@ -140,7 +141,7 @@ pub(crate) struct Association {
 
     sending: Sending,
     rest: Resting,
-    gap_wait: GapWait,
+    resequencing_timeout: ResequencingTimeout,
 
     receiving: Receiving,
 
@@ -187,7 +188,7 @@ impl Association {
                 rng.bytes(),
             ),
             rest: Resting::new(now),
-            gap_wait: GapWait::default(),
+            resequencing_timeout: ResequencingTimeout::default(),
             receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
             trace: Trace::default(),
             host: HostMode::of(&config),
@@ -199,7 +200,7 @@ impl Association {
     pub(crate) fn on_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.generation += 1;
         self.outbox.owe(Notice::Addresses);
-        self.drop_homeless_handshakes(&cx.shared.locals);
+        self.drop_handshakes_without_local_address(&cx.shared.locals);
         self.follow_local_addresses(now, cx);
         if self.keys.current().is_some() {
             self.open_paths(now, cx);
@@ -209,8 +210,8 @@ impl Association {
         self.period_at = now;
     }
 
-    /// The socket of `local` takes datagrams again. Returns whether a path or a handshake waited
-    /// for it.
+    /// The socket of `local` accepts datagrams again. Returns whether a path or a handshake was
+    /// waiting for it.
     pub(crate) fn unblock(&mut self, local: LocalId) -> bool {
         let mut any = self.has_handshake_to_send();
         for path in self.paths.iter_mut().filter(|path| path.address.local == local) {
@@ -219,14 +220,14 @@ impl Association {
         any
     }
 
-    /// Says goodbye at the next opportunity.
+    /// Sends a close frame at the next opportunity.
     pub(crate) fn shut_down(&mut self) {
         if self.keys.current().is_some() {
             self.outbox.owe(Notice::Close);
         }
     }
 
-    /// The first handshake leaves from this address of ours only; from every one if it is `None`.
+    /// Sends the first handshake from this local address only; `None`: from every one.
     pub(crate) fn begin_from(&mut self, address: Option<IpAddr>) {
         self.handshakes.first_from = address;
     }
@@ -236,8 +237,8 @@ impl Association {
         self.identity.is_established()
     }
 
-    /// Where the peer receives: the remote addresses of its validated paths, and whether it says
-    /// that they are its own. Behind a translator they are not.
+    /// The remote addresses of the peer's validated paths, each with whether the peer advertises it
+    /// as its own. Behind a NAT it does not.
     pub(crate) fn proven_addresses(&self) -> impl Iterator<Item = (IpAddr, bool)> {
         let validated = self.paths.validated();
         validated.map(|path| {
@@ -251,7 +252,7 @@ impl Association {
         self.sending.sessions().is_empty() && self.receiving.sessions().is_empty()
     }
 
-    /// Whether nothing waits to be sent or to be acknowledged on a path that works.
+    /// Whether nothing waits to be sent, and nothing is unacknowledged on a path that works.
     pub(crate) fn is_quiet(&self) -> bool {
         let busy = |path: &Path| path.is_usable() && path.flight.in_flight() > 0;
         !self.has_waiting() && !self.paths.iter().any(busy)
@@ -262,7 +263,7 @@ impl Association {
         self.sending.has_waiting()
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,
@@ -278,7 +279,7 @@ impl Association {
                 Timer::Keys => self.expire_keys(now, cx),
                 Timer::Handshake => self.run_handshake(now, cx),
                 Timer::Addresses => self.take_deferred_addresses(now, cx),
-                // It also looks after paths that wait for others.
+                // Always runs: paths may also wait for other paths.
                 Timer::Paths => self.check_paths(now, cx),
                 Timer::Period => self.run_period(now, cx),
                 Timer::Release => {
@@ -286,7 +287,7 @@ impl Association {
                     self.receiving.release_all(now, &mut cx.shared.hold, packets);
                 }
                 Timer::Gap => self.receiving.release_overdue(now, &mut cx.shared.hold, packets),
-                // What is captured is followed before anything is sent.
+                // `transmit` updates the capture before it sends.
                 Timer::Capture => {}
             }
         }
@@ -315,13 +316,13 @@ impl Association {
         }
     }
 
-    /// Forgets paths and sessions: the peer has none of them any more.
+    /// Forgets paths and sessions: the peer no longer has them.
     fn reset(&mut self, now: Instant, cx: &mut Context<'_>) {
         for index in self.paths.indices() {
             self.change_state(now, cx, index, PathState::Abandoned, "the association ended");
         }
-        if self.goes_on_plain() {
-            self.give_back(now, cx);
+        if self.can_fall_back() {
+            self.return_to_host(now, cx);
         }
         self.paths = PathSet::new(self.limits.paths);
         self.peer.reset();
@@ -330,14 +331,14 @@ impl Association {
         self.selection.reset(&self.parameters);
         self.sending.reset(&self.limits, cx.shared.rng.bytes());
         self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
-        self.gap_wait = GapWait::default();
+        self.resequencing_timeout = ResequencingTimeout::default();
         self.rest.end();
         self.identity.end();
         self.review_capture();
     }
 
-    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it. The
-    /// coupled controls are so on all paths (RFC 6356), the others on those that share a
+    /// Fills `subflows` for coupled congestion control; returns the index of path `own` in it.
+    /// Coupled algorithms couple all paths (RFC 6356), the others only paths that share a
     /// bottleneck.
     fn gather_subflows(&mut self, own: PathIndex) -> usize {
         self.subflows.clear();
@@ -384,7 +385,7 @@ impl Association {
             traffic: self.config.host_mode.then_some(self.host.traffic),
             captured: self.host.captured(),
             translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
-            translated: self.host.begun.len(),
+            translated: self.host.path_connections.len(),
             bytes_sent: self.sending.bytes(),
             bytes_received: self.receiving.bytes(),
             queued: self.sending.queue().bytes(),
@@ -429,7 +430,7 @@ impl Association {
     }
 }
 
-/// Room for the ranges of one feedback frame.
+/// A buffer for the ranges of one feedback frame.
 fn range_room() -> [AckRange; Ranges::MAX] {
     [AckRange { first: 0, last: 0 }; Ranges::MAX]
 }

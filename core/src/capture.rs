@@ -1,4 +1,4 @@
-//! What the host leads to the engine in host mode.
+//! The capture: which packets the host hands to the engine in host mode.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -34,20 +34,20 @@ impl fmt::Display for Traffic {
     }
 }
 
-/// What packets of the host belong to a peer in host mode; replaces what was said before.
+/// Which packets of the host go to a peer in host mode; replaces the former capture of that peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
     /// The peer's name.
     pub peer: String,
     /// Destinations whose packets the host has to hand to the engine.
     pub prefixes: Vec<Prefix>,
-    /// Addresses of the peer to which only TCP and ICMP are handed to it: the peer sees this host
-    /// elsewhere, and other protocols stay as they are.
+    /// Addresses of the peer to which only TCP and ICMP are handed to the engine: the peer sees
+    /// this host at another address, and other protocols stay plain.
     pub translated: Vec<IpAddr>,
-    /// Addresses of translators in front of the peer: packets to
-    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine,
-    /// which gives back what is none of its own.
+    /// Addresses of NATs in front of the peer: packets to
+    /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
+    /// returns those that belong to no connection of the peer.
     pub translators: Vec<IpAddr>,
-    /// No packet to them may leave in another way, whatever happens to this process.
+    /// Packets to these destinations must never leave in another way, even if this process ends.
     pub fail_closed: bool,
 }

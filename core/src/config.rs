@@ -1,4 +1,4 @@
-//! Resolved settings of an engine. Every value here was checked by whoever read it.
+//! Resolved settings of an engine. The caller has validated every value.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -21,15 +21,15 @@ pub struct Config {
     pub private_key: PrivateKey,
     /// Whether this CPU seals AES-256-GCM in hardware; decides which AEAD is preferred.
     pub aes_in_hardware: bool,
-    /// The nodes to be associated with.
+    /// The configured peers.
     pub peers: Vec<PeerConfig>,
-    /// First match decides; without one a packet has [`Priority::Throughput`].
+    /// The first matching rule decides; without one a packet has [`Priority::Throughput`].
     pub rules: Vec<Rule>,
     /// Bounds of every table.
     pub limits: Limits,
-    /// What tunes its mechanisms.
+    /// Parameters of its mechanisms.
     pub parameters: Parameters,
-    /// How to deal with nodes that `peers` does not name; `None` leaves them alone.
+    /// Settings for unknown peers, which `peers` does not name; `None` ignores them.
     pub opportunistic: Option<Opportunistic>,
 }
 
@@ -45,31 +45,30 @@ pub struct Pin {
     pub met: Option<u32>,
 }
 
-/// Settings for nodes that the configuration does not name.
+/// Settings for unknown peers (opportunistic mode).
 #[derive(Clone, Debug, Default)]
 pub struct Opportunistic {
-    /// Nodes at these addresses are asked for when the host talks to them, are answered when they
-    /// ask, and may begin an association for their own address.
+    /// Nodes at these addresses are queried when the host talks to them, get answers to their
+    /// queries, and may begin an association for their own address.
     pub prefixes: Vec<Prefix>,
-    /// Addresses that no two hosts share: one of them is a node's as a whole once the node proved
-    /// to receive there. Of others only connections that began on the paths are led to the
-    /// node.
+    /// Addresses that no two hosts share: such an address belongs to a node as a whole once the
+    /// node proved to receive there. At other addresses only connections that began on the paths
+    /// are carried.
     pub exclusive: Vec<Prefix>,
-    /// The UDP port at which they are asked.
+    /// The UDP port to which queries are sent.
     pub port: u16,
-    /// Keys of addresses that were seen before, one for an address. Another key at one of them is
-    /// refused.
+    /// Pinned keys, one for an address. Another key at such an address is refused.
     pub pins: Vec<Pin>,
-    /// Days without a meeting after which a pin expires; `None`: none does.
+    /// Days without a meeting after which a pin expires; `None`: never.
     pub pin_expiry: Option<u32>,
     /// How a path is chosen for each packet.
     pub scheduler: SchedulerKind,
-    /// How much may be in flight on a path.
+    /// The congestion control of its paths.
     pub congestion_control: CongestionControlKind,
 }
 
 impl Opportunistic {
-    /// Whether unknown nodes at `address` are dealt with.
+    /// Whether these settings apply to unknown peers at `address`.
     pub(crate) fn concerns(&self, address: IpAddr) -> bool {
         self.prefixes.iter().any(|prefix| prefix.contains(address))
     }
@@ -87,21 +86,21 @@ pub struct PeerConfig {
     pub name: String,
     /// The peer's static key.
     pub public_key: PublicKey,
-    /// Mixed into the handshake; all zero when there is none.
+    /// The preshared key of the handshake; all zero without one.
     pub preshared_key: PresharedKey,
-    /// Where the peer can be reached. Empty for a peer that always calls first.
+    /// Addresses of the peer. Empty for a peer that always initiates.
     pub endpoints: Vec<SocketAddr>,
     /// Inner addresses that belong to the peer.
     pub allowed_prefixes: Vec<Prefix>,
-    /// Whether the peer's ordinary addresses are inner addresses of it too.
+    /// Host mode: whether the peer's ordinary addresses are inner addresses too.
     pub host_mode: bool,
-    /// In host mode, addresses that the peer does not share with others: one of them that it tells
-    /// is its own as a whole once a path there was validated. Of others only connections that
-    /// began on the paths are led there.
+    /// In host mode, addresses that the peer shares with no other host: such an address belongs to
+    /// the peer as a whole if the peer advertises it and a path there was validated. At other
+    /// addresses only connections that began on the paths are carried.
     pub exclusive: Vec<Prefix>,
-    /// Where packets of the peer may go beside the addresses of this host.
+    /// Destinations that the peer may reach, besides the addresses of this host.
     pub reaches: Vec<Prefix>,
-    /// What becomes of packets to the peer when no path works. [`Policy::Require`] outside of host
+    /// What happens to packets to the peer when no path works. [`Policy::Require`] outside of host
     /// mode.
     pub policy: Policy,
     /// How a path is chosen for each packet.
@@ -109,16 +108,16 @@ pub struct PeerConfig {
     /// Weights for [`SchedulerKind::Weighted`] that are never adjusted, by local interface name;
     /// empty for the seeds' Algorithm 1.
     pub fixed_weights: Vec<(String, u16)>,
-    /// How much may be in flight on a path.
+    /// The congestion control of its paths.
     pub congestion_control: CongestionControlKind,
-    /// At most so many paths carry packets, the fastest ones.
+    /// Maximum number of paths that carry packets: the fastest ones. `None`: all.
     pub max_paths: Option<usize>,
-    /// Whether packets of TCP sessions are put back in order at the receiver.
+    /// Whether the receiver resequences packets of TCP sessions.
     pub resequencing: bool,
-    /// Whether acknowledgements that later ones repeat are left out while an inner TCP is in slow
+    /// Whether acknowledgements that later ones repeat are dropped while an inner TCP is in slow
     /// start.
     pub ack_thinning: bool,
-    /// What paths look like from outside.
+    /// The encapsulation of paths.
     pub encapsulation: EncapsulationPolicy,
     /// TCP port of the peer's addresses; `None` if it is that of UDP.
     pub tcp_port: Option<u16>,
@@ -132,44 +131,42 @@ impl PeerConfig {
     }
 }
 
-/// Bounds of the engine's tables. What happens at a bound is said at each.
+/// Bounds of the engine's tables, each with what happens at the bound.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Sessions per association and direction; beyond it the oldest idle one is forgotten. A node
-    /// that the configuration does not name has a sixteenth.
+    /// Sessions per association and direction; beyond this the one that was idle for longest is
+    /// removed. An unknown peer has a sixteenth.
     pub sessions: usize,
     /// Paths per association; further ones are not opened.
     pub paths: usize,
-    /// Bytes that wait for a path, per association; beyond it the fattest session's oldest goes.
+    /// Bytes in the send queue of an association; beyond this the oldest packet of the session with
+    /// the most bytes is dropped.
     pub send_queue: usize,
-    /// Bytes that wait for what is missing, per association; beyond it the oldest gap is given up.
+    /// Bytes held for resequencing, per association; beyond this the oldest gap is abandoned.
     pub resequencing: usize,
-    /// The same of all associations together. One may hold at most as much as is left, so that
-    /// none takes it all; those with nodes that the configuration does not name share a
-    /// quarter of it.
+    /// The same for all associations together. One association may hold at most as much as is still
+    /// free, so that none takes everything. Associations with unknown peers share a quarter of it.
     pub resequencing_all: usize,
-    /// A session that carried nothing for so long is forgotten (seed 000, section 3.7.1).
+    /// Idle time after which a session is removed (seed 000, section 3.7.1).
     pub session_idle: Duration,
-    /// Associations with nodes that the configuration does not name; beyond it further ones are
-    /// left to plain IP.
+    /// Associations with unknown peers; traffic to further ones stays plain IP.
     pub unknown_nodes: usize,
-    /// Pinned keys; beyond it nodes that are not pinned are left to plain IP.
+    /// Pinned keys; beyond this, traffic to nodes without a pin stays plain IP.
     pub pins: usize,
-    /// Connections of peers in host mode behind translators; beyond it one goes that carried
-    /// nothing for long. With 0 ordinary traffic through translators stays plain: then the
-    /// caller need not take what [`Engine::take_plain`](crate::Engine::take_plain) gives.
+    /// Connections of peers in host mode behind NATs; beyond this an idle one is removed. With 0
+    /// ordinary traffic through NATs stays plain: then the caller need not use
+    /// [`Engine::take_plain`](crate::Engine::take_plain).
     pub translated: usize,
-    /// A resting path is silent for so long at most; `None`: for as long as is found to do no
-    /// harm.
+    /// Maximum keepalive interval of a resting path; `None`: as long as NAT bindings are found to
+    /// last.
     pub keepalive: Option<Duration>,
 }
 
-/// A node that the configuration does not name may have one in so many sessions and translated
-/// connections: there may be many such nodes.
+/// Divisor of the session and connection limits for unknown peers: there may be many of them.
 pub(crate) const UNKNOWN_PART: usize = 16;
 
 impl Limits {
-    /// Those of an association with a node that the configuration does not name.
+    /// The limits of an association with an unknown peer.
     pub(crate) fn of_unknown(&self) -> Self {
         Self { sessions: (self.sessions / UNKNOWN_PART).max(1), ..self.clone() }
     }
@@ -195,7 +192,7 @@ impl Default for Limits {
 /// Which encapsulations a peer's paths use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncapsulationPolicy {
-    /// UDP, and TCP where UDP does not get through.
+    /// UDP, and TCP where UDP is blocked.
     #[default]
     Auto,
     /// UDP alone.
@@ -215,7 +212,7 @@ impl EncapsulationPolicy {
     }
 }
 
-/// What becomes of packets to a peer when no path works (seed 000, section 3.2).
+/// What happens to packets to a peer when no path works (seed 000, section 3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// They are dropped: no packet to the peer ever leaves as plain IP.
@@ -251,7 +248,7 @@ named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
 named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });
 named!(Priority { Throughput = "throughput", Response = "response" });
 
-/// What a rule asks of path selection (seed 000, section 3.6.2).
+/// The effect of a rule on path selection (seed 000, section 3.6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The scheduler's choice.
@@ -272,9 +269,9 @@ pub struct Rule {
     pub protocol: Option<u8>,
     /// Bytes of the IP packet.
     pub length: Option<RangeInclusive<u16>>,
-    /// What matching packets get.
+    /// The priority of matching packets.
     pub priority: Priority,
-    /// Whether what is lost of their sessions is sent again, as that of TCP is, though the
-    /// receiver delivers it as it comes.
+    /// Whether lost packets of their sessions are sent again, as for TCP, although the receiver
+    /// does not resequence them.
     pub repair: bool,
 }

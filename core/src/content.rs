@@ -1,4 +1,4 @@
-//! What the datagrams of an association carry, kept until it has arrived or is lost.
+//! The contents of datagrams in flight, kept until they are acknowledged or lost.
 
 use crate::parts::outbox::Notice;
 use mpip_types::Instant;
@@ -8,17 +8,17 @@ use mpip_wire::{PathId, SessionId};
 /// A path of an association.
 pub(crate) type Path = mpip_transport::Path<Content>;
 
-/// What a datagram carries.
+/// The content of a datagram.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// An inner packet, to be sent again.
-    Packet(Cargo),
-    /// Control frames, to be sent again.
+    /// An inner packet, sent again if lost.
+    Packet(SentPacket),
+    /// Control frames, sent again if lost.
     Control(Vec<Notice>),
 }
 
 impl Content {
-    /// What has to be remembered of `notices` that leave in one datagram, if anything has.
+    /// The content of a datagram with `notices`; `None` if none of them is repeated after loss.
     pub(crate) fn of(notices: &[Notice]) -> Option<Self> {
         let repeated: Vec<_> = notices.iter().copied().filter(|it| it.is_repeated()).collect();
         (!repeated.is_empty()).then_some(Self::Control(repeated))
@@ -38,27 +38,27 @@ impl mpip_transport::Content for Content {
     }
 }
 
-/// An inner packet on its way: enough to send it again.
+/// An inner packet in flight, with everything needed to send it again.
 #[derive(Clone, Debug)]
-pub(crate) struct Cargo {
-    /// The super-packet that holds it.
+pub(crate) struct SentPacket {
+    /// The super-packet that contains it.
     pub(crate) segments: Segments,
-    /// Which of its segments.
+    /// The index of the packet's segment in it.
     pub(crate) segment: u16,
-    /// The slot of its session, which may belong to another by now.
+    /// The slot of its session; another session may have reused it.
     pub(crate) slot: u32,
     /// Its session.
     pub(crate) session: SessionId,
     /// Sequence within the session.
     pub(crate) sequence: u32,
-    /// The receiver puts its session in order.
+    /// The receiver resequences its session.
     pub(crate) ordered: bool,
-    /// The queue marked it with congestion experienced.
+    /// The send queue marked it CE (congestion experienced).
     pub(crate) marked: bool,
-    /// When it left for the first time.
+    /// When it was first sent.
     pub(crate) first_sent: Instant,
-    /// The path on which it left last.
+    /// The path on which it was last sent.
     pub(crate) path: PathId,
-    /// Its number there.
+    /// Its packet number there.
     pub(crate) number: u64,
 }

@@ -1,8 +1,8 @@
-//! What is refused, and why.
+//! Reasons for refusing packets and datagrams, and their counters.
 
 use std::collections::BTreeMap;
 
-/// Why a packet or datagram was refused. It is counted; one bad packet never ends a batch.
+/// Why a packet or datagram was refused. Each refusal is counted; a bad packet never ends a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -14,55 +14,56 @@ pub enum DropReason {
     NoPeer,
     /// There are no keys with the peer yet.
     NotEstablished,
-    /// No path worked for so long that what waited was stale.
+    /// Queued packets became stale because no path worked.
     NoPath,
-    /// Larger than any path carries.
+    /// The packet is larger than any path carries.
     TooBig,
-    /// The inner TCP sends again what still waits for a path.
+    /// The inner TCP retransmitted a segment that is still in the send queue.
     Waits,
-    /// Not a message of this protocol, or a frame of it is broken.
+    /// Not a message of this protocol, or with a malformed frame.
     Malformed,
-    /// The frames of a datagram make more work than one may.
+    /// The frames of a datagram exceed its work limit.
     TooMuchWork,
     /// No association has this receiver index.
     UnknownIndex,
     /// Not sealed under our keys.
     Authentication,
-    /// The packet number was seen before, or is too old to tell.
+    /// The packet number was seen before, or is older than the replay window.
     Replay,
-    /// A path that was given up, or that the peer has no right to open.
+    /// The path was abandoned, or the peer may not open it.
     UnknownPath,
     /// The peer opens more paths than the limit.
     TooManyPaths,
-    /// The inner source address is not one of the peer's.
+    /// The inner source address does not belong to the peer.
     ForeignSource,
     /// The inner destination is neither an address of this host nor one that the peer may reach
     /// through it.
     ForeignDestination,
-    /// A packet, or header fields, of another connection than the session that they name.
+    /// A packet, or header fields, of another connection than their session's.
     OtherSession,
-    /// A packet without header fields of a session whose fields we do not have.
+    /// A compact packet of a session whose header fields are unknown.
     UnknownSession,
     /// The inner packet had arrived before.
     Duplicate,
-    /// An acknowledgement of the peer's TCP that later ones repeat.
+    /// An acknowledgement of the inner TCP that later ones repeat.
     Thinned,
-    /// A handshake message that is not authentic, or replayed.
+    /// A handshake message that is not authentic, or is a replay.
     Handshake,
-    /// Too many handshakes at once, or the first of an unknown node: the sender was given a cookie.
+    /// Too many handshakes at once, or the first one of an unknown peer: the sender was given a
+    /// cookie.
     UnderLoad,
-    /// More handshakes of one source than are read, or more than can be read.
+    /// The source exceeds its rate limit of handshakes, or too many wait to be read.
     TooManyHandshakes,
-    /// A list of addresses from a peer that tells them too often: the latest is followed later.
+    /// An address list of a peer that sends too many: the latest is applied later.
     TooManyAddresses,
-    /// A query from an address that gets no answer, or an answer to no query.
+    /// A query from an address that gets no answer, or an unsolicited answer.
     Availability,
-    /// No port is free for a connection of a peer behind a translator.
+    /// No port is free for a connection of a peer behind a NAT.
     NoPort,
-    /// A packet of a connection that did not begin on the paths, behind a translator, and the
-    /// policy lets no packet leave in another way.
+    /// A packet of a connection through a NAT that did not begin on the paths, while the policy
+    /// forbids plain packets.
     NotBegun,
-    /// A packet to a peer behind a translator finds no buffer.
+    /// No buffer was free for a packet to a peer behind a NAT.
     NoBuffer,
 }
 
@@ -102,12 +103,12 @@ impl DropReason {
     }
 }
 
-/// Refusals by cause.
+/// Refusals by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Drops(BTreeMap<DropReason, u64>);
 
 impl Drops {
-    /// Each cause by its name.
+    /// Each reason by its name, with its count.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().map(|(reason, count)| (reason.name(), *count))
     }
@@ -122,7 +123,7 @@ impl Drops {
         }
     }
 
-    /// How many there were.
+    /// The count of `reason`.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of(&self, reason: DropReason) -> u64 {
         self.0.get(&reason).copied().unwrap_or_default()

@@ -11,7 +11,6 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use crate::association::Association;
-use crate::callers::Callers;
 use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
@@ -19,7 +18,8 @@ use crate::config::Policy;
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
-use crate::host_packets::{Plain, Returns};
+use crate::handshake_sources::HandshakeSources;
+use crate::host_packets::{HostMessages, PlainPackets};
 use crate::parameters::Parameters;
 use crate::pins::PinChange;
 use crate::prefixes::PrefixTable;
@@ -27,17 +27,17 @@ use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::shared::{Context, Shared};
 use crate::status::Status;
-use crate::strangers::Strangers;
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
+use crate::unknown_peers::UnknownPeers;
 use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::Rate;
 use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 use mpip_types::{LocalAddress, Prefix};
 
-mod calls;
 mod from_host;
+mod handshake_messages;
 mod kept;
 mod plain;
 mod replies;
@@ -45,10 +45,10 @@ mod unknown;
 
 use self::replies::Replies;
 
-/// Events that wait to be asked for; beyond it the oldest go.
+/// Most events that wait for [`Engine::poll_event`]; beyond this the oldest are dropped.
 const EVENTS: usize = 1_024;
-/// Messages that nobody listens at an address, which anybody can forge. Each is looked for on all
-/// paths.
+/// Rate limit of ICMP errors that nobody listens at an address. Anybody can forge them, and each is
+/// compared with all paths.
 const REFUSALS: Rate = Rate { burst: 64, per_second: 100 };
 
 /// What the host tells the engine.
@@ -57,22 +57,21 @@ pub enum Command {
     /// The complete list of addresses that paths may start from; replaces the former list.
     LocalAddresses(Vec<LocalAddress>),
     /// Every address of this host, whether or not paths may start from it; replaces the former
-    /// list. None is taken for a peer's, whatever a peer tells, and these are what every peer
-    /// may reach.
+    /// list. None of them is ever accepted as a peer's, and every peer may send to them.
     OwnAddresses(Vec<IpAddr>),
-    /// The host's routes changed: what had no way may have one now.
+    /// The host's routes changed: destinations without a route may have one now.
     RoutesChanged,
-    /// The wall clock shows this now, as time since 1970-01-01 00:00 UTC. Give it before each
+    /// The current wall clock, as time since 1970-01-01 00:00 UTC. Give it before each
     /// [`Engine::handle_timeout`], or at least whenever the clock was set.
     WallClock(Duration),
-    /// Say goodbye to every peer at the next [`Engine::handle_timeout`].
+    /// Send a close frame to every peer at the next [`Engine::handle_timeout`].
     Shutdown,
 }
 
-/// What a datagram that was taken proves of its sender.
+/// What an accepted datagram proves about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// A node with an association sealed it, and it is no repetition.
+    /// A node with an association sealed it, and it is no replay.
     Authenticated,
     /// Nothing: anybody can make such a datagram.
     Unknown,
@@ -85,25 +84,25 @@ pub struct Engine {
     mac1_key: Mac1Key,
     limits: Limits,
     parameters: Arc<Parameters>,
-    /// Those of the configuration, then those with unknown nodes.
+    /// Those with configured peers, then those with unknown peers.
     associations: Vec<Association>,
-    /// How many are of the configuration.
+    /// Number of configured peers.
     configured: usize,
     by_key: BTreeMap<PublicKey, usize>,
-    /// Associations to be flushed after a batch, and the one that comes first.
+    /// Associations to be flushed after a batch, and the one that is flushed first.
     touched: BTreeSet<usize>,
     turn: usize,
-    /// When each association wants to be called, and the same ordered by time.
+    /// The timeout of each association, and the same ordered by time.
     timeouts: Vec<Option<Instant>>,
     schedule: BTreeSet<(Instant, usize)>,
     replies: Replies,
     refusals: Bucket,
-    /// The most passes that a datagram has cost, see [`most_work`](Self::most_work).
+    /// The most work that one datagram has caused, see [`most_work`](Self::most_work).
     most_work: u64,
-    callers: Callers,
+    handshake_sources: HandshakeSources,
     cookies: CookieJar,
-    /// Nodes that the configuration does not name, if they are dealt with.
-    unknown: Option<Box<Strangers>>,
+    /// Unknown peers, if the configuration permits them.
+    unknown: Option<Box<UnknownPeers>>,
 }
 
 impl Engine {
@@ -132,11 +131,13 @@ impl Engine {
         }
         let unknown = config.opportunistic;
         let pins = config.limits.pins;
-        let unknown = unknown.map(|settings| Box::new(Strangers::new(settings, pins, rng.bytes())));
+        let unknown =
+            unknown.map(|settings| Box::new(UnknownPeers::new(settings, pins, rng.bytes())));
         let instance = u64::from_be_bytes(rng.bytes());
         let draws = ChaCha8Rng::from_seed(rng.bytes());
         let cookies = CookieJar::new(&mut rng, &public_key);
-        let callers = Callers::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
+        let handshake_sources =
+            HandshakeSources::new(now, endpoints.into_iter(), [rng.bytes(), rng.bytes()]);
         let shared = Shared {
             private_key: Arc::new(config.private_key),
             aes_in_hardware: config.aes_in_hardware,
@@ -157,8 +158,8 @@ impl Engine {
             challenges: Bucket::new(),
             hold: HoldPool::new(config.limits.resequencing_all),
             jobs: Jobs::default(),
-            returns: Returns::default(),
-            plain: Plain::default(),
+            host_messages: HostMessages::default(),
+            plain: PlainPackets::default(),
             work: 0,
         };
         let mut engine = Self {
@@ -175,13 +176,13 @@ impl Engine {
             refusals: Bucket::new(),
             most_work: 0,
             cookies,
-            callers,
+            handshake_sources,
             limits: config.limits,
             parameters,
             unknown,
         };
         for peer in 0..engine.associations.len() {
-            // What is captured whether or not the peer can be reached.
+            // Some captures exist whether or not the peer can be reached.
             if engine.associations[peer].config.host_mode {
                 engine.schedule_at(peer, Some(now));
             }
@@ -189,13 +190,13 @@ impl Engine {
         engine
     }
 
-    /// A datagram from the network, opened in place. Inner packets that are due go to `packets`.
-    /// What is to be sent in answer waits for the next [`flush`](Self::flush). Returns what the
-    /// datagram proves of its sender.
+    /// Handles a datagram from the network, which is opened in place. Inner packets that are due go
+    /// to `packets`. Datagrams in reply wait for the next [`flush`](Self::flush). Returns what the
+    /// datagram proves about its sender.
     ///
     /// # Errors
     ///
-    /// Why the datagram was refused; it is counted, and nothing else happens.
+    /// Why the datagram was refused. The refusal is counted and has no other effect.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -217,13 +218,13 @@ impl Engine {
         handled.map_err(|reason| self.refuse(reason))?;
         Ok(match message {
             Ok(MessageType::Transport) => Sender::Authenticated,
-            // Handshake messages are read later, if at all.
+            // Jobs read handshake messages later.
             _ => Sender::Unknown,
         })
     }
 
-    /// Sends what the datagrams of a batch gave room or reason for. Call it once after every batch
-    /// of [`handle_datagram`](Self::handle_datagram).
+    /// Sends what a batch of datagrams caused or made room for. Call it once after every batch of
+    /// [`handle_datagram`](Self::handle_datagram).
     pub fn flush(&mut self, now: Instant, out: &mut impl DatagramSink) {
         self.replies.send(out);
         let first = self.turn;
@@ -237,11 +238,11 @@ impl Engine {
             self.reschedule(peer);
             self.follow_node(now, peer);
         }
-        // Where sockets take little, who found no room is first the next time.
+        // When sockets are full, the first association that found no room is the first next time.
         self.turn = waits.unwrap_or(first);
     }
 
-    /// Takes an association out of those that are to be flushed, from `first` on and around.
+    /// Removes the next association from those to be flushed, in round-robin order from `first`.
     fn next_touched(&mut self, first: usize) -> Option<usize> {
         let from_first = self.touched.range(first..).next();
         let peer = *from_first.or_else(|| self.touched.first())?;
@@ -249,7 +250,7 @@ impl Engine {
         Some(peer)
     }
 
-    /// Does what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
+    /// Runs what is due at `now`: see [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(
         &mut self,
         now: Instant,
@@ -267,10 +268,10 @@ impl Engine {
         }
         self.run_unknown(now, datagrams);
         self.flush(now, datagrams);
-        self.shared.returns.deliver(packets);
+        self.shared.host_messages.deliver(packets);
     }
 
-    /// `local` can take datagrams again after a reservation on it was refused.
+    /// `local` accepts datagrams again after it refused a reservation.
     pub fn handle_writable(&mut self, now: Instant, local: LocalId, out: &mut impl DatagramSink) {
         for peer in 0..self.associations.len() {
             if self.associations[peer].unblock(local) {
@@ -281,8 +282,8 @@ impl Engine {
     }
 
     /// The host refused to send from `local` to `remote`: it has no route, or the link is down. A
-    /// path there fails at once instead of after a time without answers. Packets move at the next
-    /// [`flush`](Self::flush).
+    /// path there fails at once instead of after missing answers. Packets move to other paths at
+    /// the next [`flush`](Self::flush).
     pub fn handle_unreachable(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
         for peer in 0..self.associations.len() {
             let (association, mut cx) = self.association(peer);
@@ -293,9 +294,9 @@ impl Engine {
         }
     }
 
-    /// An ICMP message says that nobody listens at `remote`. Anybody can forge one, so a path there
-    /// is only asked for a sign of life, and fails sooner than by silence when there is none.
-    /// Beyond 100 in a second nothing happens.
+    /// An ICMP error says that nobody listens at `remote`. Anybody can forge one, so a path there
+    /// is only probed, and fails sooner than usual if there is no answer. More than 100 in a second
+    /// are ignored.
     pub fn handle_refused(&mut self, now: Instant, local: LocalId, remote: SocketAddr) {
         if !self.refusals.take(now, REFUSALS) {
             return;
@@ -308,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// The host changed. Datagrams that follow from it leave at the next
+    /// Applies a change of the host. Datagrams that follow from it are sent at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     pub fn handle_command(&mut self, now: Instant, command: Command) {
         let routes = matches!(command, Command::RoutesChanged);
@@ -348,20 +349,21 @@ impl Engine {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next, whatever else happens.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called next at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let unknown = self.unknown.as_ref().and_then(|unknown| unknown.next_timeout());
         let first = self.schedule.first().map(|(at, _)| *at);
-        [first, unknown, self.shared.returns.due()].into_iter().flatten().min()
+        [first, unknown, self.shared.host_messages.due()].into_iter().flatten().min()
     }
 
-    /// The next event, oldest first. Events are bounded; the oldest go when nobody asks.
+    /// The next event, oldest first. The number of waiting events is bounded: the oldest are
+    /// dropped.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.shared.events.pop_front()
     }
 
-    /// What the host has to capture for a peer in host mode, if that changed. Unlike events, none
-    /// is ever lost.
+    /// What the host has to capture for a peer in host mode, if that changed. Unlike events,
+    /// changes are never lost.
     pub fn poll_capture(&mut self) -> Option<Capture> {
         self.shared.captures.pop_first().map(|(_, capture)| capture)
     }
@@ -377,10 +379,10 @@ impl Engine {
             || self.associations.iter().any(|association| association.uses_address(address))
     }
 
-    /// The most that one datagram has cost, in passes of loops whose number peers decide: beside a
-    /// small number for each unit of [work](mpip_wire::WORK_MAX) these are packets in flight
-    /// that it acknowledged or showed to be lost, and packets that waited and were delivered,
-    /// each once.
+    /// The most work that one datagram has caused, in iterations of loops whose length peers
+    /// control. For each unit of [work](mpip_wire::WORK_MAX) a datagram costs a small number of
+    /// iterations. In addition, each packet in flight that it acknowledges or shows to be lost, and
+    /// each held packet that it releases, costs one, once.
     pub fn most_work(&self) -> u64 {
         self.most_work
     }
@@ -397,7 +399,7 @@ impl Engine {
             status
         };
         let peers = (0..self.associations.len()).filter(exists);
-        // Packets that should have waited and found no memory.
+        // Packets that were not held for resequencing because memory was exhausted.
         let refused = self.shared.hold.refused();
         let not_held = (refused > 0).then_some(("not_held", refused));
         Status {
@@ -407,8 +409,8 @@ impl Engine {
         }
     }
 
-    /// Records what the association with `peer` does from now on in `sink`, in the place of a
-    /// former one. `false` if there is no such peer.
+    /// Traces the association with `peer` to `sink`, replacing a former sink. Returns `false` if
+    /// there is no such peer.
     pub fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
         let named = |association: &&mut Association| association.config.name == peer;
         let Some(association) = self.associations.iter_mut().find(named) else { return false };
@@ -421,7 +423,7 @@ impl Engine {
         reason
     }
 
-    /// Splits the engine into one association and what it may use.
+    /// Splits the engine into one association and its context.
     fn association(&mut self, peer: usize) -> (&mut Association, Context<'_>) {
         while self.shared.events.len() > EVENTS {
             self.shared.events.pop_front();
@@ -435,8 +437,8 @@ impl Engine {
         self.schedule_at(peer, at);
     }
 
-    /// After a time-out the next one lies in the future, whatever the association says: a timer
-    /// that cannot act must not keep the host busy.
+    /// After a timeout the next one lies in the future, even if the association asks for an earlier
+    /// one: a timer that cannot act must not keep the host busy.
     fn reschedule_after(&mut self, peer: usize, now: Instant) {
         let at = self.associations[peer].next_timeout();
         let soonest = now + Duration::from_micros(50);
@@ -471,7 +473,7 @@ impl Engine {
         let work =
             cx.shared.work + cx.shared.hold.take_steps() + cx.shared.translations.take_steps();
         self.most_work = self.most_work.max(work);
-        // What authenticated may have to be answered, also on a path that was given up.
+        // An authentic datagram may need an answer, even on an abandoned path.
         if matches!(handled, Ok(()) | Err(DropReason::UnknownPath)) {
             self.touched.insert(peer);
         }

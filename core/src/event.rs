@@ -1,4 +1,4 @@
-//! What happened, for logs, metrics and tests: every change of state is one event.
+//! Events for logs, metrics and tests: every change of state is one event.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use crate::capture::Traffic;
 use mpip_transport::PathState;
 use mpip_types::Prefix;
 
-/// A change that somebody may want to know of.
+/// A change of state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A handshake completed and the peer has confirmed the keys.
@@ -20,17 +20,17 @@ pub enum Event {
         /// The AEAD chosen.
         aead: &'static str,
     },
-    /// The peer was not heard for so long that its association was given up.
+    /// The association ended: the peer closed it, or its keys expired without an answer.
     Lost {
         /// The peer's name.
         peer: String,
     },
-    /// The peer started anew and its former paths and sessions are gone.
+    /// The peer restarted; its former paths and sessions are gone.
     PeerRestarted {
         /// The peer's name.
         peer: String,
     },
-    /// A path came, changed its state or went.
+    /// A path was opened, changed its state or was abandoned.
     Path {
         /// The peer's name.
         peer: String,
@@ -49,8 +49,8 @@ pub enum Event {
         /// Why.
         reason: &'static str,
     },
-    /// A path carries no bulk any more because the others carry more without it, or carries it
-    /// again.
+    /// A path carries no bulk traffic any more because the others carry more without it, or carries
+    /// it again.
     LeftOut {
         /// The peer's name.
         peer: String,
@@ -60,14 +60,14 @@ pub enum Event {
         interface: String,
         /// Whether it is left out from now on.
         left_out: bool,
-        /// What the association carried with the path, bit/s; 0 where that was not measured.
+        /// Throughput of the association with the path, bit/s; 0 where that was not measured.
         with: u64,
         /// The same without it.
         without: u64,
         /// Why.
         reason: &'static str,
     },
-    /// A path's remote address changed and the new one answered its challenge.
+    /// A path's remote address changed, and the new one was validated.
     Rebound {
         /// The peer's name.
         peer: String,
@@ -78,8 +78,8 @@ pub enum Event {
         /// The address from now on.
         to: SocketAddr,
     },
-    /// Packets between this host and a peer in host mode travel in another way, or more or less of
-    /// them are captured.
+    /// Packets between this host and a peer in host mode travel in another way, or the capture
+    /// changed.
     Traffic {
         /// The peer's name.
         peer: String,
@@ -89,12 +89,12 @@ pub enum Event {
         to: Traffic,
         /// Destinations whose packets are captured.
         captured: Vec<Prefix>,
-        /// Translators in front of the peer; answers to it there are captured.
+        /// NATs in front of the peer; packets to its connections there are captured.
         translators: Vec<IpAddr>,
         /// Why.
         reason: &'static str,
     },
-    /// The largest inner packet changed: the TUN device's MTU is to follow.
+    /// The inner MTU changed: the TUN device's MTU must follow.
     InnerMtu {
         /// The peer's name.
         peer: String,
@@ -110,23 +110,23 @@ pub enum Event {
         /// Time to the next one.
         retry_in: Duration,
     },
-    /// The node at an address that nobody configured proved to hold a key for the first time. What
-    /// is to be remembered says [`Engine::poll_pin`](crate::Engine::poll_pin).
+    /// An unknown peer at an address proved to hold a key for the first time.
+    /// [`Engine::poll_pin`](crate::Engine::poll_pin) gives what is to be stored.
     Pinned {
         /// The node's address.
         address: IpAddr,
         /// Its key.
         public_key: PublicKey,
-        /// The key that was pinned there and has expired.
+        /// The expired key that was pinned there.
         former: Option<PublicKey>,
     },
-    /// The node at an address names another key than the one pinned to it: it is refused.
+    /// The node at an address presents another key than the pinned one: it is refused.
     KeyChanged {
         /// The node's address.
         address: IpAddr,
         /// The key that is pinned.
         pinned: PublicKey,
-        /// The key that it names now.
+        /// The key that it presents now.
         found: PublicKey,
     },
     /// A handshake was refused.
@@ -144,8 +144,8 @@ impl fmt::Display for Event {
             Self::Established { peer, aead } => {
                 write!(f, "peer `{peer}`: association established ({aead})")
             }
-            Self::Lost { peer } => write!(f, "peer `{peer}`: not heard any more"),
-            Self::PeerRestarted { peer } => write!(f, "peer `{peer}`: started anew"),
+            Self::Lost { peer } => write!(f, "peer `{peer}`: association lost"),
+            Self::PeerRestarted { peer } => write!(f, "peer `{peer}`: restarted"),
             Self::Path { peer, path, interface, local, remote, from, to, reason } => write!(
                 f,
                 "peer `{peer}`: path {path} ({interface}, {local} to {remote}): \
@@ -162,7 +162,7 @@ impl fmt::Display for Event {
                 Ok(())
             }
             Self::Rebound { peer, path, from, to } => {
-                write!(f, "peer `{peer}`: path {path}: its remote address {from} became {to}")
+                write!(f, "peer `{peer}`: path {path}: remote address changed from {from} to {to}")
             }
             Self::Traffic { peer, from, to, captured, translators, reason } => {
                 write!(f, "peer `{peer}`: traffic {from} -> {to} ({reason}), captured:")?;
@@ -170,7 +170,7 @@ impl fmt::Display for Event {
                     f.write_str(" nothing")?;
                 }
                 captured.iter().try_for_each(|prefix| write!(f, " {prefix}"))?;
-                translators.iter().try_for_each(|ip| write!(f, ", answers behind {ip}"))
+                translators.iter().try_for_each(|ip| write!(f, ", connections behind NAT {ip}"))
             }
             Self::InnerMtu { peer, mtu } => write!(f, "peer `{peer}`: inner MTU {mtu}"),
             Self::HandshakeTimeout { peer, attempts, retry_in } => write!(

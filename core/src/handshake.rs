@@ -1,7 +1,6 @@
-//! Public-key work of handshakes, which the engine hands out and does not do itself.
+//! Public-key work of handshakes. The engine hands it out as jobs.
 //!
-//! A handshake takes each side some 300 µs, most of it X25519. Packets need not wait for that,
-//! whoever asks for it.
+//! A handshake takes each side about 300 µs, most of it X25519. Packets must not wait for that.
 //!
 //! ```text
 //!             cheap checks           bounded, shared             any thread
@@ -10,8 +9,8 @@
 //!                             └────────── handle_job ◄── HandshakeDone ──┘
 //! ```
 //!
-//! A job has all that it needs and changes nothing. What it means is found out when its result
-//! comes back; by then the engine may have forgotten what it was for.
+//! A job contains everything that it needs and changes nothing else. Its result is evaluated when
+//! it comes back; by then the engine may have removed the handshake.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,11 +23,11 @@ use mpip_crypto::{
 
 use mpip_types::PathAddress;
 
-/// Initiations of one class of callers that wait to be read or are being read. A thread reads so
-/// many in 10 ms.
-const CALLS: usize = 64;
-/// Of these so many from one source. Senders in eight networks have to join to fill a class.
-const CALLS_OF_SOURCE: u8 = 8;
+/// Most initiations of one class that wait to be read or are being read. One thread reads this many
+/// in 10 ms.
+const INITIATIONS: usize = 64;
+/// Most of them from one source. It takes senders in eight networks to fill a class.
+const INITIATIONS_PER_SOURCE: u8 = 8;
 
 /// A piece of public-key work. Get it from [`Engine::poll_job`](crate::Engine::poll_job), run it on
 /// any thread, and give the result to [`Engine::handle_job`](crate::Engine::handle_job).
@@ -36,7 +35,7 @@ const CALLS_OF_SOURCE: u8 = 8;
 #[must_use = "the engine waits for its result"]
 pub struct HandshakeJob(Box<Work>);
 
-/// What came of a [`HandshakeJob`].
+/// The result of a [`HandshakeJob`].
 #[derive(Debug)]
 #[must_use = "the engine waits for it"]
 pub struct HandshakeDone(pub(crate) Box<Outcome>);
@@ -47,7 +46,7 @@ const _: fn() = || {
     moves::<(HandshakeJob, HandshakeDone)>();
 };
 
-/// Jobs of the association that has the receiver index `index`, and initiations of anybody.
+/// Jobs of the association with the receiver index `index`, and initiations to be read.
 #[derive(Debug)]
 pub(crate) enum Work {
     Start {
@@ -71,7 +70,7 @@ pub(crate) enum Work {
         payload: [u8; RESPONSE_PAYLOAD_LEN],
     },
     Read {
-        call: Call,
+        initiation: ReceivedInitiation,
         private_key: Arc<PrivateKey>,
         rng: Rng,
     },
@@ -83,11 +82,11 @@ pub(crate) enum Outcome {
     Started(u32, Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>),
     Finished(u32, PathAddress, Initiator, Result<Completed, HandshakeError>),
     Responded(u32, Result<(Secrets, [u8; RESPONSE_LEN]), HandshakeError>),
-    Read(Call, Result<Responder, HandshakeError>),
+    Read(ReceivedInitiation, Result<Responder, HandshakeError>),
 }
 
 impl HandshakeJob {
-    /// Does the work. It takes a few hundred microseconds, and waits for nothing.
+    /// Does the work. It takes a few hundred microseconds and does not block.
     pub fn run(self) -> HandshakeDone {
         HandshakeDone(Box::new(match *self.0 {
             Work::Start { index, private_key, remote, psk, payload, mut rng } => {
@@ -102,16 +101,16 @@ impl HandshakeJob {
             Work::Respond { index, responder, psk, payload } => {
                 Outcome::Responded(index, responder.respond(&psk, &payload, index))
             }
-            Work::Read { call, private_key, mut rng } => {
-                let read = Responder::read(&mut rng, &private_key, &call.datagram);
-                Outcome::Read(call, read)
+            Work::Read { initiation, private_key, mut rng } => {
+                let read = Responder::read(&mut rng, &private_key, &initiation.datagram);
+                Outcome::Read(initiation, read)
             }
         }))
     }
 }
 
-/// Where a datagram comes from, as far as one sender may have many addresses there: an IPv4 address
-/// or an IPv6 network of 64 bits.
+/// The source of a datagram, as the smallest unit in which one sender may have many addresses: an
+/// IPv4 address or an IPv6 /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source(IpAddr);
 
@@ -127,40 +126,41 @@ impl Source {
     }
 }
 
-/// Whose work it is. The classes take turns, so that none keeps another from being served.
+/// The class of a job. Classes are served in turn, so that none starves another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Of associations: one initiation or response that is made or read, and one answer, of each.
+    /// Of associations: each has at most one initiation or response being made or read, and one
+    /// response to the peer.
     Own,
-    /// Initiations from where configured peers are, or were when they proved who they are.
+    /// Initiations from sources of configured peers: configured, or where one has authenticated.
     Known,
-    /// Initiations from elsewhere.
-    Stranger,
+    /// Initiations from other sources.
+    Unknown,
 }
 
 /// An initiation that passed the cheap checks.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ReceivedInitiation {
     pub(crate) from: PathAddress,
     pub(crate) class: Class,
     pub(crate) datagram: [u8; INITIATION_LEN],
 }
 
-impl Call {
+impl ReceivedInitiation {
     fn source(&self) -> Source {
         Source::of(self.from.remote.ip())
     }
 }
 
-/// Jobs that wait to be taken.
+/// Jobs that wait to be polled.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// By class.
     waiting: [VecDeque<Work>; 3],
-    /// The class whose turn it is.
+    /// The class that is served next.
     turn: usize,
     /// Initiations whose result has not come back, by class and by source.
-    calls: [usize; 3],
+    unread: [usize; 3],
     by_source: BTreeMap<Source, u8>,
 }
 
@@ -170,30 +170,31 @@ impl Jobs {
         self.waiting[Class::Own as usize].push_back(work);
     }
 
-    /// Adds an initiation to be read. `false` if its source has its share, or there are too many.
-    pub(crate) fn call(
+    /// Adds an initiation to be read. Returns `false` if its source or its class has reached the
+    /// bound.
+    pub(crate) fn push_initiation(
         &mut self,
-        call: Call,
+        initiation: ReceivedInitiation,
         private_key: &Arc<PrivateKey>,
         rng: &mut Rng,
     ) -> bool {
-        let (class, source) = (call.class as usize, call.source());
+        let (class, source) = (initiation.class as usize, initiation.source());
         let of_source = self.by_source.get(&source).copied().unwrap_or(0);
-        if self.calls[class] >= CALLS || of_source >= CALLS_OF_SOURCE {
+        if self.unread[class] >= INITIATIONS || of_source >= INITIATIONS_PER_SOURCE {
             return false;
         }
-        self.calls[class] += 1;
+        self.unread[class] += 1;
         self.by_source.insert(source, of_source + 1);
         let private_key = Arc::clone(private_key);
-        self.waiting[class].push_back(Work::Read { call, private_key, rng: rng.fork() });
+        self.waiting[class].push_back(Work::Read { initiation, private_key, rng: rng.fork() });
         true
     }
 
-    /// The result of reading `call` has come back.
-    pub(crate) fn on_read(&mut self, call: &Call) {
-        let class = call.class as usize;
-        self.calls[class] = self.calls[class].saturating_sub(1);
-        let source = call.source();
+    /// The result of reading `initiation` has come back.
+    pub(crate) fn on_read(&mut self, initiation: &ReceivedInitiation) {
+        let class = initiation.class as usize;
+        self.unread[class] = self.unread[class].saturating_sub(1);
+        let source = initiation.source();
         if let Some(count) = self.by_source.get_mut(&source) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -202,7 +203,7 @@ impl Jobs {
         }
     }
 
-    /// The next job, of each class in turn.
+    /// The next job, from each class in turn.
     pub(crate) fn poll(&mut self) -> Option<HandshakeJob> {
         let classes = self.waiting.len();
         for class in (self.turn..classes).chain(0..self.turn) {
@@ -222,10 +223,10 @@ mod tests {
     use super::*;
     use mpip_types::LocalId;
 
-    fn call(source: u32, class: Class) -> Call {
+    fn initiation(source: u32, class: Class) -> ReceivedInitiation {
         let ip = IpAddr::from(source.to_be_bytes());
         let from = PathAddress { local: LocalId(0), remote: SocketAddr::new(ip, 6182) };
-        Call { from, class, datagram: [0; INITIATION_LEN] }
+        ReceivedInitiation { from, class, datagram: [0; INITIATION_LEN] }
     }
 
     fn private_key() -> Arc<PrivateKey> {
@@ -234,35 +235,37 @@ mod tests {
 
     fn class(job: &HandshakeJob) -> Class {
         match &*job.0 {
-            Work::Read { call, .. } => call.class,
+            Work::Read { initiation, .. } => initiation.class,
             _ => Class::Own,
         }
     }
 
     #[test]
-    fn one_source_has_a_share_and_a_class_has_a_bound() {
+    fn one_source_has_a_share_and_a_class_is_bounded() {
         let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
         let mut taken = |jobs: &mut Jobs, source, class| {
-            (0..100).filter(|_| jobs.call(call(source, class), &key, &mut rng)).count()
+            (0..100)
+                .filter(|_| jobs.push_initiation(initiation(source, class), &key, &mut rng))
+                .count()
         };
-        assert_eq!(taken(&mut jobs, 1, Class::Stranger), 8);
-        let others: usize = (2..100).map(|source| taken(&mut jobs, source, Class::Stranger)).sum();
+        assert_eq!(taken(&mut jobs, 1, Class::Unknown), 8);
+        let others: usize = (2..100).map(|source| taken(&mut jobs, source, Class::Unknown)).sum();
         assert_eq!(others, 64 - 8);
         assert_eq!(
             taken(&mut jobs, 100, Class::Known),
             8,
-            "strangers do not fill the peers' class"
+            "unknown sources do not fill the class of known ones"
         );
-        // What was taken counts until it is done.
+        // Polled jobs count until their results come back.
         let taken_jobs: Vec<_> = core::iter::from_fn(|| jobs.poll()).collect();
         assert_eq!(taken_jobs.len(), 64 + 8);
-        assert_eq!(taken(&mut jobs, 200, Class::Stranger), 0);
+        assert_eq!(taken(&mut jobs, 200, Class::Unknown), 0);
         for job in taken_jobs {
             let HandshakeDone(outcome) = job.run();
-            let Outcome::Read(call, Err(_)) = *outcome else { panic!("{outcome:?}") };
-            jobs.on_read(&call);
+            let Outcome::Read(initiation, Err(_)) = *outcome else { panic!("{outcome:?}") };
+            jobs.on_read(&initiation);
         }
-        assert_eq!(taken(&mut jobs, 200, Class::Stranger), 8);
+        assert_eq!(taken(&mut jobs, 200, Class::Unknown), 8);
         assert_eq!(jobs.by_source.len(), 1);
     }
 
@@ -270,10 +273,10 @@ mod tests {
     fn the_classes_take_turns() {
         let (mut jobs, key, mut rng) = (Jobs::default(), private_key(), Rng::new([0; 32]));
         for source in 0..20 {
-            jobs.call(call(source, Class::Stranger), &key, &mut rng);
+            jobs.push_initiation(initiation(source, Class::Unknown), &key, &mut rng);
         }
         let mut peers = Jobs::default();
-        peers.call(call(99, Class::Known), &key, &mut rng);
+        peers.push_initiation(initiation(99, Class::Known), &key, &mut rng);
         jobs.waiting[Class::Known as usize] = core::mem::take(&mut peers.waiting[1]);
         let served: Vec<_> = core::iter::from_fn(|| jobs.poll()).map(|job| class(&job)).collect();
         assert_eq!(served.len(), 21);

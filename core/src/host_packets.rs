@@ -1,34 +1,36 @@
-//! Packets that wait to be handed to the host.
+//! Packets that wait to be delivered to the host.
 
 use std::collections::VecDeque;
 
 use mpip_types::packet::Segments;
 use mpip_types::{Checksum, InnerPacket, Instant, PacketSink};
 
-/// Packets of our own for the host that wait for the next timeout; beyond it the newest go.
-pub(crate) const RETURNS: usize = 64;
-/// Packets that wait to be taken; beyond it the newest go. These are some 1.4 MB: a tenth of a
-/// second at 100 Mbit/s, and no more at once than the queues of interfaces take.
-pub(crate) const PLAIN: usize = 1_024;
+/// Most ICMP messages to the host that wait for the next timeout; beyond this the newest are
+/// dropped.
+pub(crate) const HOST_MESSAGES: usize = 64;
+/// Most packets that wait for [`Engine::take_plain`](crate::Engine::take_plain); beyond this the
+/// newest are dropped. These are about 1.4 MB: a tenth of a second at 100 Mbit/s, and no more at
+/// once than interface queues hold.
+pub(crate) const PLAIN_PACKETS: usize = 1_024;
 
-/// Packets of the engine's own that wait to be handed to the host, and since when.
+/// ICMP messages of the engine that wait to be delivered to the host, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Returns {
+pub(crate) struct HostMessages {
     packets: VecDeque<Vec<u8>>,
     since: Instant,
 }
 
-impl Returns {
+impl HostMessages {
     pub(crate) fn push(&mut self, now: Instant, packet: Vec<u8>) {
         if self.packets.is_empty() {
             self.since = now;
         }
-        if self.packets.len() < RETURNS {
+        if self.packets.len() < HOST_MESSAGES {
             self.packets.push_back(packet);
         }
     }
 
-    /// How many wait.
+    /// The number of waiting messages.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -44,24 +46,24 @@ impl Returns {
     }
 }
 
-/// What waits to be taken by [`Engine::take_plain`](crate::Engine::take_plain).
+/// Packets that wait for [`Engine::take_plain`](crate::Engine::take_plain).
 #[derive(Debug, Default)]
-pub(crate) struct Plain {
+pub(crate) struct PlainPackets {
     packets: VecDeque<(Segments, usize)>,
     room: Vec<u8>,
 }
 
-impl Plain {
-    /// Adds segment `index` of `segments`. `false` if there are too many.
+impl PlainPackets {
+    /// Adds segment `index` of `segments`. Returns `false` if too many packets wait.
     pub(crate) fn push(&mut self, segments: Segments, index: usize) -> bool {
-        let room = self.packets.len() < PLAIN;
+        let room = self.packets.len() < PLAIN_PACKETS;
         if room {
             self.packets.push_back((segments, index));
         }
         room
     }
 
-    /// Hands all of them over.
+    /// Delivers all of them.
     pub(crate) fn deliver(&mut self, sink: &mut impl PacketSink) {
         while let Some((segments, index)) = self.packets.pop_front() {
             let room = &mut self.room;

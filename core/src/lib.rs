@@ -31,7 +31,6 @@
 
 mod association;
 mod availability;
-mod callers;
 mod capture;
 mod config;
 mod content;
@@ -40,6 +39,7 @@ mod engine;
 mod event;
 mod guard;
 mod handshake;
+mod handshake_sources;
 mod host_packets;
 pub mod omission;
 mod outgoing_sessions;
@@ -56,10 +56,10 @@ mod scheduler;
 mod session;
 mod shared;
 mod status;
-mod strangers;
 mod thinning;
 pub mod trace;
 mod translation;
+mod unknown_peers;
 pub mod window;
 
 pub use availability::{AvailabilityState, AvailabilityStatus};

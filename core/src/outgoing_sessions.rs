@@ -1,4 +1,4 @@
-//! The sessions in which this host sends: by connection, and by the number that the peer knows.
+//! Outgoing sessions, by connection and by the number that the peer knows.
 
 use core::ops::Deref;
 use core::time::Duration;
@@ -13,7 +13,7 @@ use mpip_types::table::{Inserted, Removed, Table};
 
 type Sessions = Table<SessionKey, Outgoing>;
 
-/// See the module. A session keeps its number as long as it is here.
+/// See the module. A session keeps its number as long as it is in the table.
 #[derive(Debug)]
 pub(crate) struct OutgoingSessions {
     table: Sessions,

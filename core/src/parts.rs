@@ -1,5 +1,5 @@
-//! The parts of an association. Each owns its state and says what follows; none knows the
-//! association.
+//! The parts of an association. Each owns its state and returns what follows from a call; none
+//! knows the association.
 
 pub(crate) mod addresses;
 pub(crate) mod handshakes;

@@ -7,9 +7,9 @@ use crate::guard::Role;
 use crate::parts::selection::Hold;
 use crate::status::PathStatus;
 
-/// The status of `path`. `fastest` is the lowest delay of the association's paths, `carried` what
-/// all of them have carried, `part` what the guard does with this one, `hold` why it takes no
-/// packet now.
+/// The status of `path`. `fastest`: the lowest delay of the association's paths; `carried`: the
+/// bytes that all of them have carried; `part`: the guard's decision; `hold`: why the path may not
+/// carry a packet now.
 pub(crate) fn of(
     path: &Path,
     fastest: Option<i64>,

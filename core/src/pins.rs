@@ -1,13 +1,13 @@
 //! Keys that were pinned to addresses on first use.
 //!
-//! Who talks to many addresses meets many nodes, and may be made to: one sender of mail or of a web
-//! page can name thousands of addresses that are all its own. So the table has a bound, and of it a
-//! network and a site have a share. What was met before is never pushed out by what is met now: at
-//! a bound only pins make room that have expired.
+//! A host that talks to many addresses meets many nodes, and an attacker can cause that: one mail
+//! or web page can name thousands of addresses that are all the attacker's. So the table is
+//! bounded, and each network and each site has a limited share of it. New nodes never displace
+//! known ones: at a bound only expired pins make room.
 //!
-//! A pin expires when its node was not met for long: by then its address often is somebody else's.
-//! It goes on as long as nobody needs its place, and to meet its node again renews it. Another key
-//! at its address takes its place.
+//! A pin expires when its node was not met for a long time, because its address then often belongs
+//! to another node. An expired pin stays until its place is needed, and meeting its node again
+//! renews it. Another key at its address replaces it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -18,20 +18,20 @@ use mpip_types::Prefix;
 
 use crate::config::Pin;
 
-/// Pins of one network: an IPv6 /64, which is a link, or an IPv4 /24, whose addresses these are
-/// all.
+/// Most pins of one network: an IPv6 /64, which is one link, or an IPv4 /24, which this covers in
+/// full.
 pub(crate) const NETWORK: usize = 256;
-/// Pins of one site: an IPv6 /48 (RFC 6177), or an IPv4 /16. Sixteen fill the table.
+/// Most pins of one site: an IPv6 /48 (RFC 6177), or an IPv4 /16. Sixteen sites fill the table.
 pub(crate) const SITE: usize = 4_096;
 
-/// A pin that is to be written down, or not any more.
+/// A change of the pins that is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinChange {
-    /// It is new, perhaps in the place of one that has expired.
+    /// It is new, perhaps in place of an expired one.
     Pinned(Pin),
     /// Its node was met again, on another day than the last time.
     Met(Pin),
-    /// It has expired and made room.
+    /// It had expired and was removed to make room.
     Forgotten(Pin),
 }
 
@@ -42,7 +42,7 @@ impl PinChange {
         pin
     }
 
-    /// What remains to be written down of this change and `later`, both of one address.
+    /// Merges this change with `later`, a change of the same address.
     #[must_use]
     pub fn then(self, later: Self) -> Self {
         match (self, later) {
@@ -54,43 +54,43 @@ impl PinChange {
     }
 }
 
-/// What a node that was met is at its address.
+/// The result of meeting a node at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
-    /// It is pinned from now on.
+    /// Its key is now pinned.
     New,
-    /// So it is, and this key not any more, which has expired.
+    /// Its key is now pinned in place of this expired one.
     InPlaceOf(PublicKey),
-    /// It was there before.
+    /// Its key was already pinned.
     Known,
-    /// Somebody else is.
+    /// Another key is pinned.
     Other,
-    /// There is no room.
+    /// There is no room for another pin.
     Full,
 }
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Pins {
-    /// Key, and day of the last meeting; without one it does not expire.
+    /// Key, and day of the last meeting; without a day the pin does not expire.
     pins: BTreeMap<IpAddr, (PublicKey, Option<u32>)>,
     limit: usize,
-    /// Days after the last meeting.
+    /// Days from the last meeting to expiry.
     expiry: Option<u32>,
     changes: BTreeMap<IpAddr, PinChange>,
-    /// The day on which no pin of all had expired.
+    /// The last day on which a search found no expired pin.
     searched: Option<u32>,
 }
 
 impl Pins {
-    /// `known` are all taken, however many they are.
+    /// With all pins in `known`, even beyond `limit`.
     pub(crate) fn new(known: Vec<Pin>, limit: usize, expiry: Option<u32>) -> Self {
         let known = known.into_iter().map(|pin| (pin.address, (pin.public_key, pin.met)));
         let (pins, changes) = (known.collect(), BTreeMap::new());
         Self { pins, limit, expiry, changes, searched: None }
     }
 
-    /// Another key than `found`, if one is pinned to `address`.
+    /// The key pinned to `address`, if it is not `found` and has not expired.
     pub(crate) fn refuses(
         &self,
         address: IpAddr,
@@ -106,12 +106,13 @@ impl Pins {
         self.pins.get(&address).is_some_and(|(pinned, _)| *pinned == key)
     }
 
-    /// Whether a node at `address` can be pinned, or is.
+    /// Whether a key is pinned to `address`, or can be.
     pub(crate) fn has_room(&mut self, address: IpAddr, today: u32) -> bool {
         self.pins.contains_key(&address) || self.make_room(address, today, false)
     }
 
-    /// The node with this key proved to be at `address`: it is pinned, unless somebody else is.
+    /// The node with this key proved to be at `address`: pins the key, unless another one is
+    /// pinned.
     pub(crate) fn meet(&mut self, address: IpAddr, public_key: PublicKey, today: u32) -> Met {
         let pin = Pin { address, public_key, met: Some(today) };
         match self.pins.get(&address).copied() {
@@ -131,7 +132,7 @@ impl Pins {
         former.map_or(Met::New, |(key, _)| Met::InPlaceOf(key))
     }
 
-    /// The next change to be written down.
+    /// The next change to be stored.
     pub(crate) fn poll(&mut self) -> Option<PinChange> {
         self.changes.pop_first().map(|(_, change)| change)
     }
@@ -143,13 +144,13 @@ impl Pins {
     }
 
     fn has_expired(&self, met: Option<u32>, today: u32) -> bool {
-        // A clock that was set back makes nothing expire.
+        // A clock that was set back expires nothing.
         let unmet = met.map(|met| today.saturating_sub(met));
         self.expiry.zip(unmet).is_some_and(|(expiry, unmet)| unmet > expiry)
     }
 
-    /// Whether another pin has room at `address`, if need be in the place of one that has expired;
-    /// that one goes if `take`.
+    /// Whether there is room for another pin at `address`, if need be in place of an expired one,
+    /// which is removed if `take`.
     fn make_room(&mut self, address: IpAddr, today: u32, take: bool) -> bool {
         let (network, site) = if address.is_ipv4() { (24, 16) } else { (64, 48) };
         [(network, NETWORK), (site, SITE)].into_iter().all(|(len, share)| {
@@ -164,8 +165,7 @@ impl Pins {
             })
     }
 
-    /// Finds the pin within `ends` that has expired and was not met for longest; forgets it if
-    /// `take`.
+    /// Finds the expired pin within `ends` that was not met for longest; removes it if `take`.
     fn replace(&mut self, ends: (IpAddr, IpAddr), today: u32, take: bool) -> bool {
         let within = self.pins.range(ends.0..=ends.1);
         let expired = within.filter(|(_, (_, met))| self.has_expired(*met, today));
@@ -181,7 +181,7 @@ impl Pins {
 const ALL: (IpAddr, IpAddr) =
     (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
 
-/// First and last address that have the first `len` bits of `address`.
+/// First and last address with the first `len` bits of `address`.
 fn ends(address: IpAddr, len: u8) -> (IpAddr, IpAddr) {
     let first = Prefix::new(address, len).map_or(address, |prefix| prefix.address());
     let last = match first {

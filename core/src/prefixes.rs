@@ -1,28 +1,28 @@
-//! Which peer an inner address belongs to.
+//! The owners of inner addresses.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
 use mpip_types::Prefix;
 
-/// Which peer an inner address belongs to: the longest prefix decides.
+/// The peers that own inner addresses: the longest matching prefix decides.
 #[derive(Debug, Default)]
 pub(crate) struct PrefixTable {
     /// Longest first.
     by_len: Vec<(u8, BTreeMap<IpAddr, Owner>)>,
 }
 
-/// Whose a prefix is.
+/// The owner of a prefix.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     peer: usize,
-    /// Whether packets from there are accepted, too.
+    /// Whether packets with a source in the prefix are accepted.
     source: bool,
 }
 
 impl PrefixTable {
-    /// Gives `prefix` to `peer`, packets from there too if it is a `source`. Refused when another
-    /// peer has it.
+    /// Gives `prefix` to `peer`; `source`: packets with a source in it are accepted too. Returns
+    /// `false` if another peer owns it.
     pub(crate) fn claim(&mut self, prefix: Prefix, peer: usize, source: bool) -> bool {
         let len = prefix.prefix_len();
         let at = match self.by_len.binary_search_by(|(known, _)| len.cmp(known)) {
@@ -39,7 +39,7 @@ impl PrefixTable {
         owner.peer == peer
     }
 
-    /// Takes `prefix` from `peer`.
+    /// Removes `prefix` from `peer`.
     pub(crate) fn release(&mut self, prefix: Prefix, peer: usize) {
         for (_, prefixes) in self.by_len.iter_mut().filter(|(len, _)| *len == prefix.prefix_len()) {
             if prefixes.get(&prefix.address()).is_some_and(|owner| owner.peer == peer) {
@@ -49,12 +49,12 @@ impl PrefixTable {
         self.by_len.retain(|(_, prefixes)| !prefixes.is_empty());
     }
 
-    /// The peer that packets to `address` go to.
+    /// The peer to which packets to `address` are sent.
     pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
         self.owner(address).map(|owner| owner.peer)
     }
 
-    /// The peer that packets from `address` may come from.
+    /// The peer from which packets with the source `address` are accepted.
     pub(crate) fn find_source(&self, address: IpAddr) -> Option<usize> {
         self.owner(address).filter(|owner| owner.source).map(|owner| owner.peer)
     }

@@ -1,29 +1,30 @@
-//! Log lines that others cause: some at once, then one in a while that says how many there were.
+//! Rate limit for log lines that remote nodes can trigger. The next line says how many were left
+//! out.
 
 use core::fmt;
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Lines at once, after a pause: what a host with many interfaces has to say.
+/// Burst of lines: as many as a host with many interfaces causes.
 const BURST: u32 = 8;
-/// Time for each line in the long run: 144 in a day.
+/// Average interval between lines: 144 lines a day.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// What is left of the lines of one kind that may be written.
+/// The rate limit of one kind of line.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
-    /// When as many as [`BURST`] may be written again.
+    /// When a full [`BURST`] is available again.
     full_at: Instant,
     left_out: u64,
 }
 
-/// How many lines were not written.
+/// The number of lines that were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut(u64);
 
 impl Repeats {
-    /// Whether the next line may be written, and how many were not since the last one.
+    /// Whether the next line may be written, and the number of lines left out since the last one.
     pub(crate) fn permit(&mut self, now: Instant) -> Option<LeftOut> {
         if now < self.full_at - PAUSE * (BURST - 1) {
             self.left_out = self.left_out.saturating_add(1);
@@ -35,7 +36,7 @@ impl Repeats {
 }
 
 impl fmt::Display for LeftOut {
-    /// Nothing, or a remark for the end of a line.
+    /// Empty, or a remark to append to the line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
@@ -50,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_lines_becomes_few_that_say_how_many_there_were() {
+    fn a_flood_of_lines_is_reduced_to_few_that_count_the_others() {
         let mut repeats = Repeats::default();
         let hour = Instant::from_millis(3_600_000);
         let lines: Vec<_> = (0..36_000_u64)
             .filter_map(|tenth| repeats.permit(hour + Duration::from_millis(tenth * 100)))
             .collect();
-        // Eight at once, and one in each ten minutes of the hour.
+        // Eight at once, and one per ten minutes of the hour.
         assert_eq!(lines.len(), 8 + 5);
         let told: u64 = lines.iter().map(|LeftOut(count)| count).sum();
         assert_eq!((lines[8], told), (LeftOut(5_992), 30_000 - 12));

@@ -1,7 +1,7 @@
 //! Sessions: inner connections, one entry per direction.
 //!
-//! Each side numbers the sessions in which it sends; the number says nothing in the other
-//! direction. So both ends can begin a session at once and nothing collides.
+//! Each node numbers its outgoing sessions, independently of the other direction. So both nodes can
+//! begin a session at the same time without collision.
 
 use core::time::Duration;
 
@@ -19,20 +19,20 @@ use mpip_types::packet::{Endpoint, MAX_WINDOW, SessionKey, protocol};
 pub(crate) struct Outgoing {
     /// Its number.
     pub(crate) id: SessionId,
-    /// Whether the receiver puts it in order, and losses are repaired.
+    /// Whether the receiver resequences it, and lost packets are sent again.
     pub(crate) ordered: bool,
-    /// A rule wants losses to be repaired though the receiver delivers what comes.
+    /// A rule wants lost packets to be sent again, although the receiver does not resequence.
     pub(crate) repair: bool,
-    /// Sequence of the next packet.
+    /// Sequence number of the next packet.
     pub(crate) next_sequence: u32,
-    pub(crate) known: Known,
+    pub(crate) header_state: HeaderState,
     pub(crate) counters: Counters,
     /// Packets that were sent again.
     pub(crate) repaired: u64,
-    /// Where in its TCP stream what has left ends, and what was put into the queue.
+    /// End of the sent data in its TCP stream, and end of the queued data.
     stream_end: Option<u32>,
     queue_end: Option<u32>,
-    /// Which of the peer's acknowledgements pass.
+    /// Thinning of the peer's acknowledgements.
     thinning: Thinning,
 }
 
@@ -43,7 +43,7 @@ impl Outgoing {
             ordered: resequencing && key.protocol == protocol::TCP,
             repair: false,
             next_sequence: 0,
-            known: Known::Nothing,
+            header_state: HeaderState::Unsent,
             counters: Counters::default(),
             repaired: 0,
             stream_end: None,
@@ -52,15 +52,15 @@ impl Outgoing {
         }
     }
 
-    /// Segments of `len` bytes come, the last of which ends at sequence number `end`.
+    /// Segments of `len` bytes arrive from the host; the last one ends at sequence number `end`.
     pub(crate) fn on_segments(&mut self, now: Instant, len: u32, end: u32) {
         self.thinning.on_segment(now, len, end);
     }
 
-    /// A segment of `len` bytes that ends at sequence number `end` is to be put into the queue.
-    /// `false` if all of it was put there before, and what was behind it then has not left:
-    /// unless it was dropped it waits there still, and the inner TCP takes it for lost because
-    /// it waits.
+    /// Whether a segment of `len` bytes that ends at sequence number `end` should be queued.
+    /// `false` if all of it was queued before and none of it was sent since: unless it was dropped,
+    /// it is still in the queue, and the inner TCP retransmits it only because of its queuing
+    /// delay.
     pub(crate) fn queues(&mut self, len: u32, end: u32) -> bool {
         let Some(left) = self.stream_end else { return true };
         let queued = *self.queue_end.get_or_insert(left);
@@ -76,19 +76,20 @@ impl Outgoing {
         true
     }
 
-    /// Whether the peer's acknowledgement of everything before `ack` is to pass. `waits`: since
-    /// when more comes than the paths carry.
+    /// Whether the peer's acknowledgement of everything before `ack` is delivered. `waits`: since
+    /// when the session has more data than the paths carry.
     pub(crate) fn passes(&mut self, now: Instant, ack: u32, waits: Option<Instant>) -> bool {
         let end = self.queue_end.or(self.stream_end);
         end.is_none_or(|end| self.thinning.passes(now, ack, end, waits))
     }
 
-    /// A segment leaves that ends at sequence number `end` of the TCP stream. Returns how many
-    /// bytes leave for the first time.
+    /// A segment that ends at sequence number `end` of the TCP stream is sent. Returns how many of
+    /// its bytes are new.
     pub(crate) fn on_segment(&mut self, end: u32) -> u64 {
         let former = *self.stream_end.get_or_insert(end);
         let new = end.wrapping_sub(former);
-        // Others are sent again, and those of another connection between the same ports far off.
+        // Other segments are retransmissions, or belong to another connection between the same
+        // ports, far away in sequence space.
         if new >= MAX_WINDOW {
             if new < MAX_WINDOW.wrapping_neg() {
                 self.stream_end = Some(end);
@@ -100,22 +101,22 @@ impl Outgoing {
     }
 }
 
-/// What the receiver knows of the headers of a session's packets.
+/// What the receiver knows about the header fields of a session.
 #[derive(Debug)]
-pub(crate) enum Known {
+pub(crate) enum HeaderState {
     /// Nothing yet.
-    Nothing,
-    /// It was told, and has not confirmed it.
-    Told(Box<Told>),
-    /// It was told in vain, or has forgotten it.
-    Lapsed(Box<Told>),
-    /// All that the packets have in common: it is left out from now on.
-    Header(Box<Told>),
+    Unsent,
+    /// The fields were announced, and not confirmed yet.
+    Sent(Box<HeaderFields>),
+    /// The announcement was lost, or the receiver has forgotten the fields.
+    Lost(Box<HeaderFields>),
+    /// The receiver has confirmed the fields: packets omit them.
+    Confirmed(Box<HeaderFields>),
 }
 
-/// What a session's packets have in common, as it was told first; nothing else is ever told.
+/// The header fields that a session's packets share, as first announced; they never change.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct HeaderFields {
     pub(crate) fields: SessionFields,
     pub(crate) header: SessionHeader,
 }
@@ -125,69 +126,69 @@ pub(crate) struct Told {
 pub(crate) struct Incoming {
     /// Protocol and addresses, from its first packet.
     pub(crate) key: SessionKey,
-    /// How they are delivered; the first packet says it.
+    /// How they are delivered, as the first packet asks.
     pub(crate) order: Option<Order>,
-    /// What the peer's packets have in common, if it has said so.
+    /// The header fields that the peer has announced.
     pub(crate) header: Option<Box<SessionHeader>>,
-    /// What becomes of the source of packets that come without their headers.
-    pub(crate) shown: Shown,
-    /// The newest sequence number, from which truncated ones are restored.
+    /// How the source of compact packets is rewritten.
+    pub(crate) source_rewrite: SourceRewrite,
+    /// The newest sequence number, from which truncated ones are expanded.
     pub(crate) newest: u32,
     pub(crate) counters: Counters,
 }
 
-/// How the host is to see the source of the packets that are restored from a session's fields.
+/// How the source of packets restored from a session's fields is rewritten (NAT).
 #[derive(Debug)]
-pub(crate) enum Shown {
-    /// As the fields say.
-    AsItIs,
-    /// With this end, which is in what they are restored from, and since when the connection is
-    /// known to be in use.
-    As(Box<(Endpoint, Instant)>),
-    /// The fields do not say what connection a packet belongs to, only the packet does.
-    EachByItself,
+pub(crate) enum SourceRewrite {
+    /// The source of the fields, unchanged.
+    None,
+    /// This endpoint, which is already part of the restore template, and when the connection was
+    /// last marked as in use.
+    To(Box<(Endpoint, Instant)>),
+    /// The fields do not identify the connection: each packet is looked up.
+    PerPacket,
 }
 
 /// How packets of a session reach the host.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// In the order in which they were sent.
+    /// Resequenced.
     Sequenced(Box<Resequencer>),
-    /// As they come, each once.
-    AsTheyCome(Box<DuplicateWindow>),
+    /// In order of arrival, without duplicates.
+    Unordered(Box<DuplicateWindow>),
 }
 
 impl Order {
-    /// How packets that claim to be `ordered` are delivered.
+    /// The order for a session whose first packet is `ordered` or not.
     pub(crate) fn new(ordered: bool) -> Self {
         match ordered {
             true => Self::Sequenced(Box::default()),
-            false => Self::AsTheyCome(Box::default()),
+            false => Self::Unordered(Box::default()),
         }
     }
 
-    /// How long packets have waited, see
+    /// Histogram of resequencing delays, see
     /// [`ResequencerStats`](crate::resequencer::ResequencerStats).
     pub(crate) fn waits(&self) -> [u32; WAIT_BUCKETS] {
         match self {
             Self::Sequenced(resequencer) => resequencer.stats().waits,
-            Self::AsTheyCome(_) => [0; WAIT_BUCKETS],
+            Self::Unordered(_) => [0; WAIT_BUCKETS],
         }
     }
 
-    /// A packet that needs order has come: from `sequence` on the session has it.
+    /// A packet that needs order has arrived: the session is resequenced from `sequence` on.
     pub(crate) fn require(&mut self, sequence: u32) {
-        if let Self::AsTheyCome(window) = self {
+        if let Self::Unordered(window) = self {
             let window = DuplicateWindow::clone(window);
             *self = Self::Sequenced(Box::new(Resequencer::continuing(window, sequence)));
         }
     }
 
-    /// The longest that a packet has waited for an earlier one.
+    /// The longest resequencing delay.
     pub(crate) fn longest_wait(&self) -> Duration {
         match self {
             Self::Sequenced(resequencer) => resequencer.stats().longest_wait,
-            Self::AsTheyCome(_) => Duration::ZERO,
+            Self::Unordered(_) => Duration::ZERO,
         }
     }
 }
@@ -214,19 +215,19 @@ mod tests {
     use mpip_types::packet::Endpoint;
 
     #[test]
-    fn what_leaves_again_does_not_count() {
+    fn retransmissions_do_not_count_as_new_bytes() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let key = SessionKey { protocol: protocol::TCP, source: end, destination: end };
         let mut session = Outgoing::new(SessionId(0), &key, true);
         let ends =
             [u32::MAX - 999, u32::MAX - 499, u32::MAX - 999, 500, 500, 1 << 31, (1 << 31) + 7];
         let counted = ends.map(|end| session.on_segment(end));
-        // The last but one is of another connection, between the same ports.
+        // The last but one belongs to another connection between the same ports.
         assert_eq!(counted, [0, 500, 0, 1_000, 0, 0, 7]);
     }
 
     #[test]
-    fn what_waits_is_not_queued_again() {
+    fn segments_in_the_queue_are_not_queued_again() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let key = SessionKey { protocol: protocol::TCP, source: end, destination: end };
         let mut session = Outgoing::new(SessionId(0), &key, true);

@@ -13,7 +13,7 @@ use crate::capture::Capture;
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
-use crate::host_packets::{Plain, Returns};
+use crate::host_packets::{HostMessages, PlainPackets};
 use crate::parts::addresses::is_one_host;
 use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
@@ -30,36 +30,36 @@ pub(crate) struct Shared {
     /// Wall clock at the engine's origin of time.
     pub(crate) unix_origin: Duration,
     pub(crate) timestamps: TimestampSource,
-    /// Randomness of keys, nonces and everything that must not be guessed.
+    /// Randomness for keys, nonces and everything that must be unpredictable.
     pub(crate) rng: Rng,
-    /// Randomness of choices.
+    /// Randomness for other choices.
     pub(crate) draws: ChaCha8Rng,
     /// Addresses from which paths may start.
     pub(crate) locals: Arc<[LocalAddress]>,
-    /// All addresses of this host, in order.
+    /// All addresses of this host, sorted.
     pub(crate) own: Vec<IpAddr>,
     pub(crate) rules: RuleTable,
-    /// Whose an inner address is.
+    /// The owners of inner addresses.
     pub(crate) prefixes: PrefixTable,
-    /// Which association a receiver index belongs to.
+    /// The association of each receiver index.
     pub(crate) indices: BTreeMap<u32, usize>,
     /// Connections of peers behind NATs.
     pub(crate) translations: Translations,
-    /// What the host is to capture from now on, by peer.
+    /// Changed captures, by peer.
     pub(crate) captures: BTreeMap<String, Capture>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) drops: Drops,
-    /// Challenges to addresses that peers told.
+    /// Rate limit of challenges to addresses that peers advertise.
     pub(crate) challenges: Bucket,
-    /// Memory of what waits for earlier packets.
+    /// Memory of packets held for resequencing.
     pub(crate) hold: HoldPool,
-    /// Public-key work that waits to be done.
+    /// Public-key jobs that wait.
     pub(crate) jobs: Jobs,
-    /// Packets of our own for the host.
-    pub(crate) returns: Returns,
-    /// Packets that the host is to send itself.
-    pub(crate) plain: Plain,
-    /// Passes of loops whose number peers decide, see
+    /// ICMP messages to the host.
+    pub(crate) host_messages: HostMessages,
+    /// Packets that the host has to send itself.
+    pub(crate) plain: PlainPackets,
+    /// Iterations of loops whose length peers control, see
     /// [`Engine::most_work`](crate::Engine::most_work).
     pub(crate) work: u64,
 }
@@ -71,13 +71,13 @@ impl Shared {
             || self.locals.iter().any(|local| local.address.ip() == ip)
     }
 
-    /// Whether `ip` can be that of one other host.
+    /// Whether `ip` can be the address of another host.
     pub(crate) fn is_another_host(&self, ip: IpAddr) -> bool {
         is_one_host(ip) && !self.is_ours(ip)
     }
 
     /// Whether datagrams may be sent to an address that a peer names: not to this host, and not to
-    /// what is no single host.
+    /// an address that is no single host's.
     pub(crate) fn may_be_sent_to(&self, remote: SocketAddr) -> bool {
         remote.port() != 0 && self.is_another_host(remote.ip())
     }
@@ -87,7 +87,7 @@ impl Shared {
         self.unix_origin + now.since(Instant::ZERO)
     }
 
-    /// A receiver index that no association has.
+    /// An unused receiver index.
     pub(crate) fn fresh_index(&mut self) -> u32 {
         loop {
             let index = u32::from_be_bytes(self.rng.bytes());
@@ -97,24 +97,24 @@ impl Shared {
         }
     }
 
-    /// These receiver indices are out of use.
+    /// Frees receiver indices.
     pub(crate) fn forget_indices(&mut self, retired: Vec<u32>) {
         for index in retired {
             self.indices.remove(&index);
         }
     }
 
-    /// Counts a refusal and passes it on.
+    /// Counts a refusal and returns it.
     pub(crate) fn refuse(&mut self, reason: DropReason) -> DropReason {
         self.drops.count(reason);
         reason
     }
 }
 
-/// What an association may use while it is called.
+/// What an association may use during a call.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
-    /// Index of the association at hand.
+    /// Index of the association.
     pub(crate) me: usize,
     pub(crate) shared: &'a mut Shared,
 }

@@ -1,4 +1,4 @@
-//! Statistics: the one source for the control socket, the metrics, the simulator and the logs.
+//! Statistics: the single source for the control socket, the metrics, the simulator and the logs.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -12,14 +12,14 @@ use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;
 use mpip_types::{Encapsulation, Prefix};
 
-/// What an engine knows of itself.
+/// The status of an engine.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// This node.
     pub node: NodeId,
     /// One entry per configured peer, in the configuration's order.
     pub peers: Vec<PeerStatus>,
-    /// Datagrams and packets that were refused, by cause.
+    /// Datagrams and packets that were refused, by reason.
     pub drops: Vec<(&'static str, u64)>,
 }
 
@@ -46,27 +46,27 @@ pub struct PeerStatus {
     pub inner_mtu: u16,
     /// Whether the inner addresses are the peer's ordinary ones.
     pub host_mode: bool,
-    /// What is done when no path works.
+    /// What happens to packets when no path works.
     pub policy: Policy,
     /// How packets travel at present; `None` outside of host mode.
     pub traffic: Option<Traffic>,
     /// Destinations whose packets are captured in host mode.
     pub captured: Vec<Prefix>,
-    /// Inner bytes sent and received.
+    /// Inner bytes sent.
     pub bytes_sent: u64,
     /// Inner bytes delivered to the host.
     pub bytes_received: u64,
-    /// Bytes that wait for a path.
+    /// Bytes in the send queue.
     pub queued: usize,
     /// Inner packets dropped or marked by the send queue's CoDel.
     pub queue_drops: u64,
     /// Inner packets marked with congestion experienced by the send queue.
     pub queue_marks: u64,
-    /// Translators behind which the peer is: answers to it there are led onto the paths.
+    /// NATs in front of the peer: packets to its connections there use the paths.
     pub translators: Vec<Prefix>,
-    /// Connections through translators that go on the paths, on either side.
+    /// Connections through NATs that use the paths, on either side.
     pub translated: usize,
-    /// Bytes that wait for what is missing.
+    /// Bytes held for resequencing.
     pub resequencing: usize,
     /// Every path.
     pub paths: Vec<PathStatus>,
@@ -85,15 +85,15 @@ pub struct PathStatus {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
-    /// Our end as the peer sees it, once it has told.
+    /// Our address as the peer observes it, if it has reported it.
     pub observed: Option<SocketAddr>,
-    /// What it looks like from outside.
+    /// Its encapsulation.
     pub encapsulation: Encapsulation,
     /// Whether it carries packets.
     pub state: PathState,
-    /// Whether it is only kept open, because the association carries nothing.
+    /// Whether it rests: it only sends keepalives, because the association is idle.
     pub resting: bool,
-    /// Pause after which it is asked for a sign of life at rest, as was learnt.
+    /// Keepalive interval at rest, as learnt.
     pub keepalive: Duration,
     /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
@@ -101,23 +101,24 @@ pub struct PathStatus {
     pub min_rtt: Option<Duration>,
     /// One-way delay toward the peer relative to the association's fastest path.
     pub relative_delay: Option<Duration>,
-    /// One-way delay above the windowed minimum: what waits in queues.
+    /// One-way delay above the windowed minimum: queuing delay.
     pub queuing_delay: Duration,
     /// Mean deviation of the one-way delay.
     pub jitter: Duration,
     /// Share of packets lost, of the last few seconds, 0 to 1.
     pub loss: f64,
-    /// Delivery rate that the feedback shows, bit/s.
+    /// Delivery rate measured from feedback, bit/s.
     pub delivery_rate: u64,
     /// Rate at which packets may leave, bit/s; `None` without pacing.
     pub pacing_rate: Option<u64>,
-    /// Bytes that may be in flight.
+    /// Congestion window, bytes.
     pub window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// State of the congestion control, in its own words.
+    /// State of the congestion control algorithm.
     pub congestion_state: &'static str,
-    /// The lowest number of the paths that share its bottleneck; its own if none is known to.
+    /// The lowest number of the paths that share its bottleneck; its own number without known
+    /// sharing.
     pub bottleneck: u16,
     /// Whether it passes ECN marks: `testing`, `unknown`, `capable` or `failed`.
     pub ecn: &'static str,
@@ -135,16 +136,17 @@ pub struct PathStatus {
     pub packets_lost: u64,
     /// Datagrams declared lost that arrived after all.
     pub spurious_losses: u64,
-    /// How far behind its followers a datagram may be before it counts as lost.
+    /// Reordering window: how much later than its successors a datagram may arrive before it counts
+    /// as lost.
     pub reordering_window: Duration,
-    /// The most datagrams by which one was overtaken, of the last seconds.
+    /// Reordering extent: the largest number of datagrams that overtook one, in the last seconds.
     pub reordering_extent: u64,
     /// Share of the association's inner bytes sent on this path, 0 to 1.
     pub share: f64,
-    /// Why it takes no bulk packet of the inner MTU now; `None` if it does.
+    /// Why it may not carry a bulk packet of the inner MTU now; `None` if it may.
     pub hold: Option<Hold>,
-    /// Whether the guard lets it carry bulk: `used`, `left-out` because the others carry more
-    /// without it, or `trial` while that is being measured.
+    /// What the guard decided: `used`, `left-out` because the others carry more without it, or
+    /// `trial` while that is being measured.
     pub guard: &'static str,
     /// How often it was left out.
     pub times_left_out: u64,
@@ -169,12 +171,13 @@ pub struct SessionStatus {
     pub packets: u64,
     /// Inner bytes.
     pub bytes: u64,
-    /// Packets sent a second time on another path.
+    /// Packets sent again.
     pub repaired: u64,
-    /// Longest that a packet has waited for what was missing.
+    /// Longest time that a packet was held for resequencing.
     pub longest_wait: Duration,
-    /// Waits of the packets that waited: entry 0 below 1 µs, entry n from 2^(n - 1) to 2^n µs, the
-    /// last one without an end. All zero in a session that is not put in order here.
+    /// Histogram of resequencing delays of held packets: entry 0 counts those below 1 µs, entry n
+    /// those from 2^(n - 1) to 2^n µs, the last one all longer ones. All zero in a session that is
+    /// not resequenced here.
     pub waits: [u32; WAIT_BUCKETS],
     /// Time since the last packet.
     pub idle: Duration,

@@ -9,13 +9,14 @@
 //! end and does no translation.
 //!
 //! ```text
-//! peer            its NAT                 this node                this host 10.0.0.2:5000 →
-//! (outer datagrams)     → 203.0.113.7:20000     →  198.51.100.1:80 10.0.0.2:5000 ← (outer
-//! datagrams)     ← 203.0.113.7:20000     ←  198.51.100.1:80
+//!  peer            its NAT                 this node                this host
+//!  10.0.0.2:5000 → (outer datagrams)     → 203.0.113.7:20000     →  198.51.100.1:80
+//!  10.0.0.2:5000 ← (outer datagrams)     ← 203.0.113.7:20000     ←  198.51.100.1:80
 //! ```
 //!
 //! [`Translations`] holds the connections of all peers of a node, because peers behind one NAT
-//! share its address. [`Begun`] is kept by the peer itself: which of its connections use the paths.
+//! share its address. [`PathConnections`] is kept by the peer itself: which of its connections use
+//! the paths.
 //!
 //! The same is done for a peer whose own address may be shared with others: it is not known which
 //! ports belong to the peer. A peer is not trusted, so a public end must not collide with a
@@ -37,7 +38,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore as _;
 
 use self::aging::Aging;
-pub(crate) use self::begun::{Begun, Doors, PATIENCE, Way};
+pub(crate) use self::begun::{Admission, Egress, PATIENCE, PathConnections};
 pub(crate) use self::fragments::Fragments;
 use self::rewrite::{End, State, Subject, rewrite};
 use mpip_types::Instant;
@@ -170,7 +171,7 @@ pub(crate) enum Outbound {
     /// It belongs to a connection of this peer, and now has the private end as destination.
     Peer(usize, PacketBuf),
     /// It is sent to the address of a NAT, but not to a peer of ours.
-    Stranger(PacketBuf),
+    Unrelated(PacketBuf),
     /// There is no free buffer for it.
     NoBuffer,
 }
@@ -436,7 +437,7 @@ impl Translations {
             Some(Subject::Fragment) => self.fragments.find(header, bytes),
             None => None,
         };
-        let Some((peer, private)) = found else { return Outbound::Stranger(packet) };
+        let Some((peer, private)) = found else { return Outbound::Unrelated(packet) };
         let later = header.fragment && header.ports.is_none();
         let state = match packet.offload().partial_checksum {
             _ if later => State::WithoutTransport,
@@ -452,7 +453,7 @@ impl Translations {
         });
         match filled {
             Some(Ok(translated)) => Outbound::Peer(peer, translated),
-            Some(Err(())) => Outbound::Stranger(packet),
+            Some(Err(())) => Outbound::Unrelated(packet),
             None => Outbound::NoBuffer,
         }
     }

@@ -1,4 +1,5 @@
-//! What the [`Guard`](crate::guard::Guard) is told of paths and traffic, and what follows from it.
+//! Feeds the [`Guard`](crate::guard::Guard) with measurements of paths and traffic, and applies its
+//! verdicts.
 
 use super::Association;
 use crate::config::SchedulerKind;
@@ -10,29 +11,30 @@ use crate::trace::What;
 use mpip_transport::PathState;
 use mpip_types::Instant;
 
-/// More bytes in flight than heartbeats have: something is on its way.
-const LOAD: u64 = 300;
+/// Bytes in flight above which a path carries data. Heartbeats have fewer.
+const MIN_DATA_IN_FLIGHT: u64 = 300;
 
 impl Association {
-    /// The end of a period: paths that do harm are left out, others return. The other schedulers
-    /// say themselves which paths they take.
-    pub(super) fn guard_benefit(&mut self, now: Instant, cx: &mut Context<'_>) {
+    /// Runs the guard at the end of a period: paths that reduce the total throughput are left out,
+    /// others return. Only the `earliest` scheduler needs it; the others choose their paths
+    /// themselves.
+    pub(super) fn update_guard(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut period = self.sending.take_period();
         if self.config.scheduler != SchedulerKind::Earliest {
             return;
         }
-        let in_flight = |path: &Path| path.flight.in_flight() > LOAD;
+        let in_flight = |path: &Path| path.flight.in_flight() > MIN_DATA_IN_FLIGHT;
         period.load = self.has_waiting()
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
         let views: Vec<View> = self.paths.validated().map(view).collect();
         let mut verdicts = Vec::new();
         self.selection.guard.on_period(now, period, &views, &mut verdicts);
         for verdict in verdicts {
-            self.tell_verdict(now, cx, verdict);
+            self.report_verdict(now, cx, verdict);
         }
     }
 
-    fn tell_verdict(&mut self, now: Instant, cx: &mut Context<'_>, verdict: Verdict) {
+    fn report_verdict(&mut self, now: Instant, cx: &mut Context<'_>, verdict: Verdict) {
         let Verdict { path, left_out, with, without, reason } = verdict;
         let what = || What::LeftOut { left_out, with, without, reason };
         self.trace.record(now, path, what);
@@ -50,7 +52,7 @@ impl Association {
     }
 }
 
-/// The path as the guard sees it.
+/// The guard's view of a path.
 fn view(path: &Path) -> View {
     let rtt = path.flight.rtt().smoothed();
     View {

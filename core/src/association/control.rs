@@ -1,12 +1,12 @@
-//! What leaves beside packets: challenges, answers, feedback, heartbeats, and what concerns the
+//! Sends control frames: challenges, responses, feedback, heartbeats, and notices that concern the
 //! whole association.
 
 use mpip_wire::{AddressList, CHALLENGE_DATAGRAM_LEN, Frame, FrameWriter, Frames, PathStatus};
 
-use super::departure::Manifest;
+use super::departure::SendInfo;
 use super::{Association, range_room};
 use crate::content::Content;
-use crate::parts::addresses::told_addresses;
+use crate::parts::addresses::advertised_addresses;
 use crate::parts::outbox::{Carrier, Notice, Skip};
 use crate::parts::path_set::PathIndex;
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
@@ -16,13 +16,13 @@ use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::{DatagramSink, PathAddress};
 
-/// Bytes of frames of a heartbeat behind a translator, at least: as many as a path response and a
-/// path challenge have. It may have moved us, and where we are now the peer may send no more than
-/// came from there.
-const HEARTBEAT_FRAMES: usize = 18;
+/// Minimum bytes of frames in a heartbeat from behind a NAT: the length of a path response and a
+/// path challenge. The NAT may have changed our address, and the peer may send no more to the new
+/// address than came from there.
+const MIN_HEARTBEAT_FRAMES: usize = 18;
 
 impl Association {
-    /// Sends challenges and answers to them.
+    /// Sends path challenges and path responses.
     pub(super) fn send_challenges(
         &mut self,
         now: Instant,
@@ -35,8 +35,7 @@ impl Association {
         }
     }
 
-    /// Sends what is neither a packet nor a challenge: feedback, heartbeats, and what concerns the
-    /// whole association.
+    /// Sends everything but packets and challenges: feedback, heartbeats, MTU probes and notices.
     pub(super) fn send_control(
         &mut self,
         now: Instant,
@@ -47,12 +46,12 @@ impl Association {
         self.send_notices(now, cx, out);
         for index in self.paths.indices() {
             self.send_mtu_probe(now, index, out);
-            self.lend_credit(now, index, out);
+            self.repeat_challenges_on_credit(now, index, out);
             self.send_probes(now, index, &cx.shared.locals, out);
         }
     }
 
-    /// Asks whether a larger datagram arrives; nothing is missed when it does not.
+    /// Sends a path MTU probe. Its loss loses no data.
     fn send_mtu_probe(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let path = &mut self.paths[index];
         if path.blocked {
@@ -60,8 +59,8 @@ impl Association {
         }
         let Some(len) = path.poll_mtu_probe(now) else { return };
         let (to, plain_len) = (path.address, len - datagram_overhead(path.id));
-        let manifest = Manifest { asks: true, paced: false, probe: true, content: None };
-        let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
+        let info = SendInfo { asks: true, paced: false, probe: true, content: None };
+        let sent = self.send_datagram(now, index, to, plain_len, info, out, |plain| {
             let mut frames = FrameWriter::new(plain);
             frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
             frames.pad_to(plain_len).expect("its room is that long");
@@ -92,7 +91,7 @@ impl Association {
             }
             return;
         }
-        self.retrieve_early(index);
+        self.requeue_early(index);
         let path = &mut self.paths[index];
         path.validation.grant_first_flight();
         let resting = path.rest.is_resting();
@@ -105,8 +104,8 @@ impl Association {
         }
     }
 
-    /// Sends the challenge of path `index`. `false` if there is none, or too little has come from
-    /// where it would go.
+    /// Sends the challenge of path `index`. Returns `false` if there is none, or if the
+    /// anti-amplification limit does not allow it.
     pub(super) fn write_challenge(
         &mut self,
         now: Instant,
@@ -118,8 +117,8 @@ impl Association {
         let Some(challenge) = &path.validation.challenge else { return false };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
         let pads = challenge.standing != Standing::Told;
-        // Who opens or moves a path risks a full-size datagram to an address that it knows.
-        // Who is called sends no more than came.
+        // The node that opens or moves a path may send a full-size datagram to an address that it
+        // knows. The other node sends no more bytes than it received.
         let limit = if unknown { full.min(path.validation.credit) } else { full };
         let mut room = [0; CHALLENGE_DATAGRAM_LEN];
         let mut frames = FrameWriter::new(&mut room);
@@ -134,7 +133,7 @@ impl Association {
         }
         path.validation.response_owed.take_if(|_| owed.is_some());
         let mut answered = false;
-        // Where padding would be, what came on paths that may not work any more.
+        // Instead of padding, repeat the feedback of all paths: paths that failed may have lost it.
         let free = if pads { limit - overhead } else { frames.len() };
         let own = path.id;
         for path in &self.paths {
@@ -172,7 +171,7 @@ impl Association {
         self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
-    /// What concerns the association goes on its best path.
+    /// Sends notices that concern the association on its best path.
     fn send_notices(&mut self, now: Instant, cx: &mut Context<'_>, out: &mut impl DatagramSink) {
         while !self.outbox.is_empty() {
             let best = self
@@ -195,7 +194,7 @@ impl Association {
         }
     }
 
-    /// Writes the notices that `carrier` is to carry, as many as there is room for; returns those.
+    /// Writes as many notices for `carrier` as fit; returns those written.
     fn write_notices(
         &mut self,
         carrier: Carrier,
@@ -215,11 +214,11 @@ impl Association {
         written
     }
 
-    /// Writes the frame of `notice`. `false` if there is nothing to tell any more.
+    /// Writes the frame of `notice`. Returns `false` if the notice is obsolete.
     ///
     /// # Errors
     ///
-    /// When there is no room for it.
+    /// When the frame does not fit.
     fn write_notice(
         &self,
         notice: Notice,
@@ -230,14 +229,16 @@ impl Association {
         let addresses;
         let frame = match notice {
             Notice::Addresses => {
-                addresses = told_addresses(locals);
+                addresses = advertised_addresses(locals);
                 let list = AddressList::new(&addresses).expect("no more than a list holds");
                 Some(Frame::Addresses { generation: self.generation, list })
             }
-            Notice::Resequencing => (self.gap_wait.sequence > 0).then_some(Frame::Resequencing {
-                sequence: self.gap_wait.sequence,
-                max_wait: self.gap_wait.told.as_micros() as u64,
-            }),
+            Notice::Resequencing => {
+                (self.resequencing_timeout.sequence > 0).then_some(Frame::Resequencing {
+                    sequence: self.resequencing_timeout.sequence,
+                    max_wait: self.resequencing_timeout.advertised.as_micros() as u64,
+                })
+            }
             Notice::PathStatus(id) => path(id).map(|path| Frame::PathStatus {
                 path: id,
                 sequence: path.reserve.sequence(),
@@ -256,7 +257,7 @@ impl Association {
             Notice::SessionUnknown(session) => Some(Frame::SessionUnknown { session }),
             Notice::SessionOpen(slot, session) => self
                 .sending
-                .fields_to_tell(slot, session)
+                .unconfirmed_fields(slot, session)
                 .map(|fields| Frame::SessionOpen { session, fields }),
             Notice::Close => Some(Frame::Close { reason: 0, message: "shutting down" }),
             Notice::AddressObserved(id) => path(id).map(|path| Frame::AddressObserved {
@@ -271,7 +272,7 @@ impl Association {
         frame.map_or(Ok(false), |frame| frames.push(&frame).map(|_| true))
     }
 
-    /// These notices have left.
+    /// Marks these notices as sent.
     fn on_told(&mut self, notices: &[Notice]) {
         for notice in notices {
             self.outbox.settle(*notice);
@@ -283,7 +284,7 @@ impl Association {
         }
     }
 
-    /// Sends the heartbeat, the feedback and the notices of path `index` that are due.
+    /// Sends the heartbeat, feedback and notices of path `index` that are due.
     fn send_probes(
         &mut self,
         now: Instant,
@@ -318,7 +319,7 @@ impl Association {
             if let Some(feedback) = path.arrivals.feedback(now, path.id, &mut ranges) {
                 frames.push(&Frame::Feedback(feedback)).expect("one feedback frame fits");
             }
-            // Also when the socket refuses it: the next packet brings the news again.
+            // Even if the socket refuses it: the next packet triggers feedback again.
             path.arrivals.on_feedback_sent();
         }
         let (id, pads) = (path.id, path.is_translated());
@@ -326,7 +327,7 @@ impl Association {
         if heartbeat {
             frames.push(&Frame::Heartbeat).expect("one byte is left");
             if pads {
-                let len = frames.len().max(HEARTBEAT_FRAMES);
+                let len = frames.len().max(MIN_HEARTBEAT_FRAMES);
                 frames.pad_to(len).expect("padding fits the room");
             }
         }
@@ -336,7 +337,7 @@ impl Association {
         }
     }
 
-    /// Says what has arrived on a path that does not work yet, unless packets that wait may say it.
+    /// Sends feedback on a path that is not validated yet, unless packets that wait can carry it.
     fn send_early_feedback(&mut self, now: Instant, index: PathIndex, out: &mut impl DatagramSink) {
         let waiting = self.has_waiting();
         let path = &mut self.paths[index];
@@ -357,8 +358,8 @@ impl Association {
         self.send_frames_to(now, index, to, &room[..len], &[], out);
     }
 
-    /// Sends `frames`, `notices` among them, on path `index`. `false` if the path's socket takes no
-    /// more now.
+    /// Sends `frames`, which include `notices`, on path `index`. Returns `false` if the path's
+    /// socket accepts no more now.
     fn send_frames(
         &mut self,
         now: Instant,
@@ -371,7 +372,7 @@ impl Association {
         self.send_frames_to(now, index, to, frames, notices, out)
     }
 
-    /// The same to the address `to`.
+    /// As [`send_frames`](Self::send_frames), to the address `to`.
     fn send_frames_to(
         &mut self,
         now: Instant,
@@ -382,13 +383,13 @@ impl Association {
         out: &mut impl DatagramSink,
     ) -> bool {
         let path = &self.paths[index];
-        // What goes to an address that is not the path's is not the path's to answer for.
+        // A datagram to another address than the path's is not part of the path's loss detection.
         let asks = to == path.address
             && path.is_validated()
             && Frames::new(frames).any(|frame| frame.is_ok_and(|frame| frame.is_ack_eliciting()));
         let content = Content::of(notices);
-        let manifest = Manifest { asks, paced: false, probe: false, content };
+        let info = SendInfo { asks, paced: false, probe: false, content };
         let write = |plain: &mut [u8]| plain.copy_from_slice(frames);
-        self.send_datagram(now, index, to, frames.len(), manifest, out, write).is_some()
+        self.send_datagram(now, index, to, frames.len(), info, out, write).is_some()
     }
 }

@@ -1,6 +1,6 @@
-//! The last step of every transport datagram: number, seal, hand over, take note.
+//! The last step of sending a transport datagram: assign a number, seal, hand over, record.
 //!
-//! Packet numbers, and with them nonces, are taken here and nowhere else.
+//! Packet numbers, and with them nonces, are assigned here and nowhere else.
 
 use mpip_wire::{ReceiverIndex, TAG_LEN, TransportHeader, TruncatedNumber};
 
@@ -13,21 +13,21 @@ use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, Ecn, PathAddress};
 
-/// What is to be remembered of a datagram that leaves.
-pub(super) struct Manifest {
-    /// It asks for feedback.
+/// What loss detection and congestion control record about a datagram.
+pub(super) struct SendInfo {
+    /// It is ack-eliciting.
     pub(super) asks: bool,
-    /// It is held back by pacing and congestion control, and counts for them.
+    /// It is subject to pacing and congestion control.
     pub(super) paced: bool,
-    /// It probes the path's MTU.
+    /// It is a path MTU probe.
     pub(super) probe: bool,
-    /// What is to be sent or said again when it is lost.
+    /// What to send again when it is lost.
     pub(super) content: Option<Content>,
 }
 
 impl Association {
     /// Sends `plain_len` bytes of frames, which `write` fills in, on path `index` to `to`. Returns
-    /// what `write` returned; `None` if there are no keys or the socket takes no more now.
+    /// what `write` returned; `None` if there are no keys or the socket accepts no more now.
     #[expect(clippy::too_many_arguments, reason = "the parts of one datagram")]
     pub(super) fn send_datagram<T>(
         &mut self,
@@ -35,11 +35,11 @@ impl Association {
         index: PathIndex,
         to: PathAddress,
         plain_len: usize,
-        manifest: Manifest,
+        info: SendInfo,
         out: &mut impl DatagramSink,
         write: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
-        let Manifest { asks, paced, probe, content } = manifest;
+        let SendInfo { asks, paced, probe, content } = info;
         let epoch = self.keys.current_mut()?;
         let path = &mut self.paths[index];
         let number = path.flight.next_number();
@@ -50,7 +50,8 @@ impl Association {
         };
         let header_len = header.encoded_len();
         let total = header_len + plain_len + TAG_LEN;
-        // Where nothing answers a mark on the way, none is asked for (RFC 6040, section 4.1).
+        // Without congestion control nothing reacts to a CE mark, so the datagram is Not-ECT (RFC
+        // 6040, section 4.1).
         let answered = self.config.congestion_control != CongestionControlKind::None;
         let ecn = match answered && asks && to == path.address && path.is_validated() {
             true => path.flight.ecn(),

@@ -1,4 +1,4 @@
-//! What paths look like from outside: UDP first, TCP where UDP does not get through.
+//! Encapsulation of paths: UDP first, TCP where UDP is blocked.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -13,20 +13,20 @@ use mpip_types::Instant;
 use mpip_types::PathAddress;
 use mpip_types::{Encapsulation, LocalAddress};
 
-/// UDP has so long to get through before TCP is tried between the same addresses.
-const PATIENCE: Duration = Duration::from_millis(1_500);
-/// When UDP has worked for so long, TCP between the same addresses is given up.
-const CONFIDENCE: Duration = Duration::from_secs(3);
+/// Time that UDP has to work before TCP is tried between the same addresses.
+const UDP_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// Time that UDP must have worked before the TCP path between the same addresses is abandoned.
+const UDP_STABLE: Duration = Duration::from_secs(3);
 
 impl Association {
-    /// Where the peer may be reached with `encapsulation`: the configured addresses, then those
-    /// that it told.
+    /// Remote addresses of the peer for `encapsulation`: the configured ones, then those that it
+    /// advertises.
     pub(super) fn remotes(&self, encapsulation: Encapsulation) -> Vec<SocketAddr> {
-        let known = self.config.endpoints.iter().chain(self.peer.told());
+        let known = self.config.endpoints.iter().chain(self.peer.advertised());
         known.map(|remote| self.remote(*remote, encapsulation)).collect()
     }
 
-    /// `remote`, as it is known for UDP, with the port for `encapsulation`.
+    /// `remote`, given with its UDP port, with the port for `encapsulation`.
     pub(super) fn remote(
         &self,
         mut remote: SocketAddr,
@@ -55,7 +55,7 @@ impl Association {
                 || self.udp_is_blocked(now, locals, local, remote))
     }
 
-    /// Whether UDP between the addresses of a path by TCP has not got through for long enough.
+    /// Whether UDP between the same addresses has not worked for [`UDP_TIMEOUT`].
     fn udp_is_blocked(
         &self,
         now: Instant,
@@ -66,10 +66,10 @@ impl Association {
         // Without an address for UDP there is nothing to wait for.
         let Some(udp) = udp_beside(locals, local) else { return true };
         let mut paths = self.udp_paths(udp, remote).peekable();
-        paths.peek().is_some() && paths.all(|path| waits(now, path))
+        paths.peek().is_some() && paths.all(|path| is_overdue(now, path))
     }
 
-    /// The paths by UDP between the same addresses as one by TCP from beside `udp` to `remote`.
+    /// The UDP paths between the same addresses as a TCP path from beside `udp` to `remote`.
     fn udp_paths(&self, udp: &LocalAddress, remote: SocketAddr) -> impl Iterator<Item = &Path> {
         self.paths.iter().filter(move |path| {
             path.address.local == udp.id
@@ -78,13 +78,13 @@ impl Association {
         })
     }
 
-    /// Opens paths by TCP where UDP does not get through, and gives those up where it does again.
+    /// Opens TCP paths where UDP is blocked, and abandons them where UDP works again.
     pub(super) fn choose_encapsulations(&mut self, now: Instant, cx: &mut Context<'_>) {
         if !self.identity.opens() || self.config.encapsulation != EncapsulationPolicy::Auto {
             return;
         }
         let is_udp = |path: &Path| path.encapsulation == Encapsulation::Udp;
-        if self.paths.iter().any(|path| is_udp(path) && waits(now, path)) {
+        if self.paths.iter().any(|path| is_udp(path) && is_overdue(now, path)) {
             self.open_paths(now, cx);
         }
         for index in self.paths.indices() {
@@ -94,16 +94,16 @@ impl Association {
             }
             let local = cx.shared.locals.iter().find(|local| local.id == path.address.local);
             let udp = local.and_then(|local| udp_beside(&cx.shared.locals, local));
-            let works = |path: &Path| path.works() && now.since(path.changed) >= CONFIDENCE;
+            let works = |path: &Path| path.works() && now.since(path.changed) >= UDP_STABLE;
             if udp.is_some_and(|udp| self.udp_paths(udp, path.address.remote).any(works)) {
-                self.abandon_path(now, cx, index, "UDP gets through again");
+                self.abandon_path(now, cx, index, "UDP works again");
             }
         }
     }
 
-    /// Whether an attempt at a handshake goes from `local` to `address`: by UDP first, by both when
-    /// that had no answer or there is no UDP, and wherever a path works.
-    pub(super) fn calls_from(
+    /// Whether a handshake attempt goes from `local` to `address`: by UDP first; also by TCP after
+    /// an attempt without an answer, without UDP, and where a TCP path works.
+    pub(super) fn sends_handshake_from(
         &self,
         local: &LocalAddress,
         locals: &[LocalAddress],
@@ -122,8 +122,8 @@ impl Association {
     }
 }
 
-/// Whether a path has not worked for so long that another encapsulation is to be tried.
-fn waits(now: Instant, path: &Path) -> bool {
+/// Whether a path has not worked for [`UDP_TIMEOUT`].
+fn is_overdue(now: Instant, path: &Path) -> bool {
     matches!(path.state(), PathState::Validating | PathState::Failed)
-        && now.since(path.changed) >= PATIENCE
+        && now.since(path.changed) >= UDP_TIMEOUT
 }

@@ -1,4 +1,4 @@
-//! Making keys with the peer: who begins, when, and what a handshake means for what there is.
+//! Handshakes with the peer: which node initiates, when, and how new keys affect the association.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::Association;
 use crate::event::Event;
 use crate::handshake::Work;
 use crate::parts::addresses::local;
-use crate::parts::handshakes::{Answering, RETRY, State};
+use crate::parts::handshakes::{PendingResponse, PendingState, RETRY_MAX, RETRY_MIN};
 use crate::parts::identity::{agree, fresh_number};
 use crate::parts::keys::{Epoch, Origin};
 use crate::parts::outbox::Notice;
@@ -22,26 +22,27 @@ use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
 use mpip_types::{Encapsulation, LocalAddress};
 
-/// One attempt goes to so many address pairs at once.
-const PAIRS: usize = 8;
-/// While our own initiation is younger than this many attempts, the node with the larger key
-/// does not answer one that crosses it: the peer is about to answer ours.
+/// Address pairs that one attempt uses at the same time.
+const PAIRS_PER_ATTEMPT: usize = 8;
+/// While this node has made at most this many attempts, and has the larger key, it does not answer
+/// an initiation that crosses its own: the peer is about to answer.
 const CROSSING_ATTEMPTS: u32 = 2;
 
 impl Association {
-    /// Begins a handshake if one is due.
+    /// Starts a handshake attempt if one is due.
     pub(super) fn run_handshake(&mut self, now: Instant, cx: &mut Context<'_>) {
         if self.handshakes.due(&self.keys).is_none_or(|at| now < at) {
             return;
         }
         if self.handshakes.is_making() {
-            self.handshakes.plan(Some(now + RETRY.0));
+            self.handshakes.plan(Some(now + RETRY_MIN));
             return;
         }
         let pairs = self.pair_at_rest().unwrap_or_else(|| self.handshake_pairs(now, cx));
         if pairs.is_empty() {
-            // Nowhere to send it; a change of addresses or a call of the peer starts anew.
-            self.handshakes.plan(self.keys.rekey_at().map(|_| now + RETRY.1));
+            // There is no address pair. A change of addresses or an initiation of the peer triggers
+            // the next attempt.
+            self.handshakes.plan(self.keys.rekey_at().map(|_| now + RETRY_MAX));
             return;
         }
         let payload = InitiationPayload {
@@ -73,8 +74,8 @@ impl Association {
         }
     }
 
-    /// Address pairs for one attempt: addresses that worked, then those of the configuration. Each
-    /// attempt begins at another of them.
+    /// Address pairs for one attempt: addresses that have worked, then the configured ones. The
+    /// list is rotated, so that each attempt starts with other pairs.
     fn handshake_pairs(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let known = self.paths.iter().map(|path| (path.encapsulation, path.address.remote));
         let known = known.filter(|(kind, remote)| self.is_known_at(now, *remote, *kind));
@@ -92,20 +93,22 @@ impl Association {
                     && may_begin(local.address.ip())
             }) {
                 let pair = PathAddress { local: local.id, remote };
-                if self.calls_from(local, &cx.shared.locals, pair) && !pairs.contains(&pair) {
+                if self.sends_handshake_from(local, &cx.shared.locals, pair)
+                    && !pairs.contains(&pair)
+                {
                     pairs.push(pair);
                 }
             }
         }
         if !pairs.is_empty() {
-            let start = self.handshakes.attempts() as usize * PAIRS % pairs.len();
+            let start = self.handshakes.attempts() as usize * PAIRS_PER_ATTEMPT % pairs.len();
             pairs.rotate_left(start);
-            pairs.truncate(PAIRS);
+            pairs.truncate(PAIRS_PER_ATTEMPT);
         }
         pairs
     }
 
-    /// The initiation with `index` is made.
+    /// The job that makes the initiation with `index` has finished.
     pub(crate) fn on_started(
         &mut self,
         now: Instant,
@@ -113,27 +116,27 @@ impl Association {
         started: Result<(Initiator, [u8; INITIATION_LEN]), HandshakeError>,
     ) {
         if let Err(error) = self.handshakes.on_started(now, index, started) {
-            log::error!("peer `{}`: no handshake is possible: {error}", self.config.name);
+            log::error!("peer `{}`: cannot start a handshake: {error}", self.config.name);
         }
     }
 
-    /// Whether a handshake datagram waits for a socket to take it.
+    /// Whether a handshake datagram waits for a socket to accept it.
     pub(crate) fn has_handshake_to_send(&self) -> bool {
         self.handshakes.has_to_send()
     }
 
-    /// Sends the handshake datagrams that the sockets take.
+    /// Sends the handshake datagrams that the sockets accept.
     pub(super) fn send_handshakes(&mut self, now: Instant, out: &mut impl DatagramSink) {
         let Self { handshakes, paths, .. } = self;
         handshakes.send(out, |to| paths.note_handshake(now, to));
     }
 
-    /// Datagrams that were to leave from an address that is gone.
-    pub(super) fn drop_homeless_handshakes(&mut self, locals: &[LocalAddress]) {
+    /// Drops handshake datagrams whose local address is gone.
+    pub(super) fn drop_handshakes_without_local_address(&mut self, locals: &[LocalAddress]) {
         self.handshakes.retain(|to| local(*to, locals).is_some());
     }
 
-    /// A response to our initiation with `index` came. It is read by somebody else.
+    /// A response to our initiation with `index` arrived. A job reads it.
     pub(crate) fn on_response(
         &mut self,
         now: Instant,
@@ -146,7 +149,7 @@ impl Association {
         self.handshakes.on_response(from, index, datagram, &mut cx.shared.jobs)
     }
 
-    /// The response from `from` to our initiation was read.
+    /// The job that reads the response from `from` has finished.
     pub(crate) fn on_finished(
         &mut self,
         now: Instant,
@@ -156,12 +159,12 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
         let Some(pending) = self.handshakes.pending_mut(index) else {
-            return Err("it came too late".to_owned());
+            return Err("no handshake awaits it any more".to_owned());
         };
         let completed = match finished {
             Ok(completed) => completed,
             Err(error) => {
-                pending.state = State::Waiting(Box::new(initiator));
+                pending.state = PendingState::Waiting(Box::new(initiator));
                 pending.read_response(&mut cx.shared.jobs);
                 return Err(error.to_string());
             }
@@ -180,7 +183,7 @@ impl Association {
             goes_on: agree(pending.claim, payload.association),
         };
         self.handshakes.finish();
-        self.follow_association(now, origin, cx);
+        self.adopt_association(now, origin, cx);
         let epoch = Epoch {
             local_index: index,
             peer_index,
@@ -203,7 +206,7 @@ impl Association {
         Ok(())
     }
 
-    /// The peer began a handshake, which proved to be its own. The answer is made by somebody else.
+    /// The peer sent an authentic initiation. A job makes the response.
     pub(crate) fn on_initiation(
         &mut self,
         now: Instant,
@@ -214,7 +217,7 @@ impl Association {
         let payload =
             InitiationPayload::parse(responder.payload()).map_err(|error| error.to_string())?;
         if self.handshakes.is_answering() {
-            return Err("another one is being answered".to_owned());
+            return Err("another initiation is being answered".to_owned());
         }
         let timestamp = crypto_timestamp(responder.payload());
         let fresh = self.handshakes.replay_guard.accept(timestamp, cx.shared.unix_time(now));
@@ -226,10 +229,10 @@ impl Association {
             return Ok(());
         }
         let Some(aead) = Aead::choose(payload.aeads.0, cx.shared.aes_in_hardware) else {
-            return Err("it offers no AEAD that this node has".to_owned());
+            return Err("it offers no AEAD that this node supports".to_owned());
         };
         if !self.handshakes.may_answer(now) {
-            return Err("it begins too many".to_owned());
+            return Err("too many initiations".to_owned());
         }
         let wire_aead = match aead {
             Aead::Aes256Gcm => mpip_wire::Aead::Aes256Gcm,
@@ -251,17 +254,17 @@ impl Association {
             number: fresh_number(peer_index, local_index),
             goes_on: agree(claim, payload.association),
         };
-        let answering = Answering { local_index, peer_index, from, aead, origin };
+        let answering = PendingResponse { local_index, peer_index, from, aead, origin };
         self.handshakes.answer(answering);
         self.handshakes.drop_initiation(&mut cx.shared.indices);
-        // It may be a replay from before a restart of ours: without keys we go on trying.
+        // The initiation may be a replay from before our restart: without keys keep trying.
         let alone = self.keys.current().is_none() && !self.config.endpoints.is_empty();
-        self.handshakes.restart(alone.then_some(now + RETRY.1));
+        self.handshakes.restart(alone.then_some(now + RETRY_MAX));
         Ok(())
     }
 
-    /// The answer to the peer's initiation is made. Returns where it goes, unless it is not wanted
-    /// any more.
+    /// The job that makes the response has finished. Returns the response's destination, unless the
+    /// response is obsolete.
     pub(crate) fn on_responded(
         &mut self,
         now: Instant,
@@ -270,7 +273,7 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> Result<Option<PathAddress>, String> {
         let Some(answering) = self.handshakes.take_answering(index) else { return Ok(None) };
-        let Answering { local_index, peer_index, from, aead, origin } = answering;
+        let PendingResponse { local_index, peer_index, from, aead, origin } = answering;
         let (secrets, datagram) = responded.map_err(|error| {
             cx.shared.indices.remove(&local_index);
             error.to_string()
@@ -284,20 +287,20 @@ impl Association {
         Ok(Some(from))
     }
 
-    /// Of two handshakes that cross, the one begun by the node with the larger key goes on.
+    /// Of two handshakes that cross, the one initiated by the node with the larger key continues.
     fn wins_crossing(&self, own: &PublicKey) -> bool {
         own > &self.config.public_key
     }
 
-    /// The peer is under load and wants to see that we receive at our address.
+    /// The peer is under load and asks this node to prove its address.
     pub(crate) fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), String> {
         self.handshakes.on_cookie_reply(now, datagram)
     }
 
-    /// A packet under keys of ours was authenticated.
+    /// A packet under our keys was authenticated: offered keys are confirmed.
     pub(super) fn confirm_keys(&mut self, now: Instant, index: u32, cx: &mut Context<'_>) {
         let Some(origin) = self.keys.offered(index) else { return };
-        self.follow_association(now, origin, cx);
+        self.adopt_association(now, origin, cx);
         let mut retired = Vec::new();
         self.keys.confirm(index, &mut retired);
         cx.shared.forget_indices(retired);
@@ -321,17 +324,16 @@ impl Association {
         }
     }
 
-    /// Whether with the keys that the peer addresses by `index` another association begins than the
-    /// one that we have.
+    /// Whether the keys with the receiver index `index` start a new association.
     pub(super) fn begins_anew(&self, index: u32) -> bool {
         self.keys.offered(index).is_some_and(|origin| !self.identity.continues(origin))
     }
 
-    /// New keys are in use. When the peer has not the association that we have, because it was
-    /// restarted or has lost it, another one begins, whose paths the initiator opens: both ends see
-    /// that in the same handshake. The peer is live: its response answers our ephemeral key, or it
-    /// has used keys that contain it.
-    fn follow_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
+    /// New keys are in use. If the peer does not have our association, because it restarted or lost
+    /// it, a new association starts, and the initiator of this handshake opens its paths. Both ends
+    /// learn this from the same handshake. The peer is live: its response answers our ephemeral
+    /// key, or it has used keys derived from that.
+    fn adopt_association(&mut self, now: Instant, origin: Origin, cx: &mut Context<'_>) {
         if self.identity.continues(origin) {
             return;
         }
@@ -353,7 +355,7 @@ impl Association {
         self.identity.begin(origin);
     }
 
-    /// Drops keys past their time, and with the last of them the association.
+    /// Drops expired keys. Without any keys the association ends.
     pub(super) fn expire_keys(&mut self, now: Instant, cx: &mut Context<'_>) {
         if self.keys.expires_at().is_none_or(|at| now < at) {
             return;
@@ -366,7 +368,7 @@ impl Association {
         }
     }
 
-    /// Ends for good, whatever state it is in: nothing is due and nothing reaches it any more.
+    /// Ends the association for good, in any state: it has no timers and receives nothing any more.
     pub(crate) fn retire(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.handshakes.drop_initiation(&mut cx.shared.indices);
         self.handshakes.drop_answer(&mut cx.shared.indices);
@@ -381,7 +383,7 @@ impl Association {
         self.outbox.settle(Notice::Close);
     }
 
-    /// The peer is gone.
+    /// The peer is lost.
     pub(super) fn lose(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.handshakes.drop_initiation(&mut cx.shared.indices);
         self.handshakes.drop_answer(&mut cx.shared.indices);
@@ -390,7 +392,7 @@ impl Association {
         cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.identity.forget_peer();
-        self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY.0));
+        self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY_MIN));
         cx.shared.events.push_back(Event::Lost { peer: self.config.name.clone() });
     }
 }

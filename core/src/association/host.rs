@@ -1,12 +1,13 @@
-//! Host mode: the inner addresses of the peer are its own ordinary addresses.
+//! Host mode: the peer's inner addresses are its ordinary addresses.
 //!
-//! An address is the peer's when the configuration says that nobody shares it, the peer has told it
-//! in its authenticated list, and a path to that very address was validated. That a path was
-//! validated shows no more than that the peer has one port there: so of other addresses only
-//! connections that began on the paths are led there, as behind translators
-//! ([`translated`](super::translated)). One that the peer no longer has stays its own as long as it
-//! sends from it, so that sessions survive a change of address. What the host is to lead into the
-//! engine (the capture) follows from these addresses, the policy, and whether any path works.
+//! An address belongs to the peer as a whole if the configuration says that no other host shares
+//! it, the peer has advertised it in an authenticated list, and a path to that address was
+//! validated. Validation alone only proves that the peer has one port there. So at other addresses
+//! only connections that began on the paths are carried, as behind NATs
+//! ([`translated`](super::translated)). An address that the peer has lost stays its own as long as
+//! the peer sends from it, so that sessions survive a change of address. The capture (which packets
+//! the host hands to the engine) follows from these addresses, the policy, and whether any path
+//! works.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -23,28 +24,28 @@ use crate::translation::PATIENCE;
 use mpip_types::Instant;
 use mpip_types::{LocalAddress, Prefix};
 
-/// A local address whose paths are this young may be about to be validated by the peer: packets
-/// from it that came too early would be refused.
+/// Age of a path below which the peer may not have validated our address yet. It would refuse
+/// packets from there.
 const SETTLING: Duration = Duration::from_millis(500);
-/// Addresses that are a peer's as a whole, those included that it has lost and still uses.
+/// Most addresses that belong to one peer as a whole, including lost ones that are still in use.
 const ADDRESSES: usize = 64;
-/// How often is looked whether sessions still use an address that the peer has lost.
+/// Interval between checks whether sessions still use an address that the peer has lost.
 const HELD_CHECK: Duration = Duration::from_secs(1);
 
 impl Association {
-    /// Another capture may follow from what just happened, also to the configured prefixes.
+    /// The capture has to be recomputed.
     pub(crate) fn review_capture(&mut self) {
         self.host.review();
     }
 
-    /// Nobody configured the peer: it has no address but those that are [admitted](Self::admit).
-    pub(crate) fn is_of_a_stranger(&mut self) {
+    /// Marks the peer as unknown: it has only the addresses that are [admitted](Self::admit).
+    pub(crate) fn mark_as_unknown_peer(&mut self) {
         self.host.scope = Some(Vec::new());
         self.receiving.of_unknown();
     }
 
-    /// A node that nobody configured is dealt with at these addresses, where it proved to receive,
-    /// and may have all of those that are said to be exclusive. Whether that is new.
+    /// Admits an unknown peer at these addresses, where it proved to receive. It may own those
+    /// marked as exclusive. Returns whether anything changed.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -58,14 +59,14 @@ impl Association {
         let same = former == self.host.scope && self.config.exclusive == exclusive;
         self.config.exclusive = exclusive;
         if !same {
-            self.tell_how_it_is_seen(now, cx);
+            self.report_observed_addresses(now, cx);
             self.review_capture();
         }
         !same
     }
 
-    /// Whether `ip` may be the peer's as a whole: it says so, and the configuration permits it. It
-    /// is once a path there was validated.
+    /// Whether `ip` may belong to the peer as a whole: the peer advertises it, and the
+    /// configuration permits it. It does once a path there is validated.
     pub(super) fn may_take(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
         let prefixes = &self.config.allowed_prefixes;
         let mut permitted = self.config.exclusive.iter().chain(prefixes);
@@ -74,19 +75,19 @@ impl Association {
             && cx.shared.is_another_host(ip)
     }
 
-    /// What is captured is looked at once more without delay, for the last time.
+    /// Recomputes the capture without rate limit, for the last time.
     pub(super) fn review_at_last(&mut self) {
         self.host.review_at_last();
     }
 
-    /// Whether nobody configured the peer.
-    pub(super) fn is_stranger(&self) -> bool {
-        self.host.is_stranger()
+    /// Whether this is an unknown peer.
+    pub(super) fn is_unknown_peer(&self) -> bool {
+        self.host.is_unknown_peer()
     }
 
-    /// Finds out which addresses are the peer's and what is to be captured.
+    /// Updates the peer's addresses and the capture.
     pub(crate) fn follow_capture(&mut self, now: Instant, cx: &mut Context<'_>) {
-        if !self.config.host_mode || !self.host.begin_review(now) {
+        if !self.config.host_mode || !self.host.start_review(now) {
             return;
         }
         cx.shared.work +=
@@ -98,7 +99,7 @@ impl Association {
         let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.host.follow(now, works, self.config.policy);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
-        // Nothing has changed until there is something to capture.
+        // Traffic stays plain until there is something to capture.
         let nothing = prefixes.is_empty() && translated.is_empty() && translators.is_empty();
         let traffic = match traffic {
             Traffic::Multipath if nothing => Traffic::Plain,
@@ -112,7 +113,7 @@ impl Association {
             return;
         }
         if traffic == Traffic::Plain && self.host.traffic == Traffic::Multipath {
-            self.give_back(now, cx);
+            self.return_to_host(now, cx);
             self.host.release_at = Some(now);
         }
         let reason = match (traffic, self.identity.is_established()) {
@@ -139,34 +140,35 @@ impl Association {
         }
     }
 
-    /// Whether packets that no path delivers can leave as plain IP: until now they took the paths.
-    pub(super) fn goes_on_plain(&self) -> bool {
+    /// Whether packets that no path delivers can fall back to plain IP: the policy allows it, and
+    /// they were using the paths.
+    pub(super) fn can_fall_back(&self) -> bool {
         self.config.host_mode
             && self.config.policy == Policy::Prefer
             && self.host.traffic == Traffic::Multipath
     }
 
-    /// Whether packets have gone back to plain IP, so that the host hands over no more of them.
-    pub(super) fn is_plain(&self) -> bool {
+    /// Whether traffic has fallen back to plain IP, so that the host hands over no more packets.
+    pub(super) fn has_fallen_back(&self) -> bool {
         self.config.host_mode
             && self.config.policy == Policy::Prefer
             && self.host.traffic == Traffic::Plain
     }
 
-    /// Follows what translators make of us and of the peer. Returns the addresses behind which the
-    /// peer is.
+    /// Updates the NAT state of this node and of the peer. Returns the addresses of the NATs in
+    /// front of the peer.
     fn follow_translated(&mut self, now: Instant, cx: &mut Context<'_>) -> Vec<IpAddr> {
         cx.shared.translations.expire(now);
-        self.host.begun.expire(now);
+        self.host.path_connections.expire(now);
         let works = self.paths.any_works();
         let left_at = self.host.left_since(now, works);
         if left_at.is_some_and(|at| now.since(at) >= PATIENCE) {
-            self.host.begun.clear();
+            self.host.path_connections.clear();
         }
         self.host.own_translated =
             if cx.shared.translations.is_on() { self.own_translated() } else { Vec::new() };
-        if cx.shared.translations.has(cx.me) || !self.host.begun.is_empty() {
-            self.host.check_again(now + HELD_CHECK);
+        if cx.shared.translations.has(cx.me) || !self.host.path_connections.is_empty() {
+            self.host.review_by(now + HELD_CHECK);
         }
         self.public_addresses(cx)
     }
@@ -174,7 +176,7 @@ impl Association {
     /// Whether sessions use `address` as their end on this host.
     pub(crate) fn uses_address(&self, address: IpAddr) -> bool {
         self.config.host_mode
-            && (self.host.begun.iter().any(|key| key.source.address == address)
+            && (self.host.path_connections.iter().any(|key| key.source.address == address)
                 || self.sending.sessions().iter().any(|(_, key, _)| key.source.address == address)
                 || self
                     .receiving
@@ -183,13 +185,13 @@ impl Association {
                     .any(|(_, _, session)| session.key.destination.address == address))
     }
 
-    /// Whether `ip` is the peer's as a whole, or is about to be.
+    /// Whether `ip` belongs to the peer as a whole, or is about to.
     pub(super) fn takes(&self, ip: IpAddr, cx: &Context<'_>) -> bool {
         let mut validated = self.paths.validated();
         validated.any(|path| path.address.remote.ip() == ip) && self.may_take(ip, cx)
     }
 
-    /// Takes up addresses that may be the peer's and that were validated since.
+    /// Claims addresses that belong to the peer since a path there was validated.
     fn claim_addresses(&mut self, cx: &mut Context<'_>) {
         for path in self.paths.validated() {
             let ip = path.address.remote.ip();
@@ -199,7 +201,7 @@ impl Association {
                 continue;
             }
             if self.host.addresses.len() >= ADDRESSES {
-                log::debug!("peer `{}`: {ip} is one address too many", self.config.name);
+                log::debug!("peer `{}`: too many addresses, {ip} is ignored", self.config.name);
                 continue;
             }
             if cx.shared.prefixes.claim(Prefix::host(ip), cx.me, true) {
@@ -210,7 +212,7 @@ impl Association {
         }
     }
 
-    /// Gives up addresses that the peer has no more, once it sends nothing from them.
+    /// Releases addresses that the peer has lost, once it no longer sends from them.
     fn release_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut addresses = core::mem::take(&mut self.host.addresses);
         for (ip, held) in &mut addresses {
@@ -227,7 +229,7 @@ impl Association {
                 return true;
             }
             if used.contains(ip) {
-                self.host.check_again(now + HELD_CHECK);
+                self.host.review_by(now + HELD_CHECK);
                 return true;
             }
             cx.shared.prefixes.release(Prefix::host(*ip), cx.me);
@@ -239,14 +241,14 @@ impl Association {
         self.host.addresses = addresses;
     }
 
-    /// Whether packets to `ip` are captured even before it is known to be the peer's.
+    /// Whether packets to `ip` are captured even before the address is known to be the peer's.
     fn always_captures(&self, ip: IpAddr) -> bool {
         self.config.policy == Policy::Require
             && self.config.endpoints.iter().any(|endpoint| endpoint.ip() == ip)
     }
 
-    /// The prefixes to capture in the state `traffic`, and the addresses to which only connections
-    /// are captured that can be translated, both in order.
+    /// The prefixes to capture in the state `traffic`, and the addresses to which only translatable
+    /// connections are captured. Both are sorted.
     fn list_captures(
         &mut self,
         now: Instant,
@@ -255,9 +257,9 @@ impl Association {
     ) -> (Vec<Prefix>, Vec<IpAddr>) {
         let mut translated = Vec::new();
         if traffic == Traffic::Plain {
-            // What began on the paths waits for them.
-            let begun = self.host.begun.iter().map(|key| key.destination.address);
-            translated.extend(begun);
+            // Connections that began on the paths wait for them.
+            let destinations = self.host.path_connections.iter().map(|key| key.destination.address);
+            translated.extend(destinations);
             translated.sort_unstable();
             translated.dedup();
             return (Vec::new(), translated);
@@ -281,7 +283,7 @@ impl Association {
             };
             match self.unsettled(now, prefix.address(), &cx.shared.locals) {
                 Some(at) if !known => {
-                    self.host.check_again(at);
+                    self.host.review_by(at);
                 }
                 _ if as_it_is => prefixes.push(prefix),
                 _ => translated.push(ip),
@@ -296,9 +298,9 @@ impl Association {
         (prefixes, translated)
     }
 
-    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. Where
-    /// the peer does not take our address for ours they do not: it may know us by another one,
-    /// or others by ours. Prefixes of the configuration are nobody's ordinary address.
+    /// Whether packets between our ordinary addresses and `ip` mean the same to both ends. They do
+    /// not if the peer does not accept our address as ours: it may know us by another address, or
+    /// others by this one. Configured prefixes are never ordinary addresses.
     fn takes_plain_addresses(&self, ip: IpAddr, kept: &BTreeSet<IpAddr>) -> bool {
         if !self.host.addresses.contains_key(&ip) {
             return true;
@@ -307,8 +309,8 @@ impl Association {
         !self.paths.iter().any(elsewhere) || kept.contains(&ip)
     }
 
-    /// Addresses of the peer with sessions that began at an address of ours which is kept for them:
-    /// they go on, whatever the peer takes ours for.
+    /// Addresses of the peer with sessions from a local address that is gone but kept for them.
+    /// These sessions continue, whatever address the peer knows us by.
     fn kept_for(&self, locals: &[LocalAddress]) -> BTreeSet<IpAddr> {
         if self.host.addresses.is_empty() || !self.paths.iter().any(Path::is_elsewhere) {
             return BTreeSet::new();
@@ -320,8 +322,7 @@ impl Association {
         kept.filter(|ip| self.host.addresses.contains_key(ip)).collect()
     }
 
-    /// Our addresses from which no path has shown the peer anything, and packets may leave as plain
-    /// IP.
+    /// Our addresses that no path has proved to the peer yet. Their packets may leave as plain IP.
     fn unknown_sources(&self, locals: &[LocalAddress]) -> Vec<IpAddr> {
         if self.config.policy != Policy::Prefer {
             return Vec::new();
@@ -334,9 +335,9 @@ impl Association {
         unknown
     }
 
-    /// While the peer may not have validated all of our addresses from which packets to `ip` can
-    /// start, when that has to be looked at again. It has validated those of paths on which it
-    /// acknowledges, whatever they look like on the way.
+    /// When the peer may still be validating some of our addresses that packets to `ip` can use:
+    /// when to check again. An address is validated if the peer acknowledges on a path from there,
+    /// whatever the address looks like on the way.
     fn unsettled(&self, now: Instant, ip: IpAddr, locals: &[LocalAddress]) -> Option<Instant> {
         let same_family = |local: &&LocalAddress| local.address.is_ipv4() == ip.is_ipv4();
         let waits = locals.iter().filter(same_family).filter_map(|local| {

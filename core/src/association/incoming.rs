@@ -1,4 +1,4 @@
-//! The way of a packet in: lane, open, frames, feedback, session, resequencer.
+//! The receive path: open the datagram, read its frames, update feedback, session and resequencer.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -10,16 +10,16 @@ use mpip_wire::{
 };
 
 use super::Association;
-use super::translated::{Changed, Source, shown_as};
+use super::translated::{PacketSource, RewrittenPacket, with_source};
 use crate::drops::DropReason;
 use crate::omission::{HEAD_MAX, SessionHeader};
 use crate::parts::addresses::local;
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
-use crate::parts::receiving::{Delivering, Delivery};
-use crate::parts::sending::Loss;
-use crate::session::{Counters, Incoming, Shown};
+use crate::parts::receiving::{Delivery, DeliveryContext};
+use crate::parts::sending::LossCause;
+use crate::session::{Counters, Incoming, SourceRewrite};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::clock_difference;
@@ -28,16 +28,16 @@ use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, mark_ce, protocol};
 use mpip_types::{Checksum, Ecn, InnerPacket, PacketSink, PathAddress};
 
-/// While a path is drained to see it empty, and so long after, what waits in the queue waits for
-/// that: a signal would cost the inner TCP a third of its window for seconds.
-const DRAIN_PARDON: Duration = Duration::from_millis(150);
+/// Time for which CoDel excuses queuing delay after a path was drained to measure its minimum RTT.
+/// A signal would cost the inner TCP a third of its window for seconds.
+const DRAIN_GRACE: Duration = Duration::from_millis(150);
 
-/// No acknowledgement without data is longer: 40 bytes of IP, some extensions, and 60 of TCP.
+/// Maximum bytes of a pure TCP acknowledgement: 40 of IP, some extensions, and 60 of TCP.
 const ACK_MAX: usize = 128;
 
 impl Association {
-    /// Takes in a transport datagram with its clear header, which was checked, and the header's
-    /// length; it is opened in place.
+    /// Handles a transport datagram, given with its checked clear header and the header's length.
+    /// The datagram is opened in place.
     pub(crate) fn on_transport(
         &mut self,
         now: Instant,
@@ -49,7 +49,7 @@ impl Association {
     ) -> Result<(), DropReason> {
         let len = datagram.len();
         let epoch = self.keys.by_index(header.receiver.0).ok_or(DropReason::UnknownIndex)?;
-        // The paths of another run are not those that we know.
+        // A new association has none of the paths that we know.
         let anew = self.begins_anew(header.receiver.0);
         let known = if anew { None } else { self.paths.find(header.path) };
         let replay = known.map(|index| &self.paths[index].replay);
@@ -89,11 +89,11 @@ impl Association {
         }
         let challenged = path.validation.challenge.as_ref().map(|challenge| challenge.to);
         if from == path.address && path.is_validated() {
-            // Nothing has moved, or not yet.
+            // The peer's address is unchanged.
         } else if from == path.address && challenged.is_none_or(|to| to == from) {
             path.validation.credit += len;
         } else if newest && path.state() == PathState::Abandoned {
-            self.open_to_mover(now, cx, from, len);
+            self.open_path_to_moved_peer(now, cx, from, len);
         } else if newest && !self.opens_it(index) {
             self.challenge_new_address(now, cx, index, from, len);
         }
@@ -101,14 +101,14 @@ impl Association {
         Ok(())
     }
 
-    /// Whether path `index` is one of ours on its first challenge: then only the address that was
-    /// asked counts.
+    /// Whether this node is opening path `index` and waits for the first response: then only the
+    /// challenged address counts.
     fn opens_it(&self, index: PathIndex) -> bool {
         self.identity.opens() && self.paths[index].state() == PathState::Validating
     }
 
-    /// The peer sent on a path that we do not know yet. Who opens paths numbers them; the other
-    /// side learns of them in this way.
+    /// The peer sent on an unknown path. The opener numbers the paths; the other node learns about
+    /// them this way.
     fn accept_path(
         &mut self,
         now: Instant,
@@ -117,9 +117,9 @@ impl Association {
         from: PathAddress,
         len: usize,
     ) -> Result<PathIndex, DropReason> {
-        // The opener knows all paths that there are, and need not know which it gave up long ago.
+        // The opener knows all paths. It need not know which it abandoned long ago.
         if self.identity.opens() || self.paths.is_retired(id) {
-            self.open_to_mover(now, cx, from, len);
+            self.open_path_to_moved_peer(now, cx, from, len);
             self.outbox.owe(Notice::PathRefused(id));
             return Err(DropReason::UnknownPath);
         }
@@ -129,7 +129,7 @@ impl Association {
         self.make_room_for_path(now, cx);
         let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
         if self.handshakes.take_answered_to(from) {
-            // Only who received our response at this address can have sealed the packet.
+            // Only the node that received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
         } else {
             let data = cx.shared.rng.bytes();
@@ -171,7 +171,7 @@ impl Association {
                     if feedback.path == path.id && from == path.address {
                         self.on_feedback(now, cx, &feedback);
                     } else {
-                        self.on_last_feedback(&feedback, index, cx);
+                        self.on_feedback_elsewhere(&feedback, index, cx);
                     }
                 }
                 Frame::Padding(_) | Frame::Heartbeat => {}
@@ -234,7 +234,7 @@ impl Association {
             }
         }
         self.follow_standby(now, cx);
-        self.note_survival(now, index);
+        self.on_nat_binding_survived(now, index);
         let path = &mut self.paths[index];
         let rtt = path.flight.rtt().smoothed();
         path.arrivals.on_packet(now, number, asks, ecn, rtt);
@@ -274,13 +274,13 @@ impl Association {
             busy.for_each(|path| path.cc.drain(now));
         }
         if paths[index].cc.drains() {
-            self.sending.queue_mut().pardon(now + DRAIN_PARDON);
+            self.sending.queue_mut().pardon(now + DRAIN_GRACE);
         }
         if self.trace.is_on() {
             self.trace_feedback(now, index, before, progress.spurious);
         }
         if progress.acked > 0 {
-            self.note_lapse(now, index);
+            self.on_nat_binding_lapsed(now, index);
         }
         let answers = progress.acked > 0 && feedback.largest() >= self.paths[index].counts_from;
         if answers && !core::mem::replace(&mut self.paths[index].confirmed, true) {
@@ -289,20 +289,20 @@ impl Association {
         if answers && self.paths[index].state() == PathState::Failed {
             self.change_state(now, cx, index, PathState::Active, "it answers again");
         }
-        self.repair_losses(Loss::Congestion);
+        self.repair_losses(LossCause::Congestion);
         self.update_inner_mtu(cx);
     }
 
-    /// Feedback that did not come by the path that it is about, but on path `index`, or from where
-    /// the peer has moved to: what arrived on a path that does not work any more.
-    fn on_last_feedback(
+    /// Feedback about another path than `index`, or from an address to which the peer has moved: it
+    /// lists what arrived on a path that may have failed.
+    fn on_feedback_elsewhere(
         &mut self,
         feedback: &Feedback<'_>,
         index: PathIndex,
         cx: &mut Context<'_>,
     ) {
         let Some(about) = self.paths.find(feedback.path) else { return };
-        // A path that works has feedback of its own.
+        // An active path sends its own feedback.
         if about != index && self.paths[about].state() == PathState::Active {
             return;
         }
@@ -314,7 +314,8 @@ impl Association {
         self.sending.drop_arrived(&self.paths);
     }
 
-    /// Records what feedback has changed on path `index`, whose control was in state `before`.
+    /// Traces what feedback changed on path `index`, whose congestion control was in state
+    /// `before`.
     fn trace_feedback(
         &mut self,
         now: Instant,
@@ -353,15 +354,17 @@ impl Association {
         let key = header.session();
         let known = self.receiving.find(session, &key)?;
         self.check_destination(header.destination, cx)?;
-        let source = self.show(now, &header, packet, cx)?;
+        let source = self.source_for_host(now, &header, packet, cx)?;
         let slot =
             known.unwrap_or_else(|| self.accept_session(now, session, key, delivery.sequence, cx));
         let changed;
         let inner = match source {
-            Source::AsItIs => InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete },
-            Source::As(end, state) => {
-                changed =
-                    Changed::new(packet, &header, end, state).ok_or(DropReason::ForeignSource)?;
+            PacketSource::Unchanged => {
+                InnerPacket { head: packet, tail: &[], checksum: Checksum::Complete }
+            }
+            PacketSource::Rewritten(end, state) => {
+                changed = RewrittenPacket::new(packet, &header, end, state)
+                    .ok_or(DropReason::ForeignSource)?;
                 changed.packet(packet)
             }
         };
@@ -369,7 +372,8 @@ impl Association {
         Ok(())
     }
 
-    /// Refuses what is neither for this host nor for whom the peer may reach through it.
+    /// Refuses a packet that is neither for this host nor for a destination that the peer may reach
+    /// through it.
     fn check_destination(&self, destination: IpAddr, cx: &Context<'_>) -> Result<(), DropReason> {
         match self.reaches(destination, cx) {
             true => Ok(()),
@@ -382,7 +386,7 @@ impl Association {
             || self.config.reaches.iter().any(|prefix| prefix.contains(destination))
     }
 
-    /// This host has lost addresses: what was told of sessions to them holds no longer.
+    /// This host has lost addresses: forgets the header fields of sessions to them.
     pub(crate) fn review_destinations(&mut self, cx: &Context<'_>) {
         let lost: Vec<u32> = self
             .receiving
@@ -398,7 +402,7 @@ impl Association {
         }
     }
 
-    /// A packet without the header fields that its session has told.
+    /// A compact packet: without the header fields that its session has announced.
     fn on_compact_packet(
         &mut self,
         now: Instant,
@@ -429,17 +433,19 @@ impl Association {
             checksum: restored.checksum,
         };
         let (whole, changed);
-        match self.receiving.sessions().get(slot).map(|session| &session.shown) {
-            None | Some(Shown::AsItIs) => {}
-            Some(Shown::As(known)) => {
+        match self.receiving.sessions().get(slot).map(|session| &session.source_rewrite) {
+            None | Some(SourceRewrite::None) => {}
+            Some(SourceRewrite::To(known)) => {
                 let known = **known;
-                self.keep_shown(now, slot, known, inner, cx)?;
+                self.refresh_connection(now, slot, known, inner, cx)?;
             }
-            Some(Shown::EachByItself) => {
+            Some(SourceRewrite::PerPacket) => {
                 whole = [inner.head, inner.tail].concat();
                 let header = Header::parse(&whole).map_err(|_| DropReason::MalformedPacket)?;
-                if let Source::As(end, state) = self.show(now, &header, &whole, cx)? {
-                    changed = Changed::new(&whole, &header, end, state)
+                if let PacketSource::Rewritten(end, state) =
+                    self.source_for_host(now, &header, &whole, cx)?
+                {
+                    changed = RewrittenPacket::new(&whole, &header, end, state)
                         .ok_or(DropReason::ForeignSource)?;
                     inner = changed.packet(&whole);
                 }
@@ -450,7 +456,7 @@ impl Association {
         Ok(())
     }
 
-    /// Hands a packet of the session in `slot` on, in order if that is asked for.
+    /// Delivers a packet of the session in `slot`, in order if it asks for that.
     fn deliver(
         &mut self,
         now: Instant,
@@ -468,23 +474,23 @@ impl Association {
             let (session, ack) = (sending.get_mut(answered), plain_ack(packet));
             session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
         };
-        let with = Delivering { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
+        let with = DeliveryContext { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
-    /// The session that packets of `len` bytes in `slot` acknowledge, if what it sees of them is to
-    /// be thinned, and since when it has more than the paths carry.
+    /// The session that packets of `len` bytes in `slot` acknowledge, if its acknowledgements are
+    /// to be thinned, and since when that session has had more data than the paths carry.
     fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
         if !self.thins || len > ACK_MAX {
             return None;
         }
-        let Incoming { key, shown, .. } = self.receiving.sessions().get(slot)?;
+        let Incoming { key, source_rewrite, .. } = self.receiving.sessions().get(slot)?;
         if key.protocol != protocol::TCP {
             return None;
         }
-        let source = match shown {
-            Shown::As(known) => known.0,
-            Shown::AsItIs | Shown::EachByItself => key.source,
+        let source = match source_rewrite {
+            SourceRewrite::To(known) => known.0,
+            SourceRewrite::None | SourceRewrite::PerPacket => key.source,
         };
         let answered = self.sending.sessions().find(&SessionKey { source, ..*key }.reversed())?;
         Some((answered, self.sending.queue().behind_since(now, answered)))
@@ -499,20 +505,20 @@ impl Association {
         cx: &mut Context<'_>,
     ) -> u32 {
         if self.host.own_translated.contains(&key.destination.address) {
-            self.host.begun.on_answer();
+            self.host.path_connections.on_answer();
         }
         let session = Incoming {
             key,
             order: None,
             header: None,
-            shown: Shown::AsItIs,
+            source_rewrite: SourceRewrite::None,
             newest: sequence,
             counters: Counters::default(),
         };
         self.receiving.open(now, id, session, &mut cx.shared.hold)
     }
 
-    /// The peer tells what the packets of a session have in common.
+    /// The peer announces the header fields that the packets of a session share.
     fn on_session_open(
         &mut self,
         now: Instant,
@@ -528,7 +534,7 @@ impl Association {
                 (IpAddr::V6(source), IpAddr::V6(destination))
             }
         };
-        // As in full packets, an echo's identifier stands for both ports.
+        // As in full packets, the identifier of an ICMP echo stands for both ports.
         let echo = matches!(fields.protocol, protocol::ICMP | protocol::ICMPV6);
         let port = if echo { fields.source_port } else { fields.destination_port };
         let key = SessionKey {
@@ -536,35 +542,37 @@ impl Association {
             source: Endpoint { address: source, port: fields.source_port },
             destination: Endpoint { address: destination, port },
         };
-        // Checked here once: every packet restored from these fields has these ends.
+        // Checked once: every packet restored from these fields has these endpoints.
         let known = self.receiving.find(id, &key)?;
         self.check_destination(destination, cx)?;
-        let shown = self.show_session(now, &key, cx)?;
-        let header = match &shown {
-            Shown::As(known) => shown_as(fields, known.0).and_then(|it| SessionHeader::new(&it)),
-            Shown::AsItIs | Shown::EachByItself => SessionHeader::new(fields),
+        let source_rewrite = self.session_source_rewrite(now, &key, cx)?;
+        let header = match &source_rewrite {
+            SourceRewrite::To(known) => {
+                with_source(fields, known.0).and_then(|it| SessionHeader::new(&it))
+            }
+            SourceRewrite::None | SourceRewrite::PerPacket => SessionHeader::new(fields),
         };
         let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
         if let Some(session) = self.receiving.get_mut(slot) {
-            session.shown = shown;
+            session.source_rewrite = source_rewrite;
             session.header = header.map(Box::new);
         }
         Ok(())
     }
 }
 
-/// What a packet acknowledges that does nothing else.
+/// The acknowledgement number of a pure TCP acknowledgement.
 fn plain_ack(packet: &InnerPacket<'_>) -> Option<u32> {
-    // What has data has it in the second part.
+    // Payload is in the tail.
     let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
     header.plain_ack(packet.head)
 }
 
-/// Hands the network's mark on to the packet in a packet frame, if it can carry one (RFC 6040,
-/// section 4.2). One that cannot is not dropped: the sender answers the mark by what it sends on
-/// the path, and would send the packet again.
+/// Copies a CE mark of the outer header to the packet in a packet frame, if the packet is
+/// ECN-capable (RFC 6040, section 4.2). One that is not is not dropped: the sender reacts to the
+/// mark on the path, and would send the packet again.
 fn mark_full_packet(plain: &mut [u8]) {
-    // A packet frame is always the last one.
+    // A packet frame is always the last frame.
     let packet = Frames::new(plain).find_map(|frame| match frame {
         Ok(Frame::Packet { packet, .. }) => Some(packet.len()),
         _ => None,

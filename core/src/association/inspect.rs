@@ -1,4 +1,4 @@
-//! What tests and the fuzzer see and do inside an association.
+//! Access to the inside of an association for tests and the fuzzer.
 
 #![cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part"))]
 
@@ -18,18 +18,18 @@ use mpip_types::packet::SessionKey;
 #[cfg(test)]
 use mpip_types::table::Table;
 
-/// A transport message, opened.
+/// An opened transport message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peeked {
     pub(crate) path: u16,
     pub(crate) number: u64,
-    /// The receiver index, which names the keys.
+    /// The receiver index, which identifies the keys.
     pub(crate) index: u32,
     pub(crate) plain: Vec<u8>,
 }
 
 impl Association {
-    /// Opens a transport message for this end and changes nothing. `None` if it has not the keys.
+    /// Opens a transport message for this end without changing anything. `None` without the keys.
     pub(crate) fn peek(&self, datagram: &[u8]) -> Option<Peeked> {
         let view = TransportPacket::new_checked(datagram).ok()?;
         let (header, header_len) = (view.header(), view.header_len());
@@ -53,7 +53,7 @@ impl Association {
         self.forge_plain(now, path, &plaintext(frames))
     }
 
-    /// As [`forge`](Self::forge), of any plaintext.
+    /// As [`forge`](Self::forge), with any plaintext.
     pub(crate) fn forge_plain(
         &mut self,
         now: Instant,
@@ -69,7 +69,7 @@ impl Association {
         Some((path.address, datagram))
     }
 
-    /// Seals `frames` under any path and number; returns the datagram and the plaintext.
+    /// Seals `frames` for any path and number; returns the datagram and the plaintext.
     pub(crate) fn seal(
         &self,
         path: u16,
@@ -80,7 +80,7 @@ impl Association {
         Some((self.seal_plain(path, number, &plain)?, plain))
     }
 
-    /// Seals any plaintext under any path and number.
+    /// Seals any plaintext for any path and number.
     pub(crate) fn seal_plain(&self, path: u16, number: u64, plain: &[u8]) -> Option<Vec<u8>> {
         let epoch = self.keys.current()?;
         let header = TransportHeader {
@@ -98,12 +98,12 @@ impl Association {
         Some(datagram)
     }
 
-    /// The paths, and of each the number of its next datagram.
+    /// The paths, each with its next packet number.
     pub(crate) fn lanes(&self) -> Vec<(u16, u64)> {
         self.paths.iter().map(|path| (path.id.0, path.flight.next_number())).collect()
     }
 
-    /// The number of the next message on `path`.
+    /// The next packet number of `path`.
     pub(crate) fn next_number(&self, path: u16) -> Option<u64> {
         self.paths.get(PathId(path)).map(|path| path.flight.next_number())
     }
@@ -113,58 +113,58 @@ impl Association {
         self.identity.opens()
     }
 
-    /// The receiver indices of the keys in use: its own, and the peer's.
+    /// The receiver indices of the current keys: ours and the peer's.
     pub(crate) fn indices(&self) -> Option<(u32, u32)> {
         self.keys.current().map(|epoch| (epoch.local_index, epoch.peer_index))
     }
 
-    /// How many keys it holds, those of the former and the offered handshake included.
+    /// The number of key epochs, including the previous and the offered ones.
     pub(crate) fn epochs(&self) -> usize {
         self.keys.len()
     }
 
-    /// The keys in use have sealed as much as they may.
+    /// Sets the current keys to their packet limit.
     pub(crate) fn wear_out_keys(&mut self) {
         self.keys.current_mut().expect("there are keys").sealed = keys::REKEY_PACKETS;
     }
 
-    /// The index of the initiation that awaits its response.
+    /// The receiver index of the pending initiation.
     pub(crate) fn pending_index(&self) -> Option<u32> {
         self.handshakes.pending().map(|pending| pending.index)
     }
 
-    /// Sessions of the peer that may be known at once.
+    /// The limit of incoming sessions.
     pub(crate) fn most_sessions(&self) -> usize {
         self.limits.sessions
     }
 
-    /// Path and number of the packets that wait to be sent again.
+    /// Path and packet number of the packets that wait for retransmission.
     pub(crate) fn repairs(&self) -> Vec<(u16, u64)> {
-        self.sending.repairs().iter().map(|cargo| (cargo.path.0, cargo.number)).collect()
+        self.sending.repairs().iter().map(|packet| (packet.path.0, packet.number)).collect()
     }
 
-    /// Both ends of a path.
+    /// The addresses of a path.
     pub(crate) fn address_of(&self, path: u16) -> Option<PathAddress> {
         self.paths.get(PathId(path)).map(|path| path.address)
     }
 
-    /// Whether the peer takes this end's address on a path for its own.
+    /// Whether the peer accepts this end's address on a path as this end's own.
     pub(crate) fn is_taken(&self, path: u16) -> Option<bool> {
         self.paths.get(PathId(path)).map(|path| path.seen.is_ours)
     }
 
-    /// As if all identifiers before `id` had been given to paths.
+    /// Assigns path identifiers from `id` on.
     pub(crate) fn number_paths_from(&mut self, id: u16) {
         self.paths.number_from(id);
     }
 
-    /// Numbers of the sessions in which this end sends.
+    /// Identifiers of the outgoing sessions.
     pub(crate) fn sending(&self) -> Vec<u32> {
         self.sending.sessions().iter().map(|(_, _, session)| session.id.0).collect()
     }
 }
 
-/// The frames one after the other.
+/// The encoded frames.
 fn plaintext(frames: &[Frame<'_>]) -> Vec<u8> {
     let mut plain = vec![0; 2_000];
     let mut at = 0;
@@ -175,7 +175,7 @@ fn plaintext(frames: &[Frame<'_>]) -> Vec<u8> {
     plain
 }
 
-/// Memory of a session's entry in the table: in its slot and in the index, sending and receiving.
+/// Bytes of a session's table entry, in its slot and in the index: sending and receiving.
 #[cfg(test)]
 pub(crate) fn table_entries() -> [(usize, usize); 2] {
     [Table::<SessionKey, Outgoing>::BYTES, Table::<SessionId, Incoming>::BYTES]

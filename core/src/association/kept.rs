@@ -1,12 +1,12 @@
-//! How full the tables of an association are.
+//! Fill levels of an association's tables.
 
 use mpip_wire::AddressList;
 
 use super::Association;
 
 impl Association {
-    /// What grows with what the peer sends: its name, how much there is, and the most there may be,
-    /// as `docs/architecture.md` has it.
+    /// Everything that grows with what the peer sends: name, current size and bound, as in
+    /// `docs/architecture.md`.
     pub(crate) fn kept(&self) -> Vec<(&'static str, usize, usize)> {
         let limits = &self.limits;
         let mut kept = vec![
@@ -17,7 +17,7 @@ impl Association {
             ("bytes that wait in order", self.receiving.share().held(), limits.resequencing),
             ("sessions that wait", self.receiving.waiting(), self.receiving.sessions().len()),
             ("repairs", self.sending.repairs().len(), 16_384),
-            ("told addresses", self.peer.told().len(), AddressList::MAX),
+            ("told addresses", self.peer.advertised().len(), AddressList::MAX),
             ("networks", self.rest.networks(), crate::parts::resting::NETWORKS),
             ("keys", self.keys.len(), 3),
         ];

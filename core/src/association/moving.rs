@@ -1,12 +1,12 @@
-//! Paths that change their addresses.
+//! Paths that change addresses.
 //!
-//! Only the opener opens paths. When it loses an address it gives up the paths from there, and
-//! opens others from what it has. The other node cannot do that, and what it would have to tell the
-//! opener, its new address, needs a path. So while no other path works it keeps those whose address
-//! it has lost, without sending on them, and moves them: it challenges the opener from an address
-//! that it has. That is authentic, and for the opener a path whose other end has moved as a
-//! translator moves it (`[P-7]`). Once one path works again the rest is given up, because the
-//! opener opens paths to whatever it is told then.
+//! Only the opener opens paths. When it loses an address it abandons the paths from there and opens
+//! others from its remaining addresses. The other node cannot do that, and needs a path to tell the
+//! opener its new address. So while no other path works it keeps the paths whose address it has
+//! lost, without sending on them, and moves them: it challenges the opener from an address that it
+//! has. The challenge is authentic, and to the opener the path looks as if a NAT had rebound it
+//! (`[P-7]`). Once one path works again the others are abandoned: the opener then opens paths to
+//! the addresses that it is told.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::content::Path;
 use crate::event::Event;
 use crate::parts::addresses::{are_neighbours, local};
 use crate::parts::path_set::PathIndex;
-use crate::parts::sending::Loss;
+use crate::parts::sending::LossCause;
 use crate::shared::Context;
 use mpip_transport::{Challenge, PathState, Standing};
 use mpip_types::Instant;
@@ -25,8 +25,8 @@ use mpip_types::PathAddress;
 use mpip_types::{Encapsulation, LocalAddress};
 
 impl Association {
-    /// Gives up the paths whose local address is gone, or keeps them until they can move; the
-    /// others follow their interface's MTU.
+    /// Abandons the paths whose local address is gone, or keeps them until they can move. Other
+    /// paths follow their interface's MTU.
     pub(super) fn follow_local_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         let works = |path: &Path| path.works() && local(path.address, &cx.shared.locals).is_some();
         let keeps = !self.identity.opens()
@@ -38,19 +38,19 @@ impl Association {
                 Some(local) => path.on_interface_mtu(local.mtu),
                 None if keeps && path.is_validated() => {
                     path.validation.challenge = None;
-                    self.change_state(now, cx, index, PathState::Failed, HOMELESS);
+                    self.change_state(now, cx, index, PathState::Failed, ADDRESS_GONE);
                 }
-                None => self.abandon_path(now, cx, index, HOMELESS),
+                None => self.abandon_path(now, cx, index, ADDRESS_GONE),
             }
         }
         self.move_paths(now, cx);
         self.update_inner_mtu(cx);
     }
 
-    /// Challenges the opener from the addresses that there are, on paths whose own is gone. What
-    /// had no answer makes room for another pair of addresses.
+    /// Challenges the opener from the remaining addresses, for paths whose own address is gone. A
+    /// challenge without an answer makes room for another address pair.
     pub(super) fn move_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
-        let homeless = |path: &&Path| is_homeless(path, &cx.shared.locals);
+        let homeless = |path: &&Path| has_no_local_address(path, &cx.shared.locals);
         let count = self.paths.iter().filter(homeless).count();
         if count == 0 {
             return;
@@ -60,7 +60,8 @@ impl Association {
             return;
         }
         let standing: Vec<_> = pairs.iter().map(|to| self.standing(now, *to, cx)).collect();
-        let paths = self.paths.iter_mut().filter(|path| is_homeless(path, &cx.shared.locals));
+        let paths =
+            self.paths.iter_mut().filter(|path| has_no_local_address(path, &cx.shared.locals));
         for (position, path) in paths.enumerate() {
             let due =
                 path.validation.challenge.as_ref().is_none_or(|challenge| now >= challenge.next);
@@ -79,12 +80,12 @@ impl Association {
         }
     }
 
-    /// Pairs of an address of ours and one of the opener's on which there is no path; first those
-    /// within one network, then those that differ from a former one only in our end. What the
-    /// opener tells is of no use where it is behind a translator, and may be somebody else's.
+    /// Pairs of a local address and one of the opener's that no path uses. Pairs within one network
+    /// come first, then those that differ from a former path only in our address. Addresses that
+    /// the opener advertises are useless if it is behind a NAT, and may belong to another host.
     fn pairs_to_move_to(&self, now: Instant, cx: &Context<'_>) -> Vec<PathAddress> {
         let locals = &cx.shared.locals;
-        let former = || self.paths.iter().filter(|path| is_homeless(path, locals));
+        let former = || self.paths.iter().filter(|path| has_no_local_address(path, locals));
         let told = [Encapsulation::Udp, Encapsulation::Tcp].into_iter();
         let told = told.filter(|kind| self.config.encapsulation.permits(*kind));
         let told = told.flat_map(|kind| self.remotes(kind).into_iter().map(move |to| (kind, to)));
@@ -117,36 +118,36 @@ impl Association {
         pairs
     }
 
-    /// Where one path works, the others need not be moved.
+    /// When one path works, abandons those that would have to move.
     pub(super) fn settle_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
         if self.identity.opens() || !self.paths.any_works() {
             return;
         }
         for index in self.paths.indices() {
-            if is_homeless(&self.paths[index], &cx.shared.locals) {
-                self.abandon_path(now, cx, index, HOMELESS);
+            if has_no_local_address(&self.paths[index], &cx.shared.locals) {
+                self.abandon_path(now, cx, index, ADDRESS_GONE);
             }
         }
     }
 
-    /// The host's routes changed: what was asked lately or does not answer may be reached now.
-    /// Returns whether there is any such path.
+    /// The host's routes changed: repeats recent challenges, and probes of paths that do not
+    /// answer. Returns whether there is any such path.
     pub(crate) fn on_routes(&mut self, now: Instant) -> bool {
         let asked = self.paths.iter_mut().map(|path| path.ask_again(now));
         asked.filter(|sooner| *sooner).count() > 0
     }
 
-    /// Something authentic came from `from` on a path that we gave up: the peer cannot know, since
-    /// no other works. It has moved there, and a path is opened to it. One at a time, because who
-    /// recorded something could send it again from anywhere.
-    pub(super) fn open_to_mover(
+    /// An authentic datagram came from `from` on an abandoned path. The peer cannot know that the
+    /// path is abandoned if no other works, and has moved: opens a path to `from`. One at a time,
+    /// because an attacker could replay a recorded datagram from anywhere.
+    pub(super) fn open_path_to_moved_peer(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
         from: PathAddress,
         len: usize,
     ) {
-        let called = |path: &Path| {
+        let validating = |path: &Path| {
             path.state() == PathState::Validating
                 && path.validation.challenge.as_ref().is_some_and(|challenge| !challenge.ours)
         };
@@ -156,11 +157,11 @@ impl Association {
         }) else {
             return;
         };
-        if let Some(former) = self.paths.position(called) {
-            if now.since(self.paths[former].opened) < CALL {
+        if let Some(former) = self.paths.position(validating) {
+            if now.since(self.paths[former].opened) < ANSWER_TIMEOUT {
                 return;
             }
-            self.abandon_path(now, cx, former, "the peer calls from elsewhere");
+            self.abandon_path(now, cx, former, "the peer has moved again");
         }
         if let Some(index) = self.open_path(now, from, local) {
             let path = &mut self.paths[index];
@@ -169,9 +170,9 @@ impl Association {
         }
     }
 
-    /// A packet of path `index` was authenticated that came from or to another address than the
-    /// path's: the peer, or a NAT on the way, may have moved. The new address is challenged; the
-    /// path serves at the old one until it has answered.
+    /// An authentic packet of path `index` came from or to another address than the path's: the
+    /// peer may have moved, or a NAT rebound. Challenges the new address; the path keeps using the
+    /// old one until the new one has answered.
     pub(super) fn challenge_new_address(
         &mut self,
         now: Instant,
@@ -190,9 +191,9 @@ impl Association {
         }
     }
 
-    /// The peer is where it said: whether a path there carries datagrams of full size is asked
-    /// next.
-    fn challenge_in_full(
+    /// The peer receives at the advertised address. The next challenge tests whether the path
+    /// carries full-size datagrams.
+    fn challenge_full_size(
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
@@ -203,24 +204,25 @@ impl Association {
         let mut challenge =
             Challenge::ours(cx.shared.rng.bytes(), answered.to, Standing::Known, now);
         let path = &mut self.paths[index];
-        if is_homeless(path, &cx.shared.locals) {
-            // So many pairs of addresses were asked, this one the last.
+        if has_no_local_address(path, &cx.shared.locals) {
+            // Keeps the count of attempted pairs; this pair was the last of them.
             challenge.attempts = answered.attempts.saturating_sub(1);
         }
         path.validation.challenge = Some(challenge);
     }
 
-    /// Path `index` may have moved to addresses at which the opener has opened another since.
+    /// Path `index` may have moved to addresses for which the opener has meanwhile opened another
+    /// path: abandons that one.
     fn leave_one_path(&mut self, now: Instant, cx: &mut Context<'_>, index: PathIndex) {
         let address = self.paths[index].address;
         for other in self.paths.indices().filter(|other| *other != index) {
             if self.identity.opens() && self.paths[other].address == address {
-                self.abandon_path(now, cx, other, "another has moved there");
+                self.abandon_path(now, cx, other, "another path has moved to its address");
             }
         }
     }
 
-    /// The answer to a challenge came.
+    /// A path response arrived.
     pub(super) fn on_path_response(
         &mut self,
         now: Instant,
@@ -239,18 +241,18 @@ impl Association {
             return;
         };
         if answered.standing == Standing::Told {
-            self.challenge_in_full(now, cx, index, &answered);
+            self.challenge_full_size(now, cx, index, &answered);
             return;
         }
         path.validation.credit = 0;
         path.flight.on_answered(now);
-        // Whether what was sent before the answer has arrived.
+        // Probes whether what was sent before validation has arrived.
         path.ping |= path.flight.in_flight() > 0;
         if path.state() == PathState::Failed {
-            // Signs of life that were asked for at the old address will never come.
+            // Probes sent to the old address will never be answered.
             self.losses.clear();
             path.flight.abandon_control(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
         let path = &mut self.paths[index];
         let former = path.address.remote;
@@ -267,7 +269,7 @@ impl Association {
                 from: former,
                 to: from.remote,
             });
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
             self.review_capture();
         }
         self.leave_one_path(now, cx, index);
@@ -279,12 +281,12 @@ impl Association {
     }
 }
 
-/// So long an address has to answer before another one is asked.
-const CALL: Duration = Duration::from_secs(1);
+/// Time that an address has to answer before another one is challenged.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-const HOMELESS: &str = "its local address is gone";
+const ADDRESS_GONE: &str = "its local address is gone";
 
-/// Whether the path is kept without an address of its own.
-fn is_homeless(path: &Path, locals: &[LocalAddress]) -> bool {
+/// Whether the path is kept although its local address is gone.
+fn has_no_local_address(path: &Path, locals: &[LocalAddress]) -> bool {
     path.state() == PathState::Failed && local(path.address, locals).is_none()
 }

@@ -1,22 +1,22 @@
-//! The way of a packet out: session, queue, scheduler, frame.
+//! The send path: session, queue, scheduler, frame.
 
 use std::collections::BTreeSet;
 
 use mpip_wire::Frame;
 
-use super::departure::Manifest;
+use super::departure::SendInfo;
 use super::{Association, range_room};
-use crate::content::{Cargo, Content};
+use crate::content::{Content, SentPacket};
 use crate::drops::DropReason;
 use crate::omission::{SessionHeader, fields};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::sending::form::Form;
-use crate::parts::sending::{Load, Loss};
+use crate::parts::sending::{LossCause, NextPacket};
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
 use crate::scheduler::Demand;
-use crate::session::{Known, Outgoing, Told};
+use crate::session::{HeaderFields, HeaderState, Outgoing};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::PathState;
@@ -26,7 +26,7 @@ use mpip_types::Instant;
 use mpip_types::packet::{Header, Segments};
 
 impl Association {
-    /// Takes a packet or super-packet from the host into the queue.
+    /// Queues a packet or super-packet from the host.
     pub(crate) fn enqueue(
         &mut self,
         now: Instant,
@@ -34,8 +34,8 @@ impl Association {
         segments: Segments,
         cx: &mut Context<'_>,
     ) -> Result<(), DropReason> {
-        if self.is_plain() && !self.is_bound(&header.session(), cx) {
-            // It entered the TUN device before the host heard of that.
+        if self.has_fallen_back() && !self.needs_paths(&header.session(), cx) {
+            // It entered the TUN device before the host stopped the capture.
             for segment in 0..segments.count() {
                 cx.shared.plain.push(segments.clone(), segment);
             }
@@ -52,24 +52,24 @@ impl Association {
             .map_err(|reason| cx.shared.refuse(reason))
     }
 
-    /// Forgets sessions that carried nothing for long.
+    /// Removes idle sessions.
     pub(super) fn expire_sessions(&mut self, now: Instant, cx: &mut Context<'_>) {
         let idle = self.limits.session_idle;
         self.sending.expire(now, idle);
-        // The receiver remembers for longer, so that it never forgets a session in use.
+        // The receiver keeps sessions longer than the sender, so that it never drops one in use.
         self.receiving.expire(now, idle * 3 / 2, &mut cx.shared.hold);
     }
 
-    /// Gives what waits, and what no path is known to have delivered, back to the host, which sends
-    /// it as plain IP. Sessions of which something was on its way begin anew, so that the peer does
-    /// not wait for it when they return to the paths.
-    pub(super) fn give_back(&mut self, now: Instant, cx: &mut Context<'_>) {
-        self.retrieve_all_early();
+    /// Returns queued packets, and packets that no path is known to have delivered, to the host,
+    /// which sends them as plain IP. Sessions with packets in flight start anew, so that the peer
+    /// does not wait for these packets when the session returns to the paths.
+    pub(super) fn return_to_host(&mut self, now: Instant, cx: &mut Context<'_>) {
+        self.requeue_all_early();
         let bound: BTreeSet<u32> = self
             .sending
             .sessions()
             .iter()
-            .filter(|(_, key, _)| self.is_bound(key, cx))
+            .filter(|(_, key, _)| self.needs_paths(key, cx))
             .map(|(slot, ..)| slot)
             .collect();
         self.sending.take_all(now, &self.paths, |slot, segments, segment| {
@@ -79,7 +79,7 @@ impl Association {
         });
     }
 
-    /// Sends all that may leave now.
+    /// Sends everything that may leave now.
     pub(crate) fn transmit(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Association {
         if self.keys.current().is_none() {
             return;
         }
-        // The peer's packets wait for these.
+        // First, because the peer's packets wait for these.
         self.send_challenges(now, cx, out);
         self.send_packets(now, cx, out);
         self.send_control(now, cx, out);
@@ -104,35 +104,35 @@ impl Association {
             return;
         }
         self.sending.end_outage(now);
-        while let Some(load) = self.next_load(now) {
-            let len = load.segments.segment_len(load.segment);
+        while let Some(next) = self.next_packet(now) {
+            let len = next.segments.segment_len(next.segment);
             let any = match works {
-                true => self.selection.gather(now, &self.paths, len, load.priority),
+                true => self.selection.gather(now, &self.paths, len, next.priority),
                 false => self.selection.gather_early(now, &self.paths, len),
             };
             if !any && !works {
                 break;
             }
             if !any {
-                // No path takes a packet of this length any more.
-                if let Ok(header) = Header::parse(load.segments.packet().bytes()) {
-                    self.tell_too_big(now, &header, &load.segments, cx);
+                // No path carries a packet of this length any more.
+                if let Ok(header) = Header::parse(next.segments.packet().bytes()) {
+                    self.tell_too_big(now, &header, &next.segments, cx);
                 }
-                self.sending.drop_load(&load, &mut self.outbox);
+                self.sending.drop_packet(&next, &mut self.outbox);
                 cx.shared.drops.count(DropReason::TooBig);
                 continue;
             }
             let demand = Demand {
                 len,
-                ordered: load.ordered,
+                ordered: next.ordered,
                 backlog: self.sending.queue().bytes(),
                 busy_since: self.sending.busy_since(),
             };
             let draws = &mut cx.shared.draws;
-            let choice = self.selection.choose(now, load.priority, &demand, draws);
+            let choice = self.selection.choose(now, next.priority, &demand, draws);
             let Some(index) = choice else { break };
-            if self.send_load(now, index, &load, len, out) {
-                self.sending.load_left(now, &load);
+            if self.send_packet(now, index, &next, len, out) {
+                self.sending.on_packet_sent(now, &next);
             } else {
                 self.paths[index].blocked = true;
             }
@@ -141,7 +141,8 @@ impl Association {
             self.sending.begin_outage(now);
         }
         self.sending.settle(now);
-        // What has room now was not used for want of packets, or because others are faster.
+        // A path that still has room was not used for lack of packets, or because others are
+        // faster: it is application-limited.
         for path in self.paths.iter_mut().filter(|path| path.state() == PathState::Active) {
             if path.ready_at(now, CONTROL_ROOM) <= now {
                 path.flight.on_app_limited(now);
@@ -149,29 +150,31 @@ impl Association {
         }
     }
 
-    fn next_load(&mut self, now: Instant) -> Option<Load> {
+    fn next_packet(&mut self, now: Instant) -> Option<NextPacket> {
         let passes = self.uneven && self.parameters.even_delay.acks_pass;
-        self.sending.next_load(now, &self.paths, passes, &mut self.outbox)
+        self.sending.next_packet(now, &self.paths, passes, &mut self.outbox)
     }
 
-    /// Frames, writes and seals one packet. `false` if the path's socket takes no more now.
-    fn send_load(
+    /// Frames, writes and seals one packet. Returns `false` if the path's socket accepts no more
+    /// now.
+    fn send_packet(
         &mut self,
         now: Instant,
         index: PathIndex,
-        load: &Load,
+        next: &NextPacket,
         len: usize,
         out: &mut impl DatagramSink,
     ) -> bool {
         let session =
-            self.sending.sessions().get(load.slot).filter(|known| known.id == load.session);
-        let header = match session.map(|session| &session.known) {
-            Some(Known::Header(told)) => Some(&told.header),
+            self.sending.sessions().get(next.slot).filter(|known| known.id == next.session);
+        let header = match session.map(|session| &session.header_state) {
+            Some(HeaderState::Confirmed(told)) => Some(&told.header),
             _ => None,
         };
-        let form = Form::of(load, len, header);
-        let tell = matches!(session, Some(Outgoing { known: Known::Nothing, .. }));
-        let tell_again = matches!(session, Some(Outgoing { known: Known::Lapsed(_), .. }));
+        let form = Form::of(next, len, header);
+        let tell = matches!(session, Some(Outgoing { header_state: HeaderState::Unsent, .. }));
+        let tell_again =
+            matches!(session, Some(Outgoing { header_state: HeaderState::Lost(_), .. }));
         let path = &mut self.paths[index];
         let to = path.leads_to();
         let most = path.max_datagram().min(path.sendable());
@@ -189,8 +192,8 @@ impl Association {
         }
         plain_len += feedback.as_ref().map_or(0, Frame::encoded_len);
         let parameters = &self.parameters.even_delay;
-        let even = len >= parameters.bulk as usize || load.sequence < parameters.first;
-        let even = even && load.ordered && load.first_sent.is_none();
+        let even = len >= parameters.bulk as usize || next.sequence < parameters.first;
+        let even = even && next.ordered && next.first_sent.is_none();
         let playout = path.playout(now, self.delay_reference).filter(|_| even);
         let playout =
             playout.map(|at| Frame::Playout { at: playout::encode(at) }).filter(|frame| {
@@ -198,28 +201,32 @@ impl Association {
                 used + frame.encoded_len() <= most
             });
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
-        let cargo = load.repair.then(|| Cargo {
-            ordered: load.ordered,
-            segments: load.segments.clone(),
-            segment: load.segment as u16,
-            slot: load.slot,
-            session: load.session,
-            sequence: load.sequence,
-            marked: load.mark,
-            first_sent: load.first_sent.unwrap_or(now),
+        let packet = next.repair.then(|| SentPacket {
+            ordered: next.ordered,
+            segments: next.segments.clone(),
+            segment: next.segment as u16,
+            slot: next.slot,
+            session: next.session,
+            sequence: next.sequence,
+            marked: next.mark,
+            first_sent: next.first_sent.unwrap_or(now),
             path: path.id,
             number: path.flight.next_number(),
         });
-        let manifest =
-            Manifest { asks: true, paced: true, probe: false, content: cargo.map(Content::Packet) };
-        let sent = self.send_datagram(now, index, to, plain_len, manifest, out, |plain| {
+        let info = SendInfo {
+            asks: true,
+            paced: true,
+            probe: false,
+            content: packet.map(Content::Packet),
+        };
+        let sent = self.send_datagram(now, index, to, plain_len, info, out, |plain| {
             let mut at = 0;
             for frame in [&feedback, &playout].into_iter().flatten() {
                 at += frame.emit(&mut plain[at..]).expect("room was reserved");
             }
-            form.write(load, &mut plain[at..]);
-            let first = tell && load.first_sent.is_none();
-            first.then(|| fields(load.sequence, &plain[plain_len - len..])).flatten()
+            form.write(next, &mut plain[at..]);
+            let first = tell && next.first_sent.is_none();
+            first.then(|| fields(next.sequence, &plain[plain_len - len..])).flatten()
         });
         let Some(told) = sent else { return false };
         let path = &mut self.paths[index];
@@ -231,15 +238,15 @@ impl Association {
         if let Some(fields) = told
             && let Some(header) = SessionHeader::new(&fields)
         {
-            let told = Told { fields, header };
-            self.sending.tell(load.slot, load.session, told, &mut self.outbox);
+            let told = HeaderFields { fields, header };
+            self.sending.send_header_fields(next.slot, next.session, told, &mut self.outbox);
         } else if tell_again {
-            self.sending.tell_again(load.slot, load.session, &mut self.outbox);
+            self.sending.resend_header_fields(next.slot, next.session, &mut self.outbox);
         }
         true
     }
 
-    /// Losses found outside of a feedback frame: congestion control and repair.
+    /// Handles losses found outside of a feedback frame: congestion control and repair.
     pub(super) fn apply_losses(&mut self, now: Instant, index: PathIndex) {
         let (packets, bytes) = (self.losses.summary.packets, self.losses.summary.bytes);
         if packets > 0 {
@@ -249,40 +256,42 @@ impl Association {
         let own = self.gather_subflows(index);
         let Self { paths, losses, subflows, .. } = self;
         paths[index].on_losses(now, &losses.summary, subflows, own);
-        self.repair_losses(Loss::Congestion);
+        self.repair_losses(LossCause::Congestion);
     }
 
-    /// What was lost goes out again, or its receiver is told that it will not.
-    pub(super) fn repair_losses(&mut self, loss: Loss) {
+    /// Sends lost packets again, or tells the receiver that they will not come.
+    pub(super) fn repair_losses(&mut self, loss: LossCause) {
         while let Some(content) = self.losses.arrived.pop() {
             if let Content::Control(notices) = content {
                 notices.into_iter().for_each(|notice| self.on_notice(notice, true));
             }
         }
-        // Where nothing else holds the inner TCP back, its losses do.
+        // Without congestion control, losses are the only signal that slows the inner TCP down.
         let none = self.config.congestion_control == CongestionControlKind::None;
-        let repairs = loss == Loss::PathDied || !none;
+        let repairs = loss == LossCause::PathFailed || !none;
         let mut lost = core::mem::take(&mut self.losses.lost);
         let any = lost.iter().any(mpip_transport::Content::is_packet);
         for content in lost.drain(..) {
             match content {
-                Content::Packet(cargo) if repairs => self.sending.repair(cargo, &mut self.outbox),
-                Content::Packet(cargo) => self.sending.give_up(&cargo, &mut self.outbox),
+                Content::Packet(packet) if repairs => self.sending.repair(packet, &mut self.outbox),
+                Content::Packet(packet) => self.sending.give_up(&packet, &mut self.outbox),
                 Content::Control(notices) => {
                     notices.into_iter().for_each(|notice| self.on_notice(notice, false));
                 }
             }
         }
         self.losses.lost = lost;
-        if loss == Loss::PathDied && any {
+        if loss == LossCause::PathFailed && any {
             self.sending.sort_repairs();
         }
     }
 
-    /// A notice has arrived, or was lost.
+    /// A notice was acknowledged (`arrived`) or lost.
     fn on_notice(&mut self, notice: Notice, arrived: bool) {
         match notice {
-            Notice::SessionOpen(slot, id) => self.sending.settle_open(slot, id, arrived),
+            Notice::SessionOpen(slot, id) => {
+                self.sending.on_header_fields_result(slot, id, arrived);
+            }
             _ if arrived => {}
             _ => {
                 self.outbox.owe(notice);
@@ -290,16 +299,16 @@ impl Association {
         }
     }
 
-    /// The path has fallen silent: the newest packet on it may have been the last of a transfer,
-    /// whose loss nothing later would show. It goes out again on a path that answers.
+    /// Tail loss probe: the path has fallen silent, and its newest packet may be the last of a
+    /// transfer, whose loss no later packet would reveal. Sends it again on a path that answers.
     pub(super) fn probe_tail(&mut self, now: Instant, index: PathIndex) {
         let others = self.paths.enumerate();
         let mut others = others.filter(|(other, path)| *other != index && path.is_usable());
         if self.parameters.repair.probes_tail
             && others.next().is_some()
-            && let Some(Content::Packet(cargo)) = self.paths[index].flight.newest()
+            && let Some(Content::Packet(packet)) = self.paths[index].flight.newest()
         {
-            self.sending.repeat(now, cargo);
+            self.sending.repeat(now, packet);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The paths of an association: which there are, which carry packets, and when that changes.
+//! The paths of an association: opening, state changes, removal, and periodic work.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::parameters::{Parameters, ResequencingParameters};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
-use crate::parts::sending::Loss;
+use crate::parts::sending::LossCause;
 use crate::parts::sizes::INNER_OVERHEAD;
 use crate::queue::CodelParameters;
 use crate::scheduler::{Candidate, PERIOD};
@@ -26,22 +26,25 @@ use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::PathAddress;
 
-/// How long an abandoned path is kept to tell the peer and to understand what is on its way.
+/// Time for which an abandoned path is kept, to notify the peer and to receive datagrams that are
+/// still in flight.
 const LINGER: Duration = Duration::from_secs(3);
-/// Without a path for so long, what waits is stale.
+/// Time without a path after which queued packets are stale and dropped.
 const STALE: Duration = Duration::from_secs(3);
-/// Connections that have fallen back to plain IP return within 500 ms once a path works again: the
-/// pause between two probes, one that is lost, and what the host needs for it.
+/// Longest pause between probes in host mode with fall-back. Connections that have fallen back to
+/// plain IP return to the paths within 500 ms once a path works: this pause, one lost probe, and
+/// the host's own delay.
 const FALLBACK_PAUSE: Duration = Duration::from_millis(200);
-/// When no path works, a new handshake is tried after this.
+/// Time without a working path after which a new handshake is tried.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// Bottlenecks are looked for once in so many periods.
+/// Periods between searches for shared bottlenecks.
 const REGROUP_PERIODS: u32 = 10;
-/// A path takes another's place among the fastest only if it is faster by this much.
+/// Hysteresis of `max_paths`, µs: a standby path replaces an active one only if its delay is lower
+/// by more than this.
 const STANDBY_MARGIN: i64 = 2_000;
 
 impl Association {
-    /// Changes a path's state and tells of it.
+    /// Changes a path's state and reports it.
     pub(super) fn change_state(
         &mut self,
         now: Instant,
@@ -70,7 +73,7 @@ impl Association {
         if matches!(to, PathState::Failed | PathState::Abandoned) {
             self.losses.clear();
             self.paths[index].flight.abandon(&mut self.losses);
-            self.repair_losses(Loss::PathDied);
+            self.repair_losses(LossCause::PathFailed);
         }
         if to == PathState::Abandoned {
             let path = &mut self.paths[index];
@@ -80,22 +83,22 @@ impl Association {
             self.paths.retire(id);
         }
         if from == PathState::Validating {
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
         }
         if to == PathState::Active {
-            self.retrieve_all_early();
+            self.requeue_all_early();
         }
         if to == PathState::Active && self.config.host_mode {
-            // Its answer shows that the peer has validated our address.
+            // The response proves that the peer has validated our address.
             self.paths[index].ping = true;
         }
         self.review_capture();
         self.update_inner_mtu(cx);
     }
 
-    /// Follows the smallest of the paths that work or may work again: larger packets would leave
-    /// it unused, and the headers of smaller ones cost less than that. A path whose MTU is being
-    /// found out does not count yet.
+    /// Sets the inner MTU to the smallest of the validated paths: larger packets would leave that
+    /// path unused, which costs more than the headers of smaller packets. A path whose MTU is still
+    /// being probed does not count.
     pub(super) fn update_inner_mtu(&mut self, cx: &mut Context<'_>) {
         let usable = self.paths.validated();
         let Some(datagram) = usable.filter_map(Path::lasting_datagram).min() else { return };
@@ -106,7 +109,7 @@ impl Association {
         }
     }
 
-    /// Opens a path on every pair of addresses that has none; only the opener does.
+    /// Opens a path for every address pair that has none. Only the opener does.
     pub(super) fn open_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
         if !self.identity.opens() {
             return;
@@ -131,8 +134,8 @@ impl Association {
     }
 
     /// Opens the path on which the handshake was answered: its address needs no challenge. A former
-    /// one between the same addresses that does not work may be unknown to the peer by now, and
-    /// makes room for it.
+    /// path between the same addresses that does not work is replaced, because the peer may no
+    /// longer know it.
     pub(super) fn open_validated_path(
         &mut self,
         now: Instant,
@@ -148,7 +151,7 @@ impl Association {
                     return;
                 }
                 PathState::Validating | PathState::Failed => {
-                    self.abandon_path(now, cx, index, "a new handshake opens another");
+                    self.abandon_path(now, cx, index, "replaced after a new handshake");
                 }
                 PathState::Abandoned => {}
             }
@@ -170,7 +173,7 @@ impl Association {
         self.add_path(now, id, address, local)
     }
 
-    /// Removes path `index`. Its identifier stays in use as long as the keys do.
+    /// Removes path `index`. Its identifier stays reserved as long as the keys exist.
     fn remove_path(&mut self, index: PathIndex) {
         if self.paths[index].flight.knows_of_elsewhere() {
             self.sending.retain_missing(&self.paths);
@@ -180,7 +183,7 @@ impl Association {
         self.paths.retire(path.id);
     }
 
-    /// Adds a path, unless there are too many.
+    /// Adds a path, unless the limit is reached.
     pub(super) fn add_path(
         &mut self,
         now: Instant,
@@ -191,7 +194,7 @@ impl Association {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
         if self.config.host_mode && self.config.policy == Policy::Prefer {
-            // Connections wait as plain IP for what works again.
+            // Connections use plain IP until a path works again.
             path.longest_pause = FALLBACK_PAUSE;
         }
         path.fixed_weight = self.config.fixed_weight(&local.interface);
@@ -199,8 +202,8 @@ impl Association {
         self.paths.add(path)
     }
 
-    /// At the bound, the path that has been of no use for longest makes room for one that the peer
-    /// opens: a peer that loses its only address cannot say which paths it gave up.
+    /// At the limit, removes the path that has not worked for longest, for one that the peer opens.
+    /// A peer that loses its only address cannot tell which paths it abandoned.
     pub(super) fn make_room_for_path(&mut self, now: Instant, cx: &mut Context<'_>) {
         if !self.paths.is_full() {
             return;
@@ -208,12 +211,12 @@ impl Association {
         let idle = |path: &Path| !path.works() && now.since(path.changed) >= LINGER;
         let idle = self.paths.enumerate().filter(|(_, path)| idle(path));
         if let Some((index, _)) = idle.min_by_key(|(_, path)| path.changed) {
-            self.change_state(now, cx, index, PathState::Abandoned, "room for a new path");
+            self.change_state(now, cx, index, PathState::Abandoned, "replaced by a new path");
             self.remove_path(index);
         }
     }
 
-    /// Gives a path up and lets the peer know.
+    /// Abandons a path and tells the peer.
     pub(super) fn abandon_path(
         &mut self,
         now: Instant,
@@ -229,7 +232,7 @@ impl Association {
         }
     }
 
-    /// The peer said how it wants a path to be used.
+    /// A path status frame arrived.
     pub(super) fn on_path_status(
         &mut self,
         now: Instant,
@@ -248,14 +251,14 @@ impl Association {
         }
     }
 
-    /// Follows what the status frames of one datagram said of standby, all at once.
+    /// Applies the standby changes of all status frames of one datagram at once.
     pub(super) fn follow_standby(&mut self, now: Instant, cx: &mut Context<'_>) {
         if core::mem::take(&mut self.standby_changed) {
             self.limit_to_fastest(now, cx);
         }
     }
 
-    /// Looks after every path: losses that have become certain, silence, what lingers.
+    /// Periodic checks of every path: loss timers, silence, removal of abandoned paths.
     pub(super) fn check_paths(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.move_paths(now, cx);
         for index in self.paths.indices() {
@@ -276,7 +279,7 @@ impl Association {
                     self.probe_tail(now, index);
                 }
                 Silence::Dead => {
-                    self.repair_losses(Loss::PathDied);
+                    self.repair_losses(LossCause::PathFailed);
                     self.change_state(now, cx, index, PathState::Failed, "no answer");
                     self.paths[index].on_dead(now);
                     self.limit_to_fastest(now, cx);
@@ -291,7 +294,7 @@ impl Association {
         self.reconnect(now);
     }
 
-    /// The host cannot send to this address. Returns whether a path is concerned.
+    /// The host cannot send to this address. Returns whether a path uses it.
     pub(crate) fn on_unreachable(
         &mut self,
         now: Instant,
@@ -301,18 +304,18 @@ impl Association {
         let concerned = |path: &Path| path.address == address && path.works();
         let concerned = self.paths.position(concerned);
         let Some(index) = concerned else { return false };
-        self.change_state(now, cx, index, PathState::Failed, "the host has no way there");
+        self.change_state(now, cx, index, PathState::Failed, "the host cannot send there");
         let path = &mut self.paths[index];
         path.on_dead(now);
-        // What comes in now was on its way before.
+        // Datagrams that arrive now were sent before the failure.
         path.counts_from = path.flight.next_number();
         self.limit_to_fastest(now, cx);
         true
     }
 
-    /// Something on the way says that nobody listens at this address. That is not authentic, so the
-    /// path is only asked for a sign of life, and fails sooner when there is none. Returns whether
-    /// a path is concerned.
+    /// An ICMP error says that nobody listens at this address. It is not authentic, so the path is
+    /// only probed, and fails sooner if there is no answer. Returns whether a path uses the
+    /// address.
     pub(crate) fn on_refused(&mut self, now: Instant, address: PathAddress) -> bool {
         let mut concerned = false;
         for path in self.paths.iter_mut().filter(|path| path.address == address) {
@@ -321,7 +324,8 @@ impl Association {
         concerned
     }
 
-    /// When no path works, the peer may be where the configuration says, or have started anew.
+    /// When no path works, starts a handshake: the peer may be at its configured address, or have
+    /// restarted.
     fn reconnect(&mut self, now: Instant) {
         let works = |path: &Path| path.works() || now.since(path.changed) < RECONNECT;
         if self.identity.is_established()
@@ -335,8 +339,8 @@ impl Association {
         }
     }
 
-    /// What is done every [`PERIOD`]: weights, the choice of the fastest, the queue's settings,
-    /// expiry of sessions.
+    /// Work of every [`PERIOD`]: scheduler weights, choice of the fastest paths, queue parameters,
+    /// guard, session expiry.
     pub(super) fn run_period(&mut self, now: Instant, cx: &mut Context<'_>) {
         self.settle_rest(now);
         self.period_at = now + if self.rest.is_resting() { REST_PERIOD } else { PERIOD };
@@ -355,10 +359,10 @@ impl Association {
         self.uneven = self.paths.iter().any(Path::is_uneven);
         self.tune_queue(&candidates);
         self.find_bottlenecks();
-        self.guard_benefit(now, cx);
+        self.update_guard(now, cx);
         if !self.rest.is_resting() {
-            // Each change costs a datagram.
-            self.compute_wait();
+            // Not at rest: each change costs a datagram.
+            self.update_resequencing_timeout();
         }
         self.expire_sessions(now, cx);
         let works = |path: &Path| path.is_validated() && path.state() != PathState::Failed;
@@ -370,7 +374,7 @@ impl Association {
         }
     }
 
-    /// Finds which paths share a bottleneck (seed 002 and RFC 8382 say what for).
+    /// Groups the paths that share a bottleneck (seed 002, RFC 8382).
     fn find_bottlenecks(&mut self) {
         self.paths.iter_mut().for_each(|path| path.delays.close_interval());
         self.periods = self.periods.wrapping_add(1);
@@ -387,9 +391,9 @@ impl Association {
         }
     }
 
-    /// Keeps the fastest N paths in use, the others ready (seed 000, section 3.3), and those ready
-    /// that the peer keeps so. When both ends have such a limit, the choice of the one holds that
-    /// opens the paths: two that follow each other would never agree.
+    /// Keeps the fastest `max_paths` paths active and the others on standby (seed 000, section
+    /// 3.3), as well as those that the peer wants on standby. If both nodes have such a limit the
+    /// opener's choice holds: two nodes that followed each other would never agree.
     pub(super) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
         let limit = self.config.max_paths;
         let aside = |path: &Path| path.reserve.is_wanted() || path.state() == PathState::Standby;
@@ -405,7 +409,7 @@ impl Association {
                 PathState::Standby => STANDBY_MARGIN,
                 _ => continue,
             };
-            // Unloaded delay: what a path's own traffic queues must not push it out.
+            // Unloaded delay: queuing caused by a path's own traffic must not push it out.
             let delay = path.delay.minimum().unwrap_or(i64::MAX / 2) + margin;
             working.push((heeds && path.reserve.is_wanted(), delay, path.id.0, index));
         }
@@ -414,7 +418,7 @@ impl Association {
         for (rank, &(aside, _, _, index)) in working.iter().enumerate() {
             let beyond = limit.is_some_and(|limit| rank >= limit);
             let (state, reason) = match (aside && available, beyond) {
-                (true, _) => (PathState::Standby, "the peer keeps it ready"),
+                (true, _) => (PathState::Standby, "the peer wants it on standby"),
                 (false, true) => (PathState::Standby, "others are faster"),
                 (false, false) => (PathState::Active, "among the fastest"),
             };
@@ -425,15 +429,15 @@ impl Association {
         }
     }
 
-    /// CoDel has to tolerate what the paths make unavoidable: a window that fills paths of unequal
-    /// delay waits for the slowest of them, and what puts packets in order waits for the late ones,
-    /// in both directions; after a signal the inner window shrinks by 30 % (RFC 9438, section 4.6),
-    /// and without a queue to match the paths run dry until it has grown again. Only the session's
-    /// own packets wait in it: each has a queue to itself.
+    /// Adapts CoDel to delay that the paths make unavoidable. A window that fills paths of unequal
+    /// delay waits for the slowest of them, and resequencing waits for late packets, in both
+    /// directions. After a signal the inner window shrinks by 30 % (RFC 9438, section 4.6), and
+    /// without a matching queue the paths run dry until it has grown again. The queue is fair: only
+    /// a session's own packets wait in it.
     ///
-    /// A path that is left out makes nobody wait. The window that it asked for is in the queue now,
-    /// or the one with which slow start ended, and signals come no faster than they can be
-    /// answered.
+    /// A path that the guard leaves out delays nobody. The window that it needed, or with which
+    /// slow start ended, now stands in the queue, so signals come no faster than senders can react
+    /// to them.
     fn tune_queue(&mut self, paths: &[Candidate]) {
         let Parameters { codel: base, codel_tuning: tuning, thinning, .. } = &*self.parameters;
         let delays = || {
@@ -453,7 +457,7 @@ impl Association {
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);
-        // What waits for a path that is starting is what will fill it.
+        // Packets that wait for a path in slow start will fill it.
         let growing = in_use().filter(|path| path.is_growing());
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(tuning.growth);
@@ -470,7 +474,8 @@ impl Association {
             self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
-        let answer = if misleading { rtt + self.gap_wait.told } else { rtt + late * 2 };
+        let answer =
+            if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
             target: target.max(spread.min(tuning.spread_most)).max(late),
@@ -480,9 +485,9 @@ impl Association {
         });
     }
 
-    /// How long the peer is to wait for a gap: the paths' spread of delay, and the time that three
-    /// repairs take, one after the other.
-    fn compute_wait(&mut self) {
+    /// Computes the resequencing timeout for the peer: the spread of the paths' delays, plus the
+    /// time for consecutive repairs.
+    fn update_resequencing_timeout(&mut self) {
         let in_use = || self.paths.active();
         let late = |path: &Path| {
             path.delay.average().map(|delay| delay + 4 * path.delay.jitter().as_micros() as i64)
@@ -497,10 +502,12 @@ impl Association {
             .unwrap_or_default();
         let ResequencingParameters { least, most, repairs } = self.parameters.resequencing;
         let wait = (spread + detection * repairs).clamp(least, most.max(least));
-        // Small changes are not worth a frame.
-        if wait.abs_diff(self.gap_wait.told) > self.gap_wait.told / 8 {
-            self.gap_wait.told = wait;
-            self.gap_wait.sequence += 1;
+        // A change of an eighth or less is not worth a frame.
+        if wait.abs_diff(self.resequencing_timeout.advertised)
+            > self.resequencing_timeout.advertised / 8
+        {
+            self.resequencing_timeout.advertised = wait;
+            self.resequencing_timeout.sequence += 1;
             self.outbox.owe(Notice::Resequencing);
         }
     }

@@ -1,4 +1,4 @@
-//! When the association carries nothing, its paths rest; with the first packet all are awake.
+//! Rest: paths of an idle association send only keepalives. The first packet wakes all of them.
 
 use core::time::Duration;
 
@@ -12,14 +12,14 @@ use mpip_types::Instant;
 use mpip_types::PathAddress;
 
 impl Association {
-    /// An inner packet travels, in either direction.
+    /// An inner packet was sent or received.
     pub(super) fn on_traffic(&mut self, now: Instant) {
         if self.rest.on_traffic(now) {
             self.wake(now);
         }
     }
 
-    /// All paths are awake, and asked for a sign of life at once.
+    /// Wakes all paths and probes them at once.
     fn wake(&mut self, now: Instant) {
         self.period_at = now;
         for path in &mut self.paths {
@@ -27,14 +27,15 @@ impl Association {
         }
     }
 
-    /// The configuration's pause at rest. A path by TCP is closed when it is too long.
+    /// The configured keepalive interval. TCP connections with longer pauses would be closed by
+    /// middleboxes, so it is limited there.
     pub(super) fn keepalive(&self, encapsulation: Encapsulation) -> Option<Duration> {
         let tcp = encapsulation == Encapsulation::Tcp;
         self.limits.keepalive.map(|pause| if tcp { pause.min(USUAL) } else { pause })
     }
 
-    /// Lets paths rest that may, or wakes them when none works any more: then another has to be
-    /// found. A path that is new, or has failed or come back just now, stays awake for a time.
+    /// Lets idle paths rest, or wakes all when none works any more, to find one that does. A path
+    /// that is new, or has just failed or recovered, stays awake for a time.
     pub(super) fn settle_rest(&mut self, now: Instant) {
         let rests = self.identity.is_established()
             && self.rest.is_idle(now)
@@ -61,9 +62,9 @@ impl Association {
         }
     }
 
-    /// When a keepalive is due, those of other paths to the peer's address go with it if the peer
-    /// asks for them, else those from ours: a radio wakes up once for all, and a translator
-    /// sees silence.
+    /// When a keepalive is due, other paths join it: those to the same remote address if the peer
+    /// asked for keepalives, otherwise those from the same local address. A radio then wakes up
+    /// once for all, and a NAT sees longer silence.
     pub(super) fn join_keepalives(&mut self, now: Instant) {
         if !self.rest.is_resting() {
             return;
@@ -88,9 +89,9 @@ impl Association {
         }
     }
 
-    /// Something came in on path `index`. After a pause it shows that the translator in front of us
-    /// still knows the paths from here.
-    pub(super) fn note_survival(&mut self, now: Instant, index: PathIndex) {
+    /// A datagram arrived on path `index`. After a pause it proves that the NAT binding of this
+    /// local address has survived the pause.
+    pub(super) fn on_nat_binding_survived(&mut self, now: Instant, index: PathIndex) {
         if !self.paths[index].rest.learns() {
             return;
         }
@@ -105,9 +106,9 @@ impl Association {
         self.allow(index, pause);
     }
 
-    /// Something was acknowledged on path `index`. If that had to be sent because nothing came in,
-    /// the translator in front of us had forgotten the path.
-    pub(super) fn note_lapse(&mut self, now: Instant, index: PathIndex) {
+    /// A packet was acknowledged on path `index`. If it had to be sent because nothing arrived, the
+    /// NAT binding had expired.
+    pub(super) fn on_nat_binding_lapsed(&mut self, now: Instant, index: PathIndex) {
         let Some(lapsed) = self.paths[index].rest.take_lapsed() else { return };
         let lifetime = self.rest.lifetime(&self.paths[index]);
         lifetime.on_lapsed(now, lapsed);
@@ -115,7 +116,7 @@ impl Association {
         self.allow(index, pause);
     }
 
-    /// All paths from the address of path `index` may be silent for `pause`.
+    /// Allows all paths from the local address of path `index` to be silent for `pause`.
     fn allow(&mut self, index: PathIndex, pause: Duration) {
         let local = self.paths[index].address.local;
         for index in self.paths.indices() {
@@ -127,7 +128,7 @@ impl Association {
         }
     }
 
-    /// The peer has to be told how long path `index` may be silent, if that has changed.
+    /// Tells the peer the keepalive interval of path `index` if it has changed.
     fn tell_keepalive(&mut self, index: PathIndex) {
         let path = &self.paths[index];
         if path.rest.differs_from_told() {
@@ -135,8 +136,8 @@ impl Association {
         }
     }
 
-    /// The addresses of a path that works, over which a resting association renews its keys: the
-    /// others are not disturbed for that, unless there is no answer.
+    /// The address pair over which a resting association renews its keys: one path that works. The
+    /// others are used only if there is no answer.
     pub(super) fn pair_at_rest(&self) -> Option<Vec<PathAddress>> {
         let rests = self.rest.is_resting()
             && self.handshakes.attempts() == 0
@@ -145,7 +146,7 @@ impl Association {
         Some(vec![path.address])
     }
 
-    /// The peer is to see the new keys: on all paths, or at rest on one.
+    /// Probes the paths, so that the peer sees the new keys: on all paths, or on one at rest.
     pub(super) fn ping_renewed(&mut self) {
         let count = if self.rest.is_resting() { 1 } else { usize::MAX };
         let resting = self.rest.is_resting();

@@ -1,4 +1,4 @@
-//! Inner packets that no path carries, or not every one: what their senders are told.
+//! Inner packets that exceed the MTU of some or all paths, and the ICMP messages to their senders.
 
 use super::Association;
 use crate::content::Path;
@@ -9,13 +9,13 @@ use mpip_types::{Instant, Rate};
 
 use crate::parts::sizes::INNER_OVERHEAD;
 
-/// Messages to senders (RFC 1812, section 4.3.2.8): a sender that lost one soon gives cause for the
-/// next.
+/// Rate limit of "packet too big" messages (RFC 1812, section 4.3.2.8). A sender that missed one
+/// soon triggers the next.
 const MESSAGES: Rate = Rate { burst: 32, per_second: 100 };
 
 impl Association {
-    /// Refuses what no path carries, and tells the sender; one of a packet that only some paths
-    /// carry is told too, so that its next ones fit them all.
+    /// Refuses a packet that no path carries, and notifies the sender. The sender of a packet that
+    /// only some paths carry is notified too, so that its next packets fit all paths.
     pub(super) fn check_length(
         &mut self,
         now: Instant,
@@ -35,7 +35,7 @@ impl Association {
         }
     }
 
-    /// Tells the sender of `segments` which length fits.
+    /// Tells the sender of `segments` which packet length fits.
     pub(super) fn tell_too_big(
         &mut self,
         now: Instant,
@@ -49,7 +49,7 @@ impl Association {
         if segments.segment_len(0) <= usize::from(mtu) || !self.messages.take(now, MESSAGES) {
             return;
         }
-        // A super-packet is told of as the first of its segments.
+        // The message quotes the first segment of a super-packet.
         let mut head = [0; HEAD_ROOM];
         let (len, rest) = segments.write_head(0, &mut head);
         let mut quoted = head[..len].to_vec();
@@ -57,11 +57,11 @@ impl Association {
         let complete = quoted.len() >= header.header_len;
         if let Some(message) = complete.then(|| too_big(&quoted, header, mtu)).flatten() {
             let message = self.for_the_host(now, message, cx);
-            cx.shared.returns.push(now, message);
+            cx.shared.host_messages.push(now, message);
         }
     }
 
-    /// The longest packet that is worth no message.
+    /// The longest packet that triggers no message.
     fn advised(&self, header: &Header) -> usize {
         usize::from(match header.version {
             _ if self.inner_mtu == 0 => u16::MAX,
@@ -70,7 +70,8 @@ impl Association {
         })
     }
 
-    /// The longest inner packet that a path carries now, or may be hoped to; `None` without one.
+    /// The longest inner packet that an active path carries or is expected to carry; `None` without
+    /// an active path.
     fn largest_inner(&self) -> Option<usize> {
         let active = self.paths.active();
         let most = active.map(Path::hoped_datagram).max()?;

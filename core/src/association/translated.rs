@@ -1,5 +1,6 @@
-//! Behind translators (see [`crate::translation`]): whose packets get another end before the host
-//! sees them, and which of the host's own go on the paths although the peer sees it elsewhere.
+//! NAT (see [`crate::translation`]): which packets of the peer get another source before the host
+//! sees them, and which of the host's packets use the paths although the peer sees this host at
+//! another address.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,36 +10,36 @@ use mpip_wire::{NetworkFields, PathId, SessionFields};
 use super::Association;
 use crate::config::{Policy, UNKNOWN_PART};
 use crate::drops::DropReason;
-use crate::session::Shown;
+use crate::session::SourceRewrite;
 use crate::shared::Context;
 use crate::translation::rewrite::{End, HEAD, State, Subject, rewrite};
-use crate::translation::{Act, Doors, Syn, Way};
+use crate::translation::{Act, Admission, Egress, Syn};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};
 use mpip_types::{Checksum, InnerPacket};
 
-/// The source of a packet of the peer as the host is to see it.
+/// The source address that the host sees in a packet of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// As it is.
-    AsItIs,
-    /// With another source, and without a transport if that is so.
-    As(Endpoint, State),
+pub(super) enum PacketSource {
+    /// The original source.
+    Unchanged,
+    /// Another source; [`State`] says whether the packet has a transport header.
+    Rewritten(Endpoint, State),
 }
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
-/// How often is noted that a connection is in use.
-const NOTED: Duration = Duration::from_secs(1);
+/// Interval at which a connection is marked as in use.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A packet with another source: its first bytes, changed.
-pub(super) struct Changed {
+/// The rewritten head of a packet whose source was replaced.
+pub(super) struct RewrittenPacket {
     head: [u8; HEAD],
     len: usize,
 }
 
-impl Changed {
-    /// `packet` with `source` in the place of its source. `None` when it has no room for it.
+impl RewrittenPacket {
+    /// Replaces the source of `packet`. `None` if the packet is too short for it.
     pub(super) fn new(
         packet: &[u8],
         header: &Header,
@@ -53,7 +54,7 @@ impl Changed {
         Some(Self { head, len })
     }
 
-    /// The changed packet, which was `whole` before.
+    /// The rewritten packet; `whole` is the original.
     pub(super) fn packet<'a>(&'a self, whole: &'a [u8]) -> InnerPacket<'a> {
         let (_, tail) = whole.split_at_checked(self.len).unwrap_or_default();
         let (head, _) = self.head.split_at(self.len);
@@ -62,17 +63,17 @@ impl Changed {
 }
 
 impl Association {
-    /// How the host is to see the source of a packet of the peer.
-    pub(super) fn show(
+    /// The source with which the host sees a packet of the peer.
+    pub(super) fn source_for_host(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
         cx: &mut Context<'_>,
-    ) -> Result<Source, DropReason> {
+    ) -> Result<PacketSource, DropReason> {
         let own = cx.shared.prefixes.find_source(header.source) == Some(cx.me);
         if own && !cx.shared.translations.has(cx.me) {
-            return Ok(Source::AsItIs);
+            return Ok(PacketSource::Unchanged);
         }
         let shown = match Subject::of(header, packet) {
             Some(Subject::Own(key)) => {
@@ -89,7 +90,8 @@ impl Association {
             }
             Some(Subject::Fragment) => {
                 let known = self.host.fragments.find(header, packet);
-                // One that comes before the first is of no use without that, which names the port.
+                // A fragment that arrives before the first one is useless without it, because only
+                // the first names the port.
                 let address = || self.public_address_of(header.source, cx);
                 let guess = || address().map(|address| Endpoint { address, port: 0 });
                 let may = !own && self.is_translated(header.source, header.destination, cx);
@@ -99,44 +101,44 @@ impl Association {
             None => None,
         };
         match shown {
-            Some((end, state)) => Ok(Source::As(end, state)),
-            None if own => Ok(Source::AsItIs),
+            Some((end, state)) => Ok(PacketSource::Rewritten(end, state)),
+            None if own => Ok(PacketSource::Unchanged),
             None => Err(DropReason::ForeignSource),
         }
     }
 
-    /// How the host is to see the source of the packets of a session.
-    pub(super) fn show_session(
+    /// The source with which the host sees compact packets of a session.
+    pub(super) fn session_source_rewrite(
         &mut self,
         now: Instant,
         key: &SessionKey,
         cx: &mut Context<'_>,
-    ) -> Result<Shown, DropReason> {
+    ) -> Result<SourceRewrite, DropReason> {
         let own = cx.shared.prefixes.find_source(key.source.address) == Some(cx.me);
         if own && !cx.shared.translations.has(cx.me) {
-            return Ok(Shown::AsItIs);
+            return Ok(SourceRewrite::None);
         }
         let end = match key.protocol {
-            // Its fields are not told by its first packet.
+            // The session's fields are not announced by the first packet of the connection.
             protocol::TCP => self.public_end(now, key, Act::Use, !own, cx),
             protocol::UDP => self.public_end(now, key, Act::Begin(Syn::default()), !own, cx),
-            protocol::ICMP | protocol::ICMPV6 => return Ok(Shown::EachByItself),
+            protocol::ICMP | protocol::ICMPV6 => return Ok(SourceRewrite::PerPacket),
             _ => None,
         };
         match end {
-            Some(end) => Ok(Shown::As(Box::new((end, now)))),
-            None if own => Ok(Shown::AsItIs),
+            Some(end) => Ok(SourceRewrite::To(Box::new((end, now)))),
+            None if own => Ok(SourceRewrite::None),
             None => Err(DropReason::ForeignSource),
         }
     }
 
-    /// Takes note that the connection of a session is in use, with a packet of it as the host sees
-    /// it.
+    /// Marks the connection of a session as in use. `packet` is a packet of it as the host sees it.
     ///
     /// # Errors
     ///
-    /// When the connection is not known any more. Then the session's fields are to be told again.
-    pub(super) fn keep_shown(
+    /// When the connection is no longer known. The peer then has to announce the session's fields
+    /// again.
+    pub(super) fn refresh_connection(
         &mut self,
         now: Instant,
         slot: u32,
@@ -146,7 +148,7 @@ impl Association {
     ) -> Result<(), DropReason> {
         let Some(id) = self.receiving.sessions().key(slot).copied() else { return Ok(()) };
         let Some(session) = self.receiving.get_mut(slot) else { return Ok(()) };
-        // Restored headers have neither options of IP nor extensions.
+        // Restored headers have no IP options or extension headers.
         let network = if end.address.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
         let act = match session.key.protocol {
             protocol::TCP => {
@@ -155,11 +157,11 @@ impl Association {
             }
             _ => Act::Use,
         };
-        if act == Act::Use && now.since(used) < NOTED {
+        if act == Act::Use && now.since(used) < REFRESH_INTERVAL {
             return Ok(());
         }
         if cx.shared.translations.find(now, cx.me, &session.key, act) == Some(end) {
-            if let Shown::As(known) = &mut session.shown {
+            if let SourceRewrite::To(known) = &mut session.source_rewrite {
                 **known = (end, now);
             }
             return Ok(());
@@ -169,8 +171,8 @@ impl Association {
         Err(DropReason::UnknownSession)
     }
 
-    /// The public end of the connection with the ends `key`, which may begin with this packet if it
-    /// is not known.
+    /// The public endpoint of the connection with the endpoints `key`. An unknown connection may
+    /// begin with this packet.
     pub(super) fn public_end(
         &mut self,
         now: Instant,
@@ -182,17 +184,16 @@ impl Association {
         if let Some(end) = cx.shared.translations.find(now, cx.me, key, act) {
             return Some(end);
         }
-        // Whose connection a datagram is of is not proved by anything that follows it, as it is in
-        // TCP.
-        let stranger = self.host.is_stranger();
+        // Unlike in TCP, nothing that follows a UDP datagram proves which host it belongs to.
+        let unknown = self.host.is_unknown_peer();
         let begins = may_begin
             && cx.shared.translations.is_on()
             && matches!(act, Act::Begin(_))
-            && !(stranger && key.protocol == protocol::UDP)
+            && !(unknown && key.protocol == protocol::UDP)
             && self.is_translated(key.source.address, key.destination.address, cx);
         let address = begins.then(|| self.public_address_of(key.source.address, cx)).flatten()?;
-        let full = stranger
-            && cx.shared.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
+        let full =
+            unknown && cx.shared.translations.count(cx.me) >= self.limits.translated / UNKNOWN_PART;
         let end = match full {
             false => {
                 cx.shared.translations.begin(now, cx.me, key, act, address, &mut cx.shared.draws)
@@ -209,27 +210,27 @@ impl Association {
     }
 
     /// Whether packets from `source`, which is not known as the peer's, to `destination` are
-    /// translated: the peer says that it has that address, and the packets are for this host.
+    /// translated: the peer advertises `source`, and `destination` is this host.
     fn is_translated(&self, source: IpAddr, destination: IpAddr, cx: &Context<'_>) -> bool {
         self.peer.has_ip(source) && !self.takes(source, cx) && cx.shared.is_ours(destination)
     }
 
-    /// The address at which the host is to see connections that the peer begins from `source`: the
-    /// same if the peer is there and may not be alone, else where the network shows it.
+    /// The public address of connections that the peer begins from `source`: `source` itself if the
+    /// peer is there but may share it, otherwise the peer's address in front of its NAT.
     fn public_address_of(&self, source: IpAddr, cx: &Context<'_>) -> Option<IpAddr> {
         let v4 = source.is_ipv4();
-        let same = self.shown_at(v4, cx).find(|(_, ip)| *ip == source);
+        let same = self.public_remotes(v4, cx).find(|(_, ip)| *ip == source);
         same.map(|(_, ip)| ip).or_else(|| self.public_address(v4, cx))
     }
 
-    /// Where the network shows the peer, if that is not its own: the first of its paths decides, so
-    /// that all connections come from one address.
+    /// The peer's address in front of its NAT. Of several the first path decides, so that all
+    /// connections come from one address.
     fn public_address(&self, v4: bool, cx: &Context<'_>) -> Option<IpAddr> {
-        self.shown_at(v4, cx).min().map(|(_, ip)| ip)
+        self.public_remotes(v4, cx).min().map(|(_, ip)| ip)
     }
 
-    /// The remote addresses of validated paths that are not taken for the peer's own.
-    fn shown_at(&self, v4: bool, cx: &Context<'_>) -> impl Iterator<Item = (PathId, IpAddr)> {
+    /// The remote addresses of validated paths that are not accepted as the peer's own.
+    fn public_remotes(&self, v4: bool, cx: &Context<'_>) -> impl Iterator<Item = (PathId, IpAddr)> {
         let validated = self.paths.iter().filter(|path| path.is_validated() && self.translates());
         validated.filter_map(move |path| {
             let ip = path.address.remote.ip();
@@ -242,16 +243,16 @@ impl Association {
     }
 
     fn translates(&self) -> bool {
-        self.config.host_mode && self.config.policy != Policy::Off && self.peer.has_told()
+        self.config.host_mode && self.config.policy != Policy::Off && self.peer.has_list()
     }
 
-    /// The addresses to which the host's packets may be answers to the peer.
+    /// The addresses at which the host may answer the peer.
     pub(super) fn public_addresses(&self, cx: &Context<'_>) -> Vec<IpAddr> {
         if !cx.shared.translations.is_on() {
             return Vec::new();
         }
         let mut all: Vec<_> = cx.shared.translations.addresses(cx.me).collect();
-        if !self.host.is_stranger() {
+        if !self.host.is_unknown_peer() {
             all.extend([true, false].into_iter().filter_map(|v4| self.public_address(v4, cx)));
         }
         all.sort_unstable();
@@ -259,7 +260,7 @@ impl Association {
         all
     }
 
-    /// Our addresses that the peer does not take for ours.
+    /// Our addresses that the peer does not accept as ours.
     pub(super) fn own_translated(&self) -> Vec<IpAddr> {
         let elsewhere = self.paths.iter().filter(|path| path.is_elsewhere());
         let mut all: Vec<_> = elsewhere.map(|path| path.local.ip()).collect();
@@ -268,58 +269,59 @@ impl Association {
         all
     }
 
-    /// Whether packets with these ends mean nothing as plain IP: one of them is the private end of
-    /// a connection through a translator, which the other host knows by its public end.
-    pub(super) fn is_bound(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
-        self.host.begun.contains(key)
+    /// Whether packets with these endpoints would be useless as plain IP: one of them is the
+    /// private endpoint of a connection through a NAT, which the other host knows by its public
+    /// endpoint.
+    pub(super) fn needs_paths(&self, key: &SessionKey, cx: &Context<'_>) -> bool {
+        self.host.path_connections.contains(key)
             || cx.shared.prefixes.find(key.destination.address) != Some(cx.me)
     }
 
-    /// How a packet of the host leaves.
+    /// How a packet of the host leaves: by the paths, or as plain IP.
     ///
     /// # Errors
     ///
-    /// When it could only leave as it would without us, and the policy forbids that.
-    pub(crate) fn way(
+    /// When it could only leave as plain IP, and the policy forbids that.
+    pub(crate) fn egress(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
-    ) -> Result<Way, DropReason> {
+    ) -> Result<Egress, DropReason> {
         let host = &mut self.host;
         let elsewhere = host.own_translated.contains(&header.source);
         if host.unknown_sources.contains(&header.source)
             && host.addresses.contains_key(&header.destination)
         {
-            return Ok(Way::Plain);
+            return Ok(Egress::Plain);
         }
-        if (!elsewhere && host.begun.is_empty())
+        if (!elsewhere && host.path_connections.is_empty())
             || !host.addresses.contains_key(&header.destination)
         {
-            return Ok(Way::Paths);
+            return Ok(Egress::Paths);
         }
         let require = self.config.policy == Policy::Require;
         let open = elsewhere && (require || host.returned_at.is_some());
-        let doors = Doors { open, nothing_is_plain: require };
-        match host.begun.way(now, header, packet, doors) {
-            Way::Plain if !elsewhere => Ok(Way::Paths),
-            Way::Plain if require => Err(DropReason::NotBegun),
+        let admission = Admission { open, udp: require };
+        match host.path_connections.egress(now, header, packet, admission) {
+            Egress::Plain if !elsewhere => Ok(Egress::Paths),
+            Egress::Plain if require => Err(DropReason::NotBegun),
             way => Ok(way),
         }
     }
 
-    /// Forgets the connections through translators, unless the peer's daemon is still the one of
-    /// run `instance`.
+    /// Forgets the connections through NATs, unless the peer's daemon is still the run `instance`.
     pub(super) fn forget_translated(&mut self, instance: Option<u64>, cx: &mut Context<'_>) {
         if instance.is_some() && self.host.instance == instance {
             return;
         }
         self.host.instance = instance;
-        self.host.begun.clear();
+        self.host.path_connections.clear();
         cx.shared.translations.forget_peer(cx.me);
     }
 
-    /// A message about a packet of the host to the peer, with the end that the host knows.
+    /// Rewrites an ICMP message about a packet of the host to the peer, so that it quotes the
+    /// endpoint that the host knows.
     pub(super) fn for_the_host(
         &mut self,
         now: Instant,
@@ -328,17 +330,18 @@ impl Association {
     ) -> Vec<u8> {
         if cx.shared.translations.has(cx.me)
             && let Ok(header) = Header::parse(&message)
-            && let Ok(Source::As(end, state)) = self.show(now, &header, &message, cx)
+            && let Ok(PacketSource::Rewritten(end, state)) =
+                self.source_for_host(now, &header, &message, cx)
         {
-            // A message that cannot be changed names a connection that the host does not have.
+            // A message that cannot be rewritten quotes a connection that the host does not have.
             let _ = rewrite(&mut message, &header, End::Source, end, state);
         }
         message
     }
 }
 
-/// The fields of a session of TCP or UDP with another source, of the same family.
-pub(super) fn shown_as(fields: &SessionFields, end: Endpoint) -> Option<SessionFields> {
+/// The fields of a TCP or UDP session with another source of the same family.
+pub(super) fn with_source(fields: &SessionFields, end: Endpoint) -> Option<SessionFields> {
     let mut fields = *fields;
     fields.source_port = end.port;
     match (&mut fields.network, end.address) {

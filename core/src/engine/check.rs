@@ -1,9 +1,9 @@
-//! What must hold whatever an authenticated peer sends: shared by the fuzz target `peer` and the
-//! tests that run it on the fuzzer's corpus and on random input. It is in no program.
+//! Invariants under any input of an authenticated peer, shared by the fuzz target `peer` and by
+//! tests that run it on the fuzzer's corpus and on random input. No program contains it.
 //!
-//! Two engines have paths and open sessions in both directions. One host forges: beside what its
-//! engine sends, it seals frames that the fuzzer makes, and sends them on any path, with any packet
-//! number, from any address.
+//! Two engines have paths and open sessions in both directions. One host is the forger: besides
+//! what its engine sends, it seals frames that the fuzzer generates and sends them on any path,
+//! with any packet number, from any address.
 
 mod bytes;
 mod forged;
@@ -21,39 +21,41 @@ use mpip_transport::cc::CongestionControlKind;
 use mpip_types::packet::{Header, fold, protocol, sum};
 use mpip_types::{InnerPacket, Offload, PartialChecksum, Segmentation, SegmentationKind};
 
-/// Virtual time of one input beyond what sets the engines up: a renewal of the keys, and their end.
+/// Maximum virtual time of one input after setup: enough for a renewal of the keys and for their
+/// expiry.
 const TIME: Duration = Duration::from_secs(200);
 
-/// Where the forger receives beside its links.
+/// Addresses at which the forger receives, besides its links.
 const ELSEWHERE: [([u8; 4], u16); 2] = [([203, 0, 113, 8], 6_182), ([203, 0, 113, 8], 7_000)];
-/// Others, who have nothing to do with the two, and where the forger does not receive.
+/// Third parties: the forger does not receive there.
 const OTHERS: [([u8; 4], u16); 3] =
     [([203, 0, 113, 99], 53), ([192, 168, 7, 7], 6_182), ([198, 18, 0, 77], 6_182)];
-/// A host's link behind a translator, as the network shows it.
+/// The public address of a host's link behind a NAT.
 const SHOWN: ([u8; 4], u16) = ([203, 0, 113, 7], 40_000);
 
-/// Bytes of a challenge to an address that was only told, and how many there may be (`[P-31]`).
+/// Bytes of a challenge to an address that was only advertised, and the rate limit: burst and per
+/// second (`[P-31]`).
 const SHORT_CHALLENGE: u64 = 50;
 const CHALLENGES: (u64, u64) = (32, 8);
 
-/// How the two deal with each other.
+/// How the two nodes are configured for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// By inner addresses.
+    /// With inner addresses.
     Tunnel,
-    /// By their ordinary addresses, which are theirs alone.
+    /// In host mode, with exclusive addresses.
     Host,
-    /// The same; host 0 is behind a translator on one link, and the addresses may be others' too.
+    /// In host mode; host 0 is behind a NAT on one link, and others may share the addresses.
     Translated,
-    /// As [`Mode::Host`]; nobody has configured the other.
-    Strangers,
+    /// As [`Mode::Host`], as unknown peers.
+    UnknownPeers,
 }
 
-/// Reads `bytes` as what happens to two engines. Returns how many packets the forger brought to the
-/// other host.
+/// Interprets `bytes` as events for two engines. Returns the number of packets that the forger
+/// delivered to the other host.
 ///
-/// The first two bytes say how the two are set up, see [`World::new`]. Then each thing that happens
-/// is a byte that says what, the number of bytes that follow, and these:
+/// The first two bytes select the setup, see [`World::new`]. Each event is one byte for its kind,
+/// the number of bytes that follow, and these bytes:
 ///
 /// | low bits | |
 /// |---|---|
@@ -61,13 +63,13 @@ enum Mode {
 /// | 8 and 9 | the bytes are the plaintext |
 /// | 10 and 11 | the other host sends packets |
 /// | 12 | the forger's host sends packets |
-/// | 13 | so many milliseconds pass |
-/// | 14 | twice as many tenths of a second pass |
+/// | 13 | time passes: the next byte in milliseconds |
+/// | 14 | time passes: the next byte times 200 ms |
 /// | 15 | something changes on the network or on the other host |
 ///
 /// # Panics
 ///
-/// When something does not hold.
+/// When an invariant is violated.
 pub fn peer(bytes: &[u8]) -> usize {
     let mut bytes = Bytes::new(bytes);
     let mut world = World::new(bytes.byte(), bytes.byte());
@@ -85,9 +87,9 @@ struct World {
     time_left: Duration,
     /// Challenges that the forger has received, the latest last.
     challenges: Vec<[u8; 8]>,
-    /// Bytes that came in the name of each of [`OTHERS`].
+    /// Bytes that the other host received from each of [`OTHERS`].
     in_their_name: [u64; OTHERS.len()],
-    /// Numbers of datagrams on paths that the forger's engine does not have.
+    /// Packet numbers on paths that the forger's engine does not have.
     lanes: BTreeMap<u16, u64>,
     generation: u64,
     status_sequence: u64,
@@ -113,7 +115,7 @@ impl World {
     /// | 2 | TCP beside UDP |
     /// | 3 | tables are as large as they are by default |
     fn new(first: u8, second: u8) -> Self {
-        let mode = [Mode::Tunnel, Mode::Host, Mode::Translated, Mode::Strangers]
+        let mode = [Mode::Tunnel, Mode::Host, Mode::Translated, Mode::UnknownPeers]
             [usize::from(first >> 1 & 3)];
         let kind = usize::from(first >> 3 & 7) % CongestionControlKind::NAMES.len();
         let scheduler = SchedulerKind::NAMES[usize::from(first >> 6)].1;
@@ -132,7 +134,7 @@ impl World {
             if mode == Mode::Translated {
                 peer.exclusive.clear();
             }
-            if mode == Mode::Strangers {
+            if mode == Mode::UnknownPeers {
                 config.peers.clear();
                 let prefixes = vec!["198.18.0.0/15".parse().expect("valid")];
                 config.opportunistic = Some(Opportunistic {
@@ -162,7 +164,7 @@ impl World {
         if mode == Mode::Translated {
             pair.translated = Some((0, SHOWN.into()));
         }
-        if mode == Mode::Strangers {
+        if mode == Mode::UnknownPeers {
             let ends = (address(0, 0).ip(), address(1, 0).ip());
             pair.engines[0].handle_destination(Instant::ZERO, ends.0, ends.1);
         }
@@ -187,7 +189,7 @@ impl World {
         world
     }
 
-    /// Until paths work; then a session in each direction, whose packets come in compact form.
+    /// Runs until paths work, then opens a session in each direction that uses compact packets.
     fn open(&mut self) {
         self.pair.run_for(SECOND + SECOND / 2);
         for round in 0..4 {
@@ -227,7 +229,7 @@ impl World {
         self.pair.run_for(time);
     }
 
-    /// Hands a datagram of the forger to the other host.
+    /// Delivers a datagram of the forger to the other host.
     fn deliver(&mut self, from: PathAddress, datagram: &[u8]) {
         let other = self.other();
         if let Some(at) = OTHERS.iter().position(|end| SocketAddr::from(*end) == from.remote) {
@@ -240,7 +242,7 @@ impl World {
         self.pair.collect(other);
     }
 
-    /// Gives packets of `host` to its engine. The bytes say protocol, ports, length and how many.
+    /// Gives packets of `host` to its engine. The bytes select protocol, ports, length and number.
     fn host_sends(&mut self, host: usize, bytes: &mut Bytes<'_>) {
         let (kind, ports, len, more) = (bytes.byte(), bytes.byte(), bytes.byte(), bytes.byte());
         let protocol = [protocol::TCP, protocol::UDP, protocol::ICMP, 47][usize::from(kind & 3)];
@@ -261,7 +263,7 @@ impl World {
         }
     }
 
-    /// The address with which `host` talks to the other; in host mode of one of its links.
+    /// The inner address of `host`; in host mode the address of `link`.
     fn inner(&self, host: usize, link: u8) -> [u8; 4] {
         match self.mode {
             Mode::Tunnel => [198, 19, 0, host as u8 + 1],
@@ -270,8 +272,8 @@ impl World {
         }
     }
 
-    /// Links die, sockets are full, the other host's addresses change, or somebody says that the
-    /// forger cannot be reached.
+    /// A change: a link fails, a socket is full, the other host's addresses change, or an ICMP
+    /// error says that the forger is unreachable.
     fn changes(&mut self, bytes: &mut Bytes<'_>) {
         let (what, which) = (bytes.byte(), bytes.byte());
         let (now, other) = (self.pair.now, self.other());
@@ -315,15 +317,15 @@ impl World {
         pair.collect(other);
     }
 
-    /// Datagrams that the other host has sent and has been handed.
+    /// Datagrams and bytes that the other host has sent and received.
     fn output(&self) -> (u64, u64, u64) {
         let of_other = self.pair.ledger.iter().filter(|((host, _), _)| *host == self.other());
         let sent = of_other.map(|(_, (datagrams, _))| datagrams).sum();
         (sent, self.pair.arrived[self.other()], self.pair.steps)
     }
 
-    /// What the other host sends has to do with what it is sent, and with the time that has passed
-    /// since `before`.
+    /// Asserts that what the other host has sent since `before` is bounded by what it received and
+    /// by the time that has passed.
     fn is_bounded(&self, before: (u64, u64, u64), time: Duration) {
         let after = self.output();
         let (sent, arrived, steps) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
@@ -333,7 +335,7 @@ impl World {
         assert!(steps <= 200 + 1_500 * tenths, "{steps} steps in {time:?}");
     }
 
-    /// What holds at any time.
+    /// Asserts the invariants.
     fn hold(&mut self) {
         self.listen();
         let Pair { engines, .. } = &self.pair;
@@ -361,7 +363,7 @@ impl World {
         engine.take_plain(&mut Nowhere);
     }
 
-    /// Takes up what the forger sees of what the other host sends.
+    /// The forger reads what the other host has sent.
     fn listen(&mut self) {
         for tapped in self.pair.tapped() {
             let others = |end: &([u8; 4], u16)| SocketAddr::from(*end) == tapped.to.remote;
@@ -378,7 +380,8 @@ impl World {
         self.challenges.drain(..old);
     }
 
-    /// A packet reached the other host: it is for that host, and from where the forger may be.
+    /// Asserts that a packet that reached the other host is addressed to it and comes from an
+    /// address that the forger may use.
     fn may_reach_the_host(&self, packet: &[u8]) {
         let header = Header::parse(packet).expect("a packet");
         let (from, to) = (header.source, header.destination);
@@ -395,7 +398,7 @@ impl World {
     }
 }
 
-/// A packet as a host would send it, TCP now and then as a super-packet.
+/// A packet as a host would send it, TCP sometimes as a super-packet.
 fn sent(
     protocol: u8,
     [from, to]: [[u8; 4]; 2],

@@ -1,20 +1,20 @@
-//! Packets of the host: whose they are, and which are none of ours.
+//! Packets from the host: which peer they go to, and which leave as plain IP.
 
 use super::{DropReason, Engine};
-use crate::translation::{Outbound, Way};
+use crate::translation::{Egress, Outbound};
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
 use mpip_types::PacketBuf;
 use mpip_types::packet::{Header, Segments};
 
 impl Engine {
-    /// A packet or super-packet from the TUN device. Datagrams that may leave at once go to `out`.
-    /// What its sender is to be told goes to the host at the next
+    /// Handles a packet or super-packet from the TUN device. Datagrams that may leave at once go to
+    /// `out`. ICMP messages to the packet's sender go to the host at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due at once.
     ///
     /// # Errors
     ///
-    /// Why the packet was refused; it is counted, and nothing else happens.
+    /// Why the packet was refused. The refusal is counted and has no other effect.
     pub fn handle_tun(
         &mut self,
         now: Instant,
@@ -28,25 +28,25 @@ impl Engine {
                 Outbound::Other(same) => packet = same,
                 Outbound::Peer(peer, packet) => return self.send_to(now, peer, packet, out),
                 Outbound::NoBuffer => return Err(self.refuse(DropReason::NoBuffer)),
-                Outbound::Stranger(same)
+                Outbound::Unrelated(same)
                     if self.shared.prefixes.find(header.destination).is_some() =>
                 {
                     packet = same;
                 }
-                Outbound::Stranger(packet) => return self.leave_plain(&header, packet),
+                Outbound::Unrelated(packet) => return self.leave_plain(&header, packet),
             }
         }
         let peer = self.shared.prefixes.find(header.destination);
         let peer = peer.ok_or_else(|| self.refuse(DropReason::NoPeer))?;
-        match self.associations[peer].way(now, &header, packet.bytes()) {
-            Ok(Way::Paths) => {}
-            Ok(Way::Plain) => return self.leave_plain(&header, packet),
+        match self.associations[peer].egress(now, &header, packet.bytes()) {
+            Ok(Egress::Paths) => {}
+            Ok(Egress::Plain) => return self.leave_plain(&header, packet),
             Err(reason) => return Err(self.refuse(reason)),
         }
         self.send(now, peer, (&header, packet), out)
     }
 
-    /// Sends a packet of which the headers have changed.
+    /// Sends a packet whose headers were rewritten.
     fn send_to(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A packet that was captured and is none of ours leaves as it would without us.
+    /// Returns a captured packet that belongs to no peer to the host, as plain IP.
     fn leave_plain(&mut self, header: &Header, packet: PacketBuf) -> Result<(), DropReason> {
         let segments = Segments::new(packet, header);
         let segments = segments.map_err(|_| self.refuse(DropReason::MalformedOffload))?;

@@ -1,4 +1,4 @@
-//! Two engines joined by wires that a test can look into, cut and bend.
+//! Two engines on a simulated network that a test can tap, cut and redirect.
 //!
 //! ```text
 //!   host 0                      host 1
@@ -31,7 +31,7 @@ pub(crate) struct Out {
     field: Ecn,
     fields: BTreeMap<Vec<u8>, Ecn>,
     committed: bool,
-    /// No socket takes anything.
+    /// All sockets are full.
     pub(crate) full: bool,
     pub(crate) packets: Vec<Vec<u8>>,
 }
@@ -73,40 +73,40 @@ pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) engines: [Engine; 2],
     pub(crate) out: [Out; 2],
-    /// By arrival.
+    /// In order of arrival.
     wire: BTreeMap<(Instant, u64), OnWire>,
     sent: u64,
     pub(crate) pool: PacketPool,
-    /// Links (the receiver's or the sender's interface) that carry nothing.
+    /// Links (the receiver's or the sender's interface) that drop everything.
     pub(crate) dead: Vec<u16>,
-    /// Every nth datagram is lost if it carries a packet.
+    /// Every nth datagram with a packet is lost.
     pub(crate) lose: Option<u64>,
-    /// Datagrams for which this says no are lost: sender, where to, bytes.
+    /// Datagrams for which this returns `false` are lost. Arguments: sender, destination, bytes.
     pub(crate) pass: fn(usize, PathAddress, &[u8]) -> bool,
-    /// What the network makes of a datagram's ECN field: sender, its interface, the field.
+    /// How the network changes a datagram's ECN field. Arguments: sender, its interface, the field.
     pub(crate) network: fn(usize, u16, Ecn) -> Ecn,
-    /// Every datagram sent, opened, while it is not `None`.
+    /// Every datagram sent, opened, while this is not `None`.
     pub(crate) tap: Option<Vec<Tapped>>,
-    /// How long public-key work takes. Without a time it is done in the call that asked for it.
+    /// Duration of public-key work. `None`: it is done in the call that asks for it.
     pub(crate) work: Duration,
-    /// Results that have not come back, by host.
+    /// Job results that have not been delivered yet, by host.
     results: BTreeMap<(Instant, u64), (usize, HandshakeDone)>,
-    /// What host 1 sees instead of host 0's address on a link: a translator on the way.
+    /// A NAT: the public address of host 0's address on a link.
     pub(crate) translated: Option<(u16, SocketAddr)>,
-    /// What the latest datagram of each type that was taken proved of its sender.
+    /// What the latest accepted datagram of each type proved about its sender.
     pub(crate) proved: BTreeMap<u8, Sender>,
     /// Datagrams and bytes that each host has sent to each address.
     pub(crate) ledger: BTreeMap<(usize, SocketAddr), (u64, u64)>,
-    /// Datagrams that each host has been handed by the wire.
+    /// Datagrams delivered to each host.
     pub(crate) arrived: [u64; 2],
-    /// How often something was due.
+    /// Number of timeouts handled.
     pub(crate) steps: u64,
 }
 
-/// Receiver, where it comes from as the receiver sees it, ECN field, bytes.
+/// Receiver, source as the receiver sees it, ECN field, bytes.
 type OnWire = (usize, PathAddress, Ecn, Vec<u8>);
 
-/// A datagram that left.
+/// A tapped datagram.
 #[derive(Clone)]
 pub(crate) struct Tapped {
     pub(crate) at: Instant,
@@ -114,7 +114,7 @@ pub(crate) struct Tapped {
     pub(crate) to: PathAddress,
     pub(crate) ecn: Ecn,
     pub(crate) bytes: Vec<u8>,
-    /// Of a transport message whose receiver has the keys.
+    /// The plaintext of a transport message, if the receiver has the keys.
     pub(crate) opened: Option<Peeked>,
 }
 
@@ -128,7 +128,7 @@ impl core::fmt::Debug for Tapped {
 }
 
 impl Tapped {
-    /// The frames of a transport message; of others none.
+    /// The frames of a transport message; no frames of other messages.
     pub(crate) fn frames(&self) -> impl Iterator<Item = mpip_wire::Frame<'_>> {
         let plain = self.opened.as_ref().map_or(&[][..], |opened| &opened.plain);
         mpip_wire::Frames::new(plain).flatten()
@@ -138,14 +138,14 @@ impl Tapped {
         self.opened.as_ref().map(|opened| opened.path)
     }
 
-    /// Whether an inner packet is in it.
+    /// Whether it carries an inner packet.
     pub(crate) fn carries(&self) -> bool {
         use mpip_wire::Frame::{CompactPacket, Packet};
         self.frames().any(|frame| matches!(frame, Packet { .. } | CompactPacket { .. }))
     }
 }
 
-/// The number of the link that has IPv6.
+/// The link with IPv6.
 pub(crate) const V6_LINK: u16 = 4;
 
 pub(crate) fn address(host: usize, link: u16) -> SocketAddr {
@@ -156,7 +156,7 @@ pub(crate) fn address(host: usize, link: u16) -> SocketAddr {
     SocketAddr::new(ip, 6182)
 }
 
-/// The local end for UDP on this link.
+/// The local UDP address on this link.
 pub(crate) fn local(host: usize, link: u16) -> LocalAddress {
     LocalAddress {
         id: LocalId(link),
@@ -178,12 +178,12 @@ pub(crate) fn own(host: usize) -> Vec<IpAddr> {
     links.chain([inner]).collect()
 }
 
-/// Local ends for TCP beside those for UDP have their numbers from here on.
+/// First identifier of local TCP addresses.
 pub(crate) const TCP_LOCAL: u16 = 10;
-/// Their port.
+/// Port of local TCP addresses.
 pub(crate) const TCP_PORT: u16 = 443;
 
-/// As [`locals`], with an end for TCP beside each.
+/// As [`locals`], with a TCP address beside each UDP address.
 pub(crate) fn locals_with_tcp(host: usize) -> Vec<LocalAddress> {
     let mut list = locals(host);
     for mut local in locals(host) {
@@ -195,7 +195,7 @@ pub(crate) fn locals_with_tcp(host: usize) -> Vec<LocalAddress> {
     list
 }
 
-/// The number of the local end of `host` at `address`.
+/// The identifier of the local address `end` of `host`.
 fn local_at(host: usize, end: SocketAddr) -> Option<u16> {
     (0..=V6_LINK).find_map(|link| {
         let udp = address(host, link);
@@ -204,7 +204,7 @@ fn local_at(host: usize, end: SocketAddr) -> Option<u16> {
     })
 }
 
-/// The address of the local end of `host` with this number.
+/// The local address of `host` with this identifier.
 fn end_of(host: usize, local: u16) -> SocketAddr {
     match local.checked_sub(TCP_LOCAL) {
         Some(link) => SocketAddr::new(address(host, link).ip(), TCP_PORT),
@@ -217,7 +217,7 @@ impl Pair {
         Self::with(|_, config| adjust(&mut config.peers[0]))
     }
 
-    /// `adjust` gets the number of each host and its settings.
+    /// `adjust` gets the number of each host and its configuration.
     pub(crate) fn with(adjust: impl Fn(usize, &mut Config)) -> Self {
         let keys: Vec<PrivateKey> =
             (1..=2).map(|byte| PrivateKey::from_bytes([byte; 32])).collect();
@@ -280,7 +280,7 @@ impl Pair {
         }
     }
 
-    /// Does the public-key work that `host` has, or begins it.
+    /// Runs the jobs of `host`, or starts them.
     fn do_work(&mut self, host: usize) -> Result<(), DropReason> {
         let mut handled = Ok(());
         while let Some(job) = self.engines[host].poll_job() {
@@ -296,12 +296,12 @@ impl Pair {
         handled
     }
 
-    /// The association of `host` with the other.
+    /// The association of `host`.
     pub(crate) fn association(&mut self, host: usize) -> &mut Association {
         &mut self.engines[host].associations[0]
     }
 
-    /// Sends `frames` as `host` on one of its paths, past what its engine would send.
+    /// Sends `frames` as `host` on one of its paths, bypassing its engine.
     pub(crate) fn inject(&mut self, host: usize, path: u16, frames: &[mpip_wire::Frame<'_>]) {
         let now = self.now;
         let datagram = self.association(host).forge(now, path, frames).expect("a path with keys");
@@ -309,7 +309,7 @@ impl Pair {
         self.collect(host);
     }
 
-    /// Hands a datagram to `host` now; what it says of it, and what it answers.
+    /// Delivers a datagram to `host` now; returns the result and the replies.
     pub(crate) fn deliver(
         &mut self,
         host: usize,
@@ -332,17 +332,17 @@ impl Pair {
         handled.map(drop).and(worked)
     }
 
-    /// How often `host` refused something for `reason`.
+    /// How often `host` dropped something for `reason`.
     pub(crate) fn drops(&self, host: usize, reason: DropReason) -> u64 {
         self.engines[host].shared.drops.of(reason)
     }
 
-    /// What the tap saw since it was last asked.
+    /// The datagrams tapped since the last call.
     pub(crate) fn tapped(&mut self) -> Vec<Tapped> {
         self.tap.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Where datagrams of `host` to `to` come from, as the other sees it.
+    /// The source of datagrams from `host` to `to`, as the other host sees it.
     pub(crate) fn source(&self, host: usize, to: PathAddress) -> PathAddress {
         let link = local_at(1 - host, to.remote).unwrap_or(0);
         let seen = self.translated.filter(|(link, _)| host == 0 && *link == to.local.0);
@@ -440,7 +440,7 @@ impl Pair {
         self.collect(host);
     }
 
-    /// A packet in a buffer of the pool.
+    /// A packet in a pool buffer.
     pub(crate) fn pool_packet(&mut self, packet: &[u8], offload: Offload) -> PacketBuf {
         let filled = self.pool.fill(|room| {
             room[..packet.len()].copy_from_slice(packet);

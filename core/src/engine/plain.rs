@@ -1,17 +1,17 @@
-//! Packets that the host is to send itself, as plain IP.
+//! Packets that the host has to send itself, as plain IP.
 //!
-//! When a peer in host mode falls back to plain IP, the host has handed over packets that no path
-//! has delivered. Lost, they would cost the inner TCP its time-out, since often the whole of its
-//! window is among them; so they go back to the host. So do, behind translators, packets that were
-//! captured and are none of ours.
+//! When a peer in host mode falls back to plain IP, the host has already handed over packets that
+//! no path has delivered. If they were lost, the inner TCP would run into its timeout, since they
+//! are often its whole window; so they go back to the host. With NAT, so do captured packets that
+//! belong to no peer.
 
 use super::Engine;
 use mpip_types::PacketSink;
 
 impl Engine {
-    /// Hands over the packets that the host gave to the engine and has to send itself, because a
-    /// peer in host mode is reached as plain IP now, or they are none of a peer's. They must not
-    /// come back by the TUN device. To be called after each batch.
+    /// Delivers the packets that the host gave to the engine and has to send itself, because a peer
+    /// in host mode has fallen back to plain IP, or because they belong to no peer. They must not
+    /// come back by the TUN device. Call it after each batch.
     pub fn take_plain(&mut self, packets: &mut impl PacketSink) {
         self.shared.plain.deliver(packets);
     }
@@ -27,7 +27,7 @@ mod tests {
     use crate::Traffic;
     use crate::config::Policy;
     use crate::drops::DropReason;
-    use crate::host_packets::PLAIN;
+    use crate::host_packets::PLAIN_PACKETS;
     use mpip_transport::cc::CongestionControlKind;
     use mpip_types::Offload;
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_fall_back_what_was_not_delivered_goes_back_to_the_host() {
+    fn at_a_fall_back_undelivered_packets_return_to_the_host() {
         let mut pair = pair(Policy::Prefer);
         send(&mut pair, 0..100);
         pair.run_for(MS * 50);
@@ -67,7 +67,7 @@ mod tests {
         pair.dead = vec![0, 1];
         send(&mut pair, 100..400);
         pair.run_for(MS * 500);
-        // Those that the TUN device still held.
+        // Packets that were still in the TUN device.
         send(&mut pair, 400..410);
         let mut all = sequences(&pair.out[1].packets);
         let mut plain = taken(&mut pair);
@@ -75,7 +75,7 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..410).collect::<Vec<_>>());
 
-        // The receiver waits for none of them when packets take the paths again.
+        // The receiver does not wait for them when traffic returns to the paths.
         pair.dead = vec![];
         pair.run_for(SECOND * 2);
         pair.out[1].packets.clear();
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(taken(&mut pair), []);
     }
 
-    /// Sessions that CoDel has been signalling, when all paths fall silent. Returns the numbers of
-    /// the packets that came after that; they wait.
+    /// Sessions that CoDel has been signalling when all paths fall silent. Returns the numbers of
+    /// the packets that were queued after that.
     fn overdue(policy: Policy) -> (Pair, core::ops::Range<u32>) {
         let mut pair = Pair::with(|_, config| {
             config.peers[0].host_mode = true;
@@ -116,7 +116,7 @@ mod tests {
         let first = first.max();
         assert!(status(&pair).queue_drops > 0, "{:?}", status(&pair));
         pair.dead = vec![0, 1];
-        // What is sent now may still get into the windows.
+        // The congestion windows may still have room for packets sent now.
         pair.run_for(MS * 10);
         let end = (0..20).map(|_| burst(&mut pair)).max();
         (pair, first.expect("300")..end.expect("20"))
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_back_is_not_thinned_for_having_waited() {
+    fn packets_that_return_to_the_host_are_not_dropped_by_codel() {
         let (mut pair, packets) = overdue(Policy::Prefer);
         let mut before = status(&pair);
         while status(&pair).traffic != Some(Traffic::Plain) {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_for_want_of_a_path_counts_as_that() {
+    fn packets_dropped_without_a_path_are_counted_as_no_path() {
         let (mut pair, packets) = overdue(Policy::Require);
         pair.run_for(SECOND);
         let (before, drops) = (status(&pair), pair.drops(0, DropReason::NoPath));
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn at_a_fall_back_nobody_waits_for_what_comes_as_plain_ip() {
+    fn at_a_fall_back_resequencing_does_not_wait_for_packets_that_come_as_plain_ip() {
         let mut pair = pair(Policy::Prefer);
         let held = |pair: &Pair| pair.engines[1].status(pair.now, false).peers[0].resequencing;
         let plain = |pair: &Pair| {
             pair.engines[1].status(pair.now, false).peers[0].traffic == Some(Traffic::Plain)
         };
-        // Its silence shows at once.
+        // Its failure is detected at once.
         pair.send(1, &tcp(1, 0, 1_000), Offload::default());
         pair.lose = Some(7);
         send(&mut pair, 0..50);
@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(held(&pair), 0);
     }
 
-    /// What waits for its time is delivered before that.
+    /// Packets that wait for their playout time are delivered before the fall-back.
     #[test]
-    fn at_a_fall_back_what_waits_for_its_time_is_delivered_at_once() {
+    fn at_a_fall_back_packets_waiting_for_their_playout_time_are_delivered_at_once() {
         let mut pair = pair(Policy::Prefer);
         pair.send(1, &tcp(1, 0, 1_000), Offload::default());
         pair.run_for(MS * 20);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_leave_as_plain_ip_does_not() {
+    fn packets_that_may_not_leave_as_plain_ip_are_not_returned() {
         let mut pair = pair(Policy::Require);
         pair.dead = vec![0, 1];
         send(&mut pair, 0..300);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_that_wait_are_bounded() {
+    fn the_packets_that_wait_for_take_plain_are_bounded() {
         let mut pair = pair(Policy::Prefer);
         pair.dead = vec![0, 1];
         for number in 0..10 {
@@ -219,7 +219,7 @@ mod tests {
         pair.run_for(MS * 500);
         send(&mut pair, 2_000..2_100);
         let plain = taken(&mut pair);
-        assert_eq!(plain.len(), PLAIN);
+        assert_eq!(plain.len(), PLAIN_PACKETS);
         assert_eq!(plain[..50], (0..50).collect::<Vec<_>>());
     }
 }

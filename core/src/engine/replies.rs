@@ -1,17 +1,17 @@
-//! Answers to senders that no association is with: cookies and availability answers.
+//! Replies outside of associations: cookies and availability answers.
 
 use std::collections::VecDeque;
 
 use crate::handshake::Source;
 use mpip_types::{DatagramSink, PathAddress};
 
-/// Answers that wait for the next flush.
+/// Most replies that wait for the next flush.
 const REPLIES: usize = 64;
-/// Of these so many to one source.
+/// Most of them to one source.
 const REPLIES_TO_SOURCE: usize = 4;
 
-/// Answers that wait for the next flush. Beyond its bounds the newest are dropped: who asked tries
-/// again.
+/// Replies that wait for the next flush. Beyond the bounds the newest are dropped: the sender
+/// retries.
 #[derive(Debug, Default)]
 pub(super) struct Replies(VecDeque<(PathAddress, Vec<u8>)>);
 
@@ -26,7 +26,7 @@ impl Replies {
 
     pub(super) fn send(&mut self, out: &mut impl DatagramSink) {
         while let Some((to, datagram)) = self.0.pop_front() {
-            // What finds no room is as good as lost.
+            // A reply that finds no room is dropped, as if lost on the network.
             out.send(to, &datagram);
         }
     }

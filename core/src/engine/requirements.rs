@@ -1,5 +1,7 @@
-//! The requirements of `docs/protocol.md` on two engines; `[X-n]` names the one that a test proves.
+//! The requirements of `docs/protocol.md`, tested on two engines; `[X-n]` names the requirement
+//! that a test proves.
 
+mod advertised;
 mod availability;
 mod early;
 mod encapsulation;
@@ -18,6 +20,5 @@ mod pauses;
 mod rest;
 mod sessions;
 mod shared;
-mod told;
 mod translation;
 mod work;

@@ -1,4 +1,4 @@
-//! Two engines over several paths: what works, and what goes on when something fails.
+//! Two engines over several paths: normal operation and recovery from failures.
 
 use super::harness::{Pair, SECOND, locals, sequences, tcp};
 use super::*;
@@ -77,7 +77,7 @@ fn without_congestion_control_the_inner_tcp_sees_its_losses_and_waits_for_none()
 }
 
 #[test]
-fn a_path_that_dies_silently_leaves_the_choice_and_its_packets_move() {
+fn a_path_that_fails_silently_is_no_longer_chosen_and_its_packets_move() {
     let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
     pair.run_for(SECOND);
     for n in 0..300 {
@@ -132,7 +132,7 @@ fn keys_are_replaced_without_losing_a_packet() {
 }
 
 #[test]
-fn a_peer_that_restarts_is_recognised_and_everything_begins_anew() {
+fn a_peer_that_restarts_is_recognised_and_gets_a_new_association() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let fresh = Pair::new(|_| {});
@@ -148,7 +148,7 @@ fn a_peer_that_restarts_is_recognised_and_everything_begins_anew() {
 }
 
 #[test]
-fn the_fastest_paths_are_kept_within_the_limit() {
+fn the_fastest_paths_within_the_limit_are_active() {
     let mut pair = Pair::new(|peer| peer.max_paths = Some(2));
     pair.run_for(SECOND * 2);
     let status = pair.engines[0].status(pair.now, false);
@@ -162,7 +162,7 @@ fn the_fastest_paths_are_kept_within_the_limit() {
 }
 
 #[test]
-fn nothing_is_accepted_from_a_source_that_is_not_the_peers() {
+fn no_packet_is_accepted_from_a_source_that_is_not_the_peers() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let mut packet = tcp(0, 1, 10);
@@ -175,7 +175,7 @@ fn nothing_is_accepted_from_a_source_that_is_not_the_peers() {
 }
 
 #[test]
-fn a_goodbye_ends_the_association_on_both_sides() {
+fn a_close_ends_the_association_on_both_sides() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     pair.engines[0].handle_command(pair.now, Command::Shutdown);
@@ -185,7 +185,7 @@ fn a_goodbye_ends_the_association_on_both_sides() {
 }
 
 #[test]
-fn the_longest_prefix_decides_who_gets_a_packet() {
+fn the_longest_prefix_decides_which_peer_gets_a_packet() {
     let mut table = PrefixTable::default();
     for (text, peer) in [("0.0.0.0/0", 1), ("198.18.0.0/15", 2), ("198.19.7.0/24", 3)] {
         assert!(table.claim(text.parse().expect("valid"), peer, true));

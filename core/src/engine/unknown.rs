@@ -1,12 +1,12 @@
-//! Nodes that the configuration does not name: asked for, answered, associated with for as long as
-//! it serves.
+//! Unknown peers (opportunistic mode): queries, answers, and associations with nodes that are not
+//! configured.
 //!
-//! Such a node is a peer like the others while it lasts, behind them in the engine's list. It is
-//! dealt with where it proved to receive: at the address at which it was found, and the remote
-//! addresses of its paths, which answered a challenge. What makes it trusted is that, and that it
-//! was there before: the key that an address proved to hold first is pinned to it, as `ssh` does.
-//! To receive at one port of an address is not to have the address: that the configuration has to
-//! say.
+//! While its association exists, an unknown peer is handled like a configured one, after those in
+//! the engine's list. It is admitted where it proved to receive: at the address where it was found,
+//! and at the remote addresses of its paths, which answered a challenge. Trust is on first use: the
+//! first key that an address proved to hold is pinned to it, as `ssh` does. Receiving at one port
+//! of an address does not prove ownership of the whole address: only the configuration can say
+//! that.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -20,23 +20,23 @@ use crate::association::Association;
 use crate::availability::{AvailabilityState, AvailabilityStatus, PER_SECOND, Query};
 use crate::event::Event;
 use crate::pins::Met;
-use crate::strangers::{Node, Strangers};
+use crate::unknown_peers::{UnknownPeer, UnknownPeers};
 use mpip_types::Encapsulation;
 use mpip_types::Instant;
 use mpip_types::{DatagramSink, PathAddress};
 
-/// Without keys after this time, a node that was found is given up.
+/// Time without keys after which an unknown peer is removed.
 const GIVE_UP: Duration = Duration::from_secs(20);
-/// Inner addresses of such a node.
+/// Most inner addresses of an unknown peer.
 const ADDRESSES: usize = 16;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
-/// Queries that leave at a time.
+/// Most queries sent at once.
 const QUERIES_AT_ONCE: usize = 32;
 
 impl Engine {
-    /// The host's address `source` talks to `destination`. If the settings for unknown nodes say
-    /// so, it is asked whether mpip answers there; the query leaves at the next
+    /// The host's address `source` talks to `destination`. If the configuration permits it, a query
+    /// asks whether mpip answers there. The query is sent at the next
     /// [`handle_timeout`](Self::handle_timeout), which is then due.
     pub fn handle_destination(&mut self, now: Instant, source: IpAddr, destination: IpAddr) {
         let Some(unknown) = &mut self.unknown else { return };
@@ -50,26 +50,26 @@ impl Engine {
         }
     }
 
-    /// The next pin that is to be written down, changed or left out from now on, so that it is
-    /// given as it is in [`Opportunistic::pins`](crate::Opportunistic::pins) at the next start.
-    /// Changes of one address follow each other; those that were not asked for are joined.
+    /// The next change of a pin that is to be stored, so that
+    /// [`Opportunistic::pins`](crate::Opportunistic::pins) has it at the next start. Changes of one
+    /// address are in order; those not polled yet are merged.
     pub fn poll_pin(&mut self) -> Option<PinChange> {
         self.unknown.as_mut()?.pins.poll()
     }
 
-    /// The day, by the wall clock, in days since 1970-01-01 UTC.
+    /// The day of the wall clock, in days since 1970-01-01 UTC.
     fn today(&self, now: Instant) -> u32 {
         let unix_time = self.shared.unix_origin + now.since(Instant::ZERO);
         u32::try_from(unix_time.as_secs() / DAY).unwrap_or(u32::MAX)
     }
 
-    /// What is known of the destinations that the host talks to and that no peer has.
+    /// The availability of destinations that the host talks to and that belong to no peer.
     pub fn availability(&self, now: Instant) -> Vec<AvailabilityStatus> {
         let unknown = self.unknown.iter();
         unknown.flat_map(|unknown| unknown.table.status(now)).collect()
     }
 
-    /// Asks, and gives up who does not answer.
+    /// Sends queries, and removes unknown peers that do not complete a handshake.
     pub(super) fn run_unknown(&mut self, now: Instant, out: &mut impl DatagramSink) {
         for _ in 0..QUERIES_AT_ONCE {
             let Some(unknown) = &mut self.unknown else { return };
@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// The first query leaves from the address that the host itself uses; further ones from each
-    /// address in turn.
+    /// Sends a query. The first one to a destination leaves from the address that the host uses,
+    /// later ones from each address in turn.
     fn send_query(&mut self, query: Query, remote: SocketAddr, out: &mut impl DatagramSink) {
         let locals = || {
             let family = self.shared.locals.iter();
@@ -106,11 +106,11 @@ impl Engine {
         let repr = QueryRepr { nonce: query.nonce, len: QueryPacket::MIN_LEN };
         let mut datagram = vec![0; repr.encoded_len()];
         repr.emit(&mut datagram).expect("the buffer has the query's length");
-        // One that finds no room is as good as lost: further ones follow.
+        // A query that finds no room is dropped, as if lost: later ones follow.
         out.send(PathAddress { local: local.id, remote }, &datagram);
     }
 
-    /// Somebody asks whether mpip answers here.
+    /// A query asks whether mpip answers here.
     pub(super) fn on_query(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A node that was asked answers. The key that it names is a claim: the handshake proves it.
+    /// A queried node answers. The key in the answer is only a claim: the handshake proves it.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -158,7 +158,7 @@ impl Engine {
             && unknown.node_at(address).is_none()
             && let Some(peer) = self.add_node(now, address, found, true)
         {
-            // The other node takes the address that calls for that of the inner packets.
+            // The other node uses the source of the handshake as the address of inner packets.
             let used = self.shared.locals.iter().find(|local| local.address.ip() == source);
             let asked = self.shared.locals.iter().find(|local| local.id == from.local);
             let first = used.or(asked).map(|local| local.address.ip());
@@ -167,9 +167,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The number of an association for the initiation of a node that no peer is, or why there is
-    /// none. Who has not shown that it
-    /// receives at its address is given a cookie.
+    /// Creates an association for the initiation of an unknown peer and returns its index, or why
+    /// there is none. A sender that has not proved its address is given a cookie.
     pub(super) fn accept_unknown(
         &mut self,
         now: Instant,
@@ -193,7 +192,7 @@ impl Engine {
             let reason = format!("its address is that of peer `{name}`, which has another key");
             return Err(self.refuse_handshake(from.remote, reason));
         }
-        // Nothing is kept for who may have forged the address.
+        // No state is kept for a sender that may have forged its address.
         let time = now.since(Instant::ZERO);
         if self.cookies.verify(time, from.remote, datagram).is_err() {
             return Err(self.give_cookie(time, from, datagram));
@@ -221,7 +220,7 @@ impl Engine {
         let parameters = &self.parameters;
         let mut association =
             Association::new(config, &limits, parameters, &mut self.shared.rng, now);
-        association.is_of_a_stranger();
+        association.mark_as_unknown_peer();
         let peer = match unknown.vacant.pop() {
             Some(peer) => {
                 self.associations[peer] = association;
@@ -235,7 +234,7 @@ impl Engine {
         };
         let addresses = vec![address];
         let (established, path_changes, met) = (false, 0, today);
-        let node = Node { addresses, public_key, asked, established, path_changes, met };
+        let node = UnknownPeer { addresses, public_key, asked, established, path_changes, met };
         unknown.nodes.insert(peer, node);
         unknown.by_address.insert(address, peer);
         unknown.deadlines.insert((now + GIVE_UP, peer));
@@ -244,7 +243,7 @@ impl Engine {
         Some(peer)
     }
 
-    /// At the bound a node without sessions makes room.
+    /// At the limit, removes an unknown peer without sessions.
     fn make_room_for_node(&mut self, now: Instant) {
         let Some(unknown) = &self.unknown else { return };
         if unknown.nodes.len() >= self.limits.unknown_nodes {
@@ -255,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// Forgets the association `peer`, which is with a node that the configuration does not name.
+    /// Removes the association `peer`, which is with an unknown peer.
     fn remove_node(&mut self, now: Instant, peer: usize) {
         let Some(unknown) = &mut self.unknown else { return };
         let Some(node) = unknown.nodes.remove(&peer) else { return };
@@ -273,7 +272,7 @@ impl Engine {
         self.reschedule(peer);
     }
 
-    /// Something happened to the association `peer`: what it means if nobody configured it.
+    /// Follows changes of the association `peer`, if it is with an unknown peer.
     pub(super) fn follow_node(&mut self, now: Instant, peer: usize) {
         let today = self.today(now);
         let Some(unknown) = &mut self.unknown else { return };
@@ -290,8 +289,9 @@ impl Engine {
         }
     }
 
-    /// Admits the node of association `peer` at the addresses at which it proved to receive, unless
-    /// they are somebody else's, and pins its key to them if it was asked for.
+    /// Admits the unknown peer of association `peer` at the addresses at which it proved to
+    /// receive, unless they belong to another node. If this node sent the query, pins the peer's
+    /// key to them.
     fn adopt_addresses(&mut self, now: Instant, peer: usize) {
         let today = self.today(now);
         let proven: BTreeSet<(IpAddr, bool)> = self.associations[peer].proven_addresses().collect();
@@ -302,7 +302,7 @@ impl Engine {
                 continue;
             }
             let owner = self.shared.prefixes.find(address).or_else(|| unknown.node_at(address));
-            let Strangers { settings, pins, nodes, by_address, .. } = &mut **unknown;
+            let UnknownPeers { settings, pins, nodes, by_address, .. } = &mut **unknown;
             let Some(node) = nodes.get_mut(&peer) else { return };
             let public_key = node.public_key;
             let new = told && owner.is_none();

@@ -1,16 +1,16 @@
-//! What addresses are to each other.
+//! Relations between addresses.
 
 use core::net::{IpAddr, SocketAddr};
 
 use mpip_types::{Encapsulation, LocalAddress, PathAddress};
 use mpip_wire::AddressList;
 
-/// The address of ours at which a path with `address` starts, if there still is one.
+/// The local address of a path with `address`, if it still exists.
 pub(crate) fn local(address: PathAddress, locals: &[LocalAddress]) -> Option<&LocalAddress> {
     locals.iter().find(|local| local.id == address.local)
 }
 
-/// Whether two addresses are in one network, as networks usually are.
+/// Whether two addresses are in one /24 (IPv4) or /64 (IPv6).
 pub(crate) fn are_neighbours(one: IpAddr, other: IpAddr) -> bool {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
@@ -19,7 +19,7 @@ pub(crate) fn are_neighbours(one: IpAddr, other: IpAddr) -> bool {
     }
 }
 
-/// The address for UDP that is the same as `local`'s.
+/// The local UDP address with the same IP address and interface as `local`.
 pub(crate) fn udp_beside<'a>(
     locals: &'a [LocalAddress],
     local: &LocalAddress,
@@ -31,15 +31,15 @@ pub(crate) fn udp_beside<'a>(
     })
 }
 
-/// The addresses of this node that the peer is told: those for UDP, others where there are none.
-pub(crate) fn told_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
+/// The addresses that this node advertises: those for UDP, and others where there is no UDP.
+pub(crate) fn advertised_addresses(locals: &[LocalAddress]) -> Vec<SocketAddr> {
     let told = |local: &&LocalAddress| {
         local.encapsulation == Encapsulation::Udp || udp_beside(locals, local).is_none()
     };
     locals.iter().filter(told).map(|local| local.address).take(AddressList::MAX).collect()
 }
 
-/// Whether an address can be that of one host, for others.
+/// Whether other hosts can reach a single host at this address.
 pub(crate) fn is_one_host(ip: IpAddr) -> bool {
     let special = match ip {
         IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local() || ip.octets()[0] == 0,
@@ -48,13 +48,13 @@ pub(crate) fn is_one_host(ip: IpAddr) -> bool {
     !special && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()
 }
 
-/// How far an address reaches.
+/// The scope of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Everywhere,
-    /// A site's own (RFC 1918, RFC 4193): many have the same.
+    /// Site-local (RFC 1918, RFC 4193): many sites use the same addresses.
     Site,
-    /// Between a provider's translators and its customers (RFC 6598).
+    /// Carrier-grade NAT (RFC 6598).
     Provider,
 }
 

@@ -1,5 +1,5 @@
-//! Handshakes under way: what is kept of them while public-key work is done elsewhere, when one is
-//! due, and what waits for a socket.
+//! Pending handshakes: their state while jobs do public-key work, when the next is due, and
+//! datagrams that wait for a socket.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -14,42 +14,44 @@ use crate::config::PeerConfig;
 use crate::handshake::{Jobs, Work};
 use mpip_types::{Bucket, DatagramSink, Instant, PathAddress, Rate};
 
-/// Pauses between attempts: the first, and the longest that they double to.
-pub(crate) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// Responses that wait for another one to be read; beyond it the newest are dropped. Who saw the
-/// initiation can forge some that have to be read to be found out.
+/// Pause after the first attempt. It doubles with each further one.
+pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
+/// Maximum pause between attempts.
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Responses that wait while another one is read; beyond this the newest are dropped. An attacker
+/// that sees the initiation can forge responses that only public-key work reveals as forged.
 const RESPONSES: usize = 4;
-/// How often a peer is answered. It begins a handshake a second at most, or two when it was given a
+/// Rate limit of responses to one peer. A peer makes one attempt a second at most, or two after a
 /// cookie.
 const ANSWERS: Rate = Rate { burst: 8, per_second: 2 };
 
-/// A handshake of ours that awaits its response.
+/// A handshake that this node initiated and that awaits its response.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) index: u32,
-    pub(crate) state: State,
-    /// The association that it names.
+    pub(crate) state: PendingState,
+    /// The association claim in its payload.
     pub(crate) claim: u16,
-    /// Where it goes: a response counts only from there, or it would validate an address that has
-    /// answered nothing.
+    /// Destinations. Only a response from one of them counts; otherwise it would validate an
+    /// address that has answered nothing.
     sent_to: Vec<PathAddress>,
-    /// Where it still has to be sent, once it is made.
+    /// Destinations to which the initiation has not been sent yet.
     unsent: Vec<PathAddress>,
     datagram: [u8; INITIATION_LEN],
-    /// Responses that came while another was being read.
+    /// Responses that arrived while another was being read.
     responses: VecDeque<(PathAddress, [u8; RESPONSE_LEN])>,
-    /// A cookie came for it.
+    /// A cookie reply arrived for it.
     has_cookie: bool,
-    /// A cookie came for the one before it.
+    /// It was sent early because a cookie reply arrived for the previous one.
     hurried: bool,
 }
 
 impl Pending {
-    /// The initiation with `index` to `pairs` is being made.
+    /// A pending initiation with `index` to `pairs`, still to be made by a job.
     fn new(index: u32, claim: u16, pairs: Vec<PathAddress>, hurried: bool) -> Self {
         Self {
             index,
-            state: State::Making,
+            state: PendingState::Making,
             claim,
             sent_to: pairs,
             unsent: Vec::new(),
@@ -60,11 +62,12 @@ impl Pending {
         }
     }
 
-    /// Reads the next response, if one has come and none is being read.
+    /// Starts a job for the next response, if there is one and none is being read.
     pub(crate) fn read_response(&mut self, jobs: &mut Jobs) {
-        if let State::Waiting(_) = self.state
+        if let PendingState::Waiting(_) = self.state
             && let Some((from, datagram)) = self.responses.pop_front()
-            && let State::Waiting(initiator) = core::mem::replace(&mut self.state, State::Reading)
+            && let PendingState::Waiting(initiator) =
+                core::mem::replace(&mut self.state, PendingState::Reading)
         {
             let initiator = *initiator;
             jobs.push(Work::Finish { index: self.index, from, initiator, datagram });
@@ -72,20 +75,20 @@ impl Pending {
     }
 }
 
-/// How far a handshake of ours is.
+/// The progress of a handshake that this node initiated.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum PendingState {
     /// The initiation is being made.
     Making,
     /// A response is awaited.
     Waiting(Box<Initiator>),
-    /// A response is being read, or was of no use although authentic.
+    /// A response is being read, or was authentic but unusable.
     Reading,
 }
 
-/// An answer to the peer's initiation that is being made.
+/// A response to the peer's initiation that a job is making.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct PendingResponse {
     pub(crate) local_index: u32,
     pub(crate) peer_index: u32,
     pub(crate) from: PathAddress,
@@ -93,7 +96,7 @@ pub(crate) struct Answering {
     pub(crate) origin: Origin,
 }
 
-/// An answer that is made, and where it goes.
+/// A finished response and its destination.
 #[derive(Debug)]
 struct Response {
     to: PathAddress,
@@ -104,23 +107,23 @@ struct Response {
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     pending: Option<Box<Pending>>,
-    answering: Option<Box<Answering>>,
-    /// The answer to the handshake that offered the newest keys, until it is sent.
+    answering: Option<Box<PendingResponse>>,
+    /// The response that offers the newest keys, until it is sent.
     response: Option<Box<Response>>,
     answers: Bucket,
     attempts: u32,
-    /// The only address of ours from which the first handshake leaves; `None` for every one.
+    /// The only local address from which the first handshake leaves; `None` for every one.
     pub(crate) first_from: Option<IpAddr>,
     next_attempt: Option<Instant>,
     cookies: CookieMemory,
     pub(crate) replay_guard: ReplayGuard,
-    /// Where the initiation came from that the offered keys answer.
+    /// The source of the initiation that the offered keys answer.
     answered_to: Option<PathAddress>,
     completed_at: Option<Instant>,
 }
 
 impl Handshakes {
-    /// None yet; the first is due at once if it is known where the peer is.
+    /// No handshake yet. The first is due at once if the peer has a configured address.
     pub(crate) fn new(config: &PeerConfig, now: Instant) -> Self {
         Self {
             pending: None,
@@ -137,27 +140,27 @@ impl Handshakes {
         }
     }
 
-    /// When a handshake has to be begun, if one has to.
+    /// When the next attempt is due, if one is planned.
     pub(crate) fn due(&self, keys: &KeyRing) -> Option<Instant> {
         self.next_attempt.or_else(|| keys.rekey_at())
     }
 
-    /// Begins one at `at`, or none.
+    /// Plans the next attempt at `at`, or none.
     pub(crate) fn plan(&mut self, at: Option<Instant>) {
         self.next_attempt = at;
     }
 
-    /// Whether one is planned, or under way.
+    /// Whether an attempt is planned or pending.
     pub(crate) fn is_planned(&self) -> bool {
         self.next_attempt.is_some()
     }
 
-    /// How many had no answer one after the other.
+    /// Consecutive attempts without an answer.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// When the newest keys were agreed on.
+    /// When the newest keys were agreed.
     pub(crate) fn completed_at(&self) -> Option<Instant> {
         self.completed_at
     }
@@ -167,23 +170,23 @@ impl Handshakes {
         self.completed_at = Some(now);
     }
 
-    /// The one that awaits its response.
+    /// The pending handshake.
     pub(crate) fn pending(&self) -> Option<&Pending> {
         self.pending.as_deref()
     }
 
-    /// The one with `index`, if it awaits its response.
+    /// The pending handshake, if it has `index`.
     pub(crate) fn pending_mut(&mut self, index: u32) -> Option<&mut Pending> {
         self.pending.as_deref_mut().filter(|pending| pending.index == index)
     }
 
     /// Whether an initiation is being made.
     pub(crate) fn is_making(&self) -> bool {
-        self.pending().is_some_and(|pending| matches!(pending.state, State::Making))
+        self.pending().is_some_and(|pending| matches!(pending.state, PendingState::Making))
     }
 
-    /// One begins, in the place of a former one; the next attempt is planned. Returns in what time
-    /// that is, and how many had no answer.
+    /// Starts an attempt in place of a former one and plans the next. Returns the time until then
+    /// and the number of attempts without an answer.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -193,9 +196,9 @@ impl Handshakes {
     ) -> (Duration, u32) {
         let hurried = self.pending().is_some_and(|pending| pending.has_cookie);
         self.pending = Some(Box::new(Pending::new(index, claim, pairs, hurried)));
-        let (first, longest) = RETRY;
-        let retry_in = (first * 2_u32.saturating_pow(self.attempts.min(8))).min(longest);
-        // Up to a quarter more, so that two nodes that began together do not go on together.
+
+        let retry_in = (RETRY_MIN * 2_u32.saturating_pow(self.attempts.min(8))).min(RETRY_MAX);
+        // Up to a quarter more, so that two nodes that started together do not stay in step.
         let spread = u32::from_be_bytes(rng.bytes());
         let retry_in = retry_in + retry_in / 4 * (spread >> 16) / 65_536;
         self.next_attempt = Some(now + retry_in);
@@ -204,11 +207,11 @@ impl Handshakes {
         (retry_in, attempts)
     }
 
-    /// The initiation with `index` is made.
+    /// The job that makes the initiation with `index` has finished.
     ///
     /// # Errors
     ///
-    /// When none can be made.
+    /// When no initiation can be made.
     pub(crate) fn on_started(
         &mut self,
         now: Instant,
@@ -220,7 +223,7 @@ impl Handshakes {
         };
         match started {
             Ok((initiator, datagram)) => {
-                pending.state = State::Waiting(Box::new(initiator));
+                pending.state = PendingState::Waiting(Box::new(initiator));
                 pending.datagram = datagram;
                 self.cookies.stamp(now.since(Instant::ZERO), &mut pending.datagram);
                 pending.unsent.clone_from(&pending.sent_to);
@@ -233,11 +236,11 @@ impl Handshakes {
         }
     }
 
-    /// A response to the initiation with `index` came. It is read elsewhere.
+    /// A response to the initiation with `index` arrived. A job reads it.
     ///
     /// # Errors
     ///
-    /// Why it is not.
+    /// Why it is not read.
     pub(crate) fn on_response(
         &mut self,
         from: PathAddress,
@@ -249,34 +252,34 @@ impl Handshakes {
             return Err("no handshake awaits a response".to_owned());
         };
         if !pending.sent_to.contains(&from) {
-            return Err("its source is none of the addresses that were asked".to_owned());
+            return Err("its source is no address to which the initiation was sent".to_owned());
         }
-        if matches!(pending.state, State::Making) || pending.responses.len() >= RESPONSES {
-            return Err("too many responses, or none was asked for".to_owned());
+        if matches!(pending.state, PendingState::Making) || pending.responses.len() >= RESPONSES {
+            return Err("too many responses, or the initiation was not sent yet".to_owned());
         }
         pending.responses.push_back((from, *datagram));
         pending.read_response(jobs);
         Ok(())
     }
 
-    /// The peer has answered, or begun one itself: there is no reason to try again.
+    /// The peer has answered, or has initiated a handshake: cancels further attempts.
     pub(crate) fn succeed(&mut self) {
         self.attempts = 0;
         self.next_attempt = None;
     }
 
-    /// The peer is under load and wants to see that we receive at our address.
+    /// The peer is under load and asks this node to prove its address.
     ///
     /// # Errors
     ///
-    /// When it is not the answer to anything.
+    /// When it answers nothing.
     pub(crate) fn on_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Result<(), String> {
         self.cookies
             .receive(now.since(Instant::ZERO), datagram)
             .map_err(|error| error.to_string())?;
         if let Some(pending) = &mut self.pending {
             pending.has_cookie = true;
-            // Not for one after the other: who sees the initiations can forge them.
+            // Only once in a row: an attacker that sees the initiations can forge cookie replies.
             if !pending.hurried {
                 self.next_attempt = Some(now);
             }
@@ -284,43 +287,43 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Takes an answer to the peer out of what there may be. `false` if it begins too many.
+    /// Consumes one response from the rate limit. Returns `false` if the peer initiates too often.
     pub(crate) fn may_answer(&mut self, now: Instant) -> bool {
         self.answers.take(now, ANSWERS)
     }
 
-    /// Whether an answer to the peer is being made.
+    /// Whether a response is being made.
     pub(crate) fn is_answering(&self) -> bool {
         self.answering.is_some()
     }
 
-    /// An answer to the peer is being made.
-    pub(crate) fn answer(&mut self, answering: Answering) {
+    /// A job starts to make a response.
+    pub(crate) fn answer(&mut self, answering: PendingResponse) {
         self.answering = Some(Box::new(answering));
     }
 
-    /// The answer with `index` is made.
-    pub(crate) fn take_answering(&mut self, index: u32) -> Option<Answering> {
+    /// The response with `index` is finished.
+    pub(crate) fn take_answering(&mut self, index: u32) -> Option<PendingResponse> {
         self.answering.take_if(|answering| answering.local_index == index).map(|it| *it)
     }
 
-    /// The answer is to be sent to `to`, where the initiation came from.
+    /// Queues the response for `to`, the source of the initiation.
     pub(crate) fn respond(&mut self, to: PathAddress, datagram: [u8; RESPONSE_LEN]) {
         self.answered_to = Some(to);
         self.response = Some(Box::new(Response { to, datagram }));
     }
 
-    /// Whether the offered keys answer an initiation from `from`; only once.
+    /// Whether the offered keys answer an initiation from `from`. Returns `true` only once.
     pub(crate) fn take_answered_to(&mut self, from: PathAddress) -> bool {
         self.answered_to.take_if(|address| *address == from).is_some()
     }
 
-    /// Whether a datagram waits for a socket to take it.
+    /// Whether a datagram waits for a socket to accept it.
     pub(crate) fn has_to_send(&self) -> bool {
         self.pending().is_some_and(|pending| !pending.unsent.is_empty()) || self.response.is_some()
     }
 
-    /// Sends what the sockets take; `left` is told where something went.
+    /// Sends what the sockets accept; calls `left` for each destination that was sent to.
     pub(crate) fn send(&mut self, out: &mut impl DatagramSink, mut left: impl FnMut(PathAddress)) {
         let mut sends = |to: PathAddress, datagram: &[u8]| {
             let sent = out.send(to, datagram);
@@ -335,7 +338,7 @@ impl Handshakes {
         self.response.take_if(|response| sends(response.to, &response.datagram));
     }
 
-    /// Drops datagrams that were to leave from addresses that are gone.
+    /// Drops datagrams whose local address is gone.
     pub(crate) fn retain(&mut self, has_home: impl Fn(&PathAddress) -> bool) {
         if let Some(pending) = &mut self.pending {
             pending.unsent.retain(&has_home);
@@ -343,14 +346,14 @@ impl Handshakes {
         self.response.take_if(|response| !has_home(&response.to));
     }
 
-    /// What an initiation has said of the association is not true any more.
+    /// Drops the pending initiation: its claim about the association is no longer true.
     pub(crate) fn drop_initiation(&mut self, indices: &mut BTreeMap<u32, usize>) {
         if let Some(pending) = self.pending.take() {
             indices.remove(&pending.index);
         }
     }
 
-    /// The same of an answer that is being made, or was not sent.
+    /// Drops a response that is being made or was not sent, for the same reason.
     pub(crate) fn drop_answer(&mut self, indices: &mut BTreeMap<u32, usize>) {
         if let Some(answering) = self.answering.take() {
             indices.remove(&answering.local_index);
@@ -358,13 +361,13 @@ impl Handshakes {
         self.response = None;
     }
 
-    /// The one that awaits its response has it.
+    /// The pending handshake has succeeded.
     pub(crate) fn finish(&mut self) {
         self.pending = None;
         self.succeed();
     }
 
-    /// The peer is gone: the next attempt begins a series anew.
+    /// The peer is lost: resets the back-off. The next attempt is at `at`.
     pub(crate) fn restart(&mut self, at: Option<Instant>) {
         self.attempts = 0;
         self.next_attempt = at;

@@ -1,4 +1,4 @@
-//! Host mode of an association: what is captured, and how packets travel.
+//! Host mode of an association: the capture, and how packets travel.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,49 +9,51 @@ use mpip_types::{Bucket, Instant, Prefix, Rate};
 
 use crate::capture::{Capture, Traffic};
 use crate::config::{PeerConfig, Policy};
-use crate::translation::{Begun, Fragments};
+use crate::translation::{Fragments, PathConnections};
 
-/// Whoever falls back within this time after a return waits before the next one.
-const STEADY: Duration = Duration::from_secs(10);
-/// First and longest such wait; it doubles.
-const HOLD_DOWN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// How often is looked at what is to be captured: each time all sessions may be, and a peer can
-/// give reasons for it with every datagram.
+/// Time on the paths below which a fall-back counts as flapping, and delays the next return.
+const BRIEF_RETURN: Duration = Duration::from_secs(10);
+/// Hold-down before traffic returns to the paths after the first flap. It doubles with each
+/// further one.
+const HOLD_DOWN_MIN: Duration = Duration::from_millis(500);
+/// Maximum hold-down.
+const HOLD_DOWN_MAX: Duration = Duration::from_secs(30);
+/// Rate limit for recomputing the capture. Each time may visit all sessions, and a peer can trigger
+/// it with every datagram.
 const REVIEWS: Rate = Rate { burst: 32, per_second: 4 };
 
 /// The host-mode side of an association.
 #[derive(Debug)]
 pub(crate) struct HostMode {
-    /// The peer's addresses, and whether it has lost them while sessions use them.
+    /// The peer's addresses, each with whether the peer has lost it while sessions still use it.
     pub(crate) addresses: BTreeMap<IpAddr, Held>,
     pub(crate) captured: Vec<Prefix>,
     pub(crate) translated: Vec<IpAddr>,
     pub(crate) translators: Vec<IpAddr>,
     pub(crate) traffic: Traffic,
-    /// Something changed from which another capture may follow.
+    /// The capture has to be recomputed.
     stale: bool,
     reviews: Bucket,
     check_at: Option<Instant>,
-    /// When what waits for a gap to close is delivered as it is: what is missing comes as plain
-    /// IP.
+    /// When packets held for resequencing are delivered after a fall-back: missing ones arrive as
+    /// plain IP.
     pub(crate) release_at: Option<Instant>,
-    /// Since when packets take the paths.
+    /// Since when traffic uses the paths.
     pub(crate) returned_at: Option<Instant>,
-    /// Since when they do not although they did.
+    /// Since when no path works, after one did.
     left_at: Option<Instant>,
     hold_down: Duration,
     hold_until: Option<Instant>,
-    /// Of a node that nobody configured: the addresses at which it is dealt with.
+    /// Of an unknown peer: the addresses at which it is admitted.
     pub(crate) scope: Option<Vec<IpAddr>>,
-    /// Our addresses that the peer has not been shown by a path: it would refuse packets from
-    /// there.
+    /// Our addresses that no path has proved to the peer: it would refuse packets from there.
     pub(crate) unknown_sources: Vec<IpAddr>,
-    /// Our addresses that the peer sees elsewhere, and the connections from there.
+    /// Our addresses that are behind a NAT, as the peer sees it, and the connections from there.
     pub(crate) own_translated: Vec<IpAddr>,
-    pub(crate) begun: Begun,
-    /// The run of the peer's daemon that knows them.
+    pub(crate) path_connections: PathConnections,
+    /// The run of the peer's daemon that knows these connections.
     pub(crate) instance: Option<u64>,
-    /// Which sources the first fragments of the peer's packets got.
+    /// The rewritten sources of fragmented packets, by their first fragments.
     pub(crate) fragments: Fragments<Endpoint>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct HostMode {
 pub(crate) type Held = bool;
 
 impl HostMode {
-    /// The prefixes of a peer that is captured before anything is known of it.
+    /// The state before anything is known of the peer.
     pub(crate) fn of(config: &PeerConfig) -> Self {
         Self {
             addresses: BTreeMap::new(),
@@ -78,40 +80,40 @@ impl HostMode {
             scope: None,
             unknown_sources: Vec::new(),
             own_translated: Vec::new(),
-            begun: Begun::new(),
+            path_connections: PathConnections::new(),
             instance: None,
             fragments: Fragments::new(),
         }
     }
 
-    /// Whether nobody configured the peer.
-    pub(crate) fn is_stranger(&self) -> bool {
+    /// Whether this is an unknown peer.
+    pub(crate) fn is_unknown_peer(&self) -> bool {
         self.scope.is_some()
     }
 
-    /// Whether the peer is dealt with at `ip`.
+    /// Whether the peer is admitted at `ip`.
     pub(crate) fn deals_at(&self, ip: IpAddr) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.contains(&ip))
     }
 
-    /// Destinations whose packets are captured, if not all of them.
+    /// Destinations whose packets are captured, some of them only in part.
     pub(crate) fn captured(&self) -> Vec<Prefix> {
         all_captured(&self.captured, &self.translated)
     }
 
-    /// Another capture may follow from what just happened.
+    /// The capture has to be recomputed.
     pub(crate) fn review(&mut self) {
         self.stale = true;
     }
 
-    /// What is captured is looked at once more without delay, for the last time.
+    /// Recomputes the capture without rate limit, for the last time.
     pub(crate) fn review_at_last(&mut self) {
         self.reviews = Bucket::new();
         self.review();
     }
 
-    /// Whether what is to be captured has to be found out at `now`.
-    pub(crate) fn begin_review(&mut self, now: Instant) -> bool {
+    /// Whether to recompute the capture at `now`.
+    pub(crate) fn start_review(&mut self, now: Instant) -> bool {
         if !self.stale && self.check_at.is_none_or(|at| now < at) {
             return false;
         }
@@ -121,17 +123,17 @@ impl HostMode {
         may
     }
 
-    /// It has to be found out again at `at`, or sooner.
-    pub(crate) fn check_again(&mut self, at: Instant) {
+    /// Recomputes the capture at `at` or sooner.
+    pub(crate) fn review_by(&mut self, at: Instant) {
         self.check_at = Some(self.check_at.map_or(at, |other| other.min(at)));
     }
 
-    /// When what is to be captured has to be found out again.
+    /// When the capture has to be recomputed.
     pub(crate) fn check_at(&self) -> Option<Instant> {
         self.check_at
     }
 
-    /// Since when no path works, now that one `works` or none does.
+    /// Since when no path works. `works`: whether one does now.
     pub(crate) fn left_since(&mut self, now: Instant, works: bool) -> Option<Instant> {
         match works {
             true => self.left_at.take(),
@@ -139,16 +141,15 @@ impl HostMode {
         }
     }
 
-    /// How packets are to travel, now that a path `works` or none does. Who falls back soon after a
-    /// return waits before the next one.
+    /// How packets are to travel. `works`: whether a path works now. After a fall-back soon after a
+    /// return, the next return is held down.
     pub(crate) fn follow(&mut self, now: Instant, works: bool, policy: Policy) -> Traffic {
         let was = self.returned_at.is_some();
         match (was, works) {
             (true, false) => {
-                let (first, longest) = HOLD_DOWN;
-                let brief = self.returned_at.take().is_some_and(|at| now.since(at) < STEADY);
+                let brief = self.returned_at.take().is_some_and(|at| now.since(at) < BRIEF_RETURN);
                 self.hold_down = match brief {
-                    true => (self.hold_down * 2).clamp(first, longest),
+                    true => (self.hold_down * 2).clamp(HOLD_DOWN_MIN, HOLD_DOWN_MAX),
                     false => Duration::ZERO,
                 };
                 self.hold_until = Some(now + self.hold_down);
@@ -172,7 +173,7 @@ impl HostMode {
         }
     }
 
-    /// What the host of `config`'s peer is to capture now.
+    /// The capture for the peer of `config`.
     pub(crate) fn capture(&self, config: &PeerConfig) -> Capture {
         Capture {
             peer: config.name.clone(),
@@ -184,7 +185,7 @@ impl HostMode {
     }
 }
 
-/// Prefixes and addresses that are captured, in order.
+/// Captured prefixes and addresses, sorted.
 pub(crate) fn all_captured(prefixes: &[Prefix], translated: &[IpAddr]) -> Vec<Prefix> {
     let translated = translated.iter().copied().map(Prefix::host);
     let mut all: Vec<_> = prefixes.iter().copied().chain(translated).collect();

@@ -1,18 +1,18 @@
-//! Which association this is, and which of its ends opens the paths.
+//! The identity of an association, and which of its nodes opens the paths.
 
 use super::keys::Origin;
 
-/// The bit of an association's number by which its opener claims it.
+/// Flag in an association's number: the sender is the opener.
 const OPENER: u16 = 1 << 15;
 
-/// What the two ends of an association have agreed on.
+/// What both nodes of an association have agreed on.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    /// The peer's run; another one has none of our paths and sessions.
+    /// The peer's run. Another run has none of our paths and sessions.
     peer_instance: Option<u64>,
     /// Whether this node opens the paths.
     opener: bool,
-    /// Which association this is; 0 before the first keys.
+    /// The association's number; 0 before the first keys.
     number: u16,
     established: bool,
 }
@@ -28,52 +28,53 @@ impl Identity {
         self.established
     }
 
-    /// The run of the peer that is known, if one is.
+    /// The known run of the peer.
     pub(crate) fn peer_instance(&self) -> Option<u64> {
         self.peer_instance
     }
 
-    /// What this node says of its association: which it is, and whether it opens the paths.
+    /// The claim in this node's handshakes: the association's number, and whether this node is the
+    /// opener.
     pub(crate) fn claim(&self) -> u16 {
         if self.opener && self.number > 0 { self.number | OPENER } else { self.number }
     }
 
-    /// Whether keys are for the association that we have.
+    /// Whether keys from `origin` belong to the current association.
     pub(crate) fn continues(&self, origin: Origin) -> bool {
         origin.goes_on && self.peer_instance == Some(origin.instance)
     }
 
-    /// Another association begins, with keys from `origin`.
+    /// A new association begins, with keys from `origin`.
     pub(crate) fn begin(&mut self, origin: Origin) {
         self.peer_instance = Some(origin.instance);
         self.opener = origin.initiated;
         self.number = origin.number;
     }
 
-    /// The peer has confirmed keys. Returns whether it had not before.
+    /// The peer has confirmed keys. Returns whether they are the first.
     pub(crate) fn establish(&mut self) -> bool {
         !core::mem::replace(&mut self.established, true)
     }
 
-    /// The association has ended. Who opened its paths is known until another begins.
+    /// The association has ended. The opener is remembered until another begins.
     pub(crate) fn end(&mut self) {
         self.number = 0;
         self.established = false;
     }
 
-    /// The peer is gone, and may come back as another run.
+    /// The peer is lost, and may return as another run.
     pub(crate) fn forget_peer(&mut self) {
         self.peer_instance = None;
     }
 }
 
-/// The number of the association that begins with the handshake of these receiver indices; never 0.
+/// The number of an association that begins with the handshake of these receiver indices; never 0.
 pub(crate) fn fresh_number(initiator: u32, responder: u32) -> u16 {
     let mixed = initiator ^ responder;
     ((mixed ^ mixed >> 16) as u16 & !OPENER).max(1)
 }
 
-/// Whether two nodes that claim this have the same association, and one of them opens its paths.
+/// Whether two claims name the same association with exactly one opener.
 pub(crate) fn agree(one: u16, other: u16) -> bool {
     one & !OPENER != 0 && one ^ other == OPENER
 }
@@ -90,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_ends_of_one_association_agree_and_those_of_two_do_not(
+        fn the_claims_of_one_association_agree_and_those_of_two_do_not(
             indices in any::<[u32; 2]>(),
             others in any::<[u32; 2]>(),
         ) {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_keys_nothing_is_claimed_and_nothing_goes_on() {
+    fn without_keys_no_association_is_claimed_or_continued() {
         let mut identity = Identity::default();
         assert_eq!(identity.claim(), 0);
         assert!(!agree(identity.claim(), identity.claim()));

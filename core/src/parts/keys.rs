@@ -1,7 +1,7 @@
 //! The keys of an association: one epoch per handshake, the newest confirmed one in use.
 //!
-//! Packet numbers go on across epochs, so a rekey disturbs neither the replay windows nor the
-//! feedback, and what is in flight under the former keys is still accepted.
+//! Packet numbers continue across epochs, so a rekey disturbs neither replay windows nor feedback,
+//! and datagrams in flight under the previous keys are still accepted.
 
 use core::time::Duration;
 
@@ -9,34 +9,34 @@ use mpip_crypto::Keys;
 
 use mpip_types::Instant;
 
-/// The initiator of an epoch replaces it after this time, as in WireGuard.
+/// Age at which the initiator of an epoch renews the keys, as in WireGuard.
 pub(crate) const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// The responder does, if the initiator did not.
+/// Age at which the responder renews them, if the initiator did not.
 pub(crate) const REKEY_AFTER_RESPONDER: Duration = Duration::from_secs(150);
-/// Keys are not used for longer than this.
+/// Maximum age of keys.
 pub(crate) const REJECT_AFTER: Duration = Duration::from_secs(180);
-/// Packets under one key after which it is replaced.
+/// Packets under one key after which the keys are renewed.
 pub(crate) const REKEY_PACKETS: u64 = 1 << 27;
 
-/// Whose keys they are, and which association they are for.
+/// Which node initiated the handshake of these keys, and which association they belong to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Whether this node began the handshake.
+    /// Whether this node initiated the handshake.
     pub(crate) initiated: bool,
     /// The peer's run that made it.
     pub(crate) instance: u64,
-    /// The number of the association that begins with it, unless one goes on.
+    /// The association's number if a new one begins.
     pub(crate) number: u16,
-    /// Both ends have the same association, with one opener, which goes on.
+    /// Both nodes have the same association with one opener: it continues.
     pub(crate) goes_on: bool,
 }
 
-/// What one handshake agreed on.
+/// The keys of one handshake.
 #[derive(Debug)]
 pub(crate) struct Epoch {
-    /// What the peer addresses its datagrams to.
+    /// The receiver index in the peer's datagrams.
     pub(crate) local_index: u32,
-    /// What we address ours to.
+    /// The receiver index in our datagrams.
     pub(crate) peer_index: u32,
     pub(crate) keys: Keys,
     pub(crate) created: Instant,
@@ -56,9 +56,9 @@ impl Epoch {
 pub(crate) struct KeyRing {
     /// Seals and opens.
     current: Option<Epoch>,
-    /// Opens what was on its way at the last change.
+    /// Opens datagrams that were in flight at the last renewal.
     previous: Option<Epoch>,
-    /// Agreed on as responder; seals only once the initiator has used it.
+    /// Agreed as responder; seals only once the initiator has used it.
     next: Option<Epoch>,
 }
 
@@ -76,7 +76,7 @@ impl KeyRing {
         [&self.current, &self.previous, &self.next].into_iter().flatten().count()
     }
 
-    /// The epoch that the peer addresses by `index`.
+    /// The epoch with the receiver index `index`.
     pub(crate) fn by_index(&self, index: u32) -> Option<&Epoch> {
         [&self.current, &self.next, &self.previous]
             .into_iter()
@@ -84,26 +84,25 @@ impl KeyRing {
             .find(|epoch| epoch.local_index == index)
     }
 
-    /// Adopts an epoch that this node initiated. Indices that went out of use go to `retired`.
+    /// Adopts an epoch that this node initiated. Indices that are no longer used go to `retired`.
     pub(crate) fn adopt(&mut self, epoch: Epoch, retired: &mut Vec<u32>) {
         retire(self.next.take(), retired);
         retire(core::mem::replace(&mut self.previous, self.current.take()), retired);
         self.current = Some(epoch);
     }
 
-    /// Keeps an epoch that the peer initiated until it is confirmed.
+    /// Keeps an epoch that the peer initiated until the peer confirms it.
     pub(crate) fn offer(&mut self, epoch: Epoch, retired: &mut Vec<u32>) {
         retire(self.next.replace(epoch), retired);
     }
 
-    /// Where the epoch `index` comes from that the peer has offered, while it is not confirmed.
+    /// The origin of the unconfirmed epoch with `index`.
     pub(crate) fn offered(&self, index: u32) -> Option<Origin> {
         let next = self.next.as_ref().filter(|next| next.local_index == index);
         next.map(|next| next.origin)
     }
 
-    /// A packet under `index` was authenticated: if that is the offered epoch, it is current from
-    /// now on.
+    /// A packet under `index` was authenticated: an offered epoch becomes current.
     pub(crate) fn confirm(&mut self, index: u32, retired: &mut Vec<u32>) {
         if let Some(next) = self.next.take_if(|next| next.local_index == index) {
             retire(self.previous.take(), retired);
@@ -111,13 +110,13 @@ impl KeyRing {
         }
     }
 
-    /// Forgets the epochs in use, but not the one on offer.
+    /// Erases the epochs in use, but not the offered one.
     pub(crate) fn clear_confirmed(&mut self, retired: &mut Vec<u32>) {
         retire(self.current.take(), retired);
         retire(self.previous.take(), retired);
     }
 
-    /// Forgets epochs past their time.
+    /// Erases expired epochs.
     pub(crate) fn expire(&mut self, now: Instant, retired: &mut Vec<u32>) {
         for epoch in [&mut self.current, &mut self.previous, &mut self.next] {
             if epoch.as_ref().is_some_and(|epoch| epoch.is_expired(now)) {
@@ -126,14 +125,14 @@ impl KeyRing {
         }
     }
 
-    /// Forgets all.
+    /// Erases all epochs.
     pub(crate) fn clear(&mut self, retired: &mut Vec<u32>) {
         for epoch in [&mut self.current, &mut self.previous, &mut self.next] {
             retire(epoch.take(), retired);
         }
     }
 
-    /// When the current keys are to be replaced.
+    /// When the current keys are to be renewed.
     pub(crate) fn rekey_at(&self) -> Option<Instant> {
         let current = self.current.as_ref()?;
         let age = match (current.sealed >= REKEY_PACKETS, current.origin.initiated) {

@@ -1,4 +1,4 @@
-//! Control frames that the peer has to be sent, and what became of them.
+//! Control frames that are owed to the peer, and their delivery.
 //!
 //! ```text
 //!            written                acknowledged
@@ -7,9 +7,9 @@
 //!     └────────── lost ──────┘
 //! ```
 //!
-//! A notice says what the peer is to be told, not how: its frame is written from the state at the
-//! time when it leaves. A new control frame is a variant of [`Notice`], a place in
-//! [`Notice::carrier`] and [`Notice::is_repeated`], and an arm in `Association::write_notice`.
+//! A notice names the subject of a control frame. The frame itself is written from the state at the
+//! time of sending. A new control frame is a variant of [`Notice`], a place in [`Notice::carrier`]
+//! and [`Notice::is_repeated`], and an arm in `Association::write_notice`.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -17,42 +17,44 @@ use std::collections::{BTreeSet, VecDeque};
 use mpip_types::Instant;
 use mpip_wire::{PathId, SessionId};
 
-/// Skips that wait to be sent. Beyond it the oldest is dropped: the receiver's timeout has to do.
+/// Most skips that wait to be sent. Beyond this the oldest is dropped, and the receiver relies on
+/// its resequencing timeout.
 pub(crate) const SKIPS: usize = 256;
-/// Sessions whose header fields wait to be sent. Beyond it a session's next packet asks again.
+/// Most sessions whose header fields wait to be sent. Beyond this a session tries again with its
+/// next packet.
 pub(crate) const OPENS: usize = 64;
-/// Abandoned paths that the peer is reminded of at a time.
+/// Most abandoned paths about which notices wait.
 pub(crate) const REFUSED: usize = 16;
-/// Sessions without header fields that the peer is told of in each [`UNKNOWN_INTERVAL`].
+/// Most sessions without header fields that are reported to the peer in each [`UNKNOWN_INTERVAL`].
 pub(crate) const UNKNOWN: usize = 16;
 const UNKNOWN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the peer is to be told. Notices leave in this order.
+/// A control frame that is owed to the peer. Notices are sent in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Notice {
     /// This node's addresses.
     Addresses,
-    /// How long to wait for a gap in a session.
+    /// The resequencing timeout.
     Resequencing,
-    /// How this node wants a path to be used.
+    /// The status of a path: available, standby or abandoned.
     PathStatus(PathId),
-    /// A path on which the peer still sends was abandoned.
+    /// The peer still sends on an abandoned path.
     PathRefused(PathId),
     /// These sequence numbers of a session will not be sent again.
     Skip(Skip),
-    /// The header fields of a session of the peer are not known here.
+    /// The header fields of an incoming session are unknown.
     SessionUnknown(SessionId),
-    /// The header fields of a session of this node, by its slot and number.
+    /// The header fields of an outgoing session, by its slot and number.
     SessionOpen(u32, SessionId),
     /// This node shuts down.
     Close,
-    /// How the peer's end of a path is seen.
+    /// The observed address of the peer on a path.
     AddressObserved(PathId),
-    /// How long a path may be silent.
+    /// The keepalive interval of a path.
     Keepalive(PathId),
 }
 
-/// Sequence numbers of a session: the first, and how many.
+/// A range of sequence numbers of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Skip {
     pub(crate) session: SessionId,
@@ -63,14 +65,14 @@ pub(crate) struct Skip {
 /// The path that carries a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
-    /// The best one.
+    /// The best path.
     Best,
-    /// The one that it is about.
+    /// The path that the notice is about.
     Path(PathId),
 }
 
 impl Notice {
-    /// Which path carries it.
+    /// Which path carries the notice.
     pub(crate) fn carrier(self) -> Carrier {
         match self {
             Self::AddressObserved(path) | Self::Keepalive(path) => Carrier::Path(path),
@@ -85,8 +87,8 @@ impl Notice {
         }
     }
 
-    /// Whether it is sent again when its datagram is lost. The others are asked for again, or
-    /// replaced by a timeout of the peer.
+    /// Whether the notice is sent again when its datagram is lost. The peer requests the others
+    /// again, or replaces them by a timeout.
     pub(crate) fn is_repeated(self) -> bool {
         match self {
             Self::Addresses
@@ -99,20 +101,20 @@ impl Notice {
         }
     }
 
-    /// Whether something depends on its arrival.
+    /// Whether its acknowledgement has to be reported.
     pub(crate) fn reports_arrival(self) -> bool {
         matches!(self, Self::SessionOpen(..))
     }
 }
 
-/// The notices that are owed, see the module.
+/// The owed notices, see the module.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     /// All but the skips.
     owed: BTreeSet<Notice>,
-    /// In the order in which they were found.
+    /// In order of occurrence.
     skips: VecDeque<Skip>,
-    /// Sessions that the peer was told of since `unknown_since`.
+    /// Unknown sessions that were reported to the peer since `unknown_since`.
     unknown_told: BTreeSet<SessionId>,
     unknown_since: Instant,
 }
@@ -128,14 +130,14 @@ impl Outbox {
         }
     }
 
-    /// The peer knows nothing any more. A goodbye is still sent.
+    /// The peer has lost all state. A close frame is still sent.
     pub(crate) fn reset(&mut self) {
         self.owed.retain(|notice| *notice == Notice::Close);
         self.owed.insert(Notice::Addresses);
         self.skips.clear();
     }
 
-    /// `notice` is to be sent. `false` if too many of its kind wait.
+    /// Queues `notice`. Returns `false` if too many of its kind wait.
     pub(crate) fn owe(&mut self, notice: Notice) -> bool {
         let room = match notice {
             Notice::Skip(skip) => {
@@ -159,7 +161,7 @@ impl Outbox {
         room
     }
 
-    /// The peer is to be asked for the header fields of a session, but not too often.
+    /// Requests the header fields of a session from the peer, at a limited rate.
     pub(crate) fn owe_unknown(&mut self, now: Instant, session: SessionId) {
         if now.since(self.unknown_since) >= UNKNOWN_INTERVAL {
             self.unknown_since = now;
@@ -190,14 +192,14 @@ impl Outbox {
         self.skips.is_empty() && self.owed.iter().all(|notice| notice.carrier() != Carrier::Best)
     }
 
-    /// What `carrier` is to carry, in order.
+    /// The notices for `carrier`, in order.
     pub(crate) fn due(&self, carrier: Carrier) -> impl Iterator<Item = Notice> {
         let skips = self.skips.iter().filter(move |_| carrier == Carrier::Best);
         let owed = self.owed.iter().filter(move |notice| notice.carrier() == carrier);
         owed.copied().chain(skips.copied().map(Notice::Skip))
     }
 
-    /// `notice` has left, or has become void.
+    /// `notice` was sent, or has become obsolete.
     pub(crate) fn settle(&mut self, notice: Notice) {
         match notice {
             Notice::Skip(skip) => {
@@ -211,7 +213,7 @@ impl Outbox {
         }
     }
 
-    /// The path `id` is gone: the peer has heard what there was to say of it.
+    /// Path `id` is removed: drops the notices about it.
     pub(crate) fn forget_path(&mut self, id: PathId) {
         for notice in [Notice::PathStatus(id), Notice::AddressObserved(id), Notice::Keepalive(id)] {
             self.owed.remove(&notice);
@@ -222,7 +224,7 @@ impl Outbox {
         self.owed.iter().filter(|notice| is_kind(notice)).count()
     }
 
-    /// How much of each kind waits, with the most there may be.
+    /// The number of waiting notices of each kind, and its bound.
     pub(crate) fn kept(&self) -> [(&'static str, usize, usize); 5] {
         let unknown = self.count(|notice| matches!(notice, Notice::SessionUnknown(_)));
         [
@@ -261,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_owed_stays_until_it_is_settled_and_is_bounded(
+        fn a_notice_is_owed_until_it_is_settled_and_notices_are_bounded(
             steps in prop::collection::vec((notice(), 0..3u8), 1..600),
         ) {
             let mut outbox = Outbox::new(Instant::ZERO);
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn skips_that_follow_each_other_are_one() {
+    fn consecutive_skips_are_merged() {
         let mut outbox = Outbox::new(Instant::ZERO);
         for next in [skip(1, u32::MAX, 1), skip(1, 0, 1), skip(2, 1, 1), skip(1, 1, 1)] {
             outbox.owe(Notice::Skip(next));
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_asked_for_header_fields_now_and_then() {
+    fn header_fields_are_requested_at_a_limited_rate() {
         let mut outbox = Outbox::new(Instant::ZERO);
         let asked = |outbox: &Outbox| {
             outbox.due(Carrier::Best).filter(|it| matches!(it, Notice::SessionUnknown(_))).count()
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_knows_nothing_any_more_gets_the_addresses_and_the_goodbye() {
+    fn after_a_reset_only_the_address_list_and_a_close_are_owed() {
         let mut outbox = Outbox::new(Instant::ZERO);
         outbox.settle(Notice::Addresses);
         for notice in [Notice::Close, Notice::PathStatus(PathId(1)), Notice::Skip(skip(1, 2, 3))] {

@@ -1,11 +1,11 @@
-//! Path identifiers that may not be used.
+//! Path identifiers that may not be reused yet.
 
 use mpip_wire::PathId;
 
-/// Identifiers of one word of the bitmap.
+/// Identifiers per word of the bitmap.
 const WORD: usize = u64::BITS as usize;
 
-/// A set of path identifiers: a bitmap that reaches as far as the largest of them, 8 KiB at most.
+/// A set of path identifiers: a bitmap up to the largest of them, 8 KiB at most.
 #[derive(Clone, Debug, Default)]
 struct Set(Vec<u64>);
 
@@ -24,30 +24,30 @@ impl Set {
     }
 }
 
-/// Identifiers of paths that were given up, for as long as keys exist under which they were used.
+/// Identifiers of abandoned paths, for as long as keys exist under which they were used.
 ///
 /// Nonces and replay windows belong to an identifier and a key. Keys are erased at the second
 /// renewal after the one that made them, so an identifier is free again after two renewals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RetiredIds {
-    /// Given up under the keys in use.
+    /// Abandoned under the current keys.
     newer: Set,
-    /// Given up under the keys before them.
+    /// Abandoned under the previous keys.
     older: Set,
 }
 
 impl RetiredIds {
-    /// Nothing is sent or accepted on path `id` from now on.
+    /// Reserves `id`: nothing is sent or accepted on that path any more.
     pub(crate) fn insert(&mut self, id: PathId) {
         self.newer.insert(id);
     }
 
-    /// Whether `id` may not be used for another path yet.
+    /// Whether `id` may not be reused yet.
     pub(crate) fn contains(&self, id: PathId) -> bool {
         self.newer.contains(id) || self.older.contains(id)
     }
 
-    /// New keys are in use, and those before the former ones are erased.
+    /// New keys are in use, and those before the previous ones are erased.
     pub(crate) fn on_renewal(&mut self) {
         core::mem::swap(&mut self.newer, &mut self.older);
         self.newer.0.clear();

@@ -1,4 +1,4 @@
-//! The paths of an association, and which identifiers there are for new ones.
+//! The paths of an association, and the identifiers of new paths.
 
 use core::ops::{Index, IndexMut};
 
@@ -9,7 +9,7 @@ use mpip_wire::PathId;
 use super::path_ids::RetiredIds;
 use crate::content::Path;
 
-/// The place of a path in its set, until one is [removed](PathSet::remove).
+/// The index of a path in its set. Valid until a path is [removed](PathSet::remove).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PathIndex(usize);
 
@@ -17,20 +17,20 @@ pub(crate) struct PathIndex(usize);
 #[derive(Debug)]
 pub(crate) struct PathSet {
     paths: Vec<Path>,
-    /// The most there may be.
+    /// Maximum number of paths.
     limit: usize,
-    /// Where the search for the next identifier begins.
+    /// Where the search for the next free identifier starts.
     next: u16,
     retired: RetiredIds,
 }
 
 impl PathSet {
-    /// An empty set that takes `limit` paths.
+    /// An empty set for at most `limit` paths.
     pub(crate) fn new(limit: usize) -> Self {
         Self { paths: Vec::new(), limit, next: 0, retired: RetiredIds::default() }
     }
 
-    /// Adds a path, unless there are too many.
+    /// Adds a path, unless the limit is reached.
     pub(crate) fn add(&mut self, path: Path) -> Option<PathIndex> {
         if self.is_full() {
             return None;
@@ -39,15 +39,16 @@ impl PathSet {
         Some(PathIndex(self.paths.len() - 1))
     }
 
-    /// Removes a path. Its identifier stays in use as long as the keys do.
+    /// Removes a path. Its identifier stays reserved as long as the keys exist.
     pub(crate) fn remove(&mut self, index: PathIndex) -> Path {
         let path = self.paths.remove(index.0);
         self.retired.insert(path.id);
         path
     }
 
-    /// The identifier of the next path to be opened: upwards and around, so that one is used again
-    /// as late as possible, when the peer has long forgotten the path that had it.
+    /// The identifier for the next path. Identifiers are used in ascending order, modulo 2^16, so
+    /// that each is reused as late as possible, when the peer has long forgotten the path that had
+    /// it.
     pub(crate) fn take_id(&mut self) -> Option<PathId> {
         let first = self.next;
         let mut ids = (0..=u16::MAX).map(|step| PathId(first.wrapping_add(step)));
@@ -56,17 +57,17 @@ impl PathSet {
         Some(id)
     }
 
-    /// Nothing is sent or accepted on path `id` from now on.
+    /// Reserves `id`: nothing is sent or accepted on that path any more.
     pub(crate) fn retire(&mut self, id: PathId) {
         self.retired.insert(id);
     }
 
-    /// Whether path `id` was given up and its identifier may not be used for another one yet.
+    /// Whether path `id` was abandoned and its identifier may not be reused yet.
     pub(crate) fn is_retired(&self, id: PathId) -> bool {
         self.retired.contains(id)
     }
 
-    /// New keys are in use, and those before the former ones are erased.
+    /// New keys are in use, and those before the previous ones are erased.
     pub(crate) fn on_renewal(&mut self) {
         self.retired.on_renewal();
     }
@@ -86,12 +87,12 @@ impl PathSet {
         self.paths.iter().position(matches).map(PathIndex)
     }
 
-    /// How many there are.
+    /// The number of paths.
     pub(crate) fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// Whether no other path can be added.
+    /// Whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.paths.len() >= self.limit
     }
@@ -106,22 +107,22 @@ impl PathSet {
         self.paths.iter_mut()
     }
 
-    /// The places of all of them.
+    /// The indices of all paths.
     pub(crate) fn indices(&self) -> impl DoubleEndedIterator<Item = PathIndex> + use<> {
         (0..self.paths.len()).map(PathIndex)
     }
 
-    /// All of them with their places.
+    /// All paths with their indices.
     pub(crate) fn enumerate(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
         self.paths.iter().enumerate().map(|(index, path)| (PathIndex(index), path))
     }
 
-    /// Those whose remote address was validated and that were not given up.
+    /// The paths that are validated and not abandoned.
     pub(crate) fn validated(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().filter(|path| path.is_validated())
     }
 
-    /// Those that carry packets.
+    /// The active paths.
     pub(crate) fn active(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().filter(|path| path.state() == PathState::Active)
     }
@@ -131,27 +132,27 @@ impl PathSet {
         self.paths.iter().any(Path::works)
     }
 
-    /// Whether every path that works has been probed and gives no answer.
+    /// Whether no path that works answers its probes.
     pub(crate) fn none_answers(&self) -> bool {
         self.paths.iter().filter(|path| path.works()).all(Path::is_silent)
     }
 
-    /// Whether a path that was not given up has `address`.
+    /// Whether a path that is not abandoned has `address`.
     pub(crate) fn is_taken(&self, address: PathAddress) -> bool {
         self.paths
             .iter()
             .any(|path| path.address == address && path.state() != PathState::Abandoned)
     }
 
-    /// A datagram of a handshake went to or came from `address`: NATs take it for one of the path
-    /// there.
+    /// A handshake datagram was sent to or came from `address`: it refreshes the NAT binding of the
+    /// path there.
     pub(crate) fn note_handshake(&mut self, now: Instant, address: PathAddress) {
         for path in self.paths.iter_mut().filter(|path| path.address == address) {
             path.rest.on_travelled(now);
         }
     }
 
-    /// As if all identifiers before `id` had been given to paths.
+    /// Assigns path identifiers from `id` on.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn number_from(&mut self, id: u16) {
         self.next = id;

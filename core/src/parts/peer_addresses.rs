@@ -1,4 +1,5 @@
-//! Where the peer says that it is, where it was, and what its telling may cost.
+//! The addresses that the peer advertises, those where it was, and the rate limits for what its
+//! lists trigger.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -7,26 +8,27 @@ use mpip_types::{Bucket, Instant, Rate};
 
 use crate::repeats::{LeftOut, Repeats};
 
-/// Lists of addresses that are followed. A host changes networks a few times in a minute, and all
-/// its interfaces at once when it wakes up.
+/// Rate limit of address lists. A host changes networks a few times a minute, and all its
+/// interfaces at once when it wakes up.
 const LISTS: Rate = Rate { burst: 8, per_second: 1 };
-/// Short challenges without an answer that an association sends to told addresses: the first two to
-/// a list of full length, or 500 bytes in a second.
+/// Rate limit of unanswered short challenges of one association to advertised addresses: the first
+/// two to each address of a full list, or 500 bytes in a second.
 const CHALLENGES: Rate = Rate { burst: 32, per_second: 8 };
-/// The same of all associations together: 16 kB in a second.
+/// The same for all associations together: 16 kB in a second.
 pub(crate) const ALL_CHALLENGES: Rate = Rate { burst: 512, per_second: 256 };
-/// Remote addresses that are remembered; the one that was left first is forgotten.
+/// Former remote addresses that are remembered; beyond this the one that was left first is
+/// forgotten.
 const REMEMBERED: usize = 16;
-/// So long an address that answered is taken for the peer's (RFC 9000, section 9.3: "seen
-/// recently"). As long as keys last that nobody renews.
+/// Time for which an address that answered counts as the peer's (RFC 9000, section 9.3: "seen
+/// recently"): the lifetime of keys that are not renewed.
 const RECENT: Duration = Duration::from_secs(180);
 
-/// Remote addresses of paths that worked and do not any more, and until when they did.
+/// Remote addresses of paths that no longer work, and until when they did.
 #[derive(Debug, Default)]
 struct Proven(Vec<(SocketAddr, Instant)>);
 
 impl Proven {
-    /// A path to `remote` has worked until now.
+    /// A path to `remote` has stopped working.
     fn note(&mut self, now: Instant, remote: SocketAddr) {
         self.0.retain(|(known, _)| *known != remote);
         if self.0.len() >= REMEMBERED {
@@ -40,121 +42,122 @@ impl Proven {
     }
 }
 
-/// What became of a list that the peer told.
+/// What was done with an address list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
-    /// It is older than the one that is known.
+pub(crate) enum ListUpdate {
+    /// Ignored: older than the known one.
     Old,
-    /// It holds from now on.
+    /// It is now in effect.
     New,
-    /// It came too soon after others, and is taken up later.
+    /// It exceeded the rate limit, and is applied later.
     Deferred,
 }
 
 /// The peer's addresses.
 #[derive(Debug, Default)]
 pub(crate) struct PeerAddresses {
-    /// The newest list, and its generation; 0 before any.
-    told: Vec<SocketAddr>,
+    /// The newest list, and its generation; 0 before the first list.
+    advertised: Vec<SocketAddr>,
     generation: u64,
-    /// The latest list that came too soon, and its generation.
+    /// The latest list that exceeded the rate limit, and its generation.
     deferred: Option<(u64, Vec<SocketAddr>)>,
     proven: Proven,
     lists: Bucket,
     challenges: Bucket,
-    /// What is said of addresses in the log.
+    /// Rate limit of log lines about addresses.
     notes: Repeats,
 }
 
 impl PeerAddresses {
-    /// Another association begins its lists anew; what they may cost goes on.
+    /// A new association starts without lists. Rate limits continue.
     pub(crate) fn reset(&mut self) {
-        self.told.clear();
+        self.advertised.clear();
         self.generation = 0;
         self.deferred = None;
         self.proven = Proven::default();
     }
 
-    /// The addresses of the newest list.
-    pub(crate) fn told(&self) -> &[SocketAddr] {
-        &self.told
+    /// The advertised addresses.
+    pub(crate) fn advertised(&self) -> &[SocketAddr] {
+        &self.advertised
     }
 
-    /// Whether the peer has told any list.
-    pub(crate) fn has_told(&self) -> bool {
+    /// Whether the peer has advertised any list.
+    pub(crate) fn has_list(&self) -> bool {
         self.generation > 0
     }
 
-    /// Whether `address` is in the newest list.
+    /// Whether the peer advertises `address`.
     pub(crate) fn has(&self, address: SocketAddr) -> bool {
-        self.told.contains(&address)
+        self.advertised.contains(&address)
     }
 
-    /// Whether an address of `ip` is in the newest list.
+    /// Whether the peer advertises an address with this IP address.
     pub(crate) fn has_ip(&self, ip: IpAddr) -> bool {
-        self.told.iter().any(|told| told.ip() == ip)
+        self.advertised.iter().any(|address| address.ip() == ip)
     }
 
-    /// The peer has told `addresses` as its list `generation`.
+    /// The peer advertises `addresses` as its list `generation`.
     pub(crate) fn on_list(
         &mut self,
         now: Instant,
         generation: u64,
         addresses: Vec<SocketAddr>,
-    ) -> Listed {
+    ) -> ListUpdate {
         let newest = self.deferred.as_ref().map_or(self.generation, |(newest, _)| *newest);
         if generation <= newest {
-            return Listed::Old;
+            return ListUpdate::Old;
         }
         if !self.lists.take(now, LISTS) {
             self.deferred = Some((generation, addresses));
-            return Listed::Deferred;
+            return ListUpdate::Deferred;
         }
         self.deferred = None;
-        (self.generation, self.told) = (generation, addresses);
-        Listed::New
+        (self.generation, self.advertised) = (generation, addresses);
+        ListUpdate::New
     }
 
-    /// When a list that came too soon is due.
+    /// When a deferred list is due.
     pub(crate) fn deferred_at(&self) -> Option<Instant> {
         self.deferred.as_ref().map(|_| self.lists.ready_at(LISTS))
     }
 
-    /// Takes up the latest of the lists that came too soon. Returns whether one was due.
+    /// Applies the deferred list. Returns whether one was due.
     pub(crate) fn take_deferred(&mut self, now: Instant) -> bool {
         let due = self.deferred_at().is_some_and(|at| now >= at) && self.lists.take(now, LISTS);
         let Some(deferred) = self.deferred.take_if(|_| due) else { return false };
-        (self.generation, self.told) = deferred;
+        (self.generation, self.advertised) = deferred;
         true
     }
 
-    /// Forgets the addresses of the newest list that `keeps` refuses; it may write to the log as
-    /// often as the second argument permits.
+    /// Removes the advertised addresses that `keeps` refuses. `keeps` may log as often as its
+    /// second argument permits.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(SocketAddr, &mut Repeats) -> bool) {
-        let Self { told, notes, .. } = self;
-        told.retain(|address| keeps(*address, notes));
+        let Self { advertised, notes, .. } = self;
+        advertised.retain(|address| keeps(*address, notes));
     }
 
-    /// Whether the log may take another line on addresses, and how many were left out before.
+    /// Whether another line about addresses may be logged, and how many were left out before.
     pub(crate) fn permit_note(&mut self, now: Instant) -> Option<LeftOut> {
         self.notes.permit(now)
     }
 
-    /// A path to `remote` has worked until now.
+    /// A path to `remote` has stopped working.
     pub(crate) fn note_left(&mut self, now: Instant, remote: SocketAddr) {
         self.proven.note(now, remote);
     }
 
-    /// Whether the peer was at `remote` not long ago.
+    /// Whether the peer was recently at `remote`.
     pub(crate) fn was_at(&self, now: Instant, remote: SocketAddr) -> bool {
         self.proven.contains(now, remote)
     }
 
-    /// Takes a challenge to a told address out of what there may be of this peer and of `all`.
+    /// Consumes one challenge to an advertised address from the rate limits of this peer and of
+    /// `all`.
     ///
     /// # Errors
     ///
-    /// When there is the next one.
+    /// When the next one will be available.
     pub(crate) fn take_challenge(&mut self, now: Instant, all: &mut Bucket) -> Result<(), Instant> {
         let at = self.challenges.ready_at(CHALLENGES).max(all.ready_at(ALL_CHALLENGES));
         if now < at {
@@ -165,7 +168,7 @@ impl PeerAddresses {
         Ok(())
     }
 
-    /// `count` challenges to a told address were answered.
+    /// `count` challenges to an advertised address were answered: returns them to the rate limits.
     pub(crate) fn give_challenges_back(&mut self, count: u32, all: &mut Bucket) {
         self.challenges.give_back(count, CHALLENGES);
         all.give_back(count, ALL_CHALLENGES);

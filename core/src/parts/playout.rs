@@ -1,27 +1,28 @@
-//! When a packet is to be delivered at the earliest, as its sender sees it and as it is told.
+//! The earliest delivery time of a packet, as computed by the sender and encoded in a playout
+//! frame.
 //!
-//! The delay of a path that jitters has an even part and an uneven one. To the inner TCP the uneven
-//! one looks like a queue that begins and ends: slow start stops long before the paths are full
-//! (HyStart, RFC 9406), time-outs grow, and each late packet bunches up those behind it. So a full
-//! packet on such a path says when the receiver's clock will show its usual delay and a deviation,
-//! and is not handed on before. Five in six are in time; the path looks like one without jitter.
+//! A path's delay has a constant part and jitter. The inner TCP mistakes jitter for a queue that
+//! builds up and drains: slow start stops long before the paths are full (HyStart, RFC 9406), its
+//! timeouts grow, and each late packet bunches up those behind it. So a full packet on such a path
+//! carries the time, in the receiver's clock, of its average delay plus the mean deviation, and is
+//! not delivered before. Five in six packets arrive in time; to the inner TCP the path seems free
+//! of jitter.
 
 use core::time::Duration;
 
 use mpip_types::Instant;
 
-/// Units of the time in the frame.
+/// Unit of the time in the frame: 2^8 µs.
 const UNIT_SHIFT: u32 = 8;
-/// Longest that a receiver is asked to wait.
+/// Maximum time that a receiver delays a packet.
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
-/// The time in the frame for the receiver's clock `micros`, modulo 2^32.
+/// Encodes the receiver's clock `micros`, modulo 2^32.
 pub(crate) fn encode(micros: u32) -> u16 {
     (micros >> UNIT_SHIFT) as u16
 }
 
-/// The time that the frame's `at` means at `now`; `now` if it has passed or is too far away to be
-/// meant.
+/// Decodes `at` at the time `now`. Returns `now` if the time has passed or is implausibly far away.
 pub(crate) fn time(now: Instant, at: u16) -> Instant {
     let units = at.wrapping_sub(encode(now.as_micros() as u32)) as i16;
     let wait = Duration::from_micros(u64::from(units.max(0).unsigned_abs()) << UNIT_SHIFT);
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_understood_wherever_the_clocks_stand() {
+    fn times_are_decoded_at_any_clock_value() {
         for start in [0_u64, 0xffff_0000, 0xffff_ffff, 0x1_0000_0000, 0x7f_ffff_ff00] {
             for wait in [0_u64, 300, 20_000, 400_000] {
                 let at = encode((start + wait) as u32);
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_or_is_far_away_is_now() {
+    fn a_time_that_has_passed_or_is_implausible_is_now() {
         let now = Instant::from_micros(5_000_000);
         for micros in [4_000_000, 5_000_000, 5_600_000, 12_000_000] {
             assert_eq!(time(now, encode(micros)), now);

@@ -1,5 +1,4 @@
-//! The sessions in which the peer sends: which there are, what waits for earlier packets, and how
-//! long.
+//! Incoming sessions: their table, resequencing, and its timeouts.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -19,17 +18,17 @@ const INITIAL_MAX_WAIT: Duration = Duration::from_millis(100);
 /// The longest resequencing timeout that a peer can ask for.
 const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// How a packet is to be delivered.
+/// How to deliver a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     pub(crate) sequence: u32,
     pub(crate) ordered: bool,
-    /// Not before.
+    /// The earliest delivery time.
     pub(crate) not_before: Instant,
 }
 
-/// Where packets go, and what is used on the way.
-pub(crate) struct Delivering<'a, S> {
+/// What delivery needs: memory for held packets, drop counters, and the sink.
+pub(crate) struct DeliveryContext<'a, S> {
     pub(crate) hold: &'a mut HoldPool,
     pub(crate) drops: &'a mut Drops,
     pub(crate) sink: &'a mut S,
@@ -40,20 +39,19 @@ pub(crate) struct Delivering<'a, S> {
 pub(crate) struct Receiving {
     sessions: Table<SessionId, Incoming>,
     share: Share,
-    /// The most bytes that one session may have waiting.
+    /// Maximum bytes that one session may hold.
     max_session: usize,
-    /// Deadlines of the sessions that wait for a gap to close.
+    /// Deadlines of sessions that wait for a gap, with their slots.
     waiting: BTreeSet<(Instant, u32)>,
-    /// How long to wait for gaps, and the number of the peer's advertisement that said so.
+    /// The resequencing timeout, and the number of the peer's advertisement of it.
     max_wait: Duration,
     wait_heard: u64,
-    /// Bytes of inner packets that were handed on.
+    /// Bytes of inner packets delivered.
     bytes: u64,
 }
 
 impl Receiving {
-    /// Without sessions. `sessions`: the most there may be; `bytes`: the most that may wait for
-    /// order.
+    /// Without sessions. `sessions`: their maximum; `bytes`: the maximum held for resequencing.
     pub(crate) fn new(sessions: usize, bytes: usize, seed: [u8; 16]) -> Self {
         Self {
             sessions: Table::new(sessions, seed),
@@ -66,7 +64,7 @@ impl Receiving {
         }
     }
 
-    /// Forgets the sessions and gives back what they held.
+    /// Removes the sessions and frees the packets that they held.
     pub(crate) fn reset(&mut self, limit: usize, seed: [u8; 16], pool: &mut HoldPool) {
         let hold = &mut Hold::new(pool, &mut self.share);
         for (_, _, session) in self.sessions.iter_mut() {
@@ -83,7 +81,7 @@ impl Receiving {
         self.wait_heard = 0;
     }
 
-    /// The peer is one that nobody configured.
+    /// The peer is unknown: its share of memory is smaller.
     pub(crate) fn of_unknown(&mut self) {
         self.share.of_unknown();
     }
@@ -98,12 +96,12 @@ impl Receiving {
         self.sessions.get_mut(slot)
     }
 
-    /// Bytes of inner packets that were handed on.
+    /// Bytes of inner packets delivered.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Memory of what waits, and packets that wait.
+    /// Memory and number of held packets.
     pub(crate) fn share(&self) -> &Share {
         &self.share
     }
@@ -113,14 +111,14 @@ impl Receiving {
         self.waiting.len()
     }
 
-    /// When what waits is overdue.
+    /// When the next resequencing timeout ends.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.waiting.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The peer advertises its resequencing timeout for the `sequence`th time.
+    /// The peer advertises its resequencing timeout, as its update number `sequence`.
     pub(crate) fn on_resequencing(&mut self, sequence: u64, max_wait: Duration) {
-        // One from before may come by a slower path, or be a repetition.
+        // An older advertisement may arrive by a slower path, or be repeated.
         if sequence > self.wait_heard {
             self.wait_heard = sequence;
             self.max_wait = max_wait.min(LONGEST_MAX_WAIT);
@@ -131,7 +129,7 @@ impl Receiving {
     ///
     /// # Errors
     ///
-    /// When it is that of another connection than `key`.
+    /// When the session belongs to another connection than `key`.
     pub(crate) fn find(&self, id: SessionId, key: &SessionKey) -> Result<Option<u32>, DropReason> {
         let Some(slot) = self.sessions.find(&id) else { return Ok(None) };
         match self.sessions.get(slot) {
@@ -140,7 +138,7 @@ impl Receiving {
         }
     }
 
-    /// Adds a session; at the limit the one that was idle for longest makes room.
+    /// Adds a session; at the limit it replaces the session that was idle for longest.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -164,7 +162,7 @@ impl Receiving {
         }
     }
 
-    /// Forgets sessions that carried nothing for `idle`.
+    /// Removes sessions that were idle for `idle`.
     pub(crate) fn expire(&mut self, now: Instant, idle: Duration, pool: &mut HoldPool) {
         while let Some(removed) = self.sessions.expire(now, idle) {
             self.give_back(removed, pool);
@@ -183,15 +181,15 @@ impl Receiving {
         }
     }
 
-    /// Hands a packet of the session in `slot` on, in order if that is asked for. `passes` says of
-    /// each packet that is due whether the host is to see it.
+    /// Delivers a packet of the session in `slot`, in order if it asks for that. `passes` decides
+    /// for each packet whether the host sees it.
     pub(crate) fn deliver(
         &mut self,
         now: Instant,
         slot: u32,
         Delivery { sequence, ordered, not_before }: Delivery,
         inner: InnerPacket<'_>,
-        Delivering { hold, drops, sink }: Delivering<'_, impl PacketSink>,
+        DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
         mut passes: impl FnMut(&InnerPacket<'_>) -> bool,
     ) {
         self.sessions.touch(slot, now);
@@ -216,7 +214,7 @@ impl Receiving {
             }
         };
         let duplicate = match order {
-            Order::AsTheyCome(window) => match window.accept(sequence) {
+            Order::Unordered(window) => match window.accept(sequence) {
                 Seen::New => {
                     deliver(inner);
                     false
@@ -243,7 +241,7 @@ impl Receiving {
         drops.add(DropReason::Duplicate, u64::from(duplicate));
     }
 
-    /// The peer will not send `count` packets from `first` on again.
+    /// The peer will not send `count` packets from `first` on again: stops waiting for them.
     pub(crate) fn skip(
         &mut self,
         now: Instant,
@@ -258,7 +256,7 @@ impl Receiving {
         });
     }
 
-    /// Releases what has waited for as long as it may.
+    /// Delivers packets whose resequencing timeout has ended.
     pub(crate) fn release_overdue(
         &mut self,
         now: Instant,
@@ -276,7 +274,7 @@ impl Receiving {
         }
     }
 
-    /// Delivers everything that waits for a gap to close.
+    /// Delivers all packets held for resequencing.
     pub(crate) fn release_all(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Whether an association carries packets, and what is known of the NATs that its paths cross.
+//! Whether an association rests, and the lifetimes of the NAT bindings of its paths.
 
 use core::net::IpAddr;
 
@@ -7,10 +7,10 @@ use mpip_types::Instant;
 
 use crate::content::Path;
 
-/// Addresses of ours whose NATs are remembered; beyond it the one that was met first is forgotten.
+/// Local addresses whose NATs are remembered; beyond this the oldest is forgotten.
 pub(crate) const NETWORKS: usize = 16;
 
-/// What was learnt of the NAT in front of an address of ours.
+/// What was learnt about the NAT in front of a local address.
 #[derive(Debug)]
 struct Network {
     interface: String,
@@ -21,15 +21,15 @@ struct Network {
 /// Whether an association rests.
 #[derive(Debug)]
 pub(crate) struct Resting {
-    /// When an inner packet last travelled, in either direction.
+    /// When an inner packet was last sent or received.
     traffic_at: Instant,
-    /// That is so long ago that the paths rest.
+    /// Whether the paths rest.
     resting: bool,
     networks: Vec<Network>,
 }
 
 impl Resting {
-    /// Of an association that is awake.
+    /// The state of an active association.
     pub(crate) fn new(now: Instant) -> Self {
         Self { traffic_at: now, resting: false, networks: Vec::new() }
     }
@@ -39,13 +39,13 @@ impl Resting {
         self.resting
     }
 
-    /// An inner packet travels. Returns whether the paths have to be woken.
+    /// An inner packet was sent or received. Returns whether the paths have to be woken.
     pub(crate) fn on_traffic(&mut self, now: Instant) -> bool {
         self.traffic_at = now;
         self.end()
     }
 
-    /// Whether the last inner packet is long ago.
+    /// Whether the last inner packet was [`REST_AFTER`] ago or more.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         now.since(self.traffic_at) >= REST_AFTER
     }
@@ -60,7 +60,7 @@ impl Resting {
         core::mem::take(&mut self.resting)
     }
 
-    /// What is known of the NAT in front of `path`.
+    /// What was learnt about the NAT in front of `path`.
     pub(crate) fn lifetime(&mut self, path: &Path) -> &mut Lifetime {
         let (interface, local) = (&path.interface, path.local.ip());
         let known = |network: &Network| network.interface == *interface && network.local == local;

@@ -1,5 +1,4 @@
-//! Which paths may take the next packet, which cannot and why, and the scheduler's choice among
-//! them.
+//! Which paths may carry the next packet, why others may not, and the scheduler's choice.
 
 use core::fmt;
 
@@ -15,30 +14,30 @@ use crate::guard::Guard;
 use crate::parameters::Parameters;
 use crate::scheduler::{self, Candidate, Demand, Scheduler, lowest_delay};
 
-/// Why a path takes no packet now.
+/// Why a path may not carry a packet now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hold {
-    /// The peer has not answered at its address yet.
+    /// The path is not validated yet.
     Validating,
-    /// It is kept ready only.
+    /// It is on standby.
     Standby,
-    /// It does not answer any more.
+    /// It has failed: it no longer answers.
     Failed,
-    /// It was given up.
+    /// It was abandoned.
     Abandoned,
-    /// The packet is too long for it.
+    /// The packet exceeds its MTU.
     TooSmall,
-    /// An answer is overdue, and other paths answer.
+    /// A probe is overdue, and other paths answer.
     Silent,
-    /// Whether it carries packets of this length is being found out, and others do.
+    /// Its MTU is being probed for this length, and other paths carry it.
     Untried,
-    /// The others carry more without it.
+    /// The other paths carry more without it.
     LeftOut,
-    /// Its socket takes no more now.
+    /// Its socket is full.
     Blocked,
-    /// As much is in flight as congestion control permits.
+    /// The congestion window is full.
     Full,
-    /// Pacing holds the next packet back.
+    /// Pacing delays the next packet.
     Paced,
 }
 
@@ -50,8 +49,8 @@ impl Hold {
             Self::Standby => "standby",
             Self::Failed => "failed",
             Self::Abandoned => "abandoned",
-            Self::TooSmall => "packets are too long",
-            Self::Silent => "an answer is overdue",
+            Self::TooSmall => "packet exceeds the MTU",
+            Self::Silent => "probe overdue",
             Self::Untried => "MTU not confirmed",
             Self::LeftOut => "the others carry more without it",
             Self::Blocked => "socket full",
@@ -60,9 +59,9 @@ impl Hold {
         }
     }
 
-    /// How late a path is asked that is held for this reason, when no other path is left; `None` if
-    /// never.
-    fn resort(self) -> Option<u8> {
+    /// The rank at which a path held for this reason is used when no other path is left, lowest
+    /// first; `None` if never.
+    fn fallback_rank(self) -> Option<u8> {
         match self {
             Self::LeftOut => Some(1),
             Self::Untried => Some(2),
@@ -78,8 +77,8 @@ impl fmt::Display for Hold {
     }
 }
 
-/// Why `path` may not take a datagram of `size` bytes, whether or not it has room for it;
-/// `left_out`: it is to carry no bulk.
+/// Why `path` may not carry a datagram of `size` bytes, regardless of its congestion window.
+/// `left_out`: it is to carry no bulk traffic.
 fn held(path: &Path, size: usize, left_out: bool) -> Option<Hold> {
     match path.state() {
         PathState::Validating => return Some(Hold::Validating),
@@ -99,19 +98,19 @@ fn held(path: &Path, size: usize, left_out: bool) -> Option<Hold> {
     }
 }
 
-/// What chooses the path of a packet.
+/// Chooses the path of each packet.
 #[derive(Debug)]
 pub(crate) struct Selection {
-    /// Which paths are left out because the others carry more without them.
+    /// Leaves out paths without which the others carry more.
     pub(crate) guard: Guard,
     scheduler: Box<dyn Scheduler>,
     candidates: Vec<Candidate>,
-    /// The places of the candidates' paths.
+    /// The indices of the candidates' paths.
     places: Vec<PathIndex>,
 }
 
 impl Selection {
-    /// As `config` says.
+    /// As configured.
     pub(crate) fn new(config: &PeerConfig, parameters: &Parameters) -> Self {
         Self {
             guard: Guard::new(parameters.guard),
@@ -121,23 +120,23 @@ impl Selection {
         }
     }
 
-    /// The paths of another association begin.
+    /// A new association starts without paths.
     pub(crate) fn reset(&mut self, parameters: &Parameters) {
         self.guard = Guard::new(parameters.guard);
     }
 
-    /// The share that the scheduler gives to path `id`, if it gives shares.
+    /// The scheduler's weight of path `id`, if it uses weights.
     pub(crate) fn weight(&self, id: u16) -> Option<u16> {
         self.scheduler.weight(id)
     }
 
-    /// A period is over: the scheduler looks at the paths anew.
+    /// The end of a period: the scheduler updates its weights.
     pub(crate) fn adjust(&mut self, candidates: &[Candidate]) {
         self.scheduler.adjust(candidates);
     }
 
-    /// Why `path` takes no packet of `len` bytes now; `None` if it does. `bulk`: the packet is part
-    /// of a transfer.
+    /// Why `path` may not carry a packet of `len` bytes now; `None` if it may. `bulk`: the packet
+    /// belongs to a bulk transfer.
     pub(crate) fn hold(&self, path: &Path, now: Instant, len: usize, bulk: bool) -> Option<Hold> {
         let size = len + INNER_OVERHEAD;
         let left_out = bulk && self.guard.leaves_out(path.id.0);
@@ -149,8 +148,9 @@ impl Selection {
         })
     }
 
-    /// Gathers the paths that may take a packet of `len` bytes, now or when they have room: those
-    /// that nothing holds, else those of the best last resort. Returns whether there are any.
+    /// Gathers the paths that may carry a packet of `len` bytes, now or when they have room: those
+    /// that nothing holds, otherwise those with the best fallback rank. Returns whether there are
+    /// any.
     pub(crate) fn gather(
         &mut self,
         now: Instant,
@@ -164,7 +164,7 @@ impl Selection {
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
             let left_out = bulk && self.guard.leaves_out(path.id.0);
-            let rank = held(path, size, left_out).map_or(Some(0), Hold::resort);
+            let rank = held(path, size, left_out).map_or(Some(0), Hold::fallback_rank);
             let Some(rank) = rank.filter(|rank| *rank <= best) else { continue };
             if rank < best {
                 best = rank;
@@ -176,7 +176,7 @@ impl Selection {
         !self.candidates.is_empty()
     }
 
-    /// Gathers the paths that take a packet of `len` bytes before they are validated. Returns
+    /// Gathers the paths that may carry a packet of `len` bytes before they are validated. Returns
     /// whether there are any.
     pub(crate) fn gather_early(&mut self, now: Instant, paths: &PathSet, len: usize) -> bool {
         let size = len + INNER_OVERHEAD;
@@ -193,7 +193,7 @@ impl Selection {
         !self.candidates.is_empty()
     }
 
-    /// The path of those gathered that the packet takes; `None` if it waits.
+    /// Chooses one of the gathered paths; `None` if the packet waits.
     pub(crate) fn choose(
         &mut self,
         now: Instant,

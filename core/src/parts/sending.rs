@@ -1,5 +1,5 @@
-//! The sessions in which this host sends: what waits in the queue, what was lost and is repaired,
-//! and what the peer knows of their headers.
+//! Outgoing sessions: the send queue, the repair of lost packets, and the header fields that the
+//! peer knows.
 
 pub(crate) mod form;
 mod header_fields;
@@ -14,7 +14,7 @@ use mpip_wire::SessionId;
 use super::outbox::{Notice, Outbox, Skip};
 use super::path_set::PathSet;
 use crate::config::{Limits, Priority};
-use crate::content::Cargo;
+use crate::content::SentPacket;
 use crate::drops::DropReason;
 use crate::guard::Period;
 use crate::outgoing_sessions::OutgoingSessions;
@@ -23,20 +23,20 @@ use crate::queue::SendQueue;
 use crate::rules::Treatment;
 use crate::session::Outgoing;
 
-/// Packets that wait to be sent again; beyond it the oldest is given up.
+/// Most packets that wait for retransmission; beyond this the oldest is dropped.
 const REPAIRS: usize = 16_384;
 
 /// Why packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// One by one, on a path that works.
+pub(crate) enum LossCause {
+    /// Single packets, on a path that works.
     Congestion,
-    /// All that was in flight on a path.
-    PathDied,
+    /// Everything in flight on a path that failed or was abandoned.
+    PathFailed,
 }
 
-/// What leaves next.
-pub(crate) struct Load {
+/// The next packet to send.
+pub(crate) struct NextPacket {
     pub(crate) segments: Segments,
     pub(crate) segment: usize,
     pub(crate) slot: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Load {
     pub(crate) repair: bool,
     pub(crate) mark: bool,
     pub(crate) priority: Priority,
-    /// When it left before; `None` for the first time.
+    /// When it was first sent; `None` if it is new.
     pub(crate) first_sent: Option<Instant>,
 }
 
@@ -56,9 +56,9 @@ fn is_stream(key: &SessionKey) -> bool {
     key.protocol == protocol::TCP && key.source.port != 0
 }
 
-/// The order in which packets left for the first time.
-fn oldest_first(cargo: &Cargo) -> (Instant, u32, u32) {
-    (cargo.first_sent, cargo.slot, cargo.sequence)
+/// Sort key: the order in which packets were first sent.
+fn oldest_first(packet: &SentPacket) -> (Instant, u32, u32) {
+    (packet.first_sent, packet.slot, packet.sequence)
 }
 
 /// The sending half of an association.
@@ -67,19 +67,19 @@ pub(crate) struct Sending {
     parameters: RepairParameters,
     sessions: OutgoingSessions,
     next_session: u32,
-    /// Whether the receiver is to put TCP sessions in order.
+    /// Whether the receiver resequences TCP sessions.
     resequencing: bool,
     queue: SendQueue<Segments>,
-    repairs: VecDeque<Cargo>,
-    /// Since when there has been something to send, but for short pauses, and since when there is
-    /// not.
+    repairs: VecDeque<SentPacket>,
+    /// Since when there has been something to send, ignoring short idle gaps, and since when the
+    /// queue is empty.
     busy_since: Instant,
     idle_since: Option<Instant>,
     /// Since when no path works, although there are keys.
     outage_since: Option<Instant>,
-    /// What left in this period.
+    /// Bytes sent in this period.
     period: Period,
-    /// Bytes of inner packets that left for the first time.
+    /// Bytes of inner packets sent, without retransmissions.
     bytes: u64,
 }
 
@@ -107,7 +107,7 @@ impl Sending {
         }
     }
 
-    /// Forgets the sessions and what waits: the peer knows nothing of them.
+    /// Removes the sessions and all waiting packets: the peer does not know them.
     pub(crate) fn reset(&mut self, limits: &Limits, seed: [u8; 16]) {
         self.sessions = OutgoingSessions::new(limits.sessions, seed);
         self.next_session = 0;
@@ -125,32 +125,32 @@ impl Sending {
         self.sessions.get_mut(slot)
     }
 
-    /// What waits for a path.
+    /// The send queue.
     pub(crate) fn queue(&self) -> &SendQueue<Segments> {
         &self.queue
     }
 
-    /// What waits for a path.
+    /// The send queue.
     pub(crate) fn queue_mut(&mut self) -> &mut SendQueue<Segments> {
         &mut self.queue
     }
 
-    /// What was lost and waits to be sent again.
-    pub(crate) fn repairs(&self) -> &VecDeque<Cargo> {
+    /// Packets that wait for retransmission.
+    pub(crate) fn repairs(&self) -> &VecDeque<SentPacket> {
         &self.repairs
     }
 
-    /// Bytes of inner packets that left for the first time.
+    /// Bytes of inner packets sent, without retransmissions.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What left since the last call.
+    /// Bytes sent since the last call.
     pub(crate) fn take_period(&mut self) -> Period {
         core::mem::take(&mut self.period)
     }
 
-    /// Since when there has been something to send, but for short pauses.
+    /// Since when there has been something to send, ignoring short idle gaps.
     pub(crate) fn busy_since(&self) -> Instant {
         self.busy_since
     }
@@ -160,11 +160,11 @@ impl Sending {
         !self.queue.is_empty() || !self.repairs.is_empty()
     }
 
-    /// Takes a packet or super-packet from the host into the queue.
+    /// Queues a packet or super-packet from the host.
     ///
     /// # Errors
     ///
-    /// When the same segments of a TCP stream wait already.
+    /// When the same segments of a TCP stream are already queued.
     pub(crate) fn push(
         &mut self,
         now: Instant,
@@ -210,27 +210,27 @@ impl Sending {
         inserted.index
     }
 
-    /// Forgets sessions that carried nothing for `idle`.
+    /// Removes sessions that were idle for `idle`.
     pub(crate) fn expire(&mut self, now: Instant, idle: Duration) {
         while let Some(removed) = self.sessions.expire(now, idle) {
             self.queue.discard(removed.index);
         }
     }
 
-    /// Drops what waits for a path; returns how many packets of the queue. What had left before,
-    /// and was lost, the peer need not wait for.
+    /// Drops all waiting packets; returns how many were in the queue. The peer is told not to wait
+    /// for lost packets.
     pub(crate) fn drop_queued(&mut self, outbox: &mut Outbox) -> u64 {
         let mut dropped = 0;
         self.queue.drain(|_, _, _| dropped += 1);
-        for cargo in core::mem::take(&mut self.repairs) {
-            skip(outbox, cargo.ordered, cargo.session, cargo.sequence);
+        for packet in core::mem::take(&mut self.repairs) {
+            skip(outbox, packet.ordered, packet.session, packet.sequence);
         }
         dropped
     }
 
-    /// Takes everything out that waits, with the slot of its session: what was lost and may still
-    /// be of use, in the order in which it left, then the queue. Sessions of which something
-    /// had left begin anew.
+    /// Takes out all waiting packets with the slots of their sessions: first lost packets that are
+    /// still useful, in the order in which they were first sent, then the queue. Sessions of which
+    /// something was already sent start anew.
     pub(crate) fn take_all(
         &mut self,
         now: Instant,
@@ -238,15 +238,15 @@ impl Sending {
         mut take: impl FnMut(u32, Segments, usize),
     ) {
         let mut repairs = Vec::from(core::mem::take(&mut self.repairs));
-        repairs.retain(|cargo| !has_arrived(paths, cargo));
+        repairs.retain(|packet| !has_arrived(paths, packet));
         repairs.sort_by_key(oldest_first);
-        // Some left more than once.
-        repairs.dedup_by_key(|cargo| (cargo.slot, cargo.session, cargo.sequence));
+        // Some were sent more than once.
+        repairs.dedup_by_key(|packet| (packet.slot, packet.session, packet.sequence));
         let mut begun = Vec::new();
-        for cargo in repairs {
-            begun.push((cargo.slot, cargo.session));
-            if now.since(cargo.first_sent) <= self.parameters.longest {
-                take(cargo.slot, cargo.segments, cargo.segment.into());
+        for packet in repairs {
+            begun.push((packet.slot, packet.session));
+            if now.since(packet.first_sent) <= self.parameters.longest {
+                take(packet.slot, packet.segments, packet.segment.into());
             }
         }
         self.queue.drain(|flow, segments, segment| take(flow, segments.clone(), segment));
@@ -258,53 +258,54 @@ impl Sending {
         }
     }
 
-    /// No path works.
+    /// An outage begins: no path works.
     pub(crate) fn begin_outage(&mut self, now: Instant) {
         self.outage_since.get_or_insert(now);
     }
 
-    /// A path works, or takes something before it does: what waited for that is not late.
+    /// The outage ends: a path works, or accepts packets before it is validated. The time of the
+    /// outage does not count as queuing delay.
     pub(crate) fn end_outage(&mut self, now: Instant) {
         if let Some(since) = self.outage_since.take() {
             self.queue.pardon(now + self.parameters.outage_pardon);
             let outage = now.since(since);
-            let ordered = self.repairs.iter_mut().filter(|cargo| cargo.ordered);
-            ordered.for_each(|cargo| cargo.first_sent += outage);
+            let ordered = self.repairs.iter_mut().filter(|packet| packet.ordered);
+            ordered.for_each(|packet| packet.first_sent += outage);
         }
     }
 
-    /// All that may leave now has left.
+    /// Everything that may be sent now was sent.
     pub(crate) fn settle(&mut self, now: Instant) {
         if !self.has_waiting() {
             self.idle_since.get_or_insert(now);
         }
     }
 
-    /// The next packet to leave: repairs before what is new.
-    pub(crate) fn next_load(
+    /// The next packet to send: retransmissions before new packets.
+    pub(crate) fn next_packet(
         &mut self,
         now: Instant,
         paths: &PathSet,
         uneven: bool,
         outbox: &mut Outbox,
-    ) -> Option<Load> {
+    ) -> Option<NextPacket> {
         self.drop_arrived(paths);
-        while let Some(cargo) = self.repairs.front() {
-            if now.since(cargo.first_sent) <= self.parameters.longest {
-                return Some(Load {
-                    segments: cargo.segments.clone(),
-                    segment: usize::from(cargo.segment),
-                    slot: cargo.slot,
-                    session: cargo.session,
-                    sequence: cargo.sequence,
-                    ordered: cargo.ordered,
+        while let Some(packet) = self.repairs.front() {
+            if now.since(packet.first_sent) <= self.parameters.longest {
+                return Some(NextPacket {
+                    segments: packet.segments.clone(),
+                    segment: usize::from(packet.segment),
+                    slot: packet.slot,
+                    session: packet.session,
+                    sequence: packet.sequence,
+                    ordered: packet.ordered,
                     repair: true,
-                    mark: cargo.marked,
+                    mark: packet.marked,
                     priority: Priority::Throughput,
-                    first_sent: Some(cargo.first_sent),
+                    first_sent: Some(packet.first_sent),
                 });
             }
-            let (ordered, session, sequence) = (cargo.ordered, cargo.session, cargo.sequence);
+            let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
             self.repairs.pop_front();
             skip(outbox, ordered, session, sequence);
             self.drop_arrived(paths);
@@ -316,7 +317,7 @@ impl Sending {
                 self.queue.discard(flow);
                 continue;
             };
-            return Some(Load {
+            return Some(NextPacket {
                 segments: candidate.item.clone(),
                 segment: candidate.segment,
                 slot: candidate.flow,
@@ -331,21 +332,21 @@ impl Sending {
         }
     }
 
-    /// `load` is not sent: no path takes it.
-    pub(crate) fn drop_load(&mut self, load: &Load, outbox: &mut Outbox) {
-        if load.first_sent.is_some() {
+    /// Drops `next`: no path carries it.
+    pub(crate) fn drop_packet(&mut self, next: &NextPacket, outbox: &mut Outbox) {
+        if next.first_sent.is_some() {
             self.repairs.pop_front();
-            skip(outbox, load.ordered, load.session, load.sequence);
+            skip(outbox, next.ordered, next.session, next.sequence);
         } else {
             self.queue.take();
         }
     }
 
-    /// Takes note that `load` has left.
-    pub(crate) fn load_left(&mut self, now: Instant, load: &Load) {
-        let session = self.sessions.get_key_value_mut(load.slot);
-        let session = session.filter(|(_, known)| known.id == load.session);
-        if load.first_sent.is_some() {
+    /// Records that `next` was sent.
+    pub(crate) fn on_packet_sent(&mut self, now: Instant, next: &NextPacket) {
+        let session = self.sessions.get_key_value_mut(next.slot);
+        let session = session.filter(|(_, known)| known.id == next.session);
+        if next.first_sent.is_some() {
             self.repairs.pop_front();
             if let Some((_, session)) = session {
                 session.repaired += 1;
@@ -353,10 +354,10 @@ impl Sending {
             return;
         }
         self.queue.take();
-        let len = load.segments.segment_len(load.segment);
+        let len = next.segments.segment_len(next.segment);
         self.bytes += len as u64;
         if let Some((key, session)) = session {
-            let stream = is_stream(key).then(|| load.segments.stream(load.segment)).flatten();
+            let stream = is_stream(key).then(|| next.segments.stream(next.segment)).flatten();
             let (left, new) = match stream {
                 Some((payload, end)) => (payload as u64, session.on_segment(end)),
                 None => (len as u64, len as u64),
@@ -366,59 +367,59 @@ impl Sending {
             session.next_sequence = session.next_sequence.wrapping_add(1);
             session.counters.add(len);
         }
-        self.sessions.touch(load.slot, now);
+        self.sessions.touch(next.slot, now);
     }
 
-    /// An inner packet was lost, and goes out again.
-    pub(crate) fn repair(&mut self, cargo: Cargo, outbox: &mut Outbox) {
+    /// Queues a lost packet for retransmission.
+    pub(crate) fn repair(&mut self, packet: SentPacket, outbox: &mut Outbox) {
         if self.repairs.len() >= REPAIRS
             && let Some(oldest) = self.repairs.pop_front()
         {
             skip(outbox, oldest.ordered, oldest.session, oldest.sequence);
         }
-        self.repairs.push_back(cargo);
+        self.repairs.push_back(packet);
     }
 
-    /// An inner packet was lost, and will not go out again.
-    pub(crate) fn give_up(&mut self, cargo: &Cargo, outbox: &mut Outbox) {
-        skip(outbox, cargo.ordered, cargo.session, cargo.sequence);
+    /// A lost packet is not sent again: tells the receiver.
+    pub(crate) fn give_up(&mut self, packet: &SentPacket, outbox: &mut Outbox) {
+        skip(outbox, packet.ordered, packet.session, packet.sequence);
     }
 
-    /// What is to be sent again leaves in the order in which it left first: what was on its way for
-    /// the second time is what the receiver waits for.
+    /// Sorts retransmissions by the time of first sending: the receiver waits for packets that were
+    /// already retransmissions when they were lost.
     pub(crate) fn sort_repairs(&mut self) {
         self.repairs.make_contiguous().sort_by_key(oldest_first);
     }
 
-    /// `cargo` may have been lost, and goes out again if it is still of use.
-    pub(crate) fn repeat(&mut self, now: Instant, cargo: &Cargo) {
-        if now.since(cargo.first_sent) <= self.parameters.longest {
-            self.repairs.push_back(cargo.clone());
+    /// Sends `packet` again if it is still useful: it may have been lost.
+    pub(crate) fn repeat(&mut self, now: Instant, packet: &SentPacket) {
+        if now.since(packet.first_sent) <= self.parameters.longest {
+            self.repairs.push_back(packet.clone());
         }
     }
 
-    /// Forgets what would be sent again next and has arrived. What is behind it has its turn later,
-    /// so that feedback costs no more when much is to be sent again.
+    /// Drops packets at the front of the retransmission queue that have arrived. Later ones are
+    /// checked when it is their turn, so that the cost of feedback does not grow with the queue.
     pub(crate) fn drop_arrived(&mut self, paths: &PathSet) {
-        while self.repairs.front().is_some_and(|cargo| has_arrived(paths, cargo)) {
+        while self.repairs.front().is_some_and(|packet| has_arrived(paths, packet)) {
             self.repairs.pop_front();
         }
     }
 
-    /// Forgets all that would be sent again and has arrived.
+    /// Drops all packets in the retransmission queue that have arrived.
     pub(crate) fn retain_missing(&mut self, paths: &PathSet) {
-        self.repairs.retain(|cargo| !has_arrived(paths, cargo));
+        self.repairs.retain(|packet| !has_arrived(paths, packet));
     }
 }
 
-/// The peer need not wait for `sequence` any longer, if it does: in a session put in order.
+/// In an ordered session, tells the peer not to wait for `sequence`.
 fn skip(outbox: &mut Outbox, ordered: bool, session: SessionId, sequence: u32) {
     if ordered {
         outbox.owe(Notice::Skip(Skip { session, first: sequence, count: 1 }));
     }
 }
 
-/// Whether another path has said that a packet which was given up has arrived.
-fn has_arrived(paths: &PathSet, cargo: &Cargo) -> bool {
-    paths.get(cargo.path).is_some_and(|path| path.flight.arrived_elsewhere(cargo.number))
+/// Whether feedback on another path says that a packet of an abandoned or failed path has arrived.
+fn has_arrived(paths: &PathSet, packet: &SentPacket) -> bool {
+    paths.get(packet.path).is_some_and(|path| path.flight.arrived_elsewhere(packet.number))
 }

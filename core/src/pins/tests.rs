@@ -31,7 +31,7 @@ fn changes(pins: &mut Pins) -> Vec<PinChange> {
 
 ///
 #[test]
-fn the_first_key_stays_and_another_is_refused() {
+fn the_first_key_is_pinned_and_another_is_refused() {
     let mut pins = pins(vec![], 10);
     let address = v4("198.18.0.2");
     assert!(pins.has_room(address, TODAY));
@@ -46,7 +46,7 @@ fn the_first_key_stays_and_another_is_refused() {
 
 ///
 #[test]
-fn a_network_and_a_site_have_a_share_and_others_have_room() {
+fn a_network_and_a_site_have_a_share_of_the_pins() {
     let mut pins = pins(vec![], 65_536);
     let fill = |pins: &mut Pins, site: u16, network: u16, count: u64| {
         let met = (0..count).map(|host| pins.meet(v6(site, network, host), key(1), TODAY));
@@ -59,7 +59,7 @@ fn a_network_and_a_site_have_a_share_and_others_have_room() {
     assert_eq!(of_site + NETWORK, SITE);
     assert!(!pins.has_room(v6(1, 500, 0), TODAY) && pins.has_room(v6(2, 0, 0), TODAY));
     assert_eq!(pins.meet(v6(1, 500, 0), key(1), TODAY), Met::Full);
-    // A whole IPv4 /24 has room, a /16 has not.
+    // A whole IPv4 /24 has room, a whole /16 does not.
     let mut met = 0;
     for number in 0..65_536_u32 {
         let address = IpAddr::V4(Ipv4Addr::from_bits(0xc612_0000 + number));
@@ -71,7 +71,7 @@ fn a_network_and_a_site_have_a_share_and_others_have_room() {
 
 ///
 #[test]
-fn at_a_bound_only_what_has_expired_makes_room_the_longest_unmet_first() {
+fn at_a_bound_only_expired_pins_make_room_the_longest_unmet_first() {
     let mut pins = pins(vec![], 4);
     for (host, met) in [(1, TODAY - 300), (2, TODAY - 400), (3, TODAY - EXPIRY), (4, TODAY)] {
         assert_eq!(pins.meet(v6(1, host, 1), key(1), met), Met::New);
@@ -93,7 +93,7 @@ fn at_a_bound_only_what_has_expired_makes_room_the_longest_unmet_first() {
 
 ///
 #[test]
-fn a_pin_expires_when_its_node_was_not_met_for_long_and_then_another_takes_its_place() {
+fn an_expired_pin_is_replaced_by_another_key() {
     let address = v4("198.18.0.2");
     let old = Pin { address, public_key: key(1), met: Some(TODAY) };
     let mut pins = pins(vec![old], 10);
@@ -113,7 +113,7 @@ fn a_pin_expires_when_its_node_was_not_met_for_long_and_then_another_takes_its_p
 
 ///
 #[test]
-fn the_operators_pins_and_those_of_a_clock_that_was_set_back_do_not_expire() {
+fn configured_pins_and_pins_from_a_future_clock_do_not_expire() {
     let (mine, other) = (v4("198.18.0.2"), v4("198.18.0.3"));
     let by_hand = Pin { address: mine, public_key: key(1), met: None };
     let future = Pin { address: other, public_key: key(1), met: Some(TODAY) };
@@ -128,14 +128,14 @@ fn the_operators_pins_and_those_of_a_clock_that_was_set_back_do_not_expire() {
 }
 
 #[test]
-fn a_node_that_is_met_often_is_written_down_once_a_day() {
+fn a_pin_in_use_is_stored_once_a_day() {
     let address = v4("198.18.0.2");
     let mut pins = pins(vec![], 10);
     let at = |met| Pin { address, public_key: key(1), met: Some(met) };
     for day in [TODAY, TODAY, TODAY + 1] {
         pins.meet(address, key(1), day);
     }
-    // Of a pin that was not written down yet there is one change.
+    // Changes of a pin that were not polled yet are merged.
     assert_eq!(changes(&mut pins), [PinChange::Pinned(at(TODAY + 1))]);
     for day in [TODAY + 1, TODAY + 2, TODAY + 2, TODAY + 3] {
         pins.meet(address, key(1), day);
@@ -144,10 +144,10 @@ fn a_node_that_is_met_often_is_written_down_once_a_day() {
 }
 
 proptest! {
-    /// Whatever is met when: no bound is exceeded, what has not expired stays, and the changes that
-    /// were handed out make the same table.
+    /// Invariants for any sequence of meetings: no bound is exceeded, pins that have not expired
+    /// stay, and the polled changes reproduce the table.
     #[test]
-    fn the_changes_make_the_table(
+    fn the_polled_changes_reproduce_the_table(
         steps in proptest::collection::vec((0_u16..3, 0_u16..3, 0_u64..4, 0_u8..3, 0_u32..90), 1..200),
         limit in 1_usize..12,
         poll in 1_usize..9,

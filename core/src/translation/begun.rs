@@ -27,7 +27,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(924);
 
 /// How a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Egress {
     /// On the paths.
     Paths,
     /// As plain IP.
@@ -36,20 +36,20 @@ pub(crate) enum Way {
 
 /// Which connections may be opened on the paths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doors {
+pub(crate) struct Admission {
     /// Connections may be opened on the paths.
     pub(crate) open: bool,
     /// UDP, too, because nothing is plain. Otherwise a datagram may belong to a flow that was
     /// opened as plain IP, here or at the other end, and nothing in it tells.
-    pub(crate) nothing_is_plain: bool,
+    pub(crate) udp: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct PathConnections {
     /// Keyed by the ends of this host's packets.
     connections: Aging<SessionKey, Life>,
-    fragments: Fragments<Way>,
+    fragments: Fragments<Egress>,
     trust: Trust,
 }
 
@@ -65,7 +65,7 @@ enum Trust {
     DoubtedUntil(Instant),
 }
 
-impl Begun {
+impl PathConnections {
     pub(crate) fn new() -> Self {
         let connections = Aging::new(CONNECTIONS);
         Self { connections, fragments: Fragments::new(), trust: Trust::Unknown }
@@ -123,47 +123,53 @@ impl Begun {
     }
 
     /// How a packet of this host leaves.
-    pub(crate) fn way(
+    pub(crate) fn egress(
         &mut self,
         now: Instant,
         header: &Header,
         packet: &[u8],
-        doors: Doors,
-    ) -> Way {
+        admission: Admission,
+    ) -> Egress {
         let way = match Subject::of(header, packet) {
-            Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), doors),
+            Some(Subject::Own(key)) => self.way_of(now, key, Act::of(header, packet), admission),
             Some(Subject::Quoted(key)) => self.known(now, &key.reversed(), Act::Touch),
             Some(Subject::Fragment) => self.fragments.find(header, packet),
             None => None,
         };
-        let way = way.unwrap_or(Way::Plain);
+        let way = way.unwrap_or(Egress::Plain);
         if header.ports.is_some() {
             self.fragments.on_first(header, packet, way);
         }
         way
     }
 
-    fn way_of(&mut self, now: Instant, key: SessionKey, act: Act, doors: Doors) -> Option<Way> {
-        let begins = matches!(act, Act::Begin(_))
-            && (key.protocol != protocol::UDP || doors.nothing_is_plain);
+    fn way_of(
+        &mut self,
+        now: Instant,
+        key: SessionKey,
+        act: Act,
+        admission: Admission,
+    ) -> Option<Egress> {
+        let begins =
+            matches!(act, Act::Begin(_)) && (key.protocol != protocol::UDP || admission.udp);
         let known = key.protocol != protocol::TCP && self.connections.contains(&key);
         if !begins || (known && self.trust == Trust::Proved) {
             return self.known(now, &key, act);
         }
-        if !doors.open || !(self.is_trusted(now) || doors.nothing_is_plain) {
+        if !admission.open || !(self.is_trusted(now) || admission.udp) {
             self.connections.remove(&key);
             return None;
         }
         let life = Life::Begins;
         self.connections.insert(now, key, life, life.idle(key.protocol));
-        Some(Way::Paths)
+        Some(Egress::Paths)
     }
 
-    fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Way> {
+    fn known(&mut self, now: Instant, key: &SessionKey, act: Act) -> Option<Egress> {
         let life = self.connections.touch(now, key)?;
         *life = life.after(act, key.protocol);
         let idle = life.idle(key.protocol);
         self.connections.set_idle(key, idle);
-        Some(Way::Paths)
+        Some(Egress::Paths)
     }
 }

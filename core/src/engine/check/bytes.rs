@@ -1,6 +1,6 @@
-//! A fuzzer's bytes, read as numbers. Where they end, all further ones are 0.
+//! The fuzzer's bytes, read as numbers. After the end all numbers are 0.
 
-/// Numbers at which something may turn over.
+/// Edge cases: numbers at which something may overflow or wrap.
 const EDGES: [u64; 16] = [
     0,
     0x7f,
@@ -37,7 +37,7 @@ impl<'a> Bytes<'a> {
         *first
     }
 
-    /// The next `len` bytes, or what there is.
+    /// The next `len` bytes, or fewer at the end.
     pub(super) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
@@ -56,7 +56,7 @@ impl<'a> Bytes<'a> {
         (0..N).fold(0, |number, _| number << 8 | u64::from(self.byte()))
     }
 
-    /// A number below 2^62, which one byte tells when it is below 192.
+    /// A number below 2^62; below 192 it takes one byte.
     pub(super) fn number(&mut self) -> u64 {
         match self.byte() {
             small @ 0..=0xbf => small.into(),

@@ -1,4 +1,4 @@
-//! Datagrams of the forger, made from the fuzzer's bytes: path, packet number and source, then
+//! Forged datagrams, generated from the fuzzer's bytes: path, packet number and source, then
 //! frames.
 
 use mpip_wire::{
@@ -8,10 +8,10 @@ use mpip_wire::{
 
 use super::*;
 
-/// Bytes of frames in a datagram.
+/// Maximum bytes of frames in a datagram.
 const ROOM: usize = 1_400;
 
-/// Source addresses, and destinations, of forged packets: right and wrong ones of every mode.
+/// Source and destination addresses of forged packets: right and wrong ones of every mode.
 const ADDRESSES: [[u8; 4]; 10] = [
     [198, 19, 0, 1],
     [198, 19, 0, 2],
@@ -29,7 +29,7 @@ const PROTOCOLS: [u8; 8] =
     [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::ICMPV6, 47, 4, 44, protocol::SCTP];
 
 impl World {
-    /// Seals frames, or the bytes themselves if they are `raw`, and sends them.
+    /// Seals frames, or the bytes themselves if `raw`, and sends them.
     pub(super) fn forge(&mut self, bytes: &mut Bytes<'_>, raw: bool) {
         if self.pair.engines[self.forger].associations.is_empty() {
             return;
@@ -50,7 +50,8 @@ impl World {
         };
         let (now, forger) = (self.pair.now, self.forger);
         let association = self.pair.association(forger);
-        // As the engine would, so that the answers are for a number that it knows; or far ahead.
+        // The next number of the engine, so that feedback names a number that the engine knows, or
+        // one far ahead.
         let forged = match number {
             0..0xe0 => association.forge_plain(now, path, plain),
             _ => None,
@@ -76,7 +77,7 @@ impl World {
         }
     }
 
-    /// A path of the forger's engine, or any.
+    /// A path of the forger's engine, or any identifier.
     fn path(&mut self, bytes: &mut Bytes<'_>) -> u16 {
         let byte = bytes.byte();
         let forger = self.forger;
@@ -87,7 +88,7 @@ impl World {
         }
     }
 
-    /// Where a datagram comes from, and on which of its links the other host gets it.
+    /// The source of a datagram, and the link on which the other host receives it.
     fn source_of(&mut self, path: u16, source: u8) -> PathAddress {
         let forger = self.forger;
         let own = self.pair.association(forger).address_of(path);
@@ -107,7 +108,7 @@ impl World {
         PathAddress { local: LocalId(link), remote }
     }
 
-    /// One more frame.
+    /// Writes one frame.
     fn frame(&mut self, on: u16, bytes: &mut Bytes<'_>, writer: &mut FrameWriter<'_>) {
         let session = |bytes: &mut Bytes<'_>| match bytes.byte() {
             few @ 0..0xc0 => SessionId(u32::from(few % 16)),
@@ -168,7 +169,8 @@ impl World {
                 let (session, what) = (session(bytes), bytes.byte());
                 let sequence = TruncatedSequence::new(bytes.number32());
                 let header = CompactFrameHeader { session, sequence, ordered: what & 1 != 0 };
-                // Mostly a header that restores: nothing special, and what TCP always has.
+                // Mostly a header that can be restored: no flags, and the fields of every TCP
+                // packet.
                 let rest = bytes.rest();
                 let compact = match what & 2 {
                     0 => [&[0; 12], rest].concat(),
@@ -177,14 +179,14 @@ impl World {
                 let _ = writer.push(&Frame::CompactPacket { header, compact: &compact });
                 return;
             }
-            // It ends what comes after it, so it is rarer than the others.
+            // Rare, because it ends the association.
             _ if bytes.byte() != 0xcc => Frame::Heartbeat,
             _ => Frame::Close { reason: bytes.byte(), message: "" },
         };
         let _ = writer.push(&frame);
     }
 
-    /// Claims that something arrived: what was sent, or not.
+    /// Feedback for packets that were sent, or were not.
     fn feedback(&mut self, on: u16, bytes: &mut Bytes<'_>, writer: &mut FrameWriter<'_>) {
         let (which, back) = (bytes.byte(), bytes.number());
         let path = if which & 1 == 0 { on } else { self.path(bytes) };
@@ -198,7 +200,7 @@ impl World {
             _ => back,
         };
         let (received_at, delay) = match which & 4 {
-            // As if it had taken a few milliseconds.
+            // A delay of a few milliseconds.
             0 => ((self.pair.now.as_micros() as u32).wrapping_sub(bytes.byte().into()), 0),
             _ => (bytes.number32(), bytes.number()),
         };
@@ -229,7 +231,7 @@ impl World {
     }
 }
 
-/// The next of numbers that grow; now and then any.
+/// The next of increasing numbers; sometimes any number.
 fn next(latest: &mut u64, bytes: &mut Bytes<'_>) -> u64 {
     match bytes.byte() {
         0..0xe0 => {
@@ -283,7 +285,7 @@ fn fields(bytes: &mut Bytes<'_>) -> SessionFields {
     }
 }
 
-/// A packet in full: one that a host would send, or any bytes.
+/// A full packet: one that a host would send, or any bytes.
 fn packet(what: u8, bytes: &mut Bytes<'_>) -> Vec<u8> {
     if what & 2 != 0 {
         let rest = bytes.rest();
@@ -293,7 +295,7 @@ fn packet(what: u8, bytes: &mut Bytes<'_>) -> Vec<u8> {
     let protocol = PROTOCOLS[usize::from(what >> 5)];
     let (port, len, kind) = (bytes.byte() & 15, bytes.byte(), bytes.byte());
     let (mut packet, _) = sent(protocol, ends, port, len.into(), (kind, 0));
-    // Then a few bytes are others, but not the length.
+    // Changes a few bytes, but not the length.
     for change in bytes.rest().chunks_exact(2) {
         let at = usize::from(change[0]) % packet.len();
         if !(2..4).contains(&at) {

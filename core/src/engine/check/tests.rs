@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Seeds that begin with `data` bring packets to the other host, those that begin with `none` do
-/// not; what a fuzzer found (40 hexadecimal digits) promises nothing.
+/// Seeds named `data*` must deliver packets to the other host, those named `none*` must not. Inputs
+/// found by the fuzzer (40 hexadecimal digits) may do either.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "corpora are files")]
 fn the_corpus_passes() {
@@ -28,7 +28,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_an_authenticated_peer_sends_holds(
+    fn invariants_hold_whatever_an_authenticated_peer_sends(
         setting: [u8; 2],
         things in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..60)), 0..60),
     ) {

@@ -1,4 +1,4 @@
-//! Availability, and nodes that nobody configured.
+//! Availability queries and unknown peers.
 
 use mpip_crypto::PrivateKey;
 use mpip_wire::{AnswerRepr, QueryRepr};
@@ -13,8 +13,8 @@ use mpip_types::PacketPool;
 
 const ANSWER: u8 = 6;
 
-/// Both nodes deal with unknown ones at their own addresses; no peer is configured.
-fn strangers(adjust: impl Fn(usize, &mut Config)) -> Pair {
+/// Both nodes accept unknown peers at their own addresses; no peer is configured.
+fn unknown_peers(adjust: impl Fn(usize, &mut Config)) -> Pair {
     Pair::with(|host, config| {
         config.peers.clear();
         config.opportunistic = Some(settings());
@@ -32,7 +32,7 @@ fn public(host: u8) -> PublicKey {
     *PrivateKey::from_bytes([host + 1; 32]).public_key()
 }
 
-/// The day on which the engines of a [`Pair`] begin.
+/// The day on which the engines of a [`Pair`] start.
 const TODAY: u32 = (1 << 30) / 86_400;
 const EXPIRY: u32 = 180;
 
@@ -40,9 +40,9 @@ fn pin(address: IpAddr, host: u8, met: Option<u32>) -> Pin {
     Pin { address, public_key: public(host), met }
 }
 
-/// Host 0 knows `pins`, which expire after [`EXPIRY`] days.
+/// Host 0 has `pins`, which expire after [`EXPIRY`] days.
 fn knowing(pins: &[Pin]) -> Pair {
-    strangers(|host, config| {
+    unknown_peers(|host, config| {
         if let Some(settings) = config.opportunistic.as_mut().filter(|_| host == 0) {
             (settings.pins, settings.pin_expiry) = (pins.to_vec(), Some(EXPIRY));
         }
@@ -93,8 +93,8 @@ fn query(len: usize) -> Vec<u8> {
 
 ///
 #[test]
-fn strangers_find_each_other_and_carry_packets_between_their_own_addresses() {
-    let mut pair = strangers(|_, _| {});
+fn unknown_peers_find_each_other_and_carry_packets_between_their_own_addresses() {
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.run_for(SECOND);
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
@@ -115,24 +115,24 @@ fn strangers_find_each_other_and_carry_packets_between_their_own_addresses() {
 
 /// [E-9]
 #[test]
-fn only_what_a_node_sealed_proves_that_it_is_there() {
-    let mut pair = strangers(|_, _| {});
+fn only_sealed_datagrams_prove_the_presence_of_a_node() {
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.run_for(SECOND);
     let transport = pair.proved.split_off(&0x80);
     assert!(!transport.is_empty());
     assert!(transport.values().all(|sender| *sender == Sender::Authenticated));
-    // Initiation, response, cookie reply, query and answer.
+    // Initiation, response, cookie reply, query and answer prove nothing.
     assert_eq!(pair.proved, [1, 2, 3, 5, 6].map(|message| (message, Sender::Unknown)).into());
 }
 
 ///
 #[test]
-fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
-    let mut pair = strangers(|_, _| {});
+fn validated_remote_addresses_of_an_unknown_peer_become_inner_addresses() {
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.run_for(SECOND);
-    // Host 0 has opened paths from both of its addresses, and to the one that was asked.
+    // Host 0 has opened paths from both of its addresses, and to the address that it queried.
     let owner =
         |host: usize, link| pair.engines[host].shared.prefixes.find(address(1 - host, link).ip());
     assert_eq!([owner(1, 0), owner(1, 1)], [Some(0); 2]);
@@ -141,7 +141,7 @@ fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
     let pinned = pinned.iter().filter(|event| matches!(event, Event::Pinned { .. })).count();
     assert_eq!(pinned, 1);
 
-    let mut pair = strangers(|host, config| {
+    let mut pair = unknown_peers(|host, config| {
         if host == 1 {
             config.opportunistic.as_mut().expect("set").pins =
                 vec![pin(address(0, 1).ip(), 7, None)];
@@ -153,11 +153,11 @@ fn addresses_of_paths_that_answered_a_challenge_are_inner_addresses_too() {
     assert_eq!(pair.engines[1].shared.prefixes.find(address(0, 1).ip()), None, "pinned to another");
 }
 
-/// [P-20] Where strangers met, one of them may know one address of the other alone. From the others
-/// packets would be refused there.
+/// [P-20] When unknown peers have met, one of them may know only one address of the other. It would
+/// refuse packets from the others.
 #[test]
 fn packets_from_an_address_that_the_peer_does_not_know_stay_plain() {
-    let mut pair = strangers(|_, _| {});
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.run_for(SECOND);
     let from = |link: u8, sequence| {
@@ -179,7 +179,7 @@ fn packets_from_an_address_that_the_peer_does_not_know_stay_plain() {
 
 #[test]
 fn an_unknown_peer_outlives_a_renewal_of_the_keys() {
-    let mut pair = strangers(|_, _| {});
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.run_for(SECOND * 400);
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![true], vec![true]));
@@ -189,8 +189,8 @@ fn an_unknown_peer_outlives_a_renewal_of_the_keys() {
 
 /// [A-7] [P-20]
 #[test]
-fn a_stranger_behind_a_translator_is_met_and_what_runs_stays_plain() {
-    let mut pair = strangers(|_, config| {
+fn an_unknown_peer_behind_a_nat_is_found_and_running_connections_stay_plain() {
+    let mut pair = unknown_peers(|_, config| {
         let prefixes = &mut config.opportunistic.as_mut().expect("set").prefixes;
         prefixes.push("203.0.113.0/24".parse().expect("valid"));
     });
@@ -214,7 +214,7 @@ fn a_stranger_behind_a_translator_is_met_and_what_runs_stays_plain() {
 ///
 #[test]
 fn a_query_is_answered_where_the_configuration_says_so_and_at_a_limited_rate() {
-    let mut pair = strangers(|_, _| {});
+    let mut pair = unknown_peers(|_, _| {});
     let from = PathAddress { local: LocalId(0), remote: address(0, 0) };
     let foreign = PathAddress { remote: "203.0.113.1:6182".parse().expect("valid"), ..from };
     assert_eq!(pair.deliver(1, foreign, &query(44)), Err(DropReason::Availability));
@@ -228,18 +228,19 @@ fn a_query_is_answered_where_the_configuration_says_so_and_at_a_limited_rate() {
     let answered = (0..1_000).filter(|_| pair.deliver(1, from, &query(44)).is_ok()).count();
     assert!(answered <= 50, "{answered}");
 
-    let mut silent = strangers(|_, config| config.opportunistic = None);
+    let mut silent = unknown_peers(|_, config| config.opportunistic = None);
     assert_eq!(silent.deliver(1, from, &query(44)), Err(DropReason::Availability));
     assert!(silent.out[1].datagrams.is_empty());
 }
 
 /// [H-18]
 #[test]
-fn work_for_a_node_that_was_given_up_is_for_nobody() {
-    let mut pair = strangers(|_, _| {});
+fn job_results_for_a_removed_unknown_peer_are_ignored() {
+    let mut pair = unknown_peers(|_, _| {});
     pair.work = SECOND * 15;
     talk(&mut pair);
-    // The initiation is made after 15 s, the node given up after 20 s, the answer made after 30 s.
+    // The initiation is made after 15 s, the unknown peer removed after 20 s, the response made
+    // after 30 s.
     pair.run_for(SECOND * 60);
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
     assert!(pair.engines.iter().all(|engine| engine.shared.indices.is_empty()));
@@ -252,8 +253,8 @@ fn work_for_a_node_that_was_given_up_is_for_nobody() {
 
 ///
 #[test]
-fn a_node_that_does_not_answer_is_left_alone() {
-    let mut pair = strangers(|host, config| {
+fn a_node_that_does_not_answer_queries_is_no_longer_asked() {
+    let mut pair = unknown_peers(|host, config| {
         if host == 1 {
             config.opportunistic = None;
         }
@@ -269,7 +270,7 @@ fn a_node_that_does_not_answer_is_left_alone() {
 }
 
 #[test]
-fn only_destinations_of_the_prefixes_that_no_peer_has_are_asked() {
+fn only_destinations_within_the_prefixes_and_of_no_peer_are_queried() {
     let mut pair = Pair::with(|_, config| config.opportunistic = Some(settings()));
     let (now, engine) = (pair.now, &mut pair.engines[0]);
     for text in ["203.0.113.1", "2001:db8::1", "198.19.0.2", "198.18.0.1", "198.18.1.1"] {
@@ -283,7 +284,7 @@ fn only_destinations_of_the_prefixes_that_no_peer_has_are_asked() {
 ///
 #[test]
 fn a_changed_key_is_refused_on_both_sides() {
-    let mut pair = strangers(|host, config| {
+    let mut pair = unknown_peers(|host, config| {
         if host == 0 {
             config.opportunistic.as_mut().expect("set").pins = vec![pin(inner(1), 7, None)];
         }
@@ -295,7 +296,7 @@ fn a_changed_key_is_refused_on_both_sides() {
     assert_eq!(state(&pair), Some(AvailabilityState::KeyChanged { public_key: public(1) }));
     assert_eq!((established(&pair, 0), established(&pair, 1)), (vec![], vec![]));
 
-    let mut pair = strangers(|host, config| {
+    let mut pair = unknown_peers(|host, config| {
         if host == 1 {
             config.opportunistic.as_mut().expect("set").pins = vec![pin(inner(0), 7, None)];
         }
@@ -303,7 +304,7 @@ fn a_changed_key_is_refused_on_both_sides() {
     talk(&mut pair);
     pair.run_for(SECOND * 60);
     let changed = Event::KeyChanged { address: inner(0), pinned: public(7), found: public(0) };
-    // It was told once, however often the other one called.
+    // Reported once, however often the other node initiated.
     let told = events(&mut pair, 1).into_iter().filter(|event| *event == changed);
     assert_eq!(told.count(), 1);
     assert_eq!(state(&pair), Some(AvailabilityState::NotEnabled));
@@ -312,7 +313,7 @@ fn a_changed_key_is_refused_on_both_sides() {
 
 ///
 #[test]
-fn a_key_takes_the_place_of_one_that_was_not_met_for_long_and_is_met_again_each_day() {
+fn an_expired_pin_is_replaced_and_a_pin_in_use_is_renewed_daily() {
     let mut pair = knowing(&[pin(inner(1), 7, Some(TODAY - EXPIRY))]);
     talk(&mut pair);
     pair.run_for(SECOND * 30);
@@ -329,7 +330,7 @@ fn a_key_takes_the_place_of_one_that_was_not_met_for_long_and_is_met_again_each_
     let met = |day| pin(inner(1), 1, Some(day));
     assert_eq!(pin_changes(&mut pair), [PinChange::Pinned(met(TODAY))]);
 
-    // The association lasts, and is in use on another day.
+    // The association lasts and is in use on the next day.
     let unix_time = Duration::from_secs(u64::from(TODAY + 3) * 86_400);
     pair.engines[0].handle_command(pair.now, Command::WallClock(unix_time));
     pair.run_for(SECOND);
@@ -340,7 +341,7 @@ fn a_key_takes_the_place_of_one_that_was_not_met_for_long_and_is_met_again_each_
 
 ///
 #[test]
-fn a_node_of_a_network_that_has_its_share_of_pins_is_left_to_plain_ip() {
+fn a_node_of_a_network_with_its_full_share_of_pins_stays_plain() {
     let network = |third: u8| move |host| IpAddr::from([198, 18, third, host]);
     let others = |site: usize| {
         let addresses = (0..16).flat_map(|third| (0..=255).map(network(third + 100)));
@@ -357,8 +358,8 @@ fn a_node_of_a_network_that_has_its_share_of_pins_is_left_to_plain_ip() {
 
 ///
 #[test]
-fn an_answer_that_names_a_key_without_holding_it_leads_to_nothing() {
-    let mut pair = strangers(|host, config| {
+fn an_answer_with_the_key_of_another_node_leads_to_nothing() {
+    let mut pair = unknown_peers(|host, config| {
         if host == 1 {
             config.opportunistic = None;
         }
@@ -385,8 +386,8 @@ fn an_answer_that_names_a_key_without_holding_it_leads_to_nothing() {
 
 ///
 #[test]
-fn an_unknown_initiator_shows_that_it_receives_at_its_address_before_anything_is_kept() {
-    let mut pair = strangers(|_, _| {});
+fn no_state_is_kept_for_an_unknown_initiator_before_it_has_returned_a_cookie() {
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     // Query and answer pass, then the initiation; its cookie reply is lost.
     pair.pass = |host, _, bytes| host == 0 || bytes[0] == ANSWER;
@@ -397,8 +398,8 @@ fn an_unknown_initiator_shows_that_it_receives_at_its_address_before_anything_is
 }
 
 #[test]
-fn an_initiation_that_is_not_followed_up_is_forgotten() {
-    let mut pair = strangers(|_, _| {});
+fn an_unknown_peer_that_does_not_complete_its_handshake_is_removed() {
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.pass = |host, _, bytes| host == 1 || bytes[0] < 0x80;
     pair.run_for(Duration::from_millis(100));
@@ -410,14 +411,14 @@ fn an_initiation_that_is_not_followed_up_is_forgotten() {
 }
 
 #[test]
-fn a_node_that_goes_is_forgotten_and_found_again() {
-    let mut pair = strangers(|_, _| {});
+fn an_unknown_peer_that_leaves_is_removed_and_found_again() {
+    let mut pair = unknown_peers(|_, _| {});
     talk(&mut pair);
     pair.run_for(SECOND);
     pair.engines[1].handle_command(pair.now, Command::Shutdown);
     pair.run_for(SECOND);
     assert_eq!(established(&pair, 0), [] as [bool; 0]);
-    let [_, mut restarted] = strangers(|_, _| {}).engines;
+    let [_, mut restarted] = unknown_peers(|_, _| {}).engines;
     restarted.handle_command(pair.now, Command::LocalAddresses(locals(1)));
     restarted.shared.instance = 77;
     pair.engines[1] = restarted;
@@ -436,8 +437,8 @@ fn a_node_that_goes_is_forgotten_and_found_again() {
 }
 
 #[test]
-fn at_the_bound_an_idle_node_makes_room_and_a_busy_one_stays() {
-    let mut pair = strangers(|_, config| config.limits.unknown_nodes = 1);
+fn at_the_limit_an_idle_unknown_peer_is_removed_and_a_busy_one_stays() {
+    let mut pair = unknown_peers(|_, config| config.limits.unknown_nodes = 1);
     talk(&mut pair);
     pair.run_for(SECOND);
     pair.send(0, &plain(0, 1), Offload::default());
@@ -454,8 +455,8 @@ fn at_the_bound_an_idle_node_makes_room_and_a_busy_one_stays() {
 
 ///
 #[test]
-fn a_second_node_at_an_address_is_left_alone() {
-    let mut pair = strangers(|_, _| {});
+fn a_second_node_at_an_address_is_refused() {
+    let mut pair = unknown_peers(|_, _| {});
     let (now, engine) = (pair.now, &mut pair.engines[1]);
     assert_eq!(engine.add_node(now, inner(0), public(8), false), Some(0));
     talk(&mut pair);
@@ -467,7 +468,7 @@ fn a_second_node_at_an_address_is_left_alone() {
 
 #[test]
 fn a_query_leaves_from_the_address_in_use_first_and_then_from_the_others() {
-    let mut pair = strangers(|_, _| {});
+    let mut pair = unknown_peers(|_, _| {});
     pair.pass = |_, _, _| false;
     let (now, source) = (pair.now, locals(0)[1].address.ip());
     pair.engines[0].handle_destination(now, source, inner(1));

@@ -1,4 +1,4 @@
-//! Packets on paths that are not validated yet, while no other works.
+//! Early packets: on paths that are not validated yet, while no other works.
 
 use mpip_wire::Frame;
 
@@ -8,18 +8,18 @@ use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Offload;
 
-/// An endpoint of the configuration that has never answered.
+/// A configured endpoint that has never answered.
 const NOBODY: SocketAddr =
     SocketAddr::new(IpAddr::V4(core::net::Ipv4Addr::new(198, 18, 77, 7)), 6182);
 
-/// Host `host` has these addresses only.
+/// Host `host` has only these addresses.
 fn only(host: usize, links: &[usize]) -> Command {
     Command::LocalAddresses(links.iter().map(|link| locals(host)[*link].clone()).collect())
 }
 
-/// Each host has its first address: one path, which is cut off when the one of `host` goes. A
-/// packet waits at those of `waiting`. Host 0 opens the paths, also to an address at which nobody
-/// is.
+/// Each host has only its first address: one path, which is cut off when the address of `host`
+/// goes. A packet waits at the hosts in `waiting`. Host 0 opens the paths, and also has a
+/// configured address at which nobody is.
 fn cut_off(host: usize, waiting: &[usize]) -> Pair {
     cut_off_under(CongestionControlKind::None, host, waiting)
 }
@@ -40,7 +40,7 @@ fn cut_off_under(control: CongestionControlKind, host: usize, waiting: &[usize])
     }
     pair.run_for(SECOND);
     pair.engines[host].handle_command(pair.now, only(host, &[]));
-    // Nobody is there any more.
+    // The former address no longer receives.
     pair.pass = match host {
         0 => |host, to, _| host == 0 || to.remote != address(0, 0),
         _ => |host, to, _| host == 1 || to.remote != address(1, 0),
@@ -65,11 +65,11 @@ fn answers(datagram: &Tapped) -> bool {
     datagram.frames().any(|frame| matches!(frame, Frame::PathResponse(_)))
 }
 
-/// Bytes that each host sent to addresses from which it had no answer yet, the packets among them,
-/// and bytes that had come from there.
+/// Bytes that a host sent to addresses that had not answered yet, packets included, and bytes that
+/// it received from there.
 fn unanswered(sent: &[Tapped], host: usize, remote: SocketAddr) -> (usize, usize) {
     let until = sent.iter().position(|d| d.host != host && answers(d)).unwrap_or(sent.len());
-    // An answer that is on its way is none yet: the links between the networks take 3 ms.
+    // An answer in flight does not count: the links between the networks take 3 ms.
     let until = sent.get(until).map(|answer| answer.at + Duration::from_millis(3));
     let to = sent.iter().filter(|d| d.host == host && d.to.remote == remote);
     let to = to.filter(|d| until.is_none_or(|until| d.at < until));
@@ -79,11 +79,11 @@ fn unanswered(sent: &[Tapped], host: usize, remote: SocketAddr) -> (usize, usize
 
 /// [P-28] [P-29] [P-6]
 #[test]
-fn packets_leave_with_the_first_challenge_and_are_answered_with_as_much_as_came() {
+fn early_packets_leave_with_the_first_challenge_and_the_reply_has_no_more_bytes() {
     for mover in 0..2 {
         let mut pair = cut_off(mover, &[0, 1]);
         pair.engines[mover].handle_command(pair.now, only(mover, &[1]));
-        // 3 ms there, 3 ms back: what waited has arrived at both.
+        // 3 ms there, 3 ms back: the waiting packets have arrived at both hosts.
         pair.run_for(Duration::from_millis(4));
         assert_eq!(sequences(&pair.out[1 - mover].packets), [1], "host {mover} moves");
         assert!(!pair.states(1 - mover).contains(&PathState::Active));
@@ -144,7 +144,7 @@ fn a_first_flight_is_bounded_and_an_answer_has_no_more_bytes_than_came() {
 
 /// [P-28] [P-3]
 #[test]
-fn nothing_leaves_early_toward_an_address_that_never_answered() {
+fn no_early_packets_go_to_an_address_that_never_answered() {
     let mut pair = cut_off(0, &[0]);
     pair.engines[0].handle_command(pair.now, only(0, &[1]));
     for n in 2..100 {
@@ -159,7 +159,7 @@ fn nothing_leaves_early_toward_an_address_that_never_answered() {
 
 /// [P-28] [P-29] [P-3]
 #[test]
-fn nothing_leaves_early_while_a_path_works() {
+fn no_early_packets_are_sent_while_a_path_works() {
     let mut pair = Pair::new(|_| {});
     for host in 0..2 {
         pair.engines[host].handle_command(pair.now, only(host, &[0]));
@@ -189,15 +189,15 @@ fn nothing_leaves_early_while_a_path_works() {
 
 /// [P-29] [P-6] [P-7]
 #[test]
-fn what_is_sent_again_from_elsewhere_draws_no_more_bytes_than_it_has() {
+fn a_replay_from_another_address_is_not_amplified() {
     let mut pair = cut_off(0, &[0, 1]);
     for host in 0..2 {
         for n in 2..60 {
             pair.send(host, &tcp(host, n, 1_300), Offload::default());
         }
     }
-    // Who sits on the way keeps all that host 0 says from its new address, and sends it from
-    // others.
+    // An attacker on the path keeps all datagrams that host 0 sends from its new address and
+    // replays them from other addresses.
     pair.pass = |_, _, _| false;
     pair.engines[0].handle_command(pair.now, only(0, &[1]));
     pair.run_for(Duration::from_millis(20));
@@ -220,7 +220,7 @@ fn what_is_sent_again_from_elsewhere_draws_no_more_bytes_than_it_has() {
         assert!(went <= came, "{went} bytes to victim {n}, for {came}");
     }
     assert!(packets > 0, "the test has to see some");
-    // What went there is not lost.
+    // Packets sent there are not lost.
     pair.pass = |host, to, _| host == 0 || to.remote == address(0, 1);
     pair.run_for(SECOND * 3);
     for host in 0..2 {
@@ -228,7 +228,7 @@ fn what_is_sent_again_from_elsewhere_draws_no_more_bytes_than_it_has() {
         arrived.sort_unstable();
         assert_eq!(arrived, (1..60).collect::<Vec<_>>(), "at host {host}");
     }
-    // Once a path works, what is sent again from elsewhere draws no packet at all.
+    // Once a path works, a replay from another address draws no packet at all.
     pair.pass = |_, to, _| to.remote.port() == address(0, 0).port();
     pair.tapped();
     let (now, path) = (pair.now, path_in_use(&pair));
@@ -245,7 +245,7 @@ fn what_is_sent_again_from_elsewhere_draws_no_more_bytes_than_it_has() {
     assert!(!sent.iter().any(|d| d.to.remote == victim(1_000) && d.carries()));
 }
 
-/// The path of host 0 that works.
+/// The working path of host 0.
 fn path_in_use(pair: &Pair) -> u16 {
     let status = pair.engines[0].status(pair.now, false);
     let works = status.peers[0].paths.iter().find(|path| path.state == PathState::Active);
@@ -254,21 +254,21 @@ fn path_in_use(pair: &Pair) -> u16 {
 
 /// [P-28]
 #[test]
-fn a_first_flight_that_is_lost_is_sent_again_by_the_path_that_works_first() {
-    // Without any the inner TCP would be left to it.
+fn a_lost_first_flight_is_sent_again_on_the_first_path_that_works() {
+    // Without congestion control, loss recovery is left to the inner TCP.
     let mut pair = cut_off_under(CongestionControlKind::Reno, 0, &[0]);
     for n in 2..30 {
         pair.send(0, &tcp(0, n, 1_300), Offload::default());
     }
-    // The challenge gets through, the packets do not.
+    // The challenge arrives, the packets are lost.
     pair.pass = |host, to, bytes| {
         (host == 0 || to.remote == address(0, 1)) && (bytes.len() <= 1_200 || host == 1)
     };
     pair.engines[0].handle_command(pair.now, only(0, &[1]));
     pair.run_for(Duration::from_millis(5));
     pair.pass = |host, to, _| host == 0 || to.remote == address(0, 1);
-    // A round trip until the path works, another one until what is missing is known, half of one
-    // more.
+    // One round trip until the path works, another until the loss is detected, half of one more for
+    // the retransmission.
     pair.run_for(Duration::from_millis(25));
     let arrived = sequences(&pair.out[1].packets);
     assert!(arrived.starts_with(&(1..12).collect::<Vec<_>>()), "{arrived:?}");
@@ -278,7 +278,7 @@ fn a_first_flight_that_is_lost_is_sent_again_by_the_path_that_works_first() {
 
 /// [F-12] [F-1]
 #[test]
-fn what_arrives_early_is_acknowledged_before_the_path_is_validated() {
+fn early_packets_are_acknowledged_before_the_path_is_validated() {
     let mut pair = cut_off(0, &[0]);
     pair.engines[0].handle_command(pair.now, only(0, &[1]));
     pair.run_for(Duration::from_millis(100));
@@ -297,6 +297,6 @@ fn what_arrives_early_is_acknowledged_before_the_path_is_validated() {
     };
     let feedback = sent.iter().find(|d| acknowledges(d)).expect("feedback");
     let answer = sent.iter().find(|d| d.host == 0 && answers(d)).expect("host 1 asks, too");
-    // It has 3 ms to go.
+    // It takes 3 ms to arrive.
     assert!(feedback.at < answer.at + Duration::from_millis(3), "{feedback:?}, {answer:?}");
 }

@@ -1,4 +1,4 @@
-//! What paths look like: which encapsulation is used when.
+//! Encapsulation: when UDP is used and when TCP.
 
 use core::time::Duration;
 
@@ -22,7 +22,7 @@ fn pair(policy: EncapsulationPolicy) -> Pair {
     pair
 }
 
-/// How many paths of `host` work with each encapsulation.
+/// Working paths of `host` by UDP and by TCP.
 fn working(pair: &Pair, host: usize) -> (usize, usize) {
     let status = pair.engines[host].status(pair.now, false);
     let count = |kind: Encapsulation| {
@@ -38,7 +38,7 @@ fn by_tcp(pair: &mut Pair) -> usize {
 
 /// [E-6]
 #[test]
-fn nothing_goes_by_tcp_while_udp_gets_through() {
+fn no_path_uses_tcp_while_udp_works() {
     let mut pair = pair(EncapsulationPolicy::Auto);
     pair.run_for(SECOND * 20);
     assert_eq!((working(&pair, 0), working(&pair, 1)), ((4, 0), (4, 0)));
@@ -47,11 +47,11 @@ fn nothing_goes_by_tcp_while_udp_gets_through() {
 
 /// [E-6] [E-7]
 #[test]
-fn tcp_takes_over_where_udp_fails_and_gives_way_when_it_is_back() {
+fn tcp_replaces_failed_udp_and_is_abandoned_when_udp_works_again() {
     let mut pair = pair(EncapsulationPolicy::Auto);
     pair.run_for(SECOND * 5);
     pair.tapped();
-    // Link 1 of host 0 carries no UDP: two of the four pairs of addresses.
+    // Link 1 of host 0 blocks UDP: two of the four address pairs.
     pair.pass = |host, to, _| (host, to.local.0) != (0, 1) && to.remote != address(0, 1);
     pair.run_for(SECOND);
     assert_eq!(by_tcp(&mut pair), 0, "not yet");
@@ -66,7 +66,7 @@ fn tcp_takes_over_where_udp_fails_and_gives_way_when_it_is_back() {
     pair.run_for(SECOND * 4);
     pair.tapped();
     pair.run_for(SECOND * 10);
-    assert_eq!(by_tcp(&mut pair), 0, "they are given up");
+    assert_eq!(by_tcp(&mut pair), 0, "they are abandoned");
 }
 
 /// [E-8]
@@ -84,7 +84,7 @@ fn the_second_attempt_at_a_handshake_goes_by_tcp_too() {
     assert_eq!(initiations, [0, 1, 0, 1, TCP_LOCAL, TCP_LOCAL + 1]);
     pair.run_for(SECOND * 3);
     assert_eq!((working(&pair, 0), working(&pair, 1)), ((0, 4), (0, 4)));
-    // The keys are renewed where a path works.
+    // The keys are renewed on a path that works.
     pair.run_for(SECOND * 130);
     let age = pair.engines[0].status(pair.now, false).peers[0].handshake_age;
     assert!(age.is_some_and(|age| age < SECOND * 30), "{age:?}");
@@ -95,7 +95,7 @@ fn the_second_attempt_at_a_handshake_goes_by_tcp_too() {
 fn each_local_address_may_have_its_own_encapsulation() {
     for host in 0..2 {
         let mut pair = pair(EncapsulationPolicy::Auto);
-        // What is not of the kind that its receiver listens for does not arrive.
+        // Datagrams of an encapsulation that the receiver does not listen for are lost.
         pair.pass = |_, to, _| (to.local.0 >= TCP_LOCAL) == (to.remote.port() == TCP_PORT);
         // UDP on the first link, TCP on the second.
         let mut mixed = locals_with_tcp(host);
@@ -106,7 +106,7 @@ fn each_local_address_may_have_its_own_encapsulation() {
         pair.run_for(SECOND * 20);
         assert_eq!((working(&pair, 0), working(&pair, 1)), ((2, 2), (2, 2)), "host {host}");
     }
-    // Without UDP there is no reason to wait for it.
+    // Without UDP, TCP is tried at once.
     let mut pair = pair(EncapsulationPolicy::Auto);
     let mut tcp = locals_with_tcp(0);
     tcp.retain(|local| local.id.0 >= TCP_LOCAL);
@@ -116,7 +116,7 @@ fn each_local_address_may_have_its_own_encapsulation() {
 }
 
 #[test]
-fn a_policy_may_forbid_either() {
+fn an_encapsulation_policy_may_forbid_udp_or_tcp() {
     let mut tcp = pair(EncapsulationPolicy::Tcp);
     tcp.run_for(SECOND * 3);
     assert_eq!(working(&tcp, 0), (0, 4));

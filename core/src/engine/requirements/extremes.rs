@@ -1,6 +1,5 @@
-//! Values at the ends of their ranges, from a peer that has the keys. Tests are built with checks
-//! of overflow, so an arithmetic that wraps without being meant to ends them; so do times and
-//! numbers that cannot be.
+//! Extreme values in frames of an authenticated peer. Tests are built with overflow checks, so an
+//! unintended overflow fails them; so do impossible times and numbers.
 
 use mpip_wire::{
     AckRange, AddressList, CompactFrameHeader, EcnCounts, Feedback, Frame, NetworkFields,
@@ -15,7 +14,7 @@ use crate::config::SchedulerKind;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Offload;
 
-/// What a variable-length integer can be.
+/// Values of a variable-length integer.
 fn varint() -> impl Strategy<Value = u64> {
     prop_oneof![
         0_u64..3,
@@ -33,10 +32,10 @@ fn word() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// A packet number beside those that were sent.
+/// A packet number relative to those that were sent.
 #[derive(Clone, Copy, Debug)]
 enum Number {
-    /// So many before the next one to be sent.
+    /// This many before the next one to be sent.
     Before(u64),
     Any(u64),
 }
@@ -132,7 +131,7 @@ fn lie() -> impl Strategy<Value = Lie> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Host 0 lies by one of its paths.
+    /// Host 0 sends a false frame on one of its paths.
     Lie(u16, Lie),
     /// The other sends packets.
     Send(u32),
@@ -218,7 +217,7 @@ impl Lie {
             }
         };
         let now = pair.now;
-        // Only a path that there is has keys to lie with.
+        // Only an existing path can carry it.
         if let Some(datagram) = pair.association(0).forge(now, by, &[frame]) {
             pair.out[0].datagrams.push(datagram);
             pair.collect(0);
@@ -226,7 +225,7 @@ impl Lie {
     }
 }
 
-/// What both ends know of their paths can be.
+/// Asserts that the path statistics of both nodes are plausible.
 fn assert_sound(pair: &Pair) {
     let longest = pair.now.since(Instant::ZERO) + SECOND;
     for host in 0..2 {
@@ -263,7 +262,7 @@ fn lied_to(kind: CongestionControlKind, scheduler: SchedulerKind, mtu: u16, step
                 for _ in 0..*count {
                     sequence += 1_000;
                     let packet = pair.pool_packet(&tcp(1, sequence, 1_000), Offload::default());
-                    // It may have been lied out of its paths.
+                    // The false frames may have ended its paths.
                     let now = pair.now;
                     let _ = pair.engines[1].handle_tun(now, packet, &mut pair.out[1]);
                 }
@@ -279,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_value_that_a_peer_tells_overflows(
+    fn no_value_from_a_peer_overflows(
         kind in 0..CongestionControlKind::NAMES.len(),
         scheduler in 0..SchedulerKind::NAMES.len(),
         mtu in prop_oneof![Just(1_500_u16), Just(1_280), Just(9_000), Just(u16::MAX)],

@@ -32,7 +32,7 @@ fn feedback(datagram: &Tapped) -> Option<(u16, Vec<AckRange>)> {
 
 /// [F-1] [F-7]
 #[test]
-fn what_asks_is_acknowledged_on_its_path_and_nothing_else_is() {
+fn only_ack_eliciting_datagrams_are_acknowledged_on_their_path() {
     let mut pair = running();
     for n in 0..100 {
         pair.send(0, &tcp(0, n, 500), Offload::default());
@@ -71,7 +71,7 @@ fn what_asks_is_acknowledged_on_its_path_and_nothing_else_is() {
 
 /// [F-1]
 #[test]
-fn feedback_and_padding_alone_are_not_answered() {
+fn feedback_and_padding_alone_are_not_acknowledged() {
     let mut pair = running();
     let room = [AckRange { first: 0, last: 0 }];
     let ranges = Ranges::new(&room).expect("one range");
@@ -104,7 +104,7 @@ fn numbers_of_forgeries_are_not_acknowledged() {
 
 /// [F-4]
 #[test]
-fn feedback_that_cannot_be_true_is_ignored_and_counted() {
+fn impossible_feedback_is_ignored_and_counted() {
     let mut pair = running();
     pair.pass = |host, _, _| host == 1;
     pair.send(0, &tcp(0, 0, 500), Offload::default());
@@ -132,7 +132,7 @@ fn feedback_that_cannot_be_true_is_ignored_and_counted() {
 
 /// [F-11]
 #[test]
-fn what_another_path_says_of_one_that_works_is_ignored() {
+fn feedback_about_a_working_path_on_another_path_is_ignored() {
     let mut pair = running();
     pair.pass = |host, _, _| host == 1;
     let packets_sent = |pair: &Pair| -> Vec<u64> {
@@ -223,7 +223,7 @@ fn marks_reduce_the_window_of_their_path_once_in_a_round_trip() {
     let mut pair = controlled(|_, _, field| field);
     let before = windows(&pair);
     pair.network = mark;
-    // Eight marks, of which two feedback frames tell, within one round trip of each path.
+    // Eight CE marks, reported by two feedback frames within one round trip of each path.
     for n in 0..32 {
         pair.send(0, &tcp(0, 1_000 + n, 500), Offload::default());
     }
@@ -255,7 +255,7 @@ fn marks_reach_inner_packets_that_can_carry_them() {
         Ecn::Ect0 if host == 0 => Ecn::Ce,
         field => field,
     });
-    // Full packets first, compact ones once the session is known to the receiver.
+    // Full packets first, compact ones once the receiver knows the session.
     for (field, expected) in [(0_u8, 0_u8), (1, 3), (2, 3), (3, 3)] {
         for n in 0..4 {
             let mut packet = tcp(0, 10_000 + n, 500);

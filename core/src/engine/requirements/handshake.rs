@@ -19,7 +19,7 @@ fn is_initiation(datagram: &Tapped) -> bool {
     datagram.bytes[0] == INITIATION
 }
 
-/// A pair whose wires are cut and watched, and host 0's first initiation.
+/// A pair whose links are cut and tapped, and host 0's first initiation.
 fn cut_off() -> (Pair, Tapped) {
     let mut pair = Pair::new(|_| {});
     pair.tap = Some(Vec::new());
@@ -58,7 +58,7 @@ fn a_wrong_mac1_is_dropped_and_not_answered() {
         assert_eq!(pair.deliver(1, from(0), &bytes), Err(DropReason::Handshake), "byte {at}");
         assert!(pair.out[1].datagrams.is_empty());
     }
-    assert_eq!(pair.engines[1].callers.initiations, 0, "it does not even count as load");
+    assert_eq!(pair.engines[1].handshake_sources.initiations, 0, "it does not even count as load");
     assert_eq!(pair.deliver(1, from(0), &good.bytes), Ok(()));
     assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
 }
@@ -83,13 +83,13 @@ fn an_initiation_is_answered_once_and_older_ones_never() {
     assert!(pair.out[1].datagrams.is_empty());
 }
 
-/// The wall clock of `host` shows `seconds` more than the virtual time.
+/// Sets the wall clock of `host` to `seconds` more than the virtual time.
 fn set_clock(pair: &mut Pair, host: usize, seconds: u64) {
     let shown = Duration::from_secs(seconds) + pair.now.since(Instant::ZERO);
     pair.engines[host].handle_command(pair.now, Command::WallClock(shown));
 }
 
-/// The pair with host 0 started anew, whose clock shows `seconds` more than the virtual time.
+/// Restarts host 0 with a clock that shows `seconds` more than the virtual time.
 fn restart(pair: &mut Pair, instance: u64, seconds: u64) {
     let Pair { engines: [mut fresh, _], .. } = Pair::new(|_| {});
     fresh.shared.instance = instance;
@@ -104,16 +104,16 @@ fn is_established(pair: &Pair) -> bool {
 }
 
 const DAY: u64 = 86_400;
-/// What the wall clocks show at first.
+/// The initial wall clock.
 const TODAY: u64 = 1 << 30;
 
 /// [H-2]
 #[test]
-fn a_clock_that_is_set_after_the_start_counts_from_the_next_initiation_on() {
+fn a_clock_set_after_the_start_is_used_from_the_next_initiation_on() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND * 5);
     assert!(is_established(&pair));
-    // A host without a battery: its clock shows 1970 until it has asked another.
+    // A host without a battery-backed clock: it shows 1970 until it is set from the network.
     restart(&mut pair, 5, 0);
     pair.run_for(SECOND * 20);
     assert!(!is_established(&pair));
@@ -124,12 +124,12 @@ fn a_clock_that_is_set_after_the_start_counts_from_the_next_initiation_on() {
 
 /// [H-2]
 #[test]
-fn a_clock_that_was_years_ahead_and_is_set_right_shuts_nobody_out() {
+fn a_clock_that_was_years_ahead_and_is_corrected_locks_nobody_out() {
     let mut pair = Pair::new(|_| {});
     set_clock(&mut pair, 0, TODAY + 10_000 * DAY);
     pair.run_for(SECOND * 5);
     assert!(is_established(&pair));
-    // It goes on with timestamps of the year 2099, as long as it runs.
+    // It keeps using timestamps of the year 2099 as long as it runs.
     set_clock(&mut pair, 0, TODAY);
     pair.association(0).wear_out_keys();
     pair.run_for(SECOND * 5);
@@ -142,10 +142,10 @@ fn a_clock_that_was_years_ahead_and_is_set_right_shuts_nobody_out() {
 
 /// [H-3]
 #[test]
-fn strangers_and_initiators_without_a_common_aead_get_no_answer() {
+fn unknown_initiators_and_those_without_a_common_aead_get_no_response() {
     let (mut pair, _) = cut_off();
-    let stranger = initiation([3; 32], 3, 0);
-    assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
+    let unknown = initiation([3; 32], 3, 0);
+    assert_eq!(pair.deliver(1, from(0), &unknown), Err(DropReason::Handshake));
     let unknown = initiation([1; 32], 0b1111_1100, 0);
     assert_eq!(pair.deliver(1, from(0), &unknown), Err(DropReason::Handshake));
     assert!(pair.out[1].datagrams.is_empty());
@@ -176,7 +176,7 @@ fn renewed_keys_are_used_in_turn_and_no_number_twice() {
     for n in 0..400 {
         pair.run_for(SECOND);
         pair.send(n as usize % 2, &tcp(n as usize % 2, n, 100), Offload::default());
-        // Addresses come and go, so that paths end and others begin.
+        // Addresses come and go, so that paths end and new ones begin.
         let count = if n % 50 < 25 { 2 } else { 1 };
         if n % 25 == 0 {
             let some = locals(0)[..count].to_vec();
@@ -201,7 +201,7 @@ fn renewed_keys_are_used_in_turn_and_no_number_twice() {
     }
     assert!(indices[0].len() >= 4, "keys of 400 s: {indices:?}");
     for (at_initiator, at_responder) in indices[1].iter().zip(&indices[0]) {
-        // Responses arrive at the initiator, so its first use is a way earlier.
+        // The initiator uses the keys one-way delay earlier than the responder.
         let (answered, used) = (first_use[&(1, *at_initiator)], first_use[&(0, *at_responder)]);
         assert!(answered >= used + Duration::from_millis(1), "{answered:?} {used:?}");
     }
@@ -231,7 +231,7 @@ fn keys_are_renewed_after_their_time_or_use_and_sessions_go_on() {
 
 /// [H-6]
 #[test]
-fn the_former_keys_open_what_was_on_its_way_and_are_erased() {
+fn the_previous_keys_open_datagrams_in_flight_and_are_erased() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND * 2);
     let packet = tcp(0, 9, 100);
@@ -269,7 +269,7 @@ fn no_key_lives_longer_than_180_seconds() {
 
 /// [H-7]
 #[test]
-fn another_run_of_the_peer_has_none_of_the_paths_and_sessions() {
+fn a_restarted_peer_has_none_of_the_paths_and_sessions() {
     for restarted in 0..2 {
         let mut pair = Pair::new(|_| {});
         pair.run_for(SECOND);
@@ -299,7 +299,7 @@ fn another_run_of_the_peer_has_none_of_the_paths_and_sessions() {
 fn an_initiation_alone_ends_nothing() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
-    // As if recorded from another run of host 0 and never delivered.
+    // An initiation recorded from another run of host 0 and never delivered.
     let recorded = initiation([1; 32], 3, 0);
     assert_eq!(pair.deliver(1, from(0), &recorded), Ok(()));
     pair.out[1].datagrams.clear();
@@ -314,14 +314,14 @@ fn an_initiation_alone_ends_nothing() {
 
 /// [H-7]
 #[test]
-fn a_node_whose_answer_was_not_used_goes_on_trying() {
+fn a_node_whose_response_was_not_used_keeps_trying() {
     let mut pair = Pair::with(|host, config| {
         config.peers[0].endpoints = vec![address(1 - host, 0)];
     });
     let recorded = initiation([1; 32], 3, 0);
     let _ = pair.deliver(1, from(0), &recorded);
     pair.out[1].datagrams.clear();
-    // Host 0 cannot call; host 1 has to.
+    // Host 0 cannot initiate; host 1 has to.
     pair.pass = |host, _, bytes| host == 1 || bytes[0] != INITIATION;
     pair.run_for(SECOND * 10);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
@@ -329,7 +329,7 @@ fn a_node_whose_answer_was_not_used_goes_on_trying() {
 
 /// [H-8]
 #[test]
-fn of_two_initiations_that_cross_the_larger_keys_stands() {
+fn of_two_crossing_initiations_that_of_the_larger_key_continues() {
     let both = |host: usize, config: &mut Config| {
         config.peers[0].endpoints = vec![address(1 - host, 0)];
     };
@@ -344,7 +344,7 @@ fn of_two_initiations_that_cross_the_larger_keys_stands() {
     assert!(pair.association(larger).is_opener() && !pair.association(1 - larger).is_opener());
     assert_eq!(pair.states(0), [PathState::Active; 4]);
 
-    // The larger key's initiations do not get through: it answers after a while.
+    // The initiations of the node with the larger key are lost: it answers after a while.
     let mut pair = Pair::with(both);
     pair.pass = match larger {
         0 => |host, _, bytes| host == 1 || bytes[0] != INITIATION,
@@ -370,7 +370,7 @@ fn an_aead_that_was_not_offered_is_refused() {
     let offer = pair.tapped().into_iter().find(is_initiation).expect("an initiation");
     pair.deliver(1, from(0), &offer.bytes).expect("answered");
     let (_, response) = pair.out[1].datagrams.remove(0);
-    // Host 0 had offered ChaCha20-Poly1305 alone.
+    // Host 0 had offered only ChaCha20-Poly1305.
     pair.engines[0].shared.aes_in_hardware = false;
     assert_eq!(pair.deliver(0, from(1), &response), Err(DropReason::Handshake));
     assert_eq!(pair.association(0).epochs(), 0);
@@ -378,12 +378,12 @@ fn an_aead_that_was_not_offered_is_refused() {
 
 /// [H-10] [H-11]
 #[test]
-fn under_load_only_who_receives_at_its_address_is_answered() {
+fn under_load_only_initiators_that_prove_their_address_are_answered() {
     let mut pair = Pair::new(|_| {});
-    // A right mac1, but unknown keys: who knows the public key can make any number of them.
-    for n in 0..crate::callers::UNDER_LOAD as u8 {
-        let stranger = initiation([100 + n; 32], 3, 0);
-        assert_eq!(pair.deliver(1, from(0), &stranger), Err(DropReason::Handshake));
+    // A valid mac1, but unknown keys: anybody who knows the public key can make any number of them.
+    for n in 0..crate::handshake_sources::UNDER_LOAD as u8 {
+        let unknown = initiation([100 + n; 32], 3, 0);
+        assert_eq!(pair.deliver(1, from(0), &unknown), Err(DropReason::Handshake));
         assert!(pair.out[1].datagrams.is_empty());
     }
     let good = initiation([1; 32], 3, 0);
@@ -392,8 +392,8 @@ fn under_load_only_who_receives_at_its_address_is_answered() {
     assert_eq!((reply[0], reply.len()), (COOKIE_REPLY, 52));
     assert!(pair.out[1].datagrams.is_empty());
 
-    // Host 0 calls while the load lasts: it is given a cookie, and answered with it.
-    pair.engines[1].callers.initiations_since = pair.now + SECOND;
+    // Host 0 initiates under load: it is given a cookie, and answered once it shows the cookie.
+    pair.engines[1].handshake_sources.initiations_since = pair.now + SECOND;
     pair.run_for(SECOND);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert_ne!(pair.drops(1, DropReason::UnderLoad), 1);
@@ -405,17 +405,17 @@ fn in_network(network: u16, host: u16) -> PathAddress {
     PathAddress { local: LocalId(0), remote: SocketAddr::new(ip.into(), 6182) }
 }
 
-/// Who calls host 1 from `from`, with a cookie for this address.
+/// An initiator at `from` that has a cookie of host 1 for this address.
 struct Caller {
     from: PathAddress,
     cookies: CookieMemory,
 }
 
 impl Caller {
-    /// Gets a cookie while host 1 is under load.
+    /// Obtains a cookie while host 1 is under load.
     fn new(pair: &mut Pair, from: PathAddress) -> Self {
-        pair.engines[1].callers.initiations = crate::callers::UNDER_LOAD;
-        pair.engines[1].callers.initiations_since = pair.now;
+        pair.engines[1].handshake_sources.initiations = crate::handshake_sources::UNDER_LOAD;
+        pair.engines[1].handshake_sources.initiations_since = pair.now;
         let remote = PrivateKey::from_bytes([2; 32]);
         let mut caller = Self { from, cookies: CookieMemory::new(remote.public_key()) };
         assert_eq!(caller.call(pair, &initiation([77; 32], 3, 0)), Err(DropReason::UnderLoad));
@@ -438,20 +438,20 @@ fn from_one_network_no_more_initiations_are_read_than_its_rate() {
     let mut pair = Pair::new(|_| {});
     let mut callers: Vec<_> =
         (0..100).map(|host| Caller::new(&mut pair, in_network(1, host))).collect();
-    // Keys that nobody has are found out by reading.
-    let stranger = initiation([100; 32], 3, 0);
+    // Unknown keys are only detected by reading the initiation.
+    let unknown = initiation([100; 32], 3, 0);
     let mut read = 0;
     for ms in 0..2_000 {
         pair.now = Instant::from_millis(ms);
         for caller in callers.iter_mut().skip(ms as usize % 10 * 10).take(10) {
-            match caller.call(&mut pair, &stranger) {
+            match caller.call(&mut pair, &unknown) {
                 Err(DropReason::Handshake) => read += 1,
                 refused => assert_eq!(refused, Err(DropReason::TooManyHandshakes)),
             }
         }
     }
     assert_eq!(read, 40 + 2 * 20 - 1, "of 20,000");
-    // Another network is none the worse for that.
+    // Another network is not affected.
     let mut other = Caller::new(&mut pair, in_network(2, 0));
     assert_eq!(other.call(&mut pair, &initiation([1; 32], 3, 0)), Ok(()));
     assert_eq!(pair.out[1].datagrams[0].1[0], RESPONSE);
@@ -459,11 +459,11 @@ fn from_one_network_no_more_initiations_are_read_than_its_rate() {
 
 /// [H-18]
 #[test]
-fn handshake_messages_are_read_and_made_apart_and_only_so_many() {
+fn handshake_jobs_are_handed_out_and_bounded() {
     let mut pair = Pair::new(|_| {});
     pair.work = SECOND * 100;
     pair.pass = |_, _, _| false;
-    // As long as nobody does the work, nothing leaves.
+    // As long as no job runs, nothing is sent.
     pair.run_for(SECOND * 20);
     assert!(pair.tap.is_none() && pair.out[0].datagrams.is_empty());
     let mut taken = BTreeMap::new();
@@ -483,14 +483,14 @@ fn handshake_messages_are_read_and_made_apart_and_only_so_many() {
 
 /// [H-18]
 #[test]
-fn strangers_do_not_keep_a_known_peer_from_being_read() {
+fn unknown_sources_do_not_starve_a_known_peer() {
     for configured in [false, true] {
         let mut pair = Pair::with(|host, config| {
             if host == 1 && configured {
                 config.peers[0].endpoints = vec![address(0, 0)];
             }
         });
-        // Either the configuration says where it is, or it was there before.
+        // Its address is configured, or it has authenticated there before.
         if configured {
             pair.pass = |_, _, _| false;
         }
@@ -500,7 +500,7 @@ fn strangers_do_not_keep_a_known_peer_from_being_read() {
             for host in 0..10 {
                 pair.now += SECOND / 1_000;
                 let call = initiation([host as u8 + 100; 32], 3, 0);
-                pair.engines[1].callers.initiations = 0;
+                pair.engines[1].handshake_sources.initiations = 0;
                 let _ = pair.deliver(1, in_network(network, host), &call);
             }
         }
@@ -517,7 +517,7 @@ fn strangers_do_not_keep_a_known_peer_from_being_read() {
 
 /// [H-2] [H-18]
 #[test]
-fn one_initiation_is_answered_at_a_time_and_judged_when_it_was_read() {
+fn one_initiation_is_answered_at_a_time_and_judged_after_it_was_read() {
     let mut pair = Pair::new(|_| {});
     pair.pass = |_, _, _| false;
     pair.run_for(SECOND / 2);
@@ -534,7 +534,7 @@ fn one_initiation_is_answered_at_a_time_and_judged_when_it_was_read() {
     assert_eq!(pair.association(1).epochs(), 1);
     let answers = pair.tapped().iter().filter(|d| d.host == 1).count();
     assert_eq!(answers, 1);
-    // A peer that said goodbye meanwhile is not answered.
+    // A peer that has sent a close frame meanwhile is not answered.
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     pair.work = SECOND / 10;
@@ -564,12 +564,12 @@ fn a_response_under_another_preshared_key_is_reported() {
 
 /// [H-11] [H-18]
 #[test]
-fn a_forged_response_does_not_take_the_place_of_the_right_one() {
+fn a_forged_response_does_not_displace_the_right_one() {
     let (mut pair, initiation) = cut_off();
     pair.deliver(1, from(0), &initiation.bytes).expect("answered");
     let (_, response) = pair.out[1].datagrams.remove(0);
     pair.work = SECOND / 20;
-    // Somebody who sees the initiation is faster. Its messages look right until they are read.
+    // An attacker that sees the initiation is faster. Its messages look right until they are read.
     let mut forged = response.clone();
     forged[20] ^= 1;
     let mac1 = Mac1Key::of(PrivateKey::from_bytes([1; 32]).public_key());
@@ -587,9 +587,9 @@ fn a_forged_response_does_not_take_the_place_of_the_right_one() {
 
 /// [H-10] [H-11]
 #[test]
-fn one_source_does_not_take_the_room_of_all_cookies() {
+fn one_source_cannot_use_up_the_room_for_cookie_replies() {
     let mut pair = Pair::new(|_| {});
-    pair.engines[1].callers.initiations = crate::callers::UNDER_LOAD;
+    pair.engines[1].handshake_sources.initiations = crate::handshake_sources::UNDER_LOAD;
     let mut out = Out::default();
     let callers = (0..100).map(|host| in_network(1, host)).chain([in_network(2, 0)]);
     for from in callers {
@@ -652,18 +652,18 @@ fn a_number_is_accepted_once_and_only_authentic_ones_move_the_window() {
 
 /// [H-15]
 #[test]
-fn what_does_not_authenticate_is_counted_and_changes_nothing() {
+fn a_datagram_that_does_not_authenticate_is_counted_and_changes_nothing() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let good = pair.association(0).seal(0, 1_000, &[Frame::Close { reason: 0, message: "" }]);
     let good = good.expect("keys").0;
     let before = format!("{:?}", pair.engines[1].associations[0]);
     let due = pair.engines[1].poll_timeout();
-    let stranger = PathAddress { local: LocalId(0), remote: address(0, 3) };
+    let unknown = PathAddress { local: LocalId(0), remote: address(0, 3) };
     for at in (0..good.len()).filter(|at| !(1..5).contains(at)) {
         let mut bytes = good.clone();
         bytes[at] ^= 0x20;
-        assert!(pair.deliver(1, stranger, &bytes).is_err(), "byte {at}");
+        assert!(pair.deliver(1, unknown, &bytes).is_err(), "byte {at}");
     }
     assert!(pair.out[1].datagrams.is_empty());
     assert_eq!(format!("{:?}", pair.engines[1].associations[0]), before);

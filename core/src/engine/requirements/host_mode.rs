@@ -1,4 +1,4 @@
-//! Host mode: whose addresses are whose.
+//! Host mode: which addresses belong to a peer.
 
 use mpip_wire::{AddressList, Frame};
 
@@ -12,7 +12,7 @@ fn host_mode() -> Pair {
     })
 }
 
-/// Tells host 0 that host 1 is at `list` besides its own addresses.
+/// Advertises `list` to host 0 as addresses of host 1, besides its own ones.
 fn tell(pair: &mut Pair, list: &[&str]) {
     let mut list: Vec<SocketAddr> = list.iter().map(|text| text.parse().expect("valid")).collect();
     list.extend([address(1, 0), address(1, 1)]);
@@ -23,14 +23,14 @@ fn tell(pair: &mut Pair, list: &[&str]) {
 
 /// [P-23]
 #[test]
-fn addresses_that_are_nobodys_or_our_own_lead_nowhere() {
+fn invalid_addresses_and_our_own_are_not_used_for_paths() {
     let mut pair = host_mode();
     pair.run_for(SECOND);
     let captured = |pair: &Pair| pair.engines[0].status(pair.now, false).peers[0].captured.clone();
     let before = captured(&pair);
     assert!(!before.is_empty());
     let own = address(0, 1).to_string();
-    // Paths do not start from it, but it is this host's.
+    // No path starts from it, but it is an address of this host.
     let elsewhere: SocketAddr = "198.19.7.7:6182".parse().expect("valid");
     pair.engines[0].handle_command(pair.now, Command::OwnAddresses(vec![elsewhere.ip()]));
     tell(
@@ -55,7 +55,7 @@ fn addresses_that_are_nobodys_or_our_own_lead_nowhere() {
     let ends: BTreeSet<_> = status.peers[0].paths.iter().map(|path| path.remote).collect();
     assert_eq!(ends, BTreeSet::from([address(1, 0), address(1, 1)]), "no path leads elsewhere");
     assert_eq!(captured(&pair), before);
-    // Where it is not ours any more, it may be the peer's.
+    // Once it is no longer ours, it may be the peer's.
     let rest = vec![locals(0)[0].clone()];
     pair.engines[0].handle_command(pair.now, Command::LocalAddresses(rest));
     pair.run_for(SECOND / 10);

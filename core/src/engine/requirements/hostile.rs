@@ -1,5 +1,5 @@
-//! A peer that has the keys and follows no rule: nothing that it sends stops the process, and no
-//! packet reaches the host but from where and to where it may.
+//! A hostile authenticated peer: nothing that it sends stops the process, and packets reach the
+//! host only with permitted sources and destinations.
 
 use mpip_wire::{
     CompactFrameHeader, Frame, NetworkFields, PacketFrameHeader, SessionFields, SessionId,
@@ -16,7 +16,7 @@ use mpip_types::packet::{Endpoint, Header, protocol};
 
 const WAY: Duration = Duration::from_millis(20);
 
-/// A protocol without ports, which nobody translates.
+/// A protocol without ports, which is not translated.
 const GRE: u8 = 47;
 
 fn fields(protocol: u8, source: Endpoint, destination: Endpoint) -> SessionFields {
@@ -55,7 +55,7 @@ fn full(session: u32, sequence: u32, packet: &[u8]) -> Frame<'_> {
     Frame::Packet { header, packet }
 }
 
-/// Host 0 sends one frame past what its engine would send; what the other host gets.
+/// Host 0 sends one frame, bypassing its engine; returns the packets that host 1 gets.
 fn inject(pair: &mut Pair, frame: &Frame<'_>) -> Vec<Vec<u8>> {
     pair.out[1].packets.clear();
     pair.inject(0, 0, &[*frame]);
@@ -66,9 +66,9 @@ fn inject(pair: &mut Pair, frame: &Frame<'_>) -> Vec<Vec<u8>> {
 /// A compact packet of TCP: control byte, sequence, acknowledgement, window, payload.
 const COMPACT_TCP: [u8; 15] = [0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, b'd', b'a', b't', b'a'];
 
-/// [S-13] The flags of TCP would be looked for beyond the headers that the new fields give.
+/// [S-13] Otherwise TCP flags would be read beyond the headers that the new fields describe.
 #[test]
-fn a_session_that_is_opened_again_for_another_connection_keeps_its_own() {
+fn a_session_cannot_be_reopened_for_another_connection() {
     let mut pair = behind(|_, _| {});
     open(&mut pair, 5_000);
     inject(&mut pair, &session_open(900, fields(protocol::TCP, client(5_000), server())));
@@ -90,7 +90,7 @@ fn a_session_that_is_opened_again_for_another_connection_keeps_its_own() {
 
 /// [S-13]
 #[test]
-fn a_packet_in_full_that_is_of_another_connection_than_its_session_is_refused() {
+fn a_full_packet_of_another_connection_than_its_session_is_refused() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let first = tcp(0, 1, 10);
@@ -102,11 +102,11 @@ fn a_packet_in_full_that_is_of_another_connection_than_its_session_is_refused() 
     assert_eq!(inject(&mut pair, &full(901, 0, &other)), [other], "in a session of its own");
 }
 
-/// [T-1] Neither by the fields of a session nor by what follows them.
+/// [T-1] Neither by the fields of a session nor by the packets that follow.
 #[test]
-fn nothing_leaves_a_translated_session_with_its_private_source() {
+fn no_packet_of_a_translated_session_keeps_its_private_source() {
     let mut pair = behind(|_, _| {});
-    // An echo may be translated; something else in its session may not.
+    // An echo may be translated; other packets in its session may not.
     let [from, to] = [client(77), end([198, 18, 0, 2], 77)];
     inject(&mut pair, &session_open(900, fields(protocol::ICMP, client(77), server())));
     let echo = packet(Kind::EchoRequest, from, to, &[1; 8]);
@@ -129,16 +129,17 @@ fn nothing_leaves_a_translated_session_with_its_private_source() {
     assert_eq!(pair.engines[1].status(pair.now, false).peers[0].translated, 1);
 }
 
-/// A host that forwards has others behind it: 198.18.0.200 is one.
+/// A host that forwards has other hosts behind it: 198.18.0.200 is one.
 fn to_another(sequence: u32) -> Vec<u8> {
     let mut packet = tcp(0, sequence, 10);
     packet[16..20].copy_from_slice(&[198, 18, 0, 200]);
     packet
 }
 
-/// [S-14] In full, by the fields of a session, in fragments and as an error about a packet.
+/// [S-14] As a full packet, by the fields of a session, in fragments, and as an ICMP error about a
+/// packet.
 #[test]
-fn nothing_goes_on_to_whom_the_peer_may_not_reach() {
+fn no_packet_is_delivered_to_a_destination_that_the_peer_may_not_reach() {
     let another = end([198, 18, 0, 200], 80);
     let inner = end([198, 19, 0, 1], 5_000);
     let mut fragment = to_another(2);
@@ -158,7 +159,7 @@ fn nothing_goes_on_to_whom_the_peer_may_not_reach() {
     assert!(inject(&mut pair, &compact(950, 0, &COMPACT_TCP)).is_empty());
     assert_eq!(pair.drops(1, DropReason::UnknownSession), 1);
 
-    // What the configuration permits passes.
+    // Destinations that the configuration permits pass.
     let reaches = ["198.18.0.128/25", "224.0.0.0/4"].map(|text| text.parse().expect("valid"));
     let mut pair = Pair::new(|peer| peer.reaches = reaches.to_vec());
     pair.run_for(SECOND);
@@ -171,7 +172,7 @@ fn nothing_goes_on_to_whom_the_peer_may_not_reach() {
 
 /// [S-14]
 #[test]
-fn what_was_told_of_a_session_ends_with_the_address_that_it_leads_to() {
+fn header_fields_of_a_session_are_dropped_with_its_destination_address() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let fields = fields(protocol::TCP, end([198, 19, 0, 1], 5_000), end([198, 19, 0, 2], 80));
@@ -197,7 +198,7 @@ enum Hostile {
     Close(u32),
 }
 
-/// Own, private, shown and foreign sources; this host, others and many.
+/// Own, private, public and foreign sources; this host, other hosts and multicast.
 const SOURCES: [[u8; 4]; 5] =
     [[198, 18, 0, 1], [198, 18, 1, 1], SHOWN, [198, 19, 0, 1], [10, 0, 0, 1]];
 const DESTINATIONS: [[u8; 4]; 5] =
@@ -227,7 +228,7 @@ fn some_packet() -> impl Strategy<Value = Vec<u8>> {
             }
             if let Some((at, value)) = change {
                 let at = at.index(bytes.len());
-                // The length is right, or the packet is refused at once.
+                // With a wrong length the packet would be refused at once.
                 if !(2..4).contains(&at) {
                     bytes[at] = value;
                 }
@@ -245,7 +246,7 @@ fn hostile() -> impl Strategy<Value = Hostile> {
         .prop_map(|((id, from, to), protocol)| Hostile::Open(id, fields(protocol, from, to)));
     let bytes = proptest::collection::vec(any::<u8>(), 1..60);
     let quiet = some_packet().prop_map(|packet| {
-        // The control byte of most packets, and what would follow the IP header.
+        // The control byte of most packets, and the bytes that would follow the IP header.
         [&[0], &packet[20..]].concat()
     });
     let compact = (session.clone(), 0..40u32, prop_oneof![bytes, quiet]);
@@ -274,7 +275,7 @@ proptest! {
 
     /// [S-8] [S-10] [S-13] [S-14] [T-1]
     #[test]
-    fn whatever_a_peer_sends_reaches_the_host_from_and_to_where_it_may(
+    fn packets_of_a_hostile_peer_reach_the_host_only_with_permitted_addresses(
         translated in any::<bool>(),
         sent in proptest::collection::vec(hostile(), 1..80),
     ) {

@@ -1,4 +1,4 @@
-//! An engine with many peers, on sockets that take little.
+//! An engine with many peers, on sockets with little room.
 
 use mpip_crypto::PrivateKey;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use mpip_types::Slot;
 
 const PEERS: usize = 1_000;
 
-/// A socket that takes a few datagrams at a time.
+/// A socket that accepts a few datagrams at a time.
 #[derive(Default)]
 struct Narrow {
     room: usize,
@@ -61,7 +61,7 @@ fn engine() -> Engine {
     engine
 }
 
-/// As a host does it: what is due, the work, what follows, and the socket when it has room again.
+/// One step of a host: timeouts, jobs, flush, and the socket when it has room again.
 fn step(engine: &mut Engine, now: Instant, out: &mut Narrow, room: usize) {
     out.committed |= out.sent.is_empty();
     out.room = room;
@@ -75,7 +75,7 @@ fn step(engine: &mut Engine, now: Instant, out: &mut Narrow, room: usize) {
 }
 
 #[test]
-fn the_first_initiations_to_all_peers_leave_as_the_socket_takes_them() {
+fn the_first_initiations_to_all_peers_leave_as_the_socket_has_room() {
     let mut engine = engine();
     let mut out = Narrow::default();
     let mut steps = 0;
@@ -89,10 +89,10 @@ fn the_first_initiations_to_all_peers_leave_as_the_socket_takes_them() {
 }
 
 #[test]
-fn when_sockets_take_less_than_all_repeat_every_peer_has_its_turn() {
+fn when_sockets_are_too_slow_for_all_retries_every_peer_has_its_turn() {
     let mut engine = engine();
     let mut out = Narrow::default();
-    // All repeat their initiations within 5 s, of which the socket takes a fifth.
+    // All peers repeat their initiations within 5 s; the socket accepts a fifth of them.
     for second in 0..60 {
         step(&mut engine, Instant::from_millis(second * 1_000), &mut out, PEERS / 25);
     }

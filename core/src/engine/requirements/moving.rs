@@ -1,4 +1,4 @@
-//! Paths of a node that does not open them, and has lost the addresses that they start from.
+//! Moving paths: of a node that does not open them and has lost the addresses that they start from.
 
 use super::super::harness::*;
 use super::super::*;
@@ -6,7 +6,7 @@ use mpip_transport::PathState;
 use mpip_types::Encapsulation;
 use mpip_types::Offload;
 
-/// Host 0 opens the paths. Host 1 has one address of two.
+/// Host 0 opens the paths. Host 1 has one of its two addresses.
 fn settled() -> Pair {
     let mut pair = Pair::new(|_| {});
     pair.engines[1].handle_command(pair.now, only(0));
@@ -15,7 +15,7 @@ fn settled() -> Pair {
     pair
 }
 
-/// Host 1 has the address on this link only.
+/// Host 1 has only the address on this link.
 fn only(link: usize) -> Command {
     Command::LocalAddresses(vec![locals(1)[link].clone()])
 }
@@ -24,7 +24,7 @@ fn none() -> Command {
     Command::LocalAddresses(vec![])
 }
 
-/// Nobody is at the first address of host 1 any more.
+/// The first address of host 1 no longer receives.
 fn leaves_first(pair: &mut Pair) {
     pair.pass = |host, to, _| match host {
         0 => to.remote != address(1, 0),
@@ -32,7 +32,7 @@ fn leaves_first(pair: &mut Pair) {
     };
 }
 
-/// A packet from each host arrives within `limit`.
+/// Asserts that a packet from each host arrives within `limit`.
 fn assert_both_ways(pair: &mut Pair, sequence: u32, limit: Duration) {
     for host in 0..2 {
         pair.out[1 - host].packets.clear();
@@ -50,7 +50,7 @@ fn active(pair: &Pair, host: usize) -> usize {
 
 /// [P-21] [P-7]
 #[test]
-fn who_opens_no_paths_moves_them_to_its_new_address() {
+fn the_node_that_opens_no_paths_moves_them_to_its_new_address() {
     let mut pair = settled();
     leaves_first(&mut pair);
     pair.engines[1].handle_command(pair.now, none());
@@ -58,13 +58,13 @@ fn who_opens_no_paths_moves_them_to_its_new_address() {
     assert_eq!(pair.states(1), [PathState::Failed; 2], "kept");
     pair.tap = Some(Vec::new());
     pair.engines[1].handle_command(pair.now, only(1));
-    // The fastest way there and back takes 6 ms (3 ms each way), and the answer once more 3 ms.
+    // The fastest round trip takes 6 ms (3 ms each way), and the response 3 ms more.
     pair.run_for(Duration::from_millis(11));
     assert_both_ways(&mut pair, 7, Duration::from_millis(5));
     let sent = pair.tapped();
     let first = sent.iter().find(|datagram| datagram.host == 1).expect("host 1 speaks first");
     assert!(first.frames().any(|frame| matches!(frame, mpip_wire::Frame::PathChallenge(_))));
-    // No packet goes from or to the new address before it has answered.
+    // No packet goes from or to the new address before it is validated.
     let answered = |host: usize| {
         let answers = |datagram: &&Tapped| {
             datagram.host != host
@@ -77,13 +77,13 @@ fn who_opens_no_paths_moves_them_to_its_new_address() {
         assert!(packet.expect("a packet") > answered(host), "of host {host}");
     }
     pair.run_for(SECOND);
-    // The opener was told, and has a path from each of its addresses.
+    // The opener has learnt the new address, and has a path from each of its own addresses.
     assert_eq!((active(&pair, 0), active(&pair, 1)), (2, 2), "{:?}", pair.states(0));
 }
 
 /// [P-21]
 #[test]
-fn an_address_that_takes_anothers_place_at_once_is_moved_to_at_once() {
+fn paths_move_at_once_when_an_address_is_replaced_at_once() {
     let mut pair = settled();
     assert_both_ways(&mut pair, 1, SECOND);
     leaves_first(&mut pair);
@@ -94,7 +94,7 @@ fn an_address_that_takes_anothers_place_at_once_is_moved_to_at_once() {
 
 /// [P-21]
 #[test]
-fn nothing_is_moved_while_a_path_works() {
+fn no_path_moves_while_another_works() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND * 2);
     assert_eq!(pair.states(1), [PathState::Active; 4]);
@@ -114,7 +114,7 @@ fn nothing_is_moved_while_a_path_works() {
 fn a_path_that_works_again_ends_the_wait_of_the_others() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND * 2);
-    // The second link is silent, and then the first address goes.
+    // The second link is cut, and then the first address is removed.
     pair.dead = vec![1];
     pair.run_for(SECOND);
     pair.engines[1].handle_command(pair.now, only(1));
@@ -140,7 +140,7 @@ fn a_path_moves_to_tcp_where_the_new_address_has_no_udp() {
     }
     pair.run_for(SECOND * 2);
     assert_eq!(pair.states(1), [PathState::Active]);
-    // From and to the new address only TCP gets through.
+    // The new address only passes TCP.
     pair.pass = |host, to, _| {
         to.local.0 >= TCP_LOCAL && (host == 1 || to.remote.ip() == address(1, 1).ip())
     };
@@ -157,21 +157,22 @@ fn a_path_moves_to_tcp_where_the_new_address_has_no_udp() {
 
 /// [P-1] [P-6] [P-22]
 #[test]
-fn who_opens_paths_opens_one_to_a_peer_that_moved_when_both_lost_their_addresses() {
-    // Before and after what was given up is forgotten.
+fn the_opener_opens_a_path_to_a_moved_peer_when_both_lost_their_addresses() {
+    // Before and after the abandoned paths are removed.
     for seconds in [1, 10] {
         assert_opens_to_mover(SECOND * seconds);
     }
 }
 
 fn assert_opens_to_mover(pause: Duration) {
-    // Two cables: there is no way from one to the other.
+    // Two cables without a connection between them.
     let mut pair = Pair::new(|_| {});
     pair.pass = |host, to, _| to.remote == address(1 - host, to.local.0);
     pair.engines[1].handle_command(pair.now, only(0));
     pair.run_for(SECOND * 2);
     assert_eq!(pair.states(1), [PathState::Active]);
-    // The first one is pulled, both ends see it; host 1 has an address at the other one later.
+    // The first one is pulled, which both nodes notice; host 1 gets an address on the other one
+    // later.
     pair.dead = vec![0];
     let rest = Command::LocalAddresses(vec![locals(0)[1].clone()]);
     pair.engines[0].handle_command(pair.now, rest);
@@ -179,7 +180,7 @@ fn assert_opens_to_mover(pause: Duration) {
     pair.run_for(pause);
     pair.tap = Some(Vec::new());
     pair.engines[1].handle_command(pair.now, only(1));
-    // 5 ms each way: something authentic, challenge and answer, answer.
+    // 5 ms each way: an authentic datagram, challenge and response, response.
     pair.run_for(Duration::from_millis(21));
     assert_both_ways(&mut pair, 5, Duration::from_millis(10));
     let opened = |datagram: &&Tapped| datagram.host == 0 && datagram.to.remote == address(1, 1);
@@ -190,7 +191,7 @@ fn assert_opens_to_mover(pause: Duration) {
 
 /// [P-22]
 #[test]
-fn what_was_recorded_opens_one_path_at_a_time_and_costs_no_more_than_it_brings() {
+fn a_replay_opens_one_path_at_a_time_and_is_not_amplified() {
     let mut pair = settled();
     pair.tap = Some(Vec::new());
     pair.run_for(SECOND);

@@ -9,10 +9,10 @@ use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::{Offload, Segmentation, SegmentationKind};
 
-/// What a path of 1,300 bytes carries: less 20 of IPv4 and 8 of UDP.
+/// Bytes of a datagram on a path with an MTU of 1,300 bytes: less 20 of IPv4 and 8 of UDP.
 const HOLE: usize = 1_272;
 
-/// All packets in turn over all paths.
+/// All packets in round-robin order over all paths.
 fn in_turn() -> Pair {
     let mut pair = Pair::new(|peer| {
         peer.scheduler = SchedulerKind::RoundRobin;
@@ -22,7 +22,7 @@ fn in_turn() -> Pair {
     pair
 }
 
-/// A hole on every way over link 1.
+/// An MTU black hole on every path over link 1.
 fn hole_on_link_1(host: usize, to: PathAddress, bytes: &[u8]) -> bool {
     let far = (0..4).find(|link| address(1 - host, *link) == to.remote);
     bytes.len() <= HOLE || (to.local != LocalId(1) && far != Some(1))
@@ -33,7 +33,7 @@ fn is_probe(datagram: &Tapped) -> bool {
     datagram.bytes.len() > 1_200 && datagram.opened.is_some() && datagram.frames().all(only)
 }
 
-/// MTU and state of every path of `host`, by number.
+/// MTU and state of every path of `host`, by identifier.
 fn paths(pair: &Pair, host: usize) -> Vec<(u16, PathState)> {
     let status = pair.engines[host].status(pair.now, false);
     status.peers[0].paths.iter().map(|path| (path.mtu, path.state)).collect()
@@ -43,7 +43,7 @@ fn inner_mtu(pair: &Pair, host: usize) -> u16 {
     pair.engines[host].status(pair.now, false).peers[0].inner_mtu
 }
 
-/// Messages "fragmentation needed" that `host` got: the MTU in each.
+/// The MTU in each "fragmentation needed" message that `host` got.
 fn told(pair: &mut Pair, host: usize) -> Vec<u16> {
     let packets = core::mem::take(&mut pair.out[host].packets);
     let told = packets.iter().filter(|packet| packet[9] == 1 && packet[20..22] == [3, 4]);
@@ -52,7 +52,7 @@ fn told(pair: &mut Pair, host: usize) -> Vec<u16> {
 
 /// [P-15] [P-16]
 #[test]
-fn a_path_with_a_hole_is_used_up_to_it_and_probes_do_it_no_harm() {
+fn a_path_with_a_small_mtu_is_used_up_to_it_and_lost_probes_do_no_harm() {
     let mut pair = in_turn();
     pair.pass = hole_on_link_1;
     pair.run_for(SECOND * 5);
@@ -69,7 +69,8 @@ fn a_path_with_a_hole_is_used_up_to_it_and_probes_do_it_no_harm() {
     }
     let probes = pair.tapped().into_iter().filter(is_probe).count();
     assert!((8..150).contains(&probes), "{probes}");
-    // A packet that fits them all takes turns, a larger one has the only path that carries it.
+    // Packets that fit all paths are spread over them, a larger one uses the only path that carries
+    // it.
     for (len, ways) in [(1_238, 4), (1_400, 1)] {
         for n in 0..40 {
             pair.send(0, &tcp(0, n, len - 40), Offload::default());
@@ -86,7 +87,7 @@ fn a_path_with_a_hole_is_used_up_to_it_and_probes_do_it_no_harm() {
 
 /// [P-17]
 #[test]
-fn a_hole_that_appears_is_found_and_nothing_is_missing() {
+fn a_new_mtu_black_hole_is_found_and_no_packet_is_missing() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     assert_eq!(paths(&pair, 0), [(1_500, PathState::Active); 4]);
@@ -112,7 +113,7 @@ fn a_hole_that_appears_is_found_and_nothing_is_missing() {
 }
 
 #[test]
-fn who_sends_what_no_path_carries_is_told() {
+fn the_sender_of_a_packet_that_no_path_carries_is_notified() {
     let mut pair = in_turn();
     pair.pass = |_, _, bytes| bytes.len() <= HOLE;
     pair.run_for(SECOND * 5);
@@ -124,7 +125,7 @@ fn who_sends_what_no_path_carries_is_told() {
     assert_eq!(pair.engines[0].poll_timeout(), Some(pair.now), "at once");
     pair.run_for(SECOND / 100);
     assert_eq!(told(&mut pair, 0), [1_238]);
-    // A super-packet is judged by its segments.
+    // For a super-packet the length of its segments counts.
     let segmentation = |size| Segmentation { kind: SegmentationKind::Tcp, size };
     for (size, expected) in [(1_198, vec![]), (1_199, vec![1_238])] {
         let offload = Offload { segmentation: Some(segmentation(size)), partial_checksum: None };
@@ -134,7 +135,7 @@ fn who_sends_what_no_path_carries_is_told() {
         pair.run_for(SECOND / 100);
         assert_eq!(told(&mut pair, 0), expected);
     }
-    // Not more often than is worth it.
+    // The messages are rate limited.
     for _ in 0..1_000 {
         let packet = pair.pool_packet(&big, Offload::default());
         let _ = pair.engines[0].handle_tun(pair.now, packet, &mut pair.out[0]);

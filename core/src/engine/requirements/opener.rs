@@ -1,4 +1,4 @@
-//! Who opens the paths, whatever happens to handshakes.
+//! The opener: exactly one node opens the paths, whatever happens to handshakes.
 
 use mpip_wire::Frame;
 
@@ -9,7 +9,7 @@ use mpip_types::Offload;
 
 const RESPONSE: u8 = 2;
 
-/// A pair of which both know where the other is.
+/// A pair in which both nodes have the other's address configured.
 fn both_call() -> Pair {
     let mut pair = Pair::with(|host, config| {
         config.peers[0].endpoints = vec![address(1 - host, 0)];
@@ -22,8 +22,8 @@ fn openers(pair: &mut Pair) -> [bool; 2] {
     [0, 1].map(|host| pair.association(host).is_opener())
 }
 
-/// Nothing is lost any more: after a while both use the same keys, one of them opens paths, and
-/// packets arrive.
+/// Once nothing is lost any more, asserts that both nodes soon use the same keys, one of them opens
+/// paths, and packets arrive.
 fn assert_agreed(pair: &mut Pair, case: &str) {
     pair.dead = vec![];
     pair.pass = |_, _, _| true;
@@ -42,7 +42,7 @@ fn assert_agreed(pair: &mut Pair, case: &str) {
     }
 }
 
-/// `host` loses the association, and the other does not hear of it.
+/// `host` loses the association without telling the other.
 fn lose(pair: &mut Pair, host: usize) {
     let close = [Frame::Close { reason: 0, message: "" }];
     let now = pair.now;
@@ -53,7 +53,7 @@ fn lose(pair: &mut Pair, host: usize) {
     }
 }
 
-/// `host` begins another run.
+/// Restarts `host`.
 fn restart(pair: &mut Pair, host: usize, run: u64) {
     let Pair { engines: [zero, one], .. } = both_call();
     let mut engine = if host == 0 { zero } else { one };
@@ -65,7 +65,7 @@ fn restart(pair: &mut Pair, host: usize, run: u64) {
 
 /// [H-16]
 #[test]
-fn who_has_lost_the_association_begins_another_at_both_ends() {
+fn a_node_that_lost_the_association_starts_a_new_one_at_both_ends() {
     for host in 0..2 {
         let mut pair = both_call();
         pair.run_for(SECOND * 3);
@@ -74,7 +74,7 @@ fn who_has_lost_the_association_begins_another_at_both_ends() {
         lose(&mut pair, host);
         assert!(pair.states(host).is_empty());
         assert_ne!(pair.states(1 - host), []);
-        // The other answers, and sees that the paths which it has are not those of its peer.
+        // The other node answers, and sees that its peer does not have its paths.
         assert_agreed(&mut pair, "lost");
         assert!(pair.association(host).is_opener(), "it has called");
     }
@@ -82,7 +82,7 @@ fn who_has_lost_the_association_begins_another_at_both_ends() {
 
 /// [H-16]
 #[test]
-fn a_renewal_by_either_end_leaves_the_opener_and_its_paths() {
+fn a_renewal_by_either_end_keeps_the_opener_and_its_paths() {
     let mut pair = both_call();
     pair.run_for(SECOND * 3);
     let before = openers(&mut pair);
@@ -103,21 +103,21 @@ fn a_renewal_by_either_end_leaves_the_opener_and_its_paths() {
 
 /// [H-16]
 #[test]
-fn a_response_that_was_on_its_way_for_long_makes_no_second_opener() {
-    // Host 0 takes the response of host 1 for the beginning, but what it sends then is lost; so
-    // host 1 calls itself.
+fn a_delayed_response_makes_no_second_opener() {
+    // Host 0 accepts the response of host 1, but its next datagrams are lost, so host 1 initiates
+    // itself.
     let mut pair = both_call();
     pair.pass = |host, _, bytes| host == 1 || bytes[0] < 0x80;
     pair.run_for(SECOND * 8);
     assert_agreed(&mut pair, "one way");
-    // And the other way round.
+    // The same with the hosts exchanged.
     let mut pair = both_call();
     pair.pass = |host, _, bytes| host == 0 || bytes[0] < 0x80;
     pair.run_for(SECOND * 8);
     assert_agreed(&mut pair, "the other way");
 }
 
-/// What is lost in a phase, by what the datagram looks like: its bytes are as good as random.
+/// The datagrams lost in a phase, selected by their bytes, which are as good as random.
 fn losses(kind: u64) -> fn(usize, PathAddress, &[u8]) -> bool {
     match kind {
         1 => |_, _, bytes| bytes[0] >= 0x80 || bytes[20] > 100,
@@ -133,7 +133,7 @@ fn losses(kind: u64) -> fn(usize, PathAddress, &[u8]) -> bool {
 
 /// [H-16]
 #[test]
-fn after_any_losses_delays_repetitions_and_restarts_there_is_one_opener() {
+fn after_any_loss_delay_replay_and_restart_there_is_one_opener() {
     for seed in 0..60_u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |below: u64| {
@@ -153,7 +153,7 @@ fn after_any_losses_delays_repetitions_and_restarts_there_is_one_opener() {
                 0 | 1 => lose(&mut pair, draw(2) as usize),
                 2 => restart(&mut pair, draw(2) as usize, run),
                 3 if !recorded.is_empty() => {
-                    // Late, or a second time.
+                    // Delayed or duplicated.
                     for _ in 0..5 {
                         let late = recorded[draw(recorded.len() as u64) as usize].clone();
                         let from = pair.source(late.host, late.to);

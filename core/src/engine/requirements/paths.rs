@@ -11,7 +11,7 @@ use mpip_transport::PathState;
 use mpip_types::Encapsulation;
 use mpip_types::Offload;
 
-/// All packets in turn over all paths.
+/// All packets in round-robin order over all paths.
 fn in_turn() -> Pair {
     let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
     pair.tap = Some(Vec::new());
@@ -59,10 +59,10 @@ fn with_third_link(host: usize) -> Vec<LocalAddress> {
 
 /// [P-1]
 #[test]
-fn who_initiated_first_opens_all_paths_whoever_renews_the_keys() {
+fn the_first_initiator_opens_all_paths_whichever_node_renews_the_keys() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
-    // Host 1 has to renew.
+    // Host 1 has to renew the keys.
     pair.pass = |host, _, bytes| host == 1 || bytes[0] != 1;
     pair.run_for(SECOND * 155);
     let age = pair.engines[1].status(pair.now, false).peers[0].handshake_age;
@@ -88,7 +88,7 @@ fn who_initiated_first_opens_all_paths_whoever_renews_the_keys() {
 
 /// [P-2]
 #[test]
-fn a_number_belongs_to_one_path_for_ever() {
+fn a_path_identifier_is_never_reused_under_the_same_keys() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     for _ in 0..5 {
@@ -106,14 +106,15 @@ fn a_number_belongs_to_one_path_for_ever() {
     }
     assert_eq!(ends.len(), 4 + 5 * 2);
     assert!(ends.values().all(|ends| ends.len() == 1), "{ends:?}");
-    // One of those that are gone, again.
+    // Reopens a removed path.
     let gone = (0..14).find(|path| pair.association(1).address_of(*path).is_none());
     let late = pair.association(0).seal(gone.expect("a path"), 1 << 20, &[Frame::Heartbeat]);
     let from = PathAddress { local: LocalId(1), remote: address(0, 1) };
     assert_eq!(pair.deliver(1, from, &late.expect("keys").0), Err(DropReason::UnknownPath));
 }
 
-/// Host 0 loses its second address and gets it back; the identifiers of the paths from there.
+/// Host 0 loses its second address and gets it back; returns the identifiers of the paths from
+/// there.
 fn renumbered(pair: &mut Pair) -> BTreeSet<u16> {
     let now = pair.now;
     pair.engines[0].handle_command(now, Command::LocalAddresses(locals(0)[..1].to_vec()));
@@ -140,7 +141,7 @@ fn assert_all_work(pair: &mut Pair, sequence: u32) {
 
 /// [P-2]
 #[test]
-fn after_the_last_identifier_paths_are_opened_with_the_first_ones_that_are_free() {
+fn after_the_last_identifier_the_first_free_ones_are_used() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     pair.association(0).number_paths_from(65_533);
@@ -149,14 +150,14 @@ fn after_the_last_identifier_paths_are_opened_with_the_first_ones_that_are_free(
         given.extend(renumbered(&mut pair));
         assert_all_work(&mut pair, round * 8);
     }
-    // 0 to 3 were those of the first paths.
+    // The first paths had 0 to 3.
     let expected = (65_533..=65_535).chain(4..=16);
     assert_eq!(given, expected.collect());
 }
 
 /// [P-2] [H-13]
 #[test]
-fn an_identifier_comes_back_when_the_keys_are_erased_under_which_it_was_used() {
+fn an_identifier_is_reused_once_its_keys_are_erased() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     let first = renumbered(&mut pair);
@@ -182,7 +183,7 @@ fn an_identifier_comes_back_when_the_keys_are_erased_under_which_it_was_used() {
 
 /// [P-3] [P-4] [P-5]
 #[test]
-fn packets_follow_the_answer_to_a_challenge() {
+fn packets_follow_the_response_to_a_challenge() {
     let mut pair = in_turn();
     talk(&mut pair, 200);
     let datagrams = pair.tapped();
@@ -190,7 +191,7 @@ fn packets_follow_the_answer_to_a_challenge() {
     for path in 1..4 {
         let on_path: Vec<_> = datagrams.iter().filter(|d| d.path() == Some(path)).collect();
         for host in 0..2 {
-            // Who opens the path asks a told address twice, the second time in full.
+            // The opener challenges an advertised address twice, the second time with full size.
             let asks = |d: &&&Tapped| d.host == host && challenge(d).is_some();
             let asked = on_path.iter().rfind(asks).expect("each side challenges");
             let data = challenge(asked).expect("found by it");
@@ -212,9 +213,9 @@ fn packets_follow_the_answer_to_a_challenge() {
 
 /// [P-3]
 #[test]
-fn only_the_bytes_of_the_challenge_validate() {
+fn only_a_response_with_the_bytes_of_the_challenge_validates() {
     let mut pair = Pair::new(|_| {});
-    // Nothing comes to host 0's second address.
+    // Host 0's second address receives nothing.
     pair.pass = |host, to, _| host == 0 || to.remote != address(0, 1);
     pair.run_for(SECOND * 2);
     let waiting =
@@ -233,7 +234,7 @@ fn only_the_bytes_of_the_challenge_validate() {
 
 /// [P-6] [P-7]
 #[test]
-fn an_address_that_does_not_answer_gets_no_more_than_it_sent() {
+fn an_address_that_does_not_answer_is_sent_no_more_bytes_than_it_sent() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     let elsewhere = SocketAddr::new(IpAddr::from([198, 18, 200, 1]), 999);
@@ -259,11 +260,11 @@ fn an_address_that_does_not_answer_gets_no_more_than_it_sent() {
 
 /// [P-6]
 #[test]
-fn a_path_that_is_opened_from_an_address_that_does_not_answer_gets_no_more_than_came() {
+fn a_path_opened_from_an_address_that_does_not_answer_is_not_an_amplifier() {
     let mut pair = in_turn();
     pair.pass = |host, to, _| host == 0 || to.remote != address(0, 1);
     talk(&mut pair, 2_000);
-    // Small ones too, of which nothing is left for challenges of its own.
+    // Small datagrams too, which leave no room for challenges.
     let mut opened = |path: &u16| {
         pair.association(0).address_of(*path).is_some_and(|ends| ends.local == LocalId(1))
     };
@@ -349,10 +350,10 @@ fn an_abandoned_path_carries_nothing_and_does_not_come_back() {
 
 /// [P-9]
 #[test]
-fn an_abandoned_path_neither_asks_nor_answers() {
+fn an_abandoned_path_neither_probes_nor_answers() {
     let mut pair = Pair::new(|_| {});
     pair.tap = Some(Vec::new());
-    // Nothing comes from there: its paths stay without an answer.
+    // Nothing arrives from there: its paths get no response.
     pair.pass = |host, to, _| host == 1 || to.local.0 != 1;
     pair.run_for(SECOND);
     let asks =
@@ -379,7 +380,7 @@ fn an_abandoned_path_neither_asks_nor_answers() {
 
 /// [P-9]
 #[test]
-fn the_opener_says_of_every_path_that_it_does_not_have_that_it_gave_it_up() {
+fn the_opener_reports_every_path_that_it_does_not_have_as_abandoned() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     let unknown = pair.association(1).seal(99, 0, &[Frame::Heartbeat]).expect("keys").0;
@@ -415,7 +416,7 @@ fn an_observed_address_moves_nothing() {
 
 /// [P-10]
 #[test]
-fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_despite_loss() {
+fn a_node_behind_a_nat_learns_its_observed_address_after_changes_and_despite_loss() {
     let observed = |pair: &Pair, host: usize| -> Vec<Option<SocketAddr>> {
         let status = pair.engines[host].status(pair.now, false);
         status.peers[0].paths.iter().map(|path| path.observed).collect()
@@ -431,7 +432,7 @@ fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_
 
     let moved: SocketAddr = "203.0.113.8:40001".parse().expect("valid");
     pair.translated = Some((0, moved));
-    // What host 1 sends in the moment of the change is lost.
+    // Datagrams that host 1 sends at the moment of the change are lost.
     pair.run_for(Duration::from_millis(300));
     pair.dead = vec![0];
     pair.run_for(Duration::from_millis(200));
@@ -443,7 +444,7 @@ fn a_node_behind_a_translator_learns_how_it_is_seen_also_after_that_changed_and_
 
 /// [P-20]
 #[test]
-fn behind_a_translator_ordinary_addresses_are_captured_only_where_they_are_translated() {
+fn behind_a_nat_ordinary_addresses_are_captured_only_where_they_are_translated() {
     let captured = |translated, connections| {
         let mut pair = Pair::with(|_, config| {
             config.peers[0].host_mode = true;
@@ -475,13 +476,13 @@ fn behind_a_translator_ordinary_addresses_are_captured_only_where_they_are_trans
     let told = "198.18.1.1/32 198.19.0.1/32";
     let behind = ["198.19.0.2/32", "198.18.0.2 198.18.1.2", ""];
     assert_eq!(captured(elsewhere, 8), [behind, [told, "", "203.0.113.7"]]);
-    // Where connections cannot be translated they stay plain.
+    // Connections that cannot be translated stay plain.
     assert_eq!(captured(elsewhere, 0), [["198.19.0.2/32", "", ""], [told, "", ""]]);
 }
 
 /// [P-11]
 #[test]
-fn an_idle_path_asks_for_feedback_every_300_ms() {
+fn an_idle_path_sends_a_heartbeat_every_300_ms() {
     let mut pair = in_turn();
     pair.run_for(SECOND);
     pair.tapped();
@@ -511,7 +512,7 @@ fn the_first_heartbeat_from_a_new_address_is_answered_with_a_challenge() {
     while pair.engines[1].poll_event().is_some() {}
     let elsewhere = "203.0.113.7:40000".parse().expect("valid");
     pair.translated = Some((0, elsewhere));
-    // A heartbeat's pause and a round trip: the one that goes over the diagonals takes 3 ms a way.
+    // The heartbeat interval and a round trip; the path over the diagonals takes 3 ms each way.
     pair.run_for(Duration::from_millis(301 + 6));
     let there = pair.tapped().into_iter().filter(|d| d.host == 1 && d.to.remote == elsewhere);
     let challenges = there.flat_map(|datagram| {
@@ -529,7 +530,7 @@ fn the_first_heartbeat_from_a_new_address_is_answered_with_a_challenge() {
 
 /// [P-12]
 #[test]
-fn nothing_is_left_after_a_close() {
+fn no_state_is_left_after_a_close() {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND);
     let (_, late) = pair.association(0).forge(Instant::ZERO, 0, &[Frame::Heartbeat]).expect("keys");
@@ -544,7 +545,7 @@ fn nothing_is_left_after_a_close() {
 
 /// [P-14]
 #[test]
-fn at_the_bound_the_path_that_was_of_no_use_for_longest_makes_room() {
+fn at_the_limit_the_path_that_has_not_worked_for_longest_is_abandoned() {
     let mut pair = Pair::with(|host, config| {
         if host == 1 {
             config.limits.paths = 3;
@@ -553,7 +554,8 @@ fn at_the_bound_the_path_that_was_of_no_use_for_longest_makes_room() {
     let one = |link: usize| Command::LocalAddresses(vec![with_third_link(0)[link].clone()]);
     pair.engines[0].handle_command(pair.now, one(0));
     pair.run_for(SECOND);
-    // Host 0 has one address at a time, and none in between: it cannot tell what it gave up.
+    // Host 0 has one address at a time, and none in between: it cannot tell which paths it
+    // abandoned.
     for round in 1..9 {
         pair.engines[0].handle_command(pair.now, Command::LocalAddresses(vec![]));
         pair.run_for(SECOND * 5);
@@ -565,7 +567,7 @@ fn at_the_bound_the_path_that_was_of_no_use_for_longest_makes_room() {
         assert_eq!(sequences(&pair.out[1].packets), [round as u32]);
         assert!(pair.states(1).len() <= 3);
     }
-    // When all work, none goes.
+    // When all work, none is abandoned.
     let all = Command::LocalAddresses(with_third_link(0));
     pair.engines[0].handle_command(pair.now, all);
     pair.run_for(SECOND * 10);
@@ -573,7 +575,7 @@ fn at_the_bound_the_path_that_was_of_no_use_for_longest_makes_room() {
     assert_ne!(pair.drops(1, DropReason::TooManyPaths), 0);
 }
 
-/// Paths that `host` uses for packets of its own, of so many in turn.
+/// The paths that `host` uses for `packets` packets.
 fn used(pair: &mut Pair, host: usize, packets: u32) -> BTreeSet<u16> {
     pair.tapped();
     talk(pair, packets);
@@ -583,7 +585,7 @@ fn used(pair: &mut Pair, host: usize, packets: u32) -> BTreeSet<u16> {
 
 /// [P-18]
 #[test]
-fn a_path_that_the_peer_keeps_ready_is_used_when_no_other_works() {
+fn a_path_on_standby_for_the_peer_is_used_when_no_other_works() {
     let mut pair = Pair::with(|host, config| {
         config.peers[0].scheduler = SchedulerKind::RoundRobin;
         config.peers[0].max_paths = (host == 0).then_some(2);
@@ -595,7 +597,7 @@ fn a_path_that_the_peer_keeps_ready_is_used_when_no_other_works() {
     assert_eq!(used(&mut pair, 1, 100), chosen);
     let standby = pair.states(1).iter().filter(|state| **state == PathState::Standby).count();
     assert_eq!(standby, 2);
-    // All but the slowest die, which neither has used.
+    // All paths fail but the slowest, which neither node has used.
     pair.dead = vec![0];
     pair.run_for(SECOND);
     for host in 0..2 {
@@ -611,7 +613,7 @@ fn a_path_that_the_peer_keeps_ready_is_used_when_no_other_works() {
 
 /// [P-18]
 #[test]
-fn when_both_keep_paths_ready_they_agree() {
+fn when_both_nodes_use_standby_they_agree() {
     for limits in [[2, 1], [1, 3], [3, 3]] {
         let mut pair = Pair::with(|host, config| {
             config.peers[0].scheduler = SchedulerKind::RoundRobin;

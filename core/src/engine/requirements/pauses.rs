@@ -1,6 +1,5 @@
-//! For how long a change stops what the hosts send each other. The daemon's tests make the same
-//! changes on a kernel and look at what arrives; how soon is asserted here, where no machine is
-//! busy with other things.
+//! How long changes of the network interrupt traffic. The daemon's tests make the same changes on a
+//! kernel and check what arrives; the time is asserted here, where no busy machine can disturb it.
 
 use super::super::harness::*;
 use super::super::*;
@@ -13,16 +12,15 @@ use mpip_types::packet::Endpoint;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longest that connections of host mode stand still when no path answers any more, and until they
-/// take the paths again.
+/// Maximum interruption in host mode when no path works any more, and until traffic returns to the
+/// paths.
 const FALL_BACK: Duration = Duration::from_millis(500);
-/// Longest that a host without an address is not heard of after it has another one: a round trip,
-/// and this.
+/// Maximum interruption after a host has a new address, besides a round trip.
 const CHANGE: Duration = Duration::from_millis(100);
-/// Of the links between two networks.
+/// Delay of the links between two networks.
 const ROUND_TRIP: Duration = Duration::from_millis(6);
 
-/// In host mode, for longer than what counts as brief.
+/// A pair in host mode, up for longer than a brief return.
 fn settled(policy: Policy) -> Pair {
     let mut pair = Pair::with(|_, config| {
         let peer = &mut config.peers[0];
@@ -41,14 +39,14 @@ fn traffic(pair: &Pair, host: usize) -> Traffic {
     status.peers[0].traffic.expect("host mode")
 }
 
-/// Each host sends a packet every [`EVERY`], made by `packet` for it and a number.
+/// Each host sends a packet every [`EVERY`]. `packet` makes it from the host and a number.
 struct Talk<F> {
     packet: F,
     number: u32,
     next: Instant,
 }
 
-/// So seldom that those of 3 s, as long as they wait, have room.
+/// Interval that leaves room in the queue for packets of 3 s.
 const EVERY: Duration = Duration::from_millis(4);
 
 impl<F: Fn(usize, u32) -> Vec<u8>> Talk<F> {
@@ -56,7 +54,7 @@ impl<F: Fn(usize, u32) -> Vec<u8>> Talk<F> {
         Self { packet, number: 0, next: Instant::ZERO }
     }
 
-    /// For so long, while `pair` runs.
+    /// Runs `pair` for `time`.
     fn run_for(&mut self, pair: &mut Pair, time: Duration) {
         let end = pair.now + time;
         while pair.now < end {
@@ -76,7 +74,7 @@ impl<F: Fn(usize, u32) -> Vec<u8>> Talk<F> {
         pair.run_for(MS);
     }
 
-    /// How long it takes until `done`.
+    /// Runs until `done`; returns how long that took.
     fn until(&mut self, pair: &mut Pair, done: impl Fn(&Pair) -> bool) -> Duration {
         let start = pair.now;
         while !done(pair) {
@@ -86,14 +84,14 @@ impl<F: Fn(usize, u32) -> Vec<u8>> Talk<F> {
         pair.now.since(start)
     }
 
-    /// How long it takes until both hosts get something.
+    /// Runs until both hosts receive a packet; returns how long that took.
     fn until_both_hear(&mut self, pair: &mut Pair) -> Duration {
         pair.out.iter_mut().for_each(|out| out.packets.clear());
         self.until(pair, |pair| pair.out.iter().all(|out| !out.packets.is_empty()))
     }
 }
 
-/// A packet of TCP between the hosts' first addresses.
+/// A TCP packet between the hosts' first addresses.
 fn ordinary(host: usize, number: u32) -> Vec<u8> {
     let mut packet = tcp(host, number * 500, 500);
     (packet[13], packet[17]) = (18, 18);
@@ -121,7 +119,7 @@ fn behind_a_firewall_connections_fall_back_in_half_a_second_and_return_in_half_a
     }
 }
 
-/// Without packets it is noticed by heartbeats, and costs nobody anything.
+/// Without packets, heartbeats detect the failure, and no traffic is affected.
 #[test]
 fn hosts_that_are_silent_fall_back_within_a_second() {
     for phase in 0..12 {
@@ -134,7 +132,7 @@ fn hosts_that_are_silent_fall_back_within_a_second() {
     }
 }
 
-/// Its kernel answers datagrams by ICMP: nobody listens there.
+/// Its kernel answers with ICMP port unreachable.
 #[test]
 fn when_the_peers_daemon_was_killed_connections_fall_back_in_a_tenth_of_a_second() {
     for phase in 0..12 {
@@ -176,7 +174,7 @@ enum Change {
     Six,
     /// By another one 0.8 s later, with a route 20 ms after that.
     Route,
-    /// As [`Change::Route`], with a route 5 s later, when the address was tried many times.
+    /// As [`Change::Route`], with a route 5 s later, after many attempts to use the address.
     LateRoute,
 }
 
@@ -192,7 +190,7 @@ impl Change {
         if self == Self::Lease { Duration::ZERO } else { MS * 800 }
     }
 
-    /// Until the address is of use.
+    /// Time until the address is usable.
     fn until_route(self) -> Option<Duration> {
         match self {
             Self::Route => Some(MS * 20),
@@ -207,8 +205,8 @@ fn has(pair: &mut Pair, host: usize, links: &[u16]) {
     pair.engines[host].handle_command(pair.now, Command::LocalAddresses(list));
 }
 
-/// `mover` loses its only address, and gets another one; how long both hear nothing once that one
-/// is of use.
+/// `mover` loses its only address and gets another one; returns the interruption in both directions
+/// from when the new address is usable.
 fn change_address(
     pair: &mut Pair,
     talk: &mut Talk<impl Fn(usize, u32) -> Vec<u8>>,
@@ -226,7 +224,7 @@ fn change_address(
         talk.run_for(pair, change.pause());
     }
     if let Some(time) = change.until_route() {
-        // What leaves has nowhere to go.
+        // Datagrams have no route.
         pair.pass = match mover {
             0 => |host, _, _| host != 0,
             _ => |host, _, _| host != 1,
@@ -256,7 +254,7 @@ fn a_host_with_another_address_is_heard_within_a_round_trip_and_a_tenth_of_a_sec
     }
 }
 
-/// The host's applications still have the address that its interface has lost.
+/// The host's applications still use the address that its interface has lost.
 #[test]
 fn connections_between_ordinary_addresses_go_on_as_soon_when_one_is_lost() {
     for change in Change::ALL {
@@ -277,8 +275,8 @@ fn connections_between_ordinary_addresses_go_on_as_soon_when_one_is_lost() {
     }
 }
 
-/// Host 1 does not take that address for host 0's alone: what began on the paths goes on all the
-/// same.
+/// Host 1 does not accept that address as exclusively host 0's: connections that began on the paths
+/// continue nevertheless.
 #[test]
 fn connections_from_an_address_that_others_may_share_go_on_as_soon_when_it_is_lost() {
     for change in [Change::Lease, Change::Roam, Change::Route] {

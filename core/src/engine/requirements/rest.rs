@@ -7,7 +7,7 @@ use super::super::*;
 use mpip_transport::PathState;
 use mpip_types::Offload;
 
-/// A pair that has talked and then been silent for 15 s, and whose wires are watched.
+/// A pair that was active and then idle for 15 s, with tapped links.
 fn resting() -> Pair {
     rest(Pair::new(|_| {}))
 }
@@ -29,7 +29,7 @@ fn asks(datagram: &Tapped) -> bool {
     datagram.frames().any(|frame| frame.is_ack_eliciting())
 }
 
-/// The times of what `host` sent on `path` that asks for feedback.
+/// When `host` sent ack-eliciting datagrams on `path`.
 fn asked(sent: &[Tapped], host: usize, path: u16) -> Vec<Instant> {
     let own = sent.iter().filter(|d| d.host == host && d.path() == Some(path) && asks(d));
     own.map(|datagram| datagram.at).collect()
@@ -40,7 +40,7 @@ fn is_resting(pair: &Pair, host: usize) -> Vec<bool> {
     status.peers[0].paths.iter().map(|path| path.resting).collect()
 }
 
-/// What host 0 asked for on its path 0 in `sent`, ms.
+/// The keepalive intervals that host 0 advertised on its path 0 in `sent`, ms.
 fn told(sent: &[Tapped]) -> Vec<u64> {
     let own = sent.iter().filter(|d| d.host == 0 && d.path() == Some(0));
     own.flat_map(Tapped::frames)
@@ -93,10 +93,10 @@ fn without_inner_packets_only_keepalives_leave_and_the_first_packet_wakes_all_pa
 
 /// [P-25]
 #[test]
-fn at_rest_an_answer_may_take_seconds_and_after_it_no_longer_than_ever() {
+fn at_rest_an_answer_may_take_seconds_and_after_waking_no_longer_than_before() {
     let mut pair = resting();
     let failed = |pair: &Pair| pair.states(0).contains(&PathState::Failed);
-    // Nothing arrives for 3 s after a keepalive.
+    // All datagrams are lost for 3 s after a keepalive.
     pair.dead = vec![0, 1];
     pair.tapped();
     while asked(&pair.tapped(), 0, 0).is_empty() {
@@ -109,7 +109,7 @@ fn at_rest_an_answer_may_take_seconds_and_after_it_no_longer_than_ever() {
     assert_eq!(pair.states(0), [PathState::Active; 4]);
     assert!(is_resting(&pair, 0)[0], "it never failed");
 
-    // The peer is gone: nobody notices until a packet leaves, and then soon.
+    // The peer is gone: this is noticed soon after the next packet is sent.
     pair.dead = vec![0, 1];
     pair.run_for(SECOND * 10);
     assert_eq!(pair.states(0), [PathState::Active; 4]);
@@ -117,7 +117,7 @@ fn at_rest_an_answer_may_take_seconds_and_after_it_no_longer_than_ever() {
     pair.run_for(Duration::from_millis(400));
     assert_eq!(pair.states(0), [PathState::Failed; 4]);
 
-    // Without a packet, by the keepalive that is not answered.
+    // Without packets, the unanswered keepalive reveals it.
     let mut pair = resting();
     pair.dead = vec![0, 1];
     pair.run_for(SECOND * 30);
@@ -126,7 +126,7 @@ fn at_rest_an_answer_may_take_seconds_and_after_it_no_longer_than_ever() {
 
 /// [P-25]
 #[test]
-fn a_failed_path_is_asked_seldom_while_others_rest_and_at_once_when_they_wake() {
+fn a_failed_path_is_probed_rarely_while_others_rest_and_at_once_when_they_wake() {
     let mut pair = resting();
     pair.dead = vec![1];
     pair.run_for(SECOND * 200);
@@ -147,9 +147,9 @@ fn a_failed_path_is_asked_seldom_while_others_rest_and_at_once_when_they_wake() 
 
 /// [P-26]
 #[test]
-fn who_is_asked_to_sends_keepalives_so_often() {
+fn a_node_sends_keepalives_at_the_requested_interval() {
     let mut pair = resting();
-    // How many in 100 s, and the longest pause. When the keys are renewed there is one more.
+    // Count in 100 s, and the longest pause. A renewal of the keys adds one.
     let keepalives = |pair: &mut Pair| {
         pair.tapped();
         pair.run_for(SECOND * 100);
@@ -163,14 +163,14 @@ fn who_is_asked_to_sends_keepalives_so_often() {
     pair.inject(0, 0, &[Frame::Keepalive { interval: 5_000 }]);
     let (count, longest) = keepalives(&mut pair);
     assert!((19..=21).contains(&count) && (5_000..5_020).contains(&longest), "{count} {longest}");
-    // One that was sent before it does not change that.
+    // An older frame does not change the interval.
     assert_eq!(pair.deliver(1, from(0), &older), Ok(()));
     let (count, longest) = keepalives(&mut pair);
     assert!((19..=21).contains(&count) && (5_000..5_020).contains(&longest), "{count} {longest}");
     pair.inject(0, 0, &[Frame::Keepalive { interval: 0 }]);
     let (count, _) = keepalives(&mut pair);
     assert!(count <= 2, "the opener's are enough: {count}");
-    // Not more often than once in a second, whatever is asked for.
+    // At most one keepalive a second, whatever is requested.
     pair.inject(0, 0, &[Frame::Keepalive { interval: 1 }]);
     let (count, longest) = keepalives(&mut pair);
     assert!((97..=102).contains(&count) && (1_000..1_020).contains(&longest), "{count} {longest}");
@@ -178,23 +178,23 @@ fn who_is_asked_to_sends_keepalives_so_often() {
 
 /// [P-27]
 #[test]
-fn behind_a_translator_the_pause_is_told_and_grows_while_the_peer_gets_through() {
+fn behind_a_nat_the_keepalive_interval_is_advertised_and_grows_while_bindings_survive() {
     let mut pair = Pair::new(|_| {});
     pair.translated = Some((0, "203.0.113.7:40000".parse().expect("valid")));
     let mut pair = rest(pair);
     pair.run_for(SECOND * 120);
     let sent = pair.tapped();
-    // The first was told when the rest began.
+    // The first interval was advertised when the rest began.
     assert_eq!(told(&sent)[..2], [22_500, 33_750]);
     let heartbeat = |d: &&Tapped| d.host == 0 && d.frames().any(|f| matches!(f, Frame::Heartbeat));
     let heartbeats = sent.iter().filter(heartbeat).filter(|d| d.path() == Some(0)).count();
     assert!(heartbeats <= 2, "told beside feedback: {heartbeats}");
     pair.run_for(SECOND * 600);
-    // Renewals of the keys break the silence now and then: the longest pauses are not proved.
+    // Renewals of the keys interrupt the silence, so the longest pauses are never tested.
     let longest = told(&pair.tapped()).into_iter().max().expect("it was told again");
     assert!((50_000..=120_000).contains(&longest), "{longest}");
 
-    // After a renewal, what comes in is lost: host 0 has to speak first, and knows why.
+    // After a renewal, incoming datagrams are lost: host 0 has to send first, and learns why.
     while !pair.tapped().iter().any(|datagram| datagram.bytes[0] == 1) {
         pair.run_for(SECOND / 10);
     }
@@ -223,7 +223,7 @@ fn behind_a_translator_the_pause_is_told_and_grows_while_the_peer_gets_through()
 
 /// [P-27]
 #[test]
-fn a_pause_of_the_configuration_is_told_and_kept() {
+fn a_configured_keepalive_interval_is_advertised_and_kept() {
     let mut pair = rest(Pair::with(|host, config| {
         config.limits.keepalive = (host == 0).then_some(SECOND * 7);
     }));

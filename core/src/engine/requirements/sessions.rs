@@ -34,7 +34,7 @@ const LATER: u64 = 1_000;
 
 /// [S-1]
 #[test]
-fn nothing_is_delivered_twice_on_whatever_path() {
+fn no_packet_is_delivered_twice_on_any_path() {
     for ordered in [true, false] {
         let mut pair = running();
         for path in 0..4 {
@@ -64,9 +64,9 @@ fn a_gap_holds_back_its_own_session_only() {
 
 /// [S-11]
 #[test]
-fn a_packet_is_not_delivered_before_its_time_and_not_much_later() {
+fn a_packet_is_delivered_at_its_playout_time_and_not_much_later() {
     let mut pair = running();
-    // Both engines of the harness read the same clock.
+    // Both engines of the harness use the same clock.
     let at = |pair: &Pair, millis: u64| ((pair.now.as_micros() + millis * 1_000) >> 8) as u16;
     let send = |pair: &mut Pair, sequence, at| {
         let packet = tcp(0, sequence, 20);
@@ -80,7 +80,7 @@ fn a_packet_is_not_delivered_before_its_time_and_not_much_later() {
     assert!(pair.out[1].packets.is_empty());
     pair.run_for(Duration::from_millis(11));
     assert_eq!(sequences(&pair.out[1].packets), [0]);
-    // A time that has passed, and one that is too far away to be meant.
+    // A time that has passed, and one that is implausibly far away.
     let (passed, far) = (at(&pair, 0).wrapping_sub(50), at(&pair, 3_000));
     send(&mut pair, 1, passed);
     send(&mut pair, 2, far);
@@ -90,7 +90,7 @@ fn a_packet_is_not_delivered_before_its_time_and_not_much_later() {
 
 /// [S-3]
 #[test]
-fn what_needs_no_order_is_not_held_back_in_a_session_that_has_one() {
+fn unordered_packets_of_an_ordered_session_are_not_held_back() {
     let mut pair = running();
     for (sequence, ordered) in [(0, true), (2, true), (3, false), (5, false)] {
         inject(&mut pair, FAST, 50, sequence, ordered);
@@ -106,7 +106,7 @@ fn what_needs_no_order_is_not_held_back_in_a_session_that_has_one() {
 
 /// [S-3]
 #[test]
-fn unordered_packets_are_delivered_as_they_come() {
+fn unordered_packets_are_delivered_in_order_of_arrival() {
     let mut pair = running();
     for sequence in [2, 0, 3, 1] {
         inject(&mut pair, FAST, 50, sequence, false);
@@ -117,7 +117,7 @@ fn unordered_packets_are_delivered_as_they_come() {
 
 /// [S-4]
 #[test]
-fn a_gap_is_waited_for_as_long_as_the_sender_says_within_bounds() {
+fn the_resequencing_timeout_is_the_advertised_one_within_bounds() {
     for (told, waited) in [(20_000, 20), (300_000, 300), (60_000_000, 2_000)] {
         let mut pair = running();
         pair.inject(0, FAST, &[Frame::Resequencing { sequence: LATER, max_wait: told }]);
@@ -133,7 +133,7 @@ fn a_gap_is_waited_for_as_long_as_the_sender_says_within_bounds() {
 
 /// [S-12]
 #[test]
-fn a_time_to_wait_that_was_overtaken_by_a_later_one_does_not_hold() {
+fn an_older_resequencing_timeout_does_not_replace_a_newer_one() {
     let mut pair = running();
     for (sequence, max_wait) in [(LATER + 1, 300_000), (LATER, 20_000), (LATER + 1, 20_000)] {
         pair.inject(0, FAST, &[Frame::Resequencing { sequence, max_wait }]);
@@ -149,7 +149,7 @@ fn a_time_to_wait_that_was_overtaken_by_a_later_one_does_not_hold() {
 
 /// [S-5]
 #[test]
-fn what_the_sender_skips_is_not_waited_for() {
+fn skipped_packets_are_not_waited_for() {
     let mut pair = running();
     inject(&mut pair, FAST, 50, 0, true);
     inject(&mut pair, FAST, 50, 4, true);
@@ -171,7 +171,7 @@ fn opened(datagram: &Tapped) -> Option<SessionFields> {
     })
 }
 
-/// When `datagram` was acknowledged, as far as the tap saw.
+/// When `datagram` was acknowledged, according to the tap.
 fn acknowledged(datagrams: &[Tapped], datagram: &Tapped) -> Option<Instant> {
     let told = datagram.opened.as_ref()?;
     let covers = |frame| match frame {
@@ -222,7 +222,7 @@ fn compact_packets_follow_an_acknowledged_open_and_its_fields_never_change() {
     let mut pair = running();
     pair.tap = Some(Vec::new());
     talk(&mut pair, 0, 64);
-    // The receiver has forgotten the session, and meanwhile the route has changed.
+    // The receiver has lost the session, and the TTL has changed meanwhile.
     pair.inject(1, FAST, &[Frame::SessionUnknown { session: SessionId(0) }]);
     let forgotten = pair.now + WAY;
     talk(&mut pair, 40, 60);
@@ -244,7 +244,7 @@ fn compact_packets_follow_an_acknowledged_open_and_its_fields_never_change() {
 
 /// [S-7]
 #[test]
-fn the_number_of_a_session_is_not_used_again() {
+fn a_session_number_is_not_reused() {
     let mut pair = running();
     pair.send(0, &tcp(0, 0, 100), Offload::default());
     pair.run_for(SECOND);
@@ -312,7 +312,7 @@ fn sources_that_are_not_the_peers_are_refused_in_every_form() {
 
 /// [S-9]
 #[test]
-fn compact_packets_without_fields_are_dropped_and_reported_now_and_then() {
+fn compact_packets_without_fields_are_dropped_and_reported_at_a_limited_rate() {
     let mut pair = running();
     pair.tap = Some(Vec::new());
     for sequence in 0..50 {

@@ -1,4 +1,4 @@
-//! Addresses of a peer that others may share: host 1 does not know that host 0 is alone at its own.
+//! Shared addresses: host 1 is not configured to know that host 0 is alone at its addresses.
 
 use super::super::harness::{Pair, SECOND, address, tcp};
 use super::super::*;
@@ -8,10 +8,10 @@ use crate::translation::rewrite::tests::{Kind, packet};
 use mpip_types::Offload;
 use mpip_types::packet::Endpoint;
 
-/// Host 0 as host 1 sees it.
+/// The public address of host 0 at host 1.
 const SHARED: [u8; 4] = [198, 18, 0, 1];
 
-/// Both in host mode; the addresses of host 1 are its alone, those of host 0 may be others' too.
+/// Both in host mode; the addresses of host 1 are exclusive, others may share those of host 0.
 fn shared(adjust: impl Fn(usize, &mut Config)) -> Pair {
     let mut pair = Pair::with(|host, config| {
         config.peers[0].host_mode = true;
@@ -26,7 +26,7 @@ fn shared(adjust: impl Fn(usize, &mut Config)) -> Pair {
     pair
 }
 
-/// What becomes of a packet that the host gives to the engine: `None` when that has no use for it.
+/// The result of giving a packet of the host to the engine: `None` when the engine does not use it.
 fn leaves(pair: &mut Pair, host: usize, bytes: &[u8]) -> Option<DropReason> {
     let (now, buffer) = (pair.now, pair.pool_packet(bytes, Offload::default()));
     let refused = pair.engines[host].handle_tun(now, buffer, &mut pair.out[host]).err();
@@ -36,7 +36,7 @@ fn leaves(pair: &mut Pair, host: usize, bytes: &[u8]) -> Option<DropReason> {
 
 /// [P-20]
 #[test]
-fn who_receives_at_one_port_of_an_address_does_not_have_the_address() {
+fn receiving_at_one_port_of_an_address_does_not_prove_ownership_of_it() {
     let mut pair = shared(|_, _| {});
     let capture = pair.engines[1].poll_capture();
     let prefixes = capture.map(|capture| capture.prefixes).unwrap_or_default();
@@ -47,7 +47,7 @@ fn who_receives_at_one_port_of_an_address_does_not_have_the_address() {
         assert!(refused == Some(DropReason::NoPeer) || plain(&mut pair, 1) == [begins]);
     }
     assert!(pair.out[0].packets.is_empty());
-    // Nor may it send what did not begin on the paths.
+    // It may not send packets of connections that did not begin on the paths either.
     let before = pair.drops(1, DropReason::ForeignSource);
     inject(&mut pair, 900, &packet(Kind::Tcp(ACK), client(443), server(), &[1; 9]));
     let reply = packet(Kind::EchoReply, client(7), Endpoint { port: 7, ..server() }, &[]);
@@ -68,12 +68,12 @@ fn connections_that_begin_on_the_paths_take_them() {
     assert_eq!((ends(&got[0]), &got[0][40..]), ((public, server()), &[7; 50][..]));
     let answer = packet(Kind::Tcp(ACK), server(), public, &[8; 50]);
     assert_eq!(ends(&across(&mut pair, 1, &answer)[0]), (server(), client(5_000)));
-    // By another of its addresses it is seen there.
+    // Another of its addresses appears as this one.
     let other = end([198, 18, 1, 1], 5_000);
     let got = across(&mut pair, 0, &packet(Kind::Tcp(SYN), other, server(), &[]));
     assert_eq!(ends(&got[0]).0.address, other.address);
 
-    // Host 0 knows that, and what runs already stays plain.
+    // Host 0 knows that, and existing connections stay plain.
     let running = packet(Kind::Tcp(ACK), client(6_000), server(), &[1; 10]);
     let datagram = packet(Kind::Udp, client(6_000), server(), &[1; 10]);
     for sent in [running, datagram] {
@@ -82,9 +82,9 @@ fn connections_that_begin_on_the_paths_take_them() {
     }
 }
 
-/// [P-10] Whose address it is depends on nothing but the configuration and what was proved.
+/// [P-10] Ownership of an address depends only on the configuration and on validation.
 #[test]
-fn a_node_learns_that_its_address_is_taken_for_its_own() {
+fn a_node_learns_that_its_address_is_accepted_as_its_own() {
     let taken = |pair: &mut Pair, host: usize| {
         let paths = (0..4).filter_map(|path| pair.association(host).is_taken(path));
         paths.collect::<Vec<_>>()
@@ -105,24 +105,25 @@ fn a_node_learns_that_its_address_is_taken_for_its_own() {
     assert_eq!(pair.engines[1].shared.prefixes.find(address(0, 0).ip()), None);
 }
 
-/// A segment of the host with these flags and acknowledgment number.
+/// A segment of the host with these flags and this acknowledgement number.
 fn segment(flags: u8, to: Endpoint, acknowledges: u32) -> Vec<u8> {
     let mut bytes = packet(Kind::Tcp(flags), server(), to, &[]);
     bytes[28..32].copy_from_slice(&acknowledges.to_be_bytes());
     bytes
 }
 
-/// The number after that of the SYNs that the tests send.
+/// The sequence number after the SYNs that the tests send.
 const NEXT: u32 = 0x0102_0305;
 
-/// [T-10] The host has a connection with the same ends already, of somebody else at that address.
+/// [T-10] The host already has a connection with the same endpoints, with another host at that
+/// address.
 #[test]
-fn a_connection_of_somebody_else_with_the_same_ends_is_not_taken_over() {
+fn a_connection_of_another_host_with_the_same_endpoints_is_not_hijacked() {
     let mut pair = shared(|_, _| {});
     let syn = packet(Kind::Tcp(SYN), client(5_000), server(), &[]);
     let begin = |pair: &mut Pair| ends(&across(pair, 0, &syn)[0]).0;
     let public = begin(&mut pair);
-    // It answers a SYN within it with what it expects (RFC 5961, section 4), and goes on.
+    // It answers a SYN within it with a challenge ACK (RFC 5961, section 4), and continues.
     for foreign in [
         segment(ACK, public, 77),
         segment(ACK, public, NEXT),
@@ -140,19 +141,19 @@ fn a_connection_of_somebody_else_with_the_same_ends_is_not_taken_over() {
         assert_eq!(begin(&mut pair), public, "the same again");
     }
 
-    // Once the host has accepted it, there is no other.
+    // Once the host has accepted the peer's SYN, there is no other connection.
     assert_eq!(across(&mut pair, 1, &segment(SYN | ACK, public, NEXT)).len(), 1);
     assert_eq!(across(&mut pair, 1, &segment(ACK, public, 99)).len(), 1);
-    // Until somebody else begins one after it has ended.
+    // Until another host begins one after it has ended.
     let later = segment(SYN | ACK, public, 0x5555_0001);
     assert_eq!(across(&mut pair, 1, &later), Vec::<Vec<u8>>::new());
     assert_eq!(plain(&mut pair, 1), [later]);
     assert!(across(&mut pair, 1, &segment(ACK, public, 99)).is_empty());
 }
 
-/// [T-10] Nothing else is refused: a SYN with data, one that is repeated, and one that is declined.
+/// [T-10] Nothing else is refused: a SYN with data, a repeated SYN, and a rejected one.
 #[test]
-fn what_answers_the_peers_syn_reaches_it() {
+fn answers_to_the_peers_syn_reach_it() {
     let mut pair = shared(|_, _| {});
     let with_data = packet(Kind::Tcp(SYN), client(5_000), server(), &[1; 30]);
     let public = ends(&across(&mut pair, 0, &with_data)[0]).0;
@@ -169,8 +170,8 @@ fn what_answers_the_peers_syn_reaches_it() {
     assert_eq!(across(&mut pair, 1, &segment(RST | ACK, public, NEXT)).len(), 1);
 }
 
-/// Nodes that nobody configured; host 0 knows that host 1 is alone, and not the other way round.
-fn strangers() -> Pair {
+/// Unknown peers; host 0 knows that host 1's address is exclusive, but not the other way round.
+fn unknown_peers() -> Pair {
     let prefixes: Vec<Prefix> = vec!["198.18.0.0/16".parse().expect("valid")];
     let mut pair = Pair::with(|host, config| {
         config.peers.clear();
@@ -188,8 +189,8 @@ fn strangers() -> Pair {
 
 ///
 #[test]
-fn a_stranger_has_no_address_but_what_the_configuration_says() {
-    let mut pair = strangers();
+fn an_unknown_peer_owns_only_addresses_that_the_configuration_permits() {
+    let mut pair = unknown_peers();
     assert!(pair.engines[1].status(pair.now, false).peers[0].established);
     let begins = packet(Kind::Tcp(SYN), server(), end(SHARED, 443), &[]);
     assert_eq!(leaves(&mut pair, 1, &begins), Some(DropReason::NoPeer));
@@ -205,7 +206,7 @@ fn a_stranger_has_no_address_but_what_the_configuration_says() {
     assert_eq!(plain(&mut pair, 0), [running]);
 }
 
-/// Host 0 sends a packet in a session of its own past what its engine would send.
+/// Host 0 sends a packet in a session of its own, bypassing its engine.
 fn inject(pair: &mut Pair, session: u32, packet: &[u8]) {
     let session = mpip_wire::SessionId(session);
     let header = mpip_wire::PacketFrameHeader { session, sequence: 0, ordered: false };
@@ -213,10 +214,10 @@ fn inject(pair: &mut Pair, session: u32, packet: &[u8]) {
     pair.run_for(Duration::from_millis(20));
 }
 
-/// [T-10] By UDP nothing shows whose a public end is.
+/// [T-10] With UDP nothing proves who owns a public endpoint.
 #[test]
-fn a_strangers_datagrams_are_not_translated() {
-    let mut pair = strangers();
+fn udp_of_an_unknown_peer_is_not_translated() {
+    let mut pair = unknown_peers();
     inject(&mut pair, 900, &packet(Kind::Udp, client(6_000), server(), &[1; 10]));
     assert_eq!(pair.drops(1, DropReason::ForeignSource), 1);
     assert!(pair.out[1].packets.is_empty());
@@ -224,8 +225,8 @@ fn a_strangers_datagrams_are_not_translated() {
 
 /// [S-14]
 #[test]
-fn a_strangers_packets_go_to_this_host_alone() {
-    let mut pair = strangers();
+fn an_unknown_peer_reaches_only_this_host() {
+    let mut pair = unknown_peers();
     let another = end([198, 18, 0, 200], 80);
     inject(&mut pair, 900, &packet(Kind::Tcp(SYN), client(6_000), another, &[]));
     assert_eq!(pair.drops(1, DropReason::ForeignDestination), 1);
@@ -234,8 +235,8 @@ fn a_strangers_packets_go_to_this_host_alone() {
 
 /// [T-8]
 #[test]
-fn a_stranger_has_a_part_of_the_ports_alone() {
-    let mut pair = strangers();
+fn an_unknown_peer_may_use_only_a_share_of_the_ports() {
+    let mut pair = unknown_peers();
     for port in 0..12 {
         let sent = packet(Kind::Tcp(SYN), client(5_000 + port), server(), &[]);
         let got = across(&mut pair, 0, &sent);
@@ -244,10 +245,10 @@ fn a_stranger_has_a_part_of_the_ports_alone() {
     assert_eq!(pair.drops(1, DropReason::NoPort), 2);
 }
 
-/// [T-8] The number of an association with a stranger is used again, for another one.
+/// [T-8] The index of an association with an unknown peer is reused for another one.
 #[test]
-fn nothing_is_left_of_a_stranger_that_goes() {
-    let mut pair = strangers();
+fn no_state_is_left_of_an_unknown_peer_that_leaves() {
+    let mut pair = unknown_peers();
     let public = open(&mut pair, 5_000);
     let follows = packet(Kind::Tcp(ACK), client(5_000), server(), &[]);
     assert_eq!(across(&mut pair, 0, &follows).len(), 1, "it is open, and remembered for long");
@@ -263,9 +264,9 @@ fn nothing_is_left_of_a_stranger_that_goes() {
     assert_eq!(leaves(&mut pair, 1, &answer), Some(DropReason::NoPeer));
 }
 
-/// Each knows that the other is alone: the papers' system.
+/// Both are configured as exclusive: the system of the papers.
 #[test]
-fn where_both_are_alone_strangers_carry_everything() {
+fn unknown_peers_with_exclusive_addresses_carry_everything() {
     let prefixes: Vec<Prefix> = vec!["198.18.0.0/16".parse().expect("valid")];
     let mut pair = Pair::with(|_, config| {
         config.peers.clear();

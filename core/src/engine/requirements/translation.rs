@@ -1,6 +1,6 @@
-//! Section 13: connections of peers behind translators.
+//! NAT (section 13 of the protocol): connections of peers behind NATs.
 //!
-//! Host 0 is behind a translator on its first link and has another one without.
+//! Host 0 is behind a NAT on its first link and has another link without.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;
 const FIN: u8 = 0x01;
 
-/// Host 0 as the network shows it.
+/// The public address of host 0.
 pub(super) const SHOWN: [u8; 4] = [203, 0, 113, 7];
 
 pub(super) fn end(address: [u8; 4], port: u16) -> Endpoint {
@@ -29,7 +29,7 @@ pub(super) fn server() -> Endpoint {
     end([198, 18, 0, 2], 80)
 }
 
-/// Two hosts in host mode that know each other.
+/// Two hosts in host mode, configured for each other.
 pub(super) fn behind(adjust: impl Fn(usize, &mut Config)) -> Pair {
     let mut pair = Pair::with(|host, config| {
         config.peers[0].host_mode = true;
@@ -60,7 +60,7 @@ pub(super) fn across(pair: &mut Pair, host: usize, bytes: &[u8]) -> Vec<Vec<u8>>
     core::mem::take(&mut pair.out[1 - host].packets)
 }
 
-/// Opens a connection from `port` of host 0; its public end.
+/// Opens a connection from `port` of host 0; returns its public endpoint.
 pub(super) fn open(pair: &mut Pair, port: u16) -> Endpoint {
     let got = up(pair, &packet(Kind::Tcp(SYN), client(port), server(), &[]));
     assert_eq!(
@@ -84,7 +84,7 @@ pub(super) fn plain(pair: &mut Pair, host: usize) -> Vec<Vec<u8>> {
 
 /// [P-20] [T-1] [T-2] [T-3] [T-5]
 #[test]
-fn a_connection_is_shown_with_the_public_address_and_answered_to_the_private_one() {
+fn a_connection_has_the_public_source_at_the_host_and_its_answers_the_private_destination() {
     let mut pair = behind(|_, _| {});
     let public = open(&mut pair, 5_000);
     assert_eq!(public.address, IpAddr::from(SHOWN));
@@ -93,7 +93,7 @@ fn a_connection_is_shown_with_the_public_address_and_answered_to_the_private_one
         let payload = [round; 100];
         let sent = packet(Kind::Tcp(ACK), client(5_000), server(), &payload);
         let got = up(&mut pair, &sent);
-        // In full at first, and without what is known later: the same either way.
+        // First as full packets, later as compact ones, in both directions.
         assert_eq!(got.len(), 1);
         assert_eq!(ends(&got[0]), (public, server()));
         assert_eq!(got[0][40..], payload);
@@ -112,7 +112,7 @@ fn a_connection_is_shown_with_the_public_address_and_answered_to_the_private_one
 
 /// [T-5]
 #[test]
-fn what_host_1_gets_in_full_has_right_checksums() {
+fn full_packets_delivered_to_host_1_have_right_checksums() {
     let mut pair = behind(|_, _| {});
     let echo = Endpoint { port: 77, ..client(0) };
     let to = Endpoint { port: 77, ..server() };
@@ -142,7 +142,7 @@ fn no_two_connections_share_a_public_end() {
 
 /// [T-4] [T-7]
 #[test]
-fn what_began_as_plain_ip_stays_so() {
+fn a_connection_that_began_as_plain_ip_stays_plain() {
     let mut pair = behind(|_, _| {});
     let running = packet(Kind::Tcp(ACK), client(5_000), server(), &[1; 10]);
     let datagram = packet(Kind::Udp, client(5_000), server(), &[1; 10]);
@@ -157,7 +157,7 @@ fn what_began_as_plain_ip_stays_so() {
 
 /// [T-1] [T-4] Whatever the sender does.
 #[test]
-fn only_what_may_be_translated_is_accepted() {
+fn only_translatable_packets_are_accepted() {
     let mut pair = behind(|_, _| {});
     let before = pair.drops(1, DropReason::ForeignSource);
     let elsewhere = end([198, 18, 0, 200], 80);
@@ -172,9 +172,9 @@ fn only_what_may_be_translated_is_accepted() {
     pair.run_for(Duration::from_millis(20));
     assert_eq!(pair.drops(1, DropReason::ForeignDestination), 1);
     let refused = [
-        // A connection that it does not know.
+        // An unknown connection.
         packet(Kind::Tcp(ACK), client(5_000), server(), &[]),
-        // From an address that the peer does not tell.
+        // From an address that the peer does not advertise.
         packet(Kind::Tcp(SYN), nobody, server(), &[]),
     ];
     for (number, sent) in refused.iter().enumerate() {
@@ -210,13 +210,13 @@ fn errors_find_their_connection_in_both_directions() {
 
 /// [T-9]
 #[test]
-fn packets_to_a_translator_that_are_nobodys_leave_as_they_are() {
+fn packets_to_a_nat_of_no_connection_leave_unchanged() {
     let mut pair = behind(|_, _| {});
     let public = open(&mut pair, 5_000);
-    let stranger = Endpoint { port: public.port ^ 1, ..public };
+    let unrelated = Endpoint { port: public.port ^ 1, ..public };
     let other_service = Endpoint { port: 443, ..server() };
     for sent in [
-        packet(Kind::Tcp(ACK), server(), stranger, &[2; 9]),
+        packet(Kind::Tcp(ACK), server(), unrelated, &[2; 9]),
         packet(Kind::Tcp(ACK), other_service, public, &[2; 9]),
         packet(Kind::Udp, server(), public, &[2; 9]),
         packet(Kind::EchoRequest, server(), public, &[2; 9]),
@@ -254,7 +254,7 @@ fn without_a_path_old_connections_wait_and_new_ones_are_plain() {
     assert_eq!(plain(&mut pair, 0), [new], "it began as plain IP");
 }
 
-/// [T-2] The translator gives another address in mid-connection.
+/// [T-2] The NAT changes the public address during a connection.
 #[test]
 fn a_connection_keeps_its_public_end_when_the_path_moves() {
     let mut pair = behind(|_, _| {});
@@ -287,7 +287,7 @@ fn connections_are_forgotten_in_time_and_at_the_bound() {
     assert_eq!([count(&pair, 0), count(&pair, 1)], [10, 8]);
     let last = packet(Kind::Tcp(ACK), client(5_009), server(), &[]);
     assert_eq!(up(&mut pair, &last).len(), 1);
-    // What only began goes first.
+    // Half-open connections are removed first.
     pair.run_for(SECOND * 300);
     assert_eq!([count(&pair, 0), count(&pair, 1)], [1, 1]);
     let last = packet(Kind::Tcp(ACK | FIN), client(5_009), server(), &[]);
@@ -306,9 +306,9 @@ fn a_close_ends_them() {
     assert_eq!(pair.engines[1].status(pair.now, false).peers[0].translated, 0);
 }
 
-/// [T-7] The other side refuses what it is sent: its daemon does not translate.
+/// [T-7] The other node refuses the packets: its daemon does not translate.
 #[test]
-fn where_nothing_is_answered_connections_are_plain_for_a_while() {
+fn when_the_peer_does_not_translate_connections_are_plain_for_a_while() {
     let mut pair = behind(|host, config| {
         if host == 1 {
             config.limits.translated = 0;
@@ -329,9 +329,10 @@ fn where_nothing_is_answered_connections_are_plain_for_a_while() {
     assert!(up(&mut pair, &syn).is_empty() && plain(&mut pair, 0).is_empty(), "tried again");
 }
 
-/// [T-7] With `require` nothing is plain: what did not begin on the paths does not leave.
+/// [T-7] With `require` nothing is plain: packets of connections that did not begin on the paths
+/// are dropped.
 #[test]
-fn with_require_what_is_not_known_is_dropped() {
+fn with_require_packets_of_unknown_connections_are_dropped() {
     let mut pair = behind(|host, config| {
         if host == 0 {
             config.peers[0].policy = Policy::Require;
@@ -343,14 +344,14 @@ fn with_require_what_is_not_known_is_dropped() {
     let refused = pair.engines[0].handle_tun(now, running, &mut pair.out[0]);
     assert_eq!(refused, Err(DropReason::NotBegun));
     assert!(plain(&mut pair, 0).is_empty());
-    // A datagram can be of no plain connection.
+    // A UDP packet cannot belong to a plain connection.
     let datagram = packet(Kind::Udp, client(5_000), server(), &[7; 30]);
     assert_eq!(ends(&up(&mut pair, &datagram)[0]).0.address, IpAddr::from(SHOWN));
 }
 
-/// [T-1] The other link of host 0 leads through no translator: nothing changes there.
+/// [T-1] The other link of host 0 has no NAT: nothing changes there.
 #[test]
-fn an_address_that_is_its_own_is_shown_as_it_is() {
+fn an_address_without_nat_is_not_translated() {
     let mut pair = behind(|_, _| {});
     open(&mut pair, 5_000);
     let direct = end([198, 18, 1, 1], 5_000);

@@ -1,6 +1,6 @@
-//! What one datagram of a peer that has the keys costs, counted and not timed: whatever it says and
-//! whatever was said before, no more than a bounded number of steps beside what it settles for good
-//! (packets in flight that it acknowledges, packets that waited and are delivered).
+//! The cost of one datagram of an authenticated peer, counted in steps, not in time: bounded
+//! whatever was sent before, except for steps that settle something for good (acknowledged packets
+//! in flight, held packets that are released).
 
 use mpip_wire::{
     AckRange, Feedback, Frame, NetworkFields, PacketFrameHeader, PathId, PathStatus, Ranges,
@@ -15,13 +15,13 @@ use crate::config::SchedulerKind;
 use mpip_types::Offload;
 use mpip_types::packet::{Endpoint, protocol};
 
-/// Steps of the costliest frames (feedback with 32 ranges across 16,000 packets, and standby of 64
-/// paths) for each unit of work that they count.
+/// Steps for each unit of work of the costliest frames (feedback with 32 ranges across 16,000
+/// packets, and standby of 64 paths).
 const STEPS_PER_UNIT: u64 = 100;
 const STEPS: u64 = WORK_MAX as u64 * STEPS_PER_UNIT;
 
-/// Hands a datagram with `frames` of `host`, whatever its engine would send, to the other at once.
-/// What it cost, in steps.
+/// Delivers a datagram with `frames` from `host` to the other at once, bypassing its engine;
+/// returns its cost in steps.
 fn strike(pair: &mut Pair, host: usize, path: u16, frames: &[Frame<'_>]) -> (u64, bool) {
     let now = pair.now;
     let forged = pair.association(host).forge(now, path, frames).expect("a path with keys");
@@ -71,12 +71,12 @@ fn a_datagram_of_too_much_work_is_dropped_whole_and_counted() {
     assert_eq!(pair.out[1].packets, [bytes]);
 }
 
-/// [W-28] What a node has to say at once is more than one datagram may.
+/// [W-28] A node owes more notices than the work of one datagram allows.
 #[test]
-fn what_is_too_much_for_one_datagram_leaves_in_several() {
+fn notices_that_exceed_one_datagram_leave_in_several() {
     let mut pair = running();
     let bytes = tcp(0, 1, 10);
-    // Compact packets of sessions that are not known, and paths that are not.
+    // Compact packets of unknown sessions, and datagrams on unknown paths.
     for round in 0..20u32 {
         pair.tap = Some(Vec::new());
         for path in 0..30 {
@@ -96,9 +96,9 @@ fn what_is_too_much_for_one_datagram_leaves_in_several() {
     assert_eq!(pair.drops(1, DropReason::TooMuchWork), 0);
 }
 
-/// [S-15] Thousands of gaps, and datagrams full of skips across them all.
+/// [S-15] Thousands of gaps, and datagrams full of skips across all of them.
 #[test]
-fn a_datagram_full_of_skips_costs_little_whatever_waits() {
+fn a_datagram_full_of_skips_costs_little_however_much_is_held() {
     let mut pair = running();
     let bytes = tcp(0, 1, 10);
     for ahead in 1..4_000 {
@@ -118,16 +118,16 @@ fn a_datagram_full_of_skips_costs_little_whatever_waits() {
         assert!(taken && steps <= STEPS_PER_UNIT / 20 * u64::from(WORK_MAX), "{steps}");
     }
     assert!(pair.out[1].packets.is_empty() && held(&pair) >= full);
-    // Two of them at once deliver what waits: each packet and each gap once.
+    // Two datagrams release the held packets: each packet and each gap once.
     let (steps, _) = strike(&mut pair, 0, 0, &[skip(900, 0, 32_000)]);
     assert_eq!(pair.out[1].packets.len(), 3_999);
     assert!(steps <= 3 * 4_000, "{steps}");
     assert_eq!(held(&pair), 0);
 }
 
-/// [S-15] Two packets of each of thousands of sessions, as far apart as may be.
+/// [S-15] Two packets of each of thousands of sessions, as far apart as possible.
 #[test]
-fn a_peer_takes_no_more_memory_than_its_share_and_what_ends_gives_it_back() {
+fn a_peer_uses_no_more_memory_than_its_share_and_ended_sessions_free_it() {
     let mut pair = Pair::with(|_, config| config.limits.resequencing = 4 << 20);
     pair.run_for(SECOND);
     for session in 0..6_000u32 {
@@ -138,7 +138,7 @@ fn a_peer_takes_no_more_memory_than_its_share_and_what_ends_gives_it_back() {
         }
         strike(&mut pair, 0, 0, &[skip(900 + session, 16_001, 10_000)]);
         let memory = pair.engines[1].shared.hold.memory();
-        // A hundredth for places that are free.
+        // A hundredth for free slots.
         assert!(held(&pair) <= 4 << 20 && memory <= (4 << 20) * 101 / 100, "{memory}");
         if session == 700 {
             assert!(held(&pair) <= 700 * 2 * 2_400, "{}", held(&pair));
@@ -153,7 +153,7 @@ fn a_peer_takes_no_more_memory_than_its_share_and_what_ends_gives_it_back() {
 
 /// [S-15]
 #[test]
-fn an_unknown_node_has_a_sixteenth_of_the_sessions() {
+fn an_unknown_peer_has_a_sixteenth_of_the_sessions() {
     let mut pair = Pair::with(|_, config| {
         config.peers.clear();
         let prefixes = vec!["198.18.0.0/16".parse().expect("valid")];
@@ -167,7 +167,7 @@ fn an_unknown_node_has_a_sixteenth_of_the_sessions() {
     assert_eq!(pair.association(1).most_sessions(), 100);
 }
 
-/// Thousands of sessions, which the peer says one after the other that it does not know.
+/// The peer reports thousands of sessions as unknown, one after the other.
 #[test]
 fn a_session_that_the_peer_does_not_know_is_found_at_once() {
     let mut pair = running();
@@ -210,7 +210,7 @@ fn fields(port: u16) -> SessionFields {
     }
 }
 
-/// Each is translated, until no port is left.
+/// Each session is translated, until no port is left.
 #[test]
 fn a_datagram_full_of_sessions_costs_little_also_when_ports_have_run_out() {
     let mut pair = behind(|_, _| {});
@@ -232,7 +232,7 @@ fn a_datagram_full_of_sessions_costs_little_also_when_ports_have_run_out() {
     assert!(most > 500 && most <= STEPS / 10, "{most}");
 }
 
-/// A sender of many packets, of which the first is never acknowledged.
+/// A sender with many packets in flight, of which the first is never acknowledged.
 fn flying(packets: u32) -> Pair {
     let mut pair = Pair::new(|peer| {
         peer.scheduler = SchedulerKind::FastestFirst;
@@ -254,7 +254,7 @@ fn feedback<'a>(path: u16, ranges: &'a [AckRange]) -> Frame<'a> {
 }
 
 #[test]
-fn feedback_that_says_the_same_again_costs_little_however_much_is_in_flight() {
+fn repeated_feedback_costs_little_however_much_is_in_flight() {
     let mut pair = flying(15_000);
     let next = pair.association(0).next_number(0).expect("the fastest path");
     assert!(next > 15_000, "{next}");
@@ -274,7 +274,7 @@ fn feedback_that_says_the_same_again_costs_little_however_much_is_in_flight() {
         }
     }
     assert!(total <= 15_000 * 8, "each packet once: {total}");
-    // All that is left has been judged by now. Wide ranges over it, again and again.
+    // The rest has been judged by now. Sends wide ranges over it again and again.
     let wide: Vec<AckRange> = (0..32u64)
         .rev()
         .map(|n| AckRange { first: first + n * 460 + 1, last: first + n * 460 + 450 })
@@ -288,10 +288,10 @@ fn feedback_that_says_the_same_again_costs_little_however_much_is_in_flight() {
     }
 }
 
-/// What was on its way on a path that died is to be sent again, and no path works: feedback by
-/// another way says what has arrived, a little at a time.
+/// Packets in flight on a failed path wait for retransmission, and no path works: feedback on
+/// another path acknowledges them step by step.
 #[test]
-fn feedback_on_a_path_that_died_costs_little_however_much_is_to_be_sent_again() {
+fn feedback_on_a_failed_path_costs_little_however_many_retransmissions_wait() {
     let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::FastestFirst);
     pair.run_for(SECOND);
     pair.dead = vec![0, 1];
@@ -305,7 +305,7 @@ fn feedback_on_a_path_that_died_costs_little_however_much_is_to_be_sent_again() 
     assert!(own > 2_500, "{own} of {}", waiting.len());
     let by = (path + 1) % 4;
     for round in 0..30 {
-        // From the end, so that what goes first does not change.
+        // From the end, so that the front of the queue does not change.
         let at = first + own - 10 - round * 64;
         let ranges: Vec<_> = (0..32).map(|n| at - 2 * n).collect();
         let ranges: Vec<_> = ranges.iter().map(|n| AckRange { first: *n, last: *n }).collect();
@@ -314,7 +314,7 @@ fn feedback_on_a_path_that_died_costs_little_however_much_is_to_be_sent_again() 
         assert!(taken && steps <= 12 * 4 * STEPS_PER_UNIT, "{steps}");
     }
     assert!(pair.association(0).repairs() == waiting);
-    // The oldest have arrived, too: they go at once.
+    // The oldest have arrived too: they are removed at once.
     let ranges = [AckRange { first, last: first + 500 }];
     strike(&mut pair, 1, by, &[feedback(path, &ranges)]);
     let left = pair.association(0).repairs();
@@ -335,17 +335,16 @@ fn a_datagram_full_of_path_states_decides_once() {
         let (steps, taken) = strike(&mut pair, 0, 0, &frames);
         assert!(taken && steps <= 3 * u64::from(WORK_MAX), "{steps}");
     }
-    // A path that is given up again and again is given up once.
+    // Repeated abandoned statuses of a path count once.
     let path = pair.association(1).address_of(3).map(|_| PathId(3)).expect("four paths");
     let abandoned = Frame::PathStatus { path, sequence: 0, status: PathStatus::Abandoned };
     let (steps, taken) = strike(&mut pair, 1, 0, &[abandoned; WORK_MAX as usize / 2]);
     assert!(taken && steps <= 3 * u64::from(WORK_MAX), "{steps}");
 }
 
-/// Each change of how the peer sees this host is a reason to look at what is captured, which means
-/// all sessions.
+/// Each change of the observed address triggers a new capture, which visits all sessions.
 #[test]
-fn what_is_captured_is_looked_at_now_and_then_whatever_the_peer_says() {
+fn the_capture_is_recomputed_at_a_limited_rate_whatever_the_peer_sends() {
     let mut pair = behind(|_, _| {});
     let remote = address(1, 0);
     let mut looks = 0;
@@ -361,13 +360,13 @@ fn what_is_captured_is_looked_at_now_and_then_whatever_the_peer_says() {
         pair.run_for(SECOND / 1_000);
     }
     assert!(looks <= 60, "{looks} in 2 s");
-    // What is true in the end is found out, a little later.
+    // The final state is applied, a little later.
     let traffic = |pair: &Pair| pair.engines[1].status(pair.now, false).peers[0].traffic;
     pair.run_for(SECOND);
     assert_eq!(traffic(&pair), Some(crate::Traffic::Multipath));
 }
 
-/// One thing that a hostile peer says.
+/// A frame of a hostile peer.
 fn some_frame() -> impl Strategy<Value = Said> {
     let number = || prop_oneof![0u32..70_000, any::<u32>()];
     let path = || prop_oneof![6 => 0u16..6, 1 => any::<u16>()];
@@ -405,7 +404,7 @@ enum Said {
 }
 
 impl Said {
-    /// `ranges` and `bytes` have room for what the frame refers to.
+    /// `ranges` and `bytes` hold the data that the frame borrows.
     fn frame<'a>(&self, ranges: &'a mut Vec<AckRange>, bytes: &'a mut Vec<u8>) -> Frame<'a> {
         match *self {
             Self::Skip(session, first, count) => skip(session, first, (count >> 1).max(1)),
@@ -450,7 +449,7 @@ proptest! {
 
     /// [S-15] [W-28]
     #[test]
-    fn whatever_a_peer_says_its_datagrams_cost_a_bounded_number_of_steps(
+    fn any_datagram_of_a_peer_costs_a_bounded_number_of_steps(
         translated in any::<bool>(),
         said in prop::collection::vec((0u16..4, some_frame(), 1usize..40, 0u64..30), 1..60),
     ) {

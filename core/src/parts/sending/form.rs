@@ -1,48 +1,49 @@
-//! How an inner packet looks in its datagram.
+//! The frame of an inner packet: full or compact.
 
 use mpip_wire::{CompactFrameHeader, PacketFrameHeader, TruncatedSequence};
 
 use crate::omission::{CompactHeader, SessionHeader};
-use crate::parts::sending::Load;
+use crate::parts::sending::NextPacket;
 use mpip_types::packet::{HEAD_ROOM, mark_ce};
 
-/// How an inner packet is put into its datagram.
+/// The encoding of an inner packet.
 #[expect(clippy::large_enum_variant, reason = "lives on the stack for one packet")]
 pub(crate) enum Form<'a> {
-    /// As it is.
+    /// The full packet.
     Full(PacketFrameHeader),
-    /// Without the fields that the receiver knows: what differs, and the payload in two parts.
+    /// Without the fields that the receiver knows: the remaining header bytes, and the payload in
+    /// two parts.
     Compact(CompactFrameHeader, CompactHeader, [u8; HEAD_ROOM], usize, &'a [u8]),
 }
 
 impl<'a> Form<'a> {
-    /// The shortest form of `load`, of which the receiver knows `header`.
-    pub(crate) fn of(load: &'a Load, len: usize, header: Option<&SessionHeader>) -> Self {
+    /// The shortest form of `next`, if the receiver knows `header`.
+    pub(crate) fn of(next: &'a NextPacket, len: usize, header: Option<&SessionHeader>) -> Self {
         let full = PacketFrameHeader {
-            session: load.session,
-            sequence: load.sequence,
-            ordered: load.ordered,
+            session: next.session,
+            sequence: next.sequence,
+            ordered: next.ordered,
         };
         let Some(header) = header else { return Self::Full(full) };
         let mut head = [0; HEAD_ROOM];
-        let (head_len, rest) = load.segments.write_head(load.segment, &mut head);
-        if load.mark {
+        let (head_len, rest) = next.segments.write_head(next.segment, &mut head);
+        if next.mark {
             mark_ce(&mut head[..head_len]);
         }
-        // A checksum that came from elsewhere may be wrong, and has to stay so.
-        let compact = if load.segments.has_foreign_checksum() {
-            match load.mark {
+        // A checksum of another host may be wrong, and must stay so.
+        let compact = if next.segments.has_foreign_checksum() {
+            match next.mark {
                 true => None,
-                false => header.compress(load.sequence, &load.segments.packet().bytes()[..len]),
+                false => header.compress(next.sequence, &next.segments.packet().bytes()[..len]),
             }
         } else {
-            header.compress_valid(load.sequence, &head[..head_len], len)
+            header.compress_valid(next.sequence, &head[..head_len], len)
         };
         let Some(compact) = compact else { return Self::Full(full) };
         let frame = CompactFrameHeader {
-            session: load.session,
-            sequence: TruncatedSequence::new(load.sequence),
-            ordered: load.ordered,
+            session: next.session,
+            sequence: TruncatedSequence::new(next.sequence),
+            ordered: next.ordered,
         };
         Self::Compact(frame, compact, head, head_len, rest)
     }
@@ -58,12 +59,12 @@ impl<'a> Form<'a> {
     }
 
     /// Writes the frame, which fills `out`.
-    pub(crate) fn write(&self, load: &Load, out: &mut [u8]) {
+    pub(crate) fn write(&self, next: &NextPacket, out: &mut [u8]) {
         match self {
             Self::Full(frame) => {
                 let at = frame.emit(out).expect("room was reserved");
-                load.segments.write(load.segment, &mut out[at..]);
-                if load.mark {
+                next.segments.write(next.segment, &mut out[at..]);
+                if next.mark {
                     mark_ce(&mut out[at..]);
                 }
             }

@@ -1,4 +1,4 @@
-//! Addresses that the peer tells, which may be anybody's.
+//! Addresses that the peer advertises, which may belong to third parties.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::super::*;
 use mpip_transport::PathState;
 use mpip_types::Rate;
 
-/// What host 1 tells, and nobody is there.
+/// An address that host 1 advertises and at which nobody is.
 fn third_party(number: u16) -> SocketAddr {
     let [high, low] = number.to_be_bytes();
     SocketAddr::new(IpAddr::from([203, 0, high, low]), 53)
@@ -19,7 +19,7 @@ fn is_third_party(address: SocketAddr) -> bool {
     address.port() == 53
 }
 
-/// Host 1 tells the opener a list, on the path of the handshake.
+/// Host 1 sends an address list to the opener, on the path of the handshake.
 fn tell(pair: &mut Pair, generation: u64, list: &[SocketAddr]) {
     let list = AddressList::new(list).expect("16 at most");
     pair.inject(1, 0, &[Frame::Addresses { generation, list }]);
@@ -36,7 +36,7 @@ fn answers(datagram: &Tapped, data: [u8; 8]) -> bool {
     datagram.frames().any(|frame| frame == Frame::PathResponse(data))
 }
 
-/// An established pair whose datagrams are watched from now on.
+/// An established pair with tapped links.
 fn established() -> Pair {
     let mut pair = Pair::new(|_| {});
     pair.run_for(SECOND * 2);
@@ -47,12 +47,12 @@ fn established() -> Pair {
 
 /// [P-30] [P-5]
 #[test]
-fn a_told_address_is_asked_in_short_and_a_path_works_when_it_was_asked_in_full() {
+fn an_advertised_address_gets_a_short_challenge_and_then_one_of_full_size() {
     let mut pair = Pair::new(|_| {});
     pair.tap = Some(Vec::new());
     pair.run_for(SECOND);
     let sent = pair.tapped();
-    // Its configuration names the first address of host 1, the other was told.
+    // The first address of host 1 is configured, the other was advertised.
     for path in 0..4 {
         let Some(to) = pair.association(0).address_of(path) else { panic!("path {path}") };
         let asked: Vec<_> = sent
@@ -73,7 +73,7 @@ fn a_told_address_is_asked_in_short_and_a_path_works_when_it_was_asked_in_full()
             }
         }
     }
-    // What carries no datagram of full size is not used.
+    // A path that carries no full-size datagrams is not used.
     let mut pair = Pair::new(|_| {});
     pair.pass = |host, to, bytes| {
         bytes.len() < 1_200 || (host == 0 && to.remote == address(1, 0)) || host == 1
@@ -86,11 +86,11 @@ fn a_told_address_is_asked_in_short_and_a_path_works_when_it_was_asked_in_full()
 
 /// [P-30]
 #[test]
-fn nothing_but_short_challenges_goes_to_a_told_address_and_no_handshake() {
+fn only_short_challenges_and_no_handshakes_go_to_an_advertised_address() {
     let mut pair = established();
     tell(&mut pair, 100, &[third_party(1), third_party(2)]);
     pair.run_for(SECOND * 5);
-    // The peer is gone, and is looked for everywhere.
+    // The peer is gone, and is searched at all its addresses.
     pair.pass = |_, _, _| false;
     for n in 0..10 {
         let packet = tcp(0, n, 1_000);
@@ -106,7 +106,7 @@ fn nothing_but_short_challenges_goes_to_a_told_address_and_no_handshake() {
 
 /// [P-31] [P-30]
 #[test]
-fn a_peer_that_tells_ever_new_addresses_has_few_of_them_asked() {
+fn challenges_to_new_advertised_addresses_of_one_peer_are_rate_limited() {
     let mut pair = established();
     let seconds = 60;
     for n in 0..seconds * 10 {
@@ -126,7 +126,7 @@ fn a_peer_that_tells_ever_new_addresses_has_few_of_them_asked() {
 
 /// [P-31]
 #[test]
-fn all_peers_together_have_only_so_many_told_addresses_asked() {
+fn challenges_to_advertised_addresses_of_all_peers_are_rate_limited() {
     let mut pair = established();
     let rate = Rate { burst: 512, per_second: 256 };
     while pair.engines[0].shared.challenges.take(pair.now, rate) {}
@@ -143,7 +143,7 @@ fn all_peers_together_have_only_so_many_told_addresses_asked() {
 
 /// [P-31]
 #[test]
-fn addresses_that_answer_cost_nothing() {
+fn addresses_that_answer_do_not_count_against_the_rate_limit() {
     let mut pair = Pair::new(|_| {});
     pair.engines[1].handle_command(pair.now, Command::LocalAddresses(locals(1)[..1].to_vec()));
     pair.run_for(SECOND * 5);
@@ -158,13 +158,13 @@ fn addresses_that_answer_cost_nothing() {
 
 /// [P-32] [P-8]
 #[test]
-fn of_lists_that_come_too_often_the_latest_is_followed_a_little_later() {
+fn of_address_lists_above_the_rate_limit_the_latest_is_applied_later() {
     let mut pair = established();
     for n in 1..=100 {
         tell(&mut pair, 100 + u64::from(n), &[address(1, 0), address(1, 1), third_party(n)]);
         pair.run_for(SECOND / 1_000);
     }
-    // One that is older than what waits.
+    // A list that is older than the deferred one.
     tell(&mut pair, 150, &[third_party(1_000)]);
     let asked = |pair: &mut Pair| -> BTreeSet<SocketAddr> {
         let sent = pair.tapped();
@@ -179,8 +179,7 @@ fn of_lists_that_come_too_often_the_latest_is_followed_a_little_later() {
     assert_eq!(pair.drops(0, DropReason::TooManyAddresses), 92);
 }
 
-/// Addresses of what host 1 tells that host 0 challenges, when its configuration has `endpoint`,
-/// too.
+/// The addresses advertised by host 1 that host 0 challenges, if `endpoint` is configured too.
 fn challenged(endpoint: Option<&str>, told: &[&str]) -> Vec<String> {
     let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 6182);
     let mut pair = Pair::with(|host, config| {
@@ -203,7 +202,7 @@ fn challenged(endpoint: Option<&str>, told: &[&str]) -> Vec<String> {
 
 /// [P-33]
 #[test]
-fn a_sites_own_addresses_are_asked_where_the_peer_is_known_to_be_in_one() {
+fn site_local_addresses_are_challenged_only_if_the_peer_is_known_at_one() {
     let site = ["10.0.0.5", "172.16.3.4", "192.168.1.1", "fd00::5"];
     let provider = ["100.64.7.7", "100.127.255.1"];
     let public = ["203.0.113.9", "100.63.0.1", "100.128.0.1", "172.32.0.1", "2001:db8:7::1"];
@@ -216,7 +215,7 @@ fn a_sites_own_addresses_are_asked_where_the_peer_is_known_to_be_in_one() {
 }
 
 #[test]
-fn what_is_told_fills_no_log() {
+fn address_lists_do_not_flood_the_log() {
     let nobody = ["224.0.0.1:53", "255.255.255.255:53", "[ff02::1]:53"];
     let nobody = nobody.map(|text| text.parse().expect("an address"));
     let mut pair = Pair::new(|_| {});
@@ -237,7 +236,7 @@ fn what_is_told_fills_no_log() {
 
 /// [P-33]
 #[test]
-fn a_stranger_is_challenged_where_it_was_met() {
+fn an_unknown_peer_is_challenged_only_where_it_was_found() {
     let mut pair = Pair::with(|_, config| {
         config.peers.clear();
         let prefixes = vec!["0.0.0.0/0".parse().expect("valid")];

@@ -1,13 +1,15 @@
-//! Addresses that the peer tells: what is believed, and what is sent there.
+//! Addresses that the peer advertises: which are used, and what is sent to them.
 //!
-//! An authenticated peer may tell anybody's address. Before something has come from there, the
-//! engine sends short challenges only, so many in a second, and none where the peer cannot be:
+//! An authenticated peer may advertise the address of a third party. Until the address has
+//! answered, the engine sends only short challenges there, at a limited rate, and none if the peer
+//! cannot be there:
 //!
 //! ```text
-//!             may it be there?          first challenge           second challenge
-//!  told ───────────────────────► told ───────────────────► known ──────────────────► path works
-//!        not a stranger's,              short, bounded               1,200 bytes
-//!        nor a foreign private one      until it is answered
+//!               plausible?               first challenge        second challenge
+//!  advertised ────────────► unproven ───────────────────► known ────────────────► path works
+//!     no unknown peer's,             short, rate limited             1,200 bytes
+//!     no private address             until it is answered
+//!     of another site
 //! ```
 
 use core::net::SocketAddr;
@@ -18,7 +20,7 @@ use crate::parts::addresses::local;
 use crate::parts::addresses::{Scope, is_one_host};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
-use crate::parts::peer_addresses::Listed;
+use crate::parts::peer_addresses::ListUpdate;
 use crate::shared::Context;
 use mpip_transport::PathState;
 use mpip_transport::Standing;
@@ -29,8 +31,8 @@ use mpip_types::Instant;
 use mpip_types::PathAddress;
 
 impl Association {
-    /// Whether the peer is known to receive at `remote`, by a path with `encapsulation`: the
-    /// configuration says so, or it has answered there.
+    /// Whether the peer is known to receive at `remote` on a path with `encapsulation`: the address
+    /// is configured, or has answered.
     pub(super) fn is_known_at(
         &self,
         now: Instant,
@@ -43,9 +45,9 @@ impl Association {
             || self.peer.was_at(now, remote)
     }
 
-    /// Whether `remote` may be challenged by a path with `encapsulation`. A stranger's addresses
-    /// are those where it was met. Of a site's own addresses a peer has some if it is known at
-    /// one.
+    /// Whether `remote` may be challenged on a path with `encapsulation`. An unknown peer may only
+    /// be challenged where it has answered. At site-local addresses a peer may be challenged if it
+    /// is known at an address of the same scope.
     pub(super) fn may_challenge(
         &self,
         now: Instant,
@@ -60,10 +62,10 @@ impl Association {
         let validated = self.paths.validated();
         let mut known = endpoints.chain(validated.map(|path| path.address.remote));
         let mut is_there = || known.any(|known| Scope::of(known.ip()) == scope);
-        !self.is_stranger() && (scope == Scope::Everywhere || is_there())
+        !self.is_unknown_peer() && (scope == Scope::Everywhere || is_there())
     }
 
-    /// What is known of `to`, which may be challenged.
+    /// How far `to`, which may be challenged, is trusted.
     pub(super) fn standing(&self, now: Instant, to: PathAddress, cx: &Context<'_>) -> Standing {
         let encapsulation = local(to, &cx.shared.locals).map(|local| local.encapsulation);
         let known = encapsulation.is_some_and(|kind| self.is_known_at(now, to.remote, kind));
@@ -74,7 +76,8 @@ impl Association {
         }
     }
 
-    /// Takes a challenge to a told address out of what there may be, or says when there is one.
+    /// Consumes one challenge to an advertised address from the rate limit, or returns when one
+    /// will be available.
     pub(super) fn take_challenge(
         &mut self,
         now: Instant,
@@ -83,7 +86,7 @@ impl Association {
         self.peer.take_challenge(now, &mut cx.shared.challenges)
     }
 
-    /// How many challenges to told addresses there may be at once.
+    /// Challenges to advertised addresses that the rate limit allows now.
     #[cfg(test)]
     pub(crate) fn challenges_left(&mut self, now: Instant) -> usize {
         let mut all = Bucket::new();
@@ -92,13 +95,13 @@ impl Association {
             .count()
     }
 
-    /// How many lines of the log what is told may cause at once.
+    /// Log lines about advertised addresses that the rate limit allows now.
     #[cfg(test)]
     pub(crate) fn notes_left(&mut self, now: Instant) -> usize {
         core::iter::from_fn(|| self.peer.permit_note(now)).count()
     }
 
-    /// The peer said where it can be reached.
+    /// An address list arrived.
     pub(super) fn on_addresses(
         &mut self,
         now: Instant,
@@ -107,13 +110,13 @@ impl Association {
         addresses: impl Iterator<Item = SocketAddr>,
     ) {
         match self.peer.on_list(now, generation, addresses.collect()) {
-            Listed::Old => {}
-            Listed::New => self.follow_addresses(now, cx),
-            Listed::Deferred => cx.shared.drops.count(DropReason::TooManyAddresses),
+            ListUpdate::Old => {}
+            ListUpdate::New => self.follow_addresses(now, cx),
+            ListUpdate::Deferred => cx.shared.drops.count(DropReason::TooManyAddresses),
         }
     }
 
-    /// Takes up the latest of the lists that came too soon.
+    /// Applies the latest of the lists that exceeded the rate limit.
     pub(super) fn take_deferred_addresses(&mut self, now: Instant, cx: &mut Context<'_>) {
         if self.peer.take_deferred(now) {
             self.follow_addresses(now, cx);
@@ -129,62 +132,61 @@ impl Association {
                 continue;
             }
             if self.remotes(self.paths[index].encapsulation).contains(&remote) {
-                // It may just have come back: its challenge need not wait out a long pause.
+                // The address may just have returned: do not wait out a long pause.
                 if let Some(challenge) = &mut self.paths[index].validation.challenge {
                     challenge.hurry();
                 }
             } else {
-                self.abandon_path(now, cx, index, "the peer has this address no more");
+                self.abandon_path(now, cx, index, "the peer no longer has this address");
             }
         }
-        self.tell_how_it_is_seen(now, cx);
+        self.report_observed_addresses(now, cx);
         self.path_changes += 1;
         self.open_paths(now, cx);
     }
 
-    /// Forgets the addresses that no host can have for others, and says so. One that is ours is
-    /// kept, because both hosts may have it on a network of their own, and is not used while it
-    /// is. What strangers say is not worth a line.
+    /// Drops addresses at which no other host can be, and logs it. An address that is also ours is
+    /// kept but not used, because both hosts may have it on a private network. Nothing is logged
+    /// for unknown peers.
     fn refuse_addresses(&mut self, now: Instant, cx: &Context<'_>) {
-        let stranger = self.is_stranger();
+        let unknown = self.is_unknown_peer();
         let Self { peer, config, .. } = self;
         let name = &config.name;
         peer.retain(|told, notes| {
-            let mut permit = || notes.permit(now).filter(|_| !stranger);
+            let mut permit = || notes.permit(now).filter(|_| !unknown);
             let is_host = told.port() != 0 && is_one_host(told.ip());
             if !is_host && let Some(left_out) = permit() {
                 log::warn!(
-                    "peer `{name}` says that it is at {told}, which no other host can be: \
-                     ignored{left_out}"
+                    "peer `{name}` advertises {told}, which cannot be another host: ignored{left_out}"
                 );
             } else if is_host
                 && !cx.shared.may_be_sent_to(told)
                 && let Some(left_out) = permit()
             {
                 log::info!(
-                    "peer `{name}` says that it is at {told}, as we are: not used for it{left_out}"
+                    "peer `{name}` advertises {told}, which is also ours: not used for it{left_out}"
                 );
             }
             is_host
         });
     }
 
-    /// Tells the peer how it is seen on each path.
-    pub(super) fn tell_how_it_is_seen(&mut self, now: Instant, cx: &Context<'_>) {
+    /// Reports the observed address of each path to the peer.
+    pub(super) fn report_observed_addresses(&mut self, now: Instant, cx: &Context<'_>) {
         for index in self.paths.indices() {
-            self.tell_how_path_is_seen(now, index, cx);
+            self.report_observed_address(now, index, cx);
         }
     }
 
-    /// A path whose remote address the peer did not tell leads through a translator, and one whose
-    /// address is not taken for the peer's does no better: the peer is told how it is seen there.
-    pub(super) fn tell_how_path_is_seen(
+    /// Reports the observed address of path `index` to the peer, if the peer did not advertise it
+    /// (the path crosses a NAT) or it is not accepted as the peer's own.
+    pub(super) fn report_observed_address(
         &mut self,
         now: Instant,
         index: PathIndex,
         cx: &Context<'_>,
     ) {
-        let stranger = self.is_stranger();
+        let unknown = self.is_unknown_peer();
         let remote = self.paths[index].address.remote;
         let told = self.peer.has(remote);
         let takes = match self.config.host_mode {
@@ -196,18 +198,18 @@ impl Association {
         if told
             && !takes
             && !path.seen.told
-            && !stranger
+            && !unknown
             && let Some(left_out) = self.peer.permit_note(now)
         {
             log::info!(
-                "peer `{}` is at {}, which others may share by the configuration: of what goes \
-                 there, only connections that begin at the peer take the paths{left_out}",
+                "peer `{}` is at {}, which is not configured as exclusive: only connections that \
+                 the peer begins from there use the paths{left_out}",
                 self.config.name,
                 remote.ip()
             );
         }
         let tell = path.seen.told || !told || !takes;
-        if path.is_validated() && self.peer.has_told() && tell {
+        if path.is_validated() && self.peer.has_list() && tell {
             path.seen.told = true;
             self.outbox.owe(Notice::AddressObserved(path.id));
         }

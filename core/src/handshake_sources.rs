@@ -1,4 +1,4 @@
-//! Who begins handshakes, and how often.
+//! Sources of initiations and their rates.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,33 +9,33 @@ use mpip_types::{Bucket, Instant, Rate};
 
 use crate::handshake::{Class, Source};
 
-/// Initiations in a second from which on their senders have to show a cookie.
+/// Initiations in a second above which their senders have to show a cookie.
 pub(crate) const UNDER_LOAD: u32 = 50;
-/// Initiations with a cookie that are read from one source. Attempts are a second or more apart, so
-/// this is enough for dozens of nodes behind one address that lost their peer at once, and it is a
-/// three-hundredth of what a thread reads (140 µs each on a slow core).
+/// Rate limit of initiations with a cookie that are read from one source. Attempts are a second or
+/// more apart, so this is enough for dozens of nodes behind one address that lost their peer at the
+/// same time. It is a three-hundredth of what a thread can read (140 µs each on a slow core).
 pub(crate) const PER_SOURCE: Rate = Rate { burst: 40, per_second: 20 };
-/// Sources whose rate is remembered, and sources at which peers have proved who they are; at the
-/// bound the one not seen for longest is forgotten. A bucket is full again after 2 s: to gain from
-/// that one would have to show cookies of as many networks in this time.
+/// Most sources whose rate is remembered, and most sources at which peers have authenticated; at
+/// the bound the least recently seen one is forgotten. A bucket is full again after 2 s: to profit
+/// from that, an attacker would have to show cookies of as many networks in this time.
 const SOURCES: usize = 4_096;
 
-/// Who calls, and how often.
+/// The sources of initiations.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct HandshakeSources {
     /// Initiations in this second.
     pub(crate) initiations: u32,
     pub(crate) initiations_since: Instant,
-    /// By senders that have shown a cookie: others may have forged their address.
+    /// Of senders that have shown a cookie: others may have forged their address.
     rates: Table<Source, Bucket>,
-    /// Where configured peers have proved who they are.
+    /// Sources at which configured peers have authenticated.
     proven: Table<Source, ()>,
-    /// Where the configuration says that peers are.
+    /// Sources of configured endpoints.
     endpoints: BTreeSet<Source>,
 }
 
-impl Callers {
-    /// Nobody has called yet. `endpoints`: where the configuration says that peers are.
+impl HandshakeSources {
+    /// Without any source. `endpoints`: addresses of configured peers.
     pub(crate) fn new(
         now: Instant,
         endpoints: impl Iterator<Item = IpAddr>,
@@ -50,7 +50,7 @@ impl Callers {
         }
     }
 
-    /// Counts an initiation. Whether its sender has to show a cookie.
+    /// Counts an initiation. Returns whether its sender has to show a cookie.
     pub(crate) fn is_under_load(&mut self, now: Instant) -> bool {
         if now.since(self.initiations_since) >= Duration::from_secs(1) {
             self.initiations_since = now;
@@ -70,13 +70,13 @@ impl Callers {
         self.rates.get_mut(slot).is_none_or(|bucket| bucket.take(now, PER_SOURCE))
     }
 
-    /// In whose queue the initiations of `source` wait.
+    /// The class of initiations from `source`.
     pub(crate) fn class(&self, source: Source) -> Class {
         let known = self.endpoints.contains(&source) || self.proven.find(&source).is_some();
-        if known { Class::Known } else { Class::Stranger }
+        if known { Class::Known } else { Class::Unknown }
     }
 
-    /// A configured peer has proved that it is at `source`.
+    /// A configured peer has authenticated at `source`.
     pub(crate) fn note(&mut self, now: Instant, source: Source) {
         match self.proven.find(&source) {
             Some(slot) => self.proven.touch(slot, now),

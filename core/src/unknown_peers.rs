@@ -1,4 +1,4 @@
-//! Nodes that the configuration does not name: what is kept of them.
+//! The state of unknown peers.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,47 +11,47 @@ use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
 use crate::event::Event;
 use crate::pins::Pins;
 
-/// Refusals of changed keys that are reported in ten minutes.
+/// Most refusals of changed keys that are reported in ten minutes.
 const REPORTED: usize = 1_024;
 
-/// What the engine keeps for nodes that the configuration does not name.
+/// What the engine keeps about unknown peers.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub(crate) struct UnknownPeers {
     pub(crate) settings: Opportunistic,
     pub(crate) table: Availability,
     pub(crate) answers: Bucket,
     pub(crate) pins: Pins,
-    /// When another key than the pinned one of an address was last reported; addresses are some of
-    /// those that have or had a pin.
+    /// When a changed key of an address was last reported. Only addresses that have or had a pin
+    /// are in it.
     pub(crate) reported: BTreeMap<IpAddr, Instant>,
-    /// By number of the association.
-    pub(crate) nodes: BTreeMap<usize, Node>,
-    /// Which of them is dealt with at an address.
+    /// Unknown peers, by the index of their association.
+    pub(crate) nodes: BTreeMap<usize, UnknownPeer>,
+    /// The unknown peer that is admitted at an address.
     pub(crate) by_address: BTreeMap<IpAddr, usize>,
-    /// When those without keys are given up; entries of nodes that have some are passed over.
+    /// When unknown peers without keys are removed. Entries of those with keys are ignored.
     pub(crate) deadlines: BTreeSet<(Instant, usize)>,
-    /// Numbers of associations that are free to be used again.
+    /// Free indices of associations.
     pub(crate) vacant: Vec<usize>,
 }
 
-/// A node that the configuration does not name.
+/// An unknown peer.
 #[derive(Debug)]
-pub(crate) struct Node {
-    /// Where it was found, and what it tells of where it proved to receive: no other node that
-    /// nobody configured is dealt with there.
+pub(crate) struct UnknownPeer {
+    /// The address at which it was found, and advertised addresses at which it proved to receive.
+    /// No other unknown peer is admitted there.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) public_key: PublicKey,
-    /// Whether this node asked for it; else it called.
+    /// Whether this node sent the query; otherwise the peer initiated.
     pub(crate) asked: bool,
     pub(crate) established: bool,
-    /// How often its paths had changed when their addresses were looked at, and on which day that
-    /// was.
+    /// The number of path changes when its addresses were last examined.
     pub(crate) path_changes: u64,
+    /// The day on which that was.
     pub(crate) met: u32,
 }
 
-impl Strangers {
-    /// Nobody is known yet but by the pins of the configuration; there may be `pins`.
+impl UnknownPeers {
+    /// Without peers, with the pins of the configuration; at most `pins` pins.
     pub(crate) fn new(mut settings: Opportunistic, pins: usize, seed: [u8; 16]) -> Self {
         let known = core::mem::take(&mut settings.pins);
         let pins = Pins::new(known, pins, settings.pin_expiry);
@@ -68,24 +68,24 @@ impl Strangers {
         }
     }
 
-    /// When something is due.
+    /// When the next timer is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         [self.table.next_timeout(), deadline].into_iter().flatten().min()
     }
 
-    /// Whether the association `peer` is with such a node.
+    /// Whether the association `peer` is with an unknown peer.
     pub(crate) fn is_node(&self, peer: usize) -> bool {
         self.nodes.contains_key(&peer)
     }
 
-    /// The association with the node that is dealt with at `address`.
+    /// The association with the unknown peer that is admitted at `address`.
     pub(crate) fn node_at(&self, address: IpAddr) -> Option<usize> {
         self.by_address.get(&address).copied()
     }
 
-    /// Whether `address` has another key pinned than `found`. The event that says so comes once in
-    /// a while: who is refused tries again.
+    /// Whether another key than `found` is pinned to `address`. The event about it is rate limited,
+    /// because a refused peer keeps trying.
     pub(crate) fn refuses(
         &mut self,
         (now, today): (Instant, u32),
@@ -108,7 +108,7 @@ impl Strangers {
         true
     }
 
-    /// The configuration of the peer that a node at `address` becomes.
+    /// The configuration for the unknown peer at `address`.
     pub(crate) fn peer_config(
         &self,
         address: IpAddr,

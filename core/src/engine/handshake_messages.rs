@@ -1,4 +1,4 @@
-//! Handshake messages: the cheap checks, then jobs, then what their results mean.
+//! Handshake messages: the cheap checks, then jobs, then their results.
 
 use core::time::Duration;
 
@@ -7,36 +7,36 @@ use mpip_wire::{CookieReplyPacket, InitiationPacket, ResponsePacket};
 
 use super::{DropReason, Engine};
 use crate::event::Event;
-use crate::handshake::{Call, HandshakeDone, HandshakeJob, Outcome, Source};
+use crate::handshake::{HandshakeDone, HandshakeJob, Outcome, ReceivedInitiation, Source};
 use mpip_types::Instant;
 use mpip_types::PathAddress;
 
 impl Engine {
-    /// Public-key work that is to be done, on any thread; its result goes to
-    /// [`handle_job`](Self::handle_job). Ask after every batch of calls, and whenever a result was
-    /// handled. There are never more than a few jobs for each association and 128 for others.
+    /// The next public-key job. Run it on any thread and pass its result to
+    /// [`handle_job`](Self::handle_job). Poll after every batch of calls, and after every result.
+    /// There are at most a few jobs for each association and 128 for other senders.
     pub fn poll_job(&mut self) -> Option<HandshakeJob> {
         self.shared.jobs.poll()
     }
 
-    /// Takes the result of a job. What is to be sent waits for the next [`flush`](Self::flush).
-    /// Returns where a handshake message came from that was found to be the peer's own and no
-    /// repetition, if the job was to find that out.
+    /// Handles the result of a job. Datagrams in reply wait for the next [`flush`](Self::flush). If
+    /// the job found that a handshake message is authentic and no replay, returns the message's
+    /// source.
     ///
     /// # Errors
     ///
-    /// Why the handshake message was refused; it is counted, and nothing else happens.
+    /// Why the handshake message was refused. The refusal is counted and has no other effect.
     pub fn handle_job(
         &mut self,
         now: Instant,
         done: HandshakeDone,
     ) -> Result<Option<PathAddress>, DropReason> {
         let handled = match *done.0 {
-            Outcome::Read(call, read) => {
-                self.shared.jobs.on_read(&call);
+            Outcome::Read(initiation, read) => {
+                self.shared.jobs.on_read(&initiation);
                 let read = read.map_err(|_| DropReason::Handshake);
-                read.and_then(|responder| self.on_call(now, &call, responder))
-                    .map(|()| Some(call.from))
+                read.and_then(|responder| self.on_initiation_read(now, &initiation, responder))
+                    .map(|()| Some(initiation.from))
             }
             Outcome::Started(index, started) => {
                 if let Some(peer) = self.shared.indices.get(&index).copied() {
@@ -56,7 +56,7 @@ impl Engine {
                         Ok(None)
                     }
                     Err(reason) => {
-                        log::debug!("answer to an initiation: {reason}");
+                        log::debug!("response to an initiation: {reason}");
                         Err(DropReason::Handshake)
                     }
                 }
@@ -79,11 +79,11 @@ impl Engine {
         handled.map_err(|reason| self.refuse(reason))
     }
 
-    /// Does all jobs at once, for a caller to whom the time that they take does not matter.
+    /// Runs all jobs at once, for callers that can wait.
     ///
     /// # Errors
     ///
-    /// The first of [`handle_job`](Self::handle_job)'s; all jobs are done nevertheless.
+    /// The first error of [`handle_job`](Self::handle_job); all jobs run nevertheless.
     pub fn run_jobs(&mut self, now: Instant) -> Result<(), DropReason> {
         let mut handled = Ok(());
         while let Some(job) = self.poll_job() {
@@ -92,10 +92,10 @@ impl Engine {
         handled
     }
 
-    /// The node of association `peer` has proved that it is at `from`.
+    /// The peer of association `peer` has proved that it is at `from`.
     fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
         if let Some(from) = from.filter(|_| peer < self.configured) {
-            self.callers.note(now, Source::of(from.remote.ip()));
+            self.handshake_sources.note(now, Source::of(from.remote.ip()));
         }
     }
 
@@ -112,40 +112,48 @@ impl Engine {
         let time = now.since(Instant::ZERO);
         let source = Source::of(from.remote.ip());
         let has_cookie = self.cookies.verify(time, from.remote, datagram).is_ok();
-        if self.callers.is_under_load(now) && !has_cookie {
+        if self.handshake_sources.is_under_load(now) && !has_cookie {
             return Err(self.give_cookie(time, from, datagram));
         }
-        if has_cookie && !self.callers.take(now, source) {
+        if has_cookie && !self.handshake_sources.take(now, source) {
             return Err(DropReason::TooManyHandshakes);
         }
-        let call = Call { from, class: self.callers.class(source), datagram: *datagram };
-        match self.shared.jobs.call(call, &self.shared.private_key, &mut self.shared.rng) {
+        let initiation = ReceivedInitiation {
+            from,
+            class: self.handshake_sources.class(source),
+            datagram: *datagram,
+        };
+        match self.shared.jobs.push_initiation(
+            initiation,
+            &self.shared.private_key,
+            &mut self.shared.rng,
+        ) {
             true => Ok(()),
             false => Err(DropReason::TooManyHandshakes),
         }
     }
 
-    /// An initiation was read, and is authentic.
-    fn on_call(
+    /// A job found that an initiation is authentic.
+    fn on_initiation_read(
         &mut self,
         now: Instant,
-        call: &Call,
+        initiation: &ReceivedInitiation,
         responder: Responder,
     ) -> Result<(), DropReason> {
         let peer = match self.by_key.get(responder.remote()) {
             Some(peer) => *peer,
-            None => self.accept_unknown(now, call.from, &call.datagram, &responder)?,
+            None => self.accept_unknown(now, initiation.from, &initiation.datagram, &responder)?,
         };
         let (association, mut cx) = self.association(peer);
-        let handled = association.on_initiation(now, call.from, responder, &mut cx);
+        let handled = association.on_initiation(now, initiation.from, responder, &mut cx);
         self.touched.insert(peer);
         handled.map_err(|reason| {
-            log::debug!("initiation from {}: {reason}", call.from.remote);
+            log::debug!("initiation from {}: {reason}", initiation.from.remote);
             DropReason::Handshake
         })
     }
 
-    /// Answers a handshake message with a cookie, which its sender has to show with the next one.
+    /// Answers a handshake message with a cookie, which the sender must include in its next one.
     pub(super) fn give_cookie(
         &mut self,
         time: Duration,
