@@ -384,7 +384,7 @@ impl Association {
             policy: self.config.policy,
             traffic: self.config.host_mode.then_some(self.host.traffic),
             captured: self.host.captured(),
-            translators: self.host.translators.iter().copied().map(Prefix::host).collect(),
+            nats: self.host.nats.iter().copied().map(Prefix::host).collect(),
             translated: self.host.path_connections.len(),
             bytes_sent: self.sending.bytes(),
             bytes_received: self.receiving.bytes(),

@@ -47,7 +47,7 @@ pub struct Capture {
     /// Addresses of NATs in front of the peer: packets to
     /// [`TRANSLATED_PORTS`](crate::TRANSLATED_PORTS) there and ICMP are handed to the engine, which
     /// returns those that belong to no connection of the peer.
-    pub translators: Vec<IpAddr>,
+    pub nats: Vec<IpAddr>,
     /// Packets to these destinations must never leave in another way, even if this process ends.
     pub fail_closed: bool,
 }

@@ -90,7 +90,7 @@ pub enum Event {
         /// Destinations whose packets are captured.
         captured: Vec<Prefix>,
         /// NATs in front of the peer; packets to its connections there are captured.
-        translators: Vec<IpAddr>,
+        nats: Vec<IpAddr>,
         /// Why.
         reason: &'static str,
     },
@@ -164,13 +164,13 @@ impl fmt::Display for Event {
             Self::Rebound { peer, path, from, to } => {
                 write!(f, "peer `{peer}`: path {path}: remote address changed from {from} to {to}")
             }
-            Self::Traffic { peer, from, to, captured, translators, reason } => {
+            Self::Traffic { peer, from, to, captured, nats, reason } => {
                 write!(f, "peer `{peer}`: traffic {from} -> {to} ({reason}), captured:")?;
                 if captured.is_empty() {
                     f.write_str(" nothing")?;
                 }
                 captured.iter().try_for_each(|prefix| write!(f, " {prefix}"))?;
-                translators.iter().try_for_each(|ip| write!(f, ", connections behind NAT {ip}"))
+                nats.iter().try_for_each(|ip| write!(f, ", connections behind NAT {ip}"))
             }
             Self::InnerMtu { peer, mtu } => write!(f, "peer `{peer}`: inner MTU {mtu}"),
             Self::HandshakeTimeout { peer, attempts, retry_in } => write!(

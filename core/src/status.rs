@@ -63,7 +63,7 @@ pub struct PeerStatus {
     /// Inner packets marked with congestion experienced by the send queue.
     pub queue_marks: u64,
     /// NATs in front of the peer: packets to its connections there use the paths.
-    pub translators: Vec<Prefix>,
+    pub nats: Vec<Prefix>,
     /// Connections through NATs that use the paths, on either side.
     pub translated: usize,
     /// Bytes held for resequencing.

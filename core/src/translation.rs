@@ -25,8 +25,8 @@
 //! remote host with that end, it does not answer.
 
 mod aging;
-mod begun;
 mod fragments;
+mod path_connections;
 pub(crate) mod rewrite;
 
 use core::net::IpAddr;
@@ -38,8 +38,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore as _;
 
 use self::aging::Aging;
-pub(crate) use self::begun::{Admission, Egress, PATIENCE, PathConnections};
 pub(crate) use self::fragments::Fragments;
+pub(crate) use self::path_connections::{Admission, Egress, PATIENCE, PathConnections};
 use self::rewrite::{End, State, Subject, rewrite};
 use mpip_types::Instant;
 use mpip_types::packet::{Endpoint, Header, SessionKey, protocol};

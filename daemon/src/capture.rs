@@ -3,7 +3,7 @@
 //!
 //! Routes to these addresses live in a table of their own, which a rule asks before every other
 //! table but `local`: for what this host sends itself and does not carry our mark. The routes lead
-//! to the TUN device. Behind translators two further tables, of the next two numbers, have rules
+//! to the TUN device. Behind NATs two further tables, of the next two numbers, have rules
 //! that look at the protocol and the port, too. They exist while there is a route for them.
 //!
 //! Connections without an address of their own begin from where they would without us: each route
@@ -20,7 +20,7 @@ use mpip_core::{Capture, Instant, Prefix};
 use crate::config::HostMode;
 use crate::host::{route_mtu, routed};
 use crate::kernel::Kernel;
-use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, TRANSLATED, TRANSLATORS, Way};
+use crate::routes::{Claimant, Key, MAIN_TABLE, NATS, Routes, TRANSLATED, Way};
 
 /// The first address that is no single receiver's (RFC 5771).
 const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
@@ -206,7 +206,7 @@ impl Captures {
                 add(MAIN_TABLE, part, None, capture.fail_closed);
             }
         }
-        let others = [(&capture.translated, TRANSLATED), (&capture.translators, TRANSLATORS)];
+        let others = [(&capture.translated, TRANSLATED), (&capture.nats, NATS)];
         for (addresses, offset) in others {
             for ip in addresses {
                 add(table + offset, Prefix::host(*ip), self.source(*ip), false);
@@ -229,15 +229,15 @@ impl Captures {
 }
 
 fn is_nothing(capture: &Capture) -> bool {
-    let Capture { prefixes, translated, translators, .. } = capture;
-    prefixes.is_empty() && translated.is_empty() && translators.is_empty()
+    let Capture { prefixes, translated, nats, .. } = capture;
+    prefixes.is_empty() && translated.is_empty() && nats.is_empty()
 }
 
 /// The addresses to which packets are captured, each of which has a route of its own.
 fn addresses(capture: &Capture) -> impl Iterator<Item = IpAddr> {
     let hosts = capture.prefixes.iter().filter(|prefix| **prefix == Prefix::host(prefix.address()));
     let hosts = hosts.map(Prefix::address);
-    hosts.chain(capture.translated.iter().copied()).chain(capture.translators.iter().copied())
+    hosts.chain(capture.translated.iter().copied()).chain(capture.nats.iter().copied())
 }
 
 /// The parts of `prefix` with addresses of one receiver each: neither multicast nor what is above

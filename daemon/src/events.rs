@@ -180,12 +180,12 @@ fn kind(event: &mpip_core::Event) -> EventKind {
             EventKind::LeftOut { peer, path, interface, left_out, with_bps, without_bps, reason }
         }
         Core::Rebound { peer, path, from, to } => EventKind::Rebound { peer, path, from, to },
-        Core::Traffic { peer, from, to, captured, translators, reason } => EventKind::Traffic {
+        Core::Traffic { peer, from, to, captured, nats, reason } => EventKind::Traffic {
             peer,
             from: from.name().to_owned(),
             to: to.name().to_owned(),
             captured: captured.iter().map(ToString::to_string).collect(),
-            nats: translators.iter().map(ToString::to_string).collect(),
+            nats: nats.iter().map(ToString::to_string).collect(),
             reason: reason.to_owned(),
         },
         Core::InnerMtu { peer, mtu } => EventKind::InnerMtu { peer, mtu_bytes: mtu },

@@ -208,7 +208,7 @@ impl Node {
         let pins = settings.opportunistic.as_ref();
         let pins = pins.map(|settings| pins::Writer::start(settings.pins_file.clone()));
         let pins = pins.transpose().map_err(system("start the thread of pinned keys"))?;
-        // Behind translators packets are captured that are to leave as plain IP.
+        // Behind NATs packets are captured that are to leave as plain IP.
         let translated = if plain.is_open() { Limits::default().translated } else { 0 };
         let config = Config {
             private_key: settings.private_key,

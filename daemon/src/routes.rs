@@ -54,9 +54,9 @@ const SINK_METRIC: u32 = 2;
 pub(crate) const UNNAMED_METRIC: u32 = 4096;
 
 /// The tables behind the one of the configuration: routes to peers that see this host elsewhere
-/// than it is, and to the translators behind which peers are.
+/// than it is, and to the NATs behind which peers are.
 pub(crate) const TRANSLATED: u32 = 1;
-pub(crate) const TRANSLATORS: u32 = 2;
+pub(crate) const NATS: u32 = 2;
 
 /// Metric of `unreachable` routes of the daemon with this interface: 20 bits of FNV-1a tell it from
 /// others'.
@@ -205,7 +205,7 @@ impl<K: Kernel> Routes<K> {
 
     /// Our tables: the one of the configuration and the two behind it.
     fn tables(&self) -> RangeInclusive<u32> {
-        self.settings.table..=self.settings.table + TRANSLATORS
+        self.settings.table..=self.settings.table + NATS
     }
 
     /// Which of ours the route is, if it is one.
@@ -365,7 +365,7 @@ impl<K: Kernel> Routes<K> {
             (false, _) if !self.up => return Err(Unavailable),
             (false, _) => (self.link.index, METRIC),
         };
-        // Several peers may be behind one translator.
+        // Several peers may be behind one NAT.
         let mtu = claims.values().filter_map(|way| way.mtu).min();
         let source = claims.values().find_map(|way| way.source);
         Ok(Some(Route { prefix, link, source, mtu, table, metric }))

@@ -110,7 +110,7 @@ pub fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
 fn plain_sender(mark: u32) -> Option<PlainSender> {
     let opened = PlainSender::open(mark);
     opened
-        .map_err(|error| log::info!("{error}; packets on their way are lost when paths fail, and behind translators all stays plain"))
+        .map_err(|error| log::info!("{error}; packets on their way are lost when paths fail, and behind NATs all stays plain"))
         .ok()
 }
 

@@ -94,7 +94,7 @@ fn peer_status(
         policy: peer.policy.name().to_owned(),
         traffic: peer.traffic.map(|traffic| traffic.name().to_owned()),
         captured: peer.captured.iter().map(ToString::to_string).collect(),
-        nats: peer.translators.iter().map(ToString::to_string).collect(),
+        nats: peer.nats.iter().map(ToString::to_string).collect(),
         translated: peer.translated as u64,
         inner_mtu_bytes: peer.inner_mtu,
         sent_bytes: peer.bytes_sent,

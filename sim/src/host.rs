@@ -333,7 +333,7 @@ impl Host {
         let takes = |capture: &Capture| {
             capture.prefixes.iter().any(|prefix| prefix.contains(to))
                 || capture.translated.contains(&to) && (tcp || icmp)
-                || capture.translators.contains(&to) && ((tcp || udp) && answers || icmp)
+                || capture.nats.contains(&to) && ((tcp || udp) && answers || icmp)
         };
         if self.captures.values().any(takes) {
             Way::Node

@@ -19,7 +19,7 @@ const MIN_REPEAT: Duration = Duration::from_millis(5);
 pub enum Standing {
     /// The peer has advertised it. It may be anybody's address, so the challenge is short and their
     /// number is limited.
-    Told,
+    Advertised,
     /// It is configured, or something authentic came from there.
     Known,
     /// It was validated before, on a path that worked until lately: some packets may leave with the

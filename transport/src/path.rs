@@ -25,7 +25,7 @@ use crate::playout::Playout;
 use crate::rest::Rest;
 use crate::seen::{Reserve, Seen};
 use crate::state::PathState;
-use crate::validation::Validation;
+use crate::validation::{PeerAnswers, Validation};
 
 /// Upper bound of a rate, bytes/s (9 Pbit/s), so that the sum of the rates of all paths fits 64
 /// bits.
@@ -99,11 +99,8 @@ pub struct Path<C> {
     pub changed: Instant,
     /// When it was opened.
     pub opened: Instant,
-    /// Whether the peer has validated our address: it has acknowledged a packet that left after we
-    /// validated its address.
-    pub confirmed: bool,
-    /// Number of the first packet that left after validation, or after the host had no route.
-    pub counts_from: u64,
+    /// Whether the peer answers here.
+    pub peer: PeerAnswers,
     /// Keepalives while the association is idle.
     pub rest: Rest,
     state: PathState,
@@ -153,8 +150,7 @@ impl<C: Content> Path<C> {
             counters: Counters::default(),
             changed: now,
             opened: now,
-            confirmed: false,
-            counts_from: 0,
+            peer: PeerAnswers::default(),
             rest: Rest::new(now, None),
         }
     }
@@ -173,7 +169,7 @@ impl<C: Content> Path<C> {
         self.changed = now;
         self.liveness.clear();
         if former == PathState::Validating {
-            self.counts_from = self.flight.next_number();
+            self.peer.count_from(self.flight.next_number());
         }
         if former == PathState::Failed {
             self.mtu.on_path_change();

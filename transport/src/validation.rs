@@ -17,6 +17,39 @@ const LENT: usize = 3_600;
 /// is not validated, bytes.
 const ANSWER: usize = 128;
 
+/// What the peer's acknowledgements prove about a path.
+///
+/// Those of packets that left before a certain one prove nothing: before we validated the peer's
+/// address, or before the host lost its route.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerAnswers {
+    counts_from: u64,
+    confirmed: bool,
+}
+
+impl PeerAnswers {
+    /// Acknowledgements of packets before `number` prove nothing.
+    pub fn count_from(&mut self, number: u64) {
+        self.counts_from = number;
+    }
+
+    /// Whether an acknowledgement whose largest packet number is `largest` is an answer.
+    pub fn counts(&self, largest: u64) -> bool {
+        largest >= self.counts_from
+    }
+
+    /// Takes note of an answer. Whether it is the first one, so that the peer has validated our
+    /// address.
+    pub fn confirm(&mut self) -> bool {
+        !core::mem::replace(&mut self.confirmed, true)
+    }
+
+    /// Whether the peer has validated our address.
+    pub fn confirmed(&self) -> bool {
+        self.confirmed
+    }
+}
+
 /// State of path validation.
 #[derive(Clone, Debug, Default)]
 pub struct Validation {

@@ -72,7 +72,7 @@ impl Association {
         match self.trusts(now, to, cx) {
             true => Standing::Trusted,
             false if known => Standing::Known,
-            false => Standing::Told,
+            false => Standing::Advertised,
         }
     }
 

@@ -83,7 +83,7 @@ impl Association {
             .as_ref()
             .filter(|challenge| now >= challenge.next);
         let Some(standing) = due.map(|challenge| challenge.standing) else { return };
-        if standing == Standing::Told
+        if standing == Standing::Advertised
             && let Err(at) = self.take_challenge(now, cx)
         {
             if let Some(challenge) = &mut self.paths[index].validation.challenge {
@@ -116,7 +116,7 @@ impl Association {
         let full = path.challenge_len();
         let Some(challenge) = &path.validation.challenge else { return false };
         let (data, to, unknown) = (challenge.data, challenge.to, !challenge.ours);
-        let pads = challenge.standing != Standing::Told;
+        let pads = challenge.standing != Standing::Advertised;
         // The node that opens or moves a path may send a full-size datagram to an address that it
         // knows. The other node sends no more bytes than it received.
         let limit = if unknown { full.min(path.validation.credit) } else { full };

@@ -94,21 +94,19 @@ impl Association {
             1 + (self.receiving.sessions().len() + self.sending.sessions().len()) as u64;
         self.claim_addresses(cx);
         self.release_addresses(now, cx);
-        let translators = self.follow_translated(now, cx);
+        let nats = self.follow_translated(now, cx);
         self.host.unknown_sources = self.unknown_sources(&cx.shared.locals);
         let works = self.identity.is_established() && self.paths.any_works();
         let traffic = self.host.follow(now, works, self.config.policy);
         let (prefixes, translated) = self.list_captures(now, traffic, cx);
         // Traffic stays plain until there is something to capture.
-        let nothing = prefixes.is_empty() && translated.is_empty() && translators.is_empty();
+        let nothing = prefixes.is_empty() && translated.is_empty() && nats.is_empty();
         let traffic = match traffic {
             Traffic::Multipath if nothing => Traffic::Plain,
             traffic => traffic,
         };
         let host = &mut self.host;
-        let same = prefixes == host.captured
-            && translated == host.translated
-            && translators == host.translators;
+        let same = prefixes == host.captured && translated == host.translated && nats == host.nats;
         if traffic == host.traffic && same {
             return;
         }
@@ -126,15 +124,14 @@ impl Association {
             from: self.host.traffic,
             to: traffic,
             captured: all_captured(&prefixes, &translated),
-            translators: translators.clone(),
+            nats: nats.clone(),
             reason,
         });
         let host = &mut self.host;
         host.traffic = traffic;
         if !same {
-            (host.captured, host.translated, host.translators) =
-                (prefixes, translated, translators);
-            cx.shared.translations.set_captured(cx.me, &host.translators);
+            (host.captured, host.translated, host.nats) = (prefixes, translated, nats);
+            cx.shared.translations.set_captured(cx.me, &host.nats);
             let peer = self.config.name.clone();
             cx.shared.captures.insert(peer, self.host.capture(&self.config));
         }
@@ -327,8 +324,9 @@ impl Association {
         if self.config.policy != Policy::Prefer {
             return Vec::new();
         }
-        let shown =
-            |ip: IpAddr| self.paths.iter().any(|path| path.confirmed && path.local.ip() == ip);
+        let shown = |ip: IpAddr| {
+            self.paths.iter().any(|path| path.peer.confirmed() && path.local.ip() == ip)
+        };
         let mut unknown: Vec<_> = locals.iter().map(|local| local.address.ip()).collect();
         unknown.retain(|ip| !shown(*ip));
         unknown.dedup();
@@ -343,7 +341,7 @@ impl Association {
         let waits = locals.iter().filter(same_family).filter_map(|local| {
             let ip = local.address.ip();
             let mut own = self.paths.iter().filter(|path| path.local.ip() == ip);
-            if own.clone().any(|path| path.confirmed) {
+            if own.clone().any(|path| path.peer.confirmed()) {
                 return None;
             }
             let young = |at: &Instant| now < *at;

@@ -282,8 +282,8 @@ impl Association {
         if progress.acked > 0 {
             self.on_nat_binding_lapsed(now, index);
         }
-        let answers = progress.acked > 0 && feedback.largest() >= self.paths[index].counts_from;
-        if answers && !core::mem::replace(&mut self.paths[index].confirmed, true) {
+        let answers = progress.acked > 0 && self.paths[index].peer.counts(feedback.largest());
+        if answers && self.paths[index].peer.confirm() {
             self.review_capture();
         }
         if answers && self.paths[index].state() == PathState::Failed {

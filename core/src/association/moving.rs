@@ -240,7 +240,7 @@ impl Association {
         let Some(answered) = answered.filter(|_| path.state() != PathState::Abandoned) else {
             return;
         };
-        if answered.standing == Standing::Told {
+        if answered.standing == Standing::Advertised {
             self.challenge_full_size(now, cx, index, &answered);
             return;
         }

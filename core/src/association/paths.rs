@@ -308,7 +308,7 @@ impl Association {
         let path = &mut self.paths[index];
         path.on_dead(now);
         // Datagrams that arrive now were sent before the failure.
-        path.counts_from = path.flight.next_number();
+        path.peer.count_from(path.flight.next_number());
         self.limit_to_fastest(now, cx);
         true
     }

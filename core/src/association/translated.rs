@@ -200,7 +200,7 @@ impl Association {
             }
             true => None,
         };
-        if !self.host.translators.contains(&address) {
+        if !self.host.nats.contains(&address) {
             self.review_capture();
         }
         if end.is_none() {

@@ -29,7 +29,7 @@ pub(crate) struct HostMode {
     pub(crate) addresses: BTreeMap<IpAddr, Held>,
     pub(crate) captured: Vec<Prefix>,
     pub(crate) translated: Vec<IpAddr>,
-    pub(crate) translators: Vec<IpAddr>,
+    pub(crate) nats: Vec<IpAddr>,
     pub(crate) traffic: Traffic,
     /// The capture has to be recomputed.
     stale: bool,
@@ -67,7 +67,7 @@ impl HostMode {
             addresses: BTreeMap::new(),
             captured: Vec::new(),
             translated: Vec::new(),
-            translators: Vec::new(),
+            nats: Vec::new(),
             traffic: Traffic::default(),
             stale: config.host_mode,
             reviews: Bucket::new(),
@@ -179,7 +179,7 @@ impl HostMode {
             peer: config.name.clone(),
             prefixes: self.captured.clone(),
             translated: self.translated.clone(),
-            translators: self.translators.clone(),
+            nats: self.nats.clone(),
             fail_closed: config.policy == Policy::Require,
         }
     }

@@ -32,7 +32,7 @@ impl World {
             peer: "b".to_owned(),
             prefixes: (0..count).map(|n| Prefix::host(address(n))).collect(),
             translated: vec![],
-            translators: vec![],
+            nats: vec![],
             fail_closed: true,
         };
         self.captures.apply(NOW, capture, &mut self.routes);

@@ -4,7 +4,7 @@ use mpip_core::packet::protocol;
 use mpip_core::{Instant, TRANSLATED_PORTS};
 use mpip_net::netlink::RoutingRule;
 
-use super::{Routes, Subject, TRANSLATED, TRANSLATORS};
+use super::{NATS, Routes, Subject, TRANSLATED};
 use crate::config::HostMode;
 use crate::error::Error;
 use crate::kernel::Kernel;
@@ -81,12 +81,12 @@ impl<K: Kernel> Routes<K> {
             if uses(table + TRANSLATED, ipv6) {
                 rules.extend([protocol::TCP, icmp].map(|number| of(number, None, TRANSLATED)));
             }
-            if uses(table + TRANSLATORS, ipv6) {
+            if uses(table + NATS, ipv6) {
                 let ports = Some((*TRANSLATED_PORTS.start(), *TRANSLATED_PORTS.end()));
                 rules.extend([
-                    of(protocol::TCP, ports, TRANSLATORS),
-                    of(protocol::UDP, ports, TRANSLATORS),
-                    of(icmp, None, TRANSLATORS),
+                    of(protocol::TCP, ports, NATS),
+                    of(protocol::UDP, ports, NATS),
+                    of(icmp, None, NATS),
                 ]);
             }
         }

@@ -300,10 +300,10 @@ fn a_sink_that_cannot_be_made_is_told_and_tried_again() {
 }
 
 #[test]
-fn peers_behind_one_translator_share_its_route() {
+fn peers_behind_one_nat_share_its_route() {
     let fake = kernel();
     let mut routes = daemon(&fake);
-    let key = key(6182 + TRANSLATORS, "198.18.9.9/32", false);
+    let key = key(6182 + NATS, "198.18.9.9/32", false);
     for (name, mtu) in [("b", 1_400), ("c", 1_300)] {
         let way = Way { source: None, mtu: Some(mtu) };
         routes.claim(&Claimant::Host(name.to_owned()), [(key, way)].into());
@@ -311,7 +311,7 @@ fn peers_behind_one_translator_share_its_route() {
     routes.apply(NOW);
     let mtu = |fake: &Fake| {
         let state = fake.state();
-        let found = state.routes.iter().find(|route| route.table == 6182 + TRANSLATORS)?;
+        let found = state.routes.iter().find(|route| route.table == 6182 + NATS)?;
         found.mtu
     };
     assert_eq!(mtu(&fake), Some(1_300));

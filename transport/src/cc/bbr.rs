@@ -63,6 +63,38 @@ enum State {
     Compete,
 }
 
+/// The end of Startup.
+#[derive(Debug, Default)]
+struct FullBandwidth {
+    /// Startup has found the full bandwidth (`full_bw_reached` in the draft).
+    reached: bool,
+    /// Loss ended Startup, and has not turned out to be spurious.
+    reached_by_loss: bool,
+    /// Bandwidth to beat, bytes/s (`full_bw`), and rounds in a row that did not grow beyond it
+    /// (`full_bw_count`).
+    bw: f64,
+    rounds: u32,
+}
+
+/// What is kept of ProbeRTT between its turns.
+#[derive(Debug)]
+struct ProbeRtt {
+    /// When it last ended.
+    ended: Instant,
+    /// It has been completed at least once.
+    done: bool,
+    /// Most bytes in flight in the round before it.
+    flight_before: u64,
+    /// Value of `delivered` up to which rate samples are limited by it.
+    limited_until: u64,
+}
+
+impl ProbeRtt {
+    fn new(now: Instant) -> Self {
+        Self { ended: now, done: false, flight_before: 0, limited_until: 0 }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Bbr {
     parameters: BbrParameters,
@@ -79,13 +111,8 @@ pub(super) struct Bbr {
     startup_loss: RandomLoss,
     extra_acked: ExtraAcked,
     rival: Rival,
-    /// Most bytes in flight in the round before ProbeRTT.
-    flight_before_probe_rtt: u64,
     round_trips: RoundTrips,
-    /// When ProbeRTT last ended.
-    probe_rtt_ended: Instant,
-    /// ProbeRTT has been completed at least once.
-    probe_rtt_done: bool,
+    probe_rtt: ProbeRtt,
     /// ProbeRTT has found a queue that may be a rival's. To confirm it, all paths of the
     /// association drain at the same time: the queue may belong to paths that share a link with
     /// this one.
@@ -94,13 +121,7 @@ pub(super) struct Bbr {
     /// for the packets of that one.
     last_round_used: bool,
     last_feedback: Instant,
-    /// Startup has found the full bandwidth; the bandwidth to beat until then, and rounds in a row
-    /// that did not grow beyond it (the draft's names).
-    full_bw_reached: bool,
-    full_bw: f64,
-    full_bw_count: u32,
-    /// Loss ended Startup, and has not turned out to be spurious.
-    startup_ended_by_loss: bool,
+    full_bandwidth: FullBandwidth,
     /// Bandwidth before the probe, and probes in a row that found more.
     bw_before_probe: f64,
     higher_probes: u32,
@@ -113,8 +134,6 @@ pub(super) struct Bbr {
     bw_lo: Option<f64>,
     /// `inflight_hi` and `bw_lo` before the last reduction.
     prior: Option<(Option<f64>, Option<f64>)>,
-    /// Value of `delivered` up to which rate samples are limited by ProbeRTT.
-    probe_rtt_limited_until: u64,
     window: f64,
     pacing: Option<f64>,
 }
@@ -135,17 +154,12 @@ impl Bbr {
             startup_loss: RandomLoss::default(),
             extra_acked: ExtraAcked::default(),
             rival: Rival::default(),
-            flight_before_probe_rtt: 0,
             round_trips: RoundTrips::new(now),
-            probe_rtt_ended: now,
-            probe_rtt_done: false,
+            probe_rtt: ProbeRtt::new(now),
             suspects_rival: false,
             last_round_used: true,
             last_feedback: now,
-            full_bw_reached: false,
-            full_bw: 0.0,
-            full_bw_count: 0,
-            startup_ended_by_loss: false,
+            full_bandwidth: FullBandwidth::default(),
             bw_before_probe: 0.0,
             higher_probes: 0,
             slower_rounds: 0,
@@ -153,7 +167,6 @@ impl Bbr {
             overflowed_at: now,
             bw_lo: None,
             prior: None,
-            probe_rtt_limited_until: 0,
             window: (INITIAL_WINDOW_PACKETS * max_datagram) as f64,
             pacing: None,
         }
@@ -184,14 +197,15 @@ impl Bbr {
 
     /// Whether a packet with round-trip time `rtt` has clearly waited in a queue.
     fn late(&self, rtt: Option<Duration>) -> bool {
-        self.fills_queues() && self.round_trips.is_late(rtt, &self.excess, self.full_bw_reached)
+        self.fills_queues()
+            && self.round_trips.is_late(rtt, &self.excess, self.full_bandwidth.reached)
     }
 
     /// Whether even the fastest packet of the round has waited in a queue, so that the path was the
     /// limit and not the sender. Never in Startup, where the path's jitter is not known well
     /// enough.
     fn queued(&self) -> bool {
-        self.full_bw_reached
+        self.full_bandwidth.reached
             && self.fills_queues()
             && self.round_trips.is_queued(self.round.fastest, &self.excess)
     }
@@ -230,14 +244,14 @@ impl Bbr {
                 self.bw_lo = None;
             }
             State::Startup => {
-                self.full_bw_reached = false;
+                self.full_bandwidth.reached = false;
                 self.startup_loss = RandomLoss::default();
-                self.full_bw = 0.0;
-                self.full_bw_count = 0;
+                self.full_bandwidth.bw = 0.0;
+                self.full_bandwidth.rounds = 0;
                 self.inflight_hi = None;
                 self.bw_lo = None;
             }
-            State::ProbeRtt(_) => self.flight_before_probe_rtt = self.round.peak_flight,
+            State::ProbeRtt(_) => self.probe_rtt.flight_before = self.round.peak_flight,
             // While the data in flight grows, the fast packets are acknowledged first.
             State::Drain if self.round_trips.jitters() && self.round.fastest.is_some() => {
                 self.round_trips.set_min_rtt(self.round.fastest);
@@ -282,7 +296,7 @@ impl Bbr {
             let rate = rate as f64;
             // A sample limited by the application is a lower bound.
             let limited = (sample.app_limited && !queued)
-                || sample.prior_delivered < self.probe_rtt_limited_until;
+                || sample.prior_delivered < self.probe_rtt.limited_until;
             if !limited || rate > self.max_bw.max() {
                 // A sample covers the round trip before it, so later samples say more about this
                 // round.
@@ -385,20 +399,20 @@ impl Bbr {
     fn end_startup_round(&mut self, measured: bool, late: bool, overflowed: bool) {
         if measured {
             let rate = self.max_bw.max();
-            if rate >= self.full_bw * self.parameters.full_growth {
-                self.full_bw = rate;
-                self.full_bw_count = 0;
+            if rate >= self.full_bandwidth.bw * self.parameters.full_growth {
+                self.full_bandwidth.bw = rate;
+                self.full_bandwidth.rounds = 0;
             } else {
-                self.full_bw_count +=
+                self.full_bandwidth.rounds +=
                     if late { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
         let overflowed = overflowed
             && (self.round.ecn
                 || self.round.lost >= self.parameters.startup_losses * self.max_datagram);
-        if self.full_bw_count >= self.parameters.full_rounds || overflowed {
-            self.startup_ended_by_loss = overflowed;
-            self.full_bw_reached = true;
+        if self.full_bandwidth.rounds >= self.parameters.full_rounds || overflowed {
+            self.full_bandwidth.reached_by_loss = overflowed;
+            self.full_bandwidth.reached = true;
             self.enter(State::Drain);
         }
     }
@@ -462,13 +476,13 @@ impl Bbr {
         let now = sample.now;
         let in_flight = sample.in_flight as f64;
         if matches!(self.state, State::ProbeRtt(_)) {
-            self.probe_rtt_limited_until = sample.delivered + sample.in_flight;
+            self.probe_rtt.limited_until = sample.delivered + sample.in_flight;
         }
         let bdp = self.bdp().max(self.min_window());
         match self.state {
             State::Drain if in_flight <= bdp => self.enter(State::ProbeBwCruise),
             State::Startup if self.overshoots(now) => {
-                self.full_bw_reached = true;
+                self.full_bandwidth.reached = true;
                 self.enter(State::Drain);
             }
             // A queue that does not drain belongs to another flow.
@@ -509,8 +523,11 @@ impl Bbr {
         // Paths that share a bottleneck drain at the same time; otherwise none of them sees it
         // empty.
         let asked = others_drain || self.suspects_rival;
-        let again = asked && now.since(self.probe_rtt_ended) >= PROBE_RTT_JOIN;
-        if (due || again) && self.full_bw_reached && !matches!(self.state, State::ProbeRtt(_)) {
+        let again = asked && now.since(self.probe_rtt.ended) >= PROBE_RTT_JOIN;
+        if (due || again)
+            && self.full_bandwidth.reached
+            && !matches!(self.state, State::ProbeRtt(_))
+        {
             self.enter(State::ProbeRtt(None));
         }
     }
@@ -520,7 +537,7 @@ impl Bbr {
     fn bdp_is_uncertain(&self) -> bool {
         let bursts = self.extra_acked.bytes();
         let known =
-            self.probe_rtt_done || self.state != State::ProbeBwCruise || self.rounds_in_state == 0;
+            self.probe_rtt.done || self.state != State::ProbeBwCruise || self.rounds_in_state == 0;
         !known
             && bursts
                 > self.bdp().max(self.parameters.long_jitter.as_secs_f64() * self.max_bw.max())
@@ -537,8 +554,8 @@ impl Bbr {
         if let Some(lowest) = self.round_trips.min_rtt() {
             self.excess.on_filled(now, lowest, self.max_datagram);
         }
-        self.probe_rtt_ended = now;
-        self.probe_rtt_done = true;
+        self.probe_rtt.ended = now;
+        self.probe_rtt.done = true;
         let shows = self.parameters.competes && !self.is_lossy() && !self.round_trips.jitters();
         let lowest = self.round_trips.min_rtt();
         let doubts = !self.suspects_rival && self.rival.window().is_none();
@@ -547,12 +564,12 @@ impl Bbr {
         if self.suspects_rival {
             self.round_trips.set_min_rtt(self.rival.base());
         } else if let Some(rtt) = lowest.filter(|_| shows) {
-            let displaced = self.max_bw.max() < self.parameters.displaced * self.full_bw;
-            let flight = (self.flight_before_probe_rtt, displaced);
+            let displaced = self.max_bw.max() < self.parameters.displaced * self.full_bandwidth.bw;
+            let flight = (self.probe_rtt.flight_before, displaced);
             let base = self.rival.on_drained(now, rtt, flight, self.max_datagram);
             self.round_trips.set_min_rtt(Some(base));
         }
-        self.enter(match (self.full_bw_reached, self.rival.window()) {
+        self.enter(match (self.full_bandwidth.reached, self.rival.window()) {
             (false, _) => State::Startup,
             (true, None) => State::ProbeBwCruise,
             (true, Some(_)) => State::Compete,
@@ -582,12 +599,12 @@ impl Bbr {
                 return;
             }
         };
-        let gain = if self.full_bw_reached { self.group.window_gain(gain) } else { gain };
+        let gain = if self.full_bandwidth.reached { self.group.window_gain(gain) } else { gain };
         let bursts = self.group.burst(self.extra_acked.bytes());
         let target =
             (gain * self.bdp() + bursts).max(3.0 * self.send_quantum()).max(self.min_window());
         let grown = self.window + sample.acked as f64;
-        if self.full_bw_reached {
+        if self.full_bandwidth.reached {
             self.window = grown.min(target);
         } else if self.window < target {
             self.window = grown;
@@ -614,7 +631,7 @@ impl Bbr {
         };
         let rate = gain * self.parameters.pacing_margin * self.bw();
         let rtt = sample.smoothed_rtt.as_secs_f64();
-        if self.full_bw_reached {
+        if self.full_bandwidth.reached {
             // At least two packets per RTT, to recover from an estimate near zero.
             let least = if rtt > 0.0 { 2.0 * self.max_datagram as f64 / rtt } else { 0.0 };
             self.pacing = Some(rate.max(least));
@@ -643,7 +660,7 @@ impl CongestionControl for Bbr {
         self.excess.on_feedback(sample);
         self.update_round_trips(sample);
         self.update_round(sample);
-        if self.full_bw_reached {
+        if self.full_bandwidth.reached {
             let (rate, window) = (self.max_bw.max(), self.window);
             self.extra_acked.on_feedback(sample.now, sample.acked, rate, window);
         }
@@ -671,13 +688,13 @@ impl CongestionControl for Bbr {
         }
         self.round.ecn |= event.ecn;
         // The reduction for the previous event stays, even if this event proves to be spurious.
-        self.startup_ended_by_loss = false;
+        self.full_bandwidth.reached_by_loss = false;
         self.prior = None;
     }
 
     fn on_spurious(&mut self, now: Instant) {
         self.rival.on_spurious(now);
-        if core::mem::take(&mut self.startup_ended_by_loss) {
+        if core::mem::take(&mut self.full_bandwidth.reached_by_loss) {
             self.enter(State::Startup);
         }
         if let Some((high, low)) = self.prior.take() {
@@ -723,9 +740,9 @@ impl CongestionControl for Bbr {
     }
 
     fn drain(&mut self, now: Instant) {
-        if self.full_bw_reached
+        if self.full_bandwidth.reached
             && !self.drains()
-            && now.since(self.probe_rtt_ended) >= PROBE_RTT_ASKED
+            && now.since(self.probe_rtt.ended) >= PROBE_RTT_ASKED
         {
             self.enter(State::ProbeRtt(None));
         }

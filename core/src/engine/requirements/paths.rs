@@ -464,7 +464,7 @@ fn behind_a_nat_ordinary_addresses_are_captured_only_where_they_are_translated()
             [
                 names(capture.prefixes.iter().map(ToString::to_string).collect()),
                 own(&capture.translated),
-                own(&capture.translators),
+                own(&capture.nats),
             ]
         };
         [lists(0), lists(1)]

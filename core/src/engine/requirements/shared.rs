@@ -200,7 +200,7 @@ fn an_unknown_peer_owns_only_addresses_that_the_configuration_permits() {
     let public = open(&mut pair, 5_000);
     assert_eq!(public.address, IpAddr::from(SHARED));
     let capture = pair.engines[1].poll_capture().expect("its answers are");
-    assert_eq!((capture.prefixes, capture.translators), (vec![], vec![SHARED.into()]));
+    assert_eq!((capture.prefixes, capture.nats), (vec![], vec![SHARED.into()]));
     let running = packet(Kind::Tcp(ACK), client(6_000), server(), &[1; 10]);
     assert_eq!(across(&mut pair, 0, &running), Vec::<Vec<u8>>::new());
     assert_eq!(plain(&mut pair, 0), [running]);
@@ -259,7 +259,7 @@ fn no_state_is_left_of_an_unknown_peer_that_leaves() {
     while let Some(capture) = pair.engines[1].poll_capture() {
         last = Some(capture);
     }
-    assert_eq!(last.map(|capture| capture.translators), Some(vec![]));
+    assert_eq!(last.map(|capture| capture.nats), Some(vec![]));
     let answer = packet(Kind::Tcp(ACK), server(), public, &[]);
     assert_eq!(leaves(&mut pair, 1, &answer), Some(DropReason::NoPeer));
 }

@@ -106,7 +106,7 @@ fn a_connection_has_the_public_source_at_the_host_and_its_answers_the_private_de
     assert!(pair.tapped().is_empty() && plain(&mut pair, 0).is_empty());
     let status = |host: usize| pair.engines[host].status(pair.now, false).peers[0].clone();
     assert_eq!([status(0).translated, status(1).translated], [1, 1]);
-    assert_eq!(status(1).translators, [Prefix::host(SHOWN.into())]);
+    assert_eq!(status(1).nats, [Prefix::host(SHOWN.into())]);
     assert_eq!(status(1).traffic, Some(crate::Traffic::Multipath));
 }
 
@@ -267,8 +267,8 @@ fn a_connection_keeps_its_public_end_when_the_path_moves() {
     assert_eq!(ends(&across(&mut pair, 1, &answer)[0]).1, client(5_000));
     let second = open(&mut pair, 5_001);
     assert_eq!(second.address.to_string(), "203.0.113.99", "new ones come from there");
-    let translators = pair.engines[1].status(pair.now, false).peers[0].translators.clone();
-    assert_eq!(translators.len(), 2, "{translators:?}");
+    let nats = pair.engines[1].status(pair.now, false).peers[0].nats.clone();
+    assert_eq!(nats.len(), 2, "{nats:?}");
 }
 
 /// [T-8]

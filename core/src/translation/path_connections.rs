@@ -103,9 +103,7 @@ impl PathConnections {
             Trust::Proved => true,
             Trust::DoubtedUntil(until) if now < until => false,
             Trust::Tried(since) if now.since(since) >= UNANSWERED => {
-                log::warn!(
-                    "nothing that comes through the translator is answered: plain for {DOUBT:?}"
-                );
+                log::warn!("nothing that comes through the NAT is answered: plain for {DOUBT:?}");
                 self.trust = Trust::DoubtedUntil(now + DOUBT);
                 false
             }
