@@ -64,7 +64,7 @@ impl Case {
 /// What plain TCP reaches on the best of the paths.
 fn best_path(scenario: &Scenario) -> f64 {
     let paths = 0..scenario.paths.len();
-    paths.map(|path| measure(scenario, Subject::Tcp(path)).goodput).fold(0.0, f64::max)
+    paths.map(|path| measure(scenario, Subject::Path(path)).goodput).fold(0.0, f64::max)
 }
 
 fn transfer(
@@ -75,7 +75,7 @@ fn transfer(
     seed: u64,
 ) -> Case {
     let limit = limit(&paths).unwrap_or(f64::INFINITY);
-    let scenario = Scenario { paths, tcp, duration, from, seed };
+    let scenario = Scenario { paths, sender: tcp.into(), duration, from, seed };
     let spec = measure::world(&scenario, Subject::MPIP);
     Case { name, spec, from: WARM_UP + from, limit, alone: None, best: OnceLock::new() }
 }
@@ -255,7 +255,8 @@ pub(super) fn random(sets: u64) -> Vec<Case> {
         let paths: Paths = (0..count).map(|_| draw(&mut rng)).collect();
         let name = format!("random {set}, {tcp:?}");
         let mut case = transfer(name, paths.clone(), tcp, (0, RANDOM), set);
-        case.alone = Some(Scenario { paths, tcp, duration: RANDOM, from: 0, seed: set });
+        case.alone =
+            Some(Scenario { paths, sender: tcp.into(), duration: RANDOM, from: 0, seed: set });
         case
     };
     let tcps = [TcpControl::CUBIC, TcpControl::BBR];
