@@ -19,13 +19,14 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// The sender with this name: `quic-cubic`, `quic-reno`, or a name of [`TcpControl`].
+    /// The sender with this name: `quic-cubic`, `quic-bbr`, `quic-reno`, or a name of [`TcpControl`].
     ///
     /// # Errors
     /// If the name is unknown.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
             "quic-cubic" => Ok(Self::Quic(QuicControl::Cubic)),
+            "quic-bbr" => Ok(Self::Quic(QuicControl::Bbr)),
             "quic-reno" => Ok(Self::Quic(QuicControl::NewReno)),
             name => TcpControl::from_name(name).map(Self::Tcp),
         }
