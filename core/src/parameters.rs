@@ -26,6 +26,8 @@ mechanisms! {
         thinning: ThinningParameters,
         /// Which packets carry a playout time on a path with jitter.
         even_delay: EvenDelayParameters,
+        /// Recognition of transport protocols inside UDP.
+        udp_transport: UdpTransportParameters,
         /// Retransmission by mpip.
         repair: RepairParameters,
         /// Resequencing timeout advertised to the peer.
@@ -166,8 +168,6 @@ parameters! {
         enabled: bool = true, "", 0.0..=1.0, "measured";
         /// Difference of path delays above which it is active.
         uneven: Duration = ms(1), "ms", 0.0..=10_000.0, "measured";
-        /// Share of packets that a later path loses from which on it does not.
-        lossy: f64 = 0.05, "share", 0.0..=1.0, "measured";
     }
 }
 
@@ -181,6 +181,18 @@ parameters! {
         first: u32 = 32, "packets", 0.0..=1e6, "measured";
         /// Pure acknowledgements are not resequenced while a path has jitter.
         acks_pass: bool = true, "", 0.0..=1.0, "measured";
+    }
+}
+
+parameters! {
+    /// Recognition of transport protocols inside UDP.
+    pub struct UdpTransportParameters {
+        /// Puts their packets in order, and repairs them.
+        enabled: bool = true, "", 0.0..=1.0, "RFC 9002, section 6.1";
+        /// Shortest IP packet that counts as full.
+        full: u32 = 1_000, "bytes", 0.0..=100_000.0, "RFC 9000, section 14: 1,200 of UDP payload";
+        /// Full packets after which a flow that is answered has one.
+        packets: u32 = 16, "packets", 1.0..=1e6, "RFC 9002, section 7.2: more than a first flight";
     }
 }
 

@@ -8,6 +8,7 @@ use core::time::Duration;
 use mpip_wire::{SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
+use crate::parameters::UdpTransportParameters;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::thinning::Thinning;
 use crate::window::DuplicateWindow;
@@ -34,6 +35,19 @@ pub(crate) struct Outgoing {
     queue_end: Option<u32>,
     /// Thinning of the peer's acknowledgements.
     thinning: Thinning,
+    /// Whether a flow of UDP has a transport protocol of its own.
+    transport: UdpTransport,
+}
+
+/// Recognises a transport protocol inside UDP (QUIC, a VPN) by its behaviour: it sends full packets
+/// and gets answers. Such a protocol takes packets that others overtake for lost (RFC 9002, section
+/// 6.1), so its packets are put in order and repaired as those of TCP.
+#[derive(Clone, Copy, Debug, Default)]
+struct UdpTransport {
+    /// Full packets that were sent.
+    full: u32,
+    /// The peer sends to this connection, too.
+    answered: bool,
 }
 
 impl Outgoing {
@@ -49,7 +63,27 @@ impl Outgoing {
             stream_end: None,
             queue_end: None,
             thinning: Thinning::default(),
+            transport: UdpTransport::default(),
         }
+    }
+
+    /// Datagrams arrive from the host, `count` of `len` bytes each. A flow with a transport protocol
+    /// of its own is ordered from now on.
+    pub(crate) fn on_datagrams(
+        &mut self,
+        count: usize,
+        len: usize,
+        parameters: &UdpTransportParameters,
+    ) {
+        if parameters.enabled && !self.ordered && len >= parameters.full as usize {
+            self.transport.full = self.transport.full.saturating_add(count as u32);
+            self.ordered = self.transport.answered && self.transport.full >= parameters.packets;
+        }
+    }
+
+    /// The peer sends to this connection, too.
+    pub(crate) fn on_answer(&mut self) {
+        self.transport.answered = true;
     }
 
     /// Segments of `len` bytes arrive from the host; the last one ends at sequence number `end`.
@@ -132,6 +166,8 @@ pub(crate) struct Incoming {
     pub(crate) header: Option<Box<SessionHeader>>,
     /// How the source of compact packets is rewritten.
     pub(crate) source_rewrite: SourceRewrite,
+    /// Slot and number of the session that it answers, which has taken note.
+    pub(crate) answers: Option<(u32, SessionId)>,
     /// The newest sequence number, from which truncated ones are expanded.
     pub(crate) newest: u32,
     pub(crate) counters: Counters,

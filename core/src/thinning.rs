@@ -20,7 +20,7 @@ use mpip_types::packet::MAX_WINDOW;
 
 mod growth;
 
-use growth::Growth;
+use growth::{Growth, RESPONSE};
 
 /// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
 /// would let the data in flight shrink with bursty arrivals.
@@ -125,7 +125,8 @@ impl Thinning {
         if thins && flight > 0 && few {
             return false;
         }
-        self.growth.on_passed(flight + covered, covered);
+        let soon = now < self.last + RESPONSE;
+        self.growth.on_passed(flight + covered, covered, soon);
         self.last = now;
         self.must_pass = self.must_pass.saturating_sub(1);
         self.ran_out |= flight == 0;

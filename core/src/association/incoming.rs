@@ -467,6 +467,7 @@ impl Association {
         sink: &mut impl PacketSink,
     ) {
         self.on_traffic(now);
+        self.note_answer(slot);
         let answers = self.answers(now, slot, inner.len());
         let Self { receiving, sending, .. } = self;
         let passes = |packet: &InnerPacket<'_>| {
@@ -496,6 +497,27 @@ impl Association {
         Some((answered, self.sending.queue().behind_since(now, answered)))
     }
 
+    /// A packet of the session in `slot` arrives. If it is the first one that answers a UDP session
+    /// of this host, that session takes note.
+    fn note_answer(&mut self, slot: u32) {
+        let Some(session) = self.receiving.get_mut(slot) else { return };
+        let noted = |(slot, id)| self.sending.sessions().get(slot).is_some_and(|to| to.id == id);
+        if session.key.protocol != protocol::UDP || session.answers.is_some_and(noted) {
+            return;
+        }
+        let source = match &session.source_rewrite {
+            SourceRewrite::To(known) => known.0,
+            SourceRewrite::None | SourceRewrite::PerPacket => session.key.source,
+        };
+        let answered = SessionKey { source, ..session.key }.reversed();
+        if let Some(slot) = self.sending.sessions().find(&answered)
+            && let Some(outgoing) = self.sending.get_mut(slot)
+        {
+            outgoing.on_answer();
+            session.answers = Some((slot, outgoing.id));
+        }
+    }
+
     fn accept_session(
         &mut self,
         now: Instant,
@@ -512,6 +534,7 @@ impl Association {
             order: None,
             header: None,
             source_rewrite: SourceRewrite::None,
+            answers: None,
             newest: sequence,
             counters: Counters::default(),
         };

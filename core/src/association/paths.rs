@@ -462,16 +462,7 @@ impl Association {
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        // Slow start goes on for the sake of later paths. If one loses, the window outgrows it.
-        let nearest = paths.iter().map(|path| path.delay).min().unwrap_or_default();
-        let uneven_by = thinning.uneven.as_micros() as i64;
-        let later = paths.iter().filter(|path| path.delay - nearest >= uneven_by);
-        let mut later = later.filter(|path| !self.selection.guard.leaves_out(path.id));
-        let loses =
-            |id| self.paths.get(PathId(id)).is_some_and(|path| path.loss() > thinning.lossy);
-        let lossy = later.any(|path| loses(path.id));
-        self.thins =
-            self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
+        self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
         let answer =

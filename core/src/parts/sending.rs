@@ -18,7 +18,7 @@ use crate::content::SentPacket;
 use crate::drops::DropReason;
 use crate::guard::Period;
 use crate::outgoing_sessions::OutgoingSessions;
-use crate::parameters::RepairParameters;
+use crate::parameters::{Parameters, RepairParameters, UdpTransportParameters};
 use crate::queue::SendQueue;
 use crate::rules::Treatment;
 use crate::session::Outgoing;
@@ -65,6 +65,7 @@ fn oldest_first(packet: &SentPacket) -> (Instant, u32, u32) {
 #[derive(Debug)]
 pub(crate) struct Sending {
     parameters: RepairParameters,
+    udp_transport: UdpTransportParameters,
     sessions: OutgoingSessions,
     next_session: u32,
     /// Whether the receiver resequences TCP sessions.
@@ -88,12 +89,13 @@ impl Sending {
     pub(crate) fn new(
         now: Instant,
         limits: &Limits,
-        parameters: &RepairParameters,
+        parameters: &Parameters,
         resequencing: bool,
         seed: [u8; 16],
     ) -> Self {
         Self {
-            parameters: *parameters,
+            parameters: parameters.repair,
+            udp_transport: parameters.udp_transport,
             sessions: OutgoingSessions::new(limits.sessions, seed),
             next_session: 0,
             resequencing,
@@ -179,6 +181,10 @@ impl Sending {
         self.sessions.touch(slot, now);
         if let Some(session) = self.sessions.get_mut(slot) {
             session.repair = treatment.repair;
+            if self.resequencing && key.protocol == protocol::UDP && key.source.port != 0 {
+                let (count, len) = (segments.count(), segments.segment_len(0));
+                session.on_datagrams(count, len, &self.udp_transport);
+            }
             if is_stream(&key)
                 && let Some((len, end)) = segments.whole_stream()
             {

@@ -7,9 +7,18 @@
 //! much as one whose growth was seen. Once the window has grown by less, it may cover no more than
 //! that.
 
+use core::time::Duration;
+
 /// Acknowledgements judged together: a sender with segmentation offload may wait for the next one
 /// before it sends (Linux, `tcp_tso_should_defer`).
 const JUDGED: u8 = 2;
+
+/// Judgements in a row that say that the window grows by less, before it is believed. Segmentation
+/// offload and jitter make single ones wrong.
+const LIMITED: u8 = 3;
+/// Shortest time that a sender gets to respond to an acknowledgement. Those that follow sooner, as
+/// after a gap has closed, are judged as one.
+pub(super) const RESPONSE: Duration = Duration::from_millis(1);
 
 /// The growth of one sender, as observed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,14 +29,18 @@ pub(super) struct Growth {
     /// known.
     proven: u16,
     ceiling: u16,
-    /// Bytes in flight before the newest acknowledgement that passed, bytes that it covered, and
-    /// whether the sender had more to send.
+    /// Bytes in flight before the newest acknowledgements that passed together, bytes that they
+    /// covered (0 if the sender had no more to send), and their number.
     before: u32,
     covered: u32,
+    acks: u8,
     /// Sums over the acknowledgements that are judged together.
     sum_covered: u32,
     sum_grown: i32,
     count: u8,
+    /// Judgements in a row that the window grows by less, and the most segments among these.
+    limited: u8,
+    grown: u16,
 }
 
 impl Growth {
@@ -49,42 +62,64 @@ impl Growth {
     }
 
     /// An acknowledgement passes that covers `covered` bytes. `flight`, the bytes in flight before
-    /// it, is the sender's response to the previous ones.
-    pub(super) fn on_passed(&mut self, flight: u32, covered: u32) {
+    /// it, is the sender's response to the previous ones, unless it passes too `soon` after them.
+    pub(super) fn on_passed(&mut self, flight: u32, covered: u32, soon: bool) {
+        if soon && self.covered > 0 {
+            self.covered = self.covered.saturating_add(covered);
+            self.acks = self.acks.saturating_add(1);
+            return;
+        }
         if self.covered > self.segment && self.segment > 0 {
             self.sum_covered = self.sum_covered.saturating_add(self.covered);
             let grown = flight.wrapping_sub(self.before) as i32;
             self.sum_grown = self.sum_grown.saturating_add(grown);
-            self.count += 1;
-            if self.count == JUDGED {
+            self.count = self.count.saturating_add(self.acks);
+            if self.count >= JUDGED {
                 self.judge();
             }
         }
         self.before = flight;
+        self.acks = 1;
         // A sender with nothing in flight was not limited by its window.
         self.covered = if flight > covered { covered } else { 0 };
     }
 
     fn judge(&mut self) {
-        let (covered, grown) = (self.sum_covered, self.sum_grown);
+        let (covered, grown, count) = (self.sum_covered, self.sum_grown, self.count);
         (self.sum_covered, self.sum_grown, self.count) = (0, 0, 0);
-        let each = (covered / u32::from(JUDGED) / self.segment).min(u16::MAX.into()) as u16;
+        let each = (covered / u32::from(count) / self.segment).min(u16::MAX.into()) as u16;
         // Rounds the mean to full segments.
         let grown = i64::from(grown) + i64::from(self.segment) / 2;
         if grown * 4 >= i64::from(covered) * 3 {
             self.proven = self.proven.max(each);
+            (self.limited, self.grown) = (0, 0);
+            if each > self.ceiling {
+                self.ceiling = 0;
+            }
         } else if grown * 2 > i64::from(self.segment) {
             // A window without growth proves nothing: the sender has too little to send, or slow
             // start is over.
-            let segments = grown / i64::from(JUDGED) / i64::from(self.segment);
-            let ceiling = u16::try_from(segments).unwrap_or(1).max(1);
-            self.ceiling = if self.ceiling == 0 { ceiling } else { self.ceiling.min(ceiling) };
+            let segments = grown / i64::from(count) / i64::from(self.segment);
+            self.grown = self.grown.max(u16::try_from(segments).unwrap_or(1).max(1));
+            self.limited += 1;
+            if self.limited == LIMITED {
+                self.ceiling =
+                    if self.ceiling == 0 { self.grown } else { self.ceiling.min(self.grown) };
+                (self.limited, self.grown) = (0, 0);
+            }
         }
     }
 
     /// What follows is no response to the last acknowledgement.
     pub(super) fn forget(&mut self) {
-        (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
+        *self = Self {
+            segment: self.segment,
+            proven: self.proven,
+            ceiling: self.ceiling,
+            limited: self.limited,
+            grown: self.grown,
+            ..Self::default()
+        };
     }
 }
 
@@ -102,7 +137,7 @@ mod tests {
         let (mut flight, mut window) = (10, 10);
         for ack in 1..=24 {
             let covered = (growth.permitted() / SEGMENT).min(flight - 1);
-            growth.on_passed(flight * SEGMENT, covered * SEGMENT);
+            growth.on_passed(flight * SEGMENT, covered * SEGMENT, false);
             flight -= covered;
             window += covered.min(limit);
             if ack % every == 0 {
@@ -131,11 +166,27 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_that_arrive_together_are_judged_together() {
+        let mut growth = Growth::default();
+        growth.on_segment(SEGMENT);
+        let mut window = 40;
+        for _ in 0..20 {
+            // The sender has answered none of the three when the next one passes.
+            for (soon, left) in [(false, window), (true, window - 2), (true, window - 4)] {
+                growth.on_passed(left * SEGMENT, 2 * SEGMENT, soon);
+            }
+            window += 6;
+        }
+        assert!(!growth.is_limited(), "{growth:?}");
+        assert_eq!(growth.permitted(), 4 * SEGMENT, "two segments each are proven");
+    }
+
+    #[test]
     fn a_window_that_does_not_grow_says_nothing() {
         let mut growth = Growth::default();
         growth.on_segment(SEGMENT);
         for _ in 0..20 {
-            growth.on_passed(40 * SEGMENT, 4 * SEGMENT);
+            growth.on_passed(40 * SEGMENT, 4 * SEGMENT, false);
         }
         assert!(!growth.is_limited() && growth.permitted() == 2 * SEGMENT);
     }

@@ -12,7 +12,7 @@ fn proven() -> Thinning {
     let mut flight = 1_000 * SEGMENT;
     for exponent in 1..9 {
         for _ in 0..3 {
-            growth.on_passed(flight, SEGMENT << exponent);
+            growth.on_passed(flight, SEGMENT << exponent, false);
             flight += SEGMENT << exponent;
         }
     }
