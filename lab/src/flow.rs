@@ -22,7 +22,7 @@ pub(crate) struct FlowResult {
     pub(crate) goodput_bps: f64,
     /// Payload received in each interval of 100 ms, in bit/s.
     pub(crate) intervals_bps: Vec<f64>,
-    /// TCP retransmissions of the sender.
+    /// TCP segments that the sender sent again, or QUIC packets that it declared lost.
     pub(crate) retransmits: u64,
     /// Longest time in which the receiver got nothing, after the first second, if the flow
     /// measures it.

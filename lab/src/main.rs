@@ -3,12 +3,12 @@
 //!
 //! This file parses the command line. The modules, those that need none of the others first:
 //!
-//! - tools: `command`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
-//! - what is measured: `scenarios`, `subject`
+//! - tools: `command`, `go`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
+//! - what is measured: `scenarios`, `sender`, `subject`
 //! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
 //!   `summary`, `published`
-//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream` and `probe`
-//!   (traffic); `worker` starts them
+//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream`, `quic` and
+//!   `probe` (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
 //! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
 //!   `ablate`, `parameters`
@@ -33,6 +33,7 @@ mod factorial;
 mod figures;
 mod flow;
 mod generator;
+mod go;
 mod kill_matrix;
 mod links;
 mod netem;
@@ -42,11 +43,13 @@ mod pcap;
 mod probe;
 mod progress;
 mod published;
+mod quic;
 mod report;
 mod reproduce;
 mod results;
 mod run;
 mod scenarios;
+mod sender;
 mod shell;
 mod simulated;
 mod statistics;
@@ -116,6 +119,10 @@ enum Command {
         /// those of its `TcpControl`.
         #[arg(long)]
         congestion_control: Option<String>,
+        /// Repeats each scenario with these senders in place of its bulk flows, separated by
+        /// commas: tcp-cubic, tcp-reno, tcp-bbr, quinn-cubic, quinn-reno, quinn-bbr, quic-go.
+        #[arg(long, value_delimiter = ',', conflicts_with = "congestion_control")]
+        senders: Vec<sender::Sender>,
         /// Links by the lab's `emulator`, or by the kernel's `netem`.
         #[arg(long, default_value = "emulator")]
         links: Links,
@@ -254,6 +261,8 @@ enum Command {
         #[arg(long)]
         exec: Option<String>,
     },
+    /// Builds the programs in Go that senders and systems need, as `run` does when it needs them.
+    BuildGo,
     /// Removes what earlier runs left behind.
     Clean,
     #[command(flatten)]
@@ -287,6 +296,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             seconds,
             place,
             congestion_control,
+            senders,
             links,
             out,
             json,
@@ -304,6 +314,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 again,
                 allow_busy,
                 congestion_control,
+                senders,
                 longest: seconds.map(Duration::from_secs),
                 simulated: place == Place::Sim,
                 netem: links == Links::Netem,
@@ -370,6 +381,11 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             netns::clean_stale()?;
             let _guard = netns::Guard::start()?;
             return shell::run(&loaded, &host, system.as_deref(), exec.as_deref());
+        }
+        Command::BuildGo => {
+            for path in go::build_all()? {
+                println!("{}", path.display());
+            }
         }
         Command::Clean => {
             for name in netns::clean_stale()? {

@@ -17,6 +17,7 @@ use crate::netns;
 use crate::progress::Progress;
 use crate::results::{Estimate, LATE_BOUND, RunResult, Store};
 use crate::scenarios::{Loaded, hash};
+use crate::sender::Sender;
 use crate::simulated;
 use crate::subject::{Subject, subjects};
 use crate::systems;
@@ -55,6 +56,8 @@ pub(crate) struct Options {
     pub(crate) allow_busy: bool,
     /// Congestion control of the hosts' TCP, instead of the scenario's.
     pub(crate) congestion_control: Option<String>,
+    /// Senders to take the place of the scenarios' bulk flows, one after the other.
+    pub(crate) senders: Vec<Sender>,
     /// Whether to run in the simulator.
     pub(crate) simulated: bool,
     /// Whether to use the kernel's links instead of the emulator's.
@@ -84,6 +87,7 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
                 names.iter().any(|name| [&subject.name, &subject.system.name].contains(&name))
             });
             let wanted = wanted && (!options.simulated || simulated::has(&subject));
+            let wanted = wanted && (!subject.is_tcp_only() || loaded.scenario.has_tcp());
             // Such results are kept apart from those with the emulator's links.
             if options.simulated {
                 subject.name += " (sim)";
@@ -105,6 +109,14 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
 impl Options {
     /// The scenarios, changed as these options demand.
     pub(crate) fn adapt(&self, scenarios: Vec<Loaded>) -> Vec<Loaded> {
+        let scenarios = if self.senders.is_empty() {
+            scenarios
+        } else {
+            let each = |loaded: &Loaded| {
+                self.senders.iter().map(|s| s.replace(loaded.clone())).collect::<Vec<_>>()
+            };
+            scenarios.iter().flat_map(each).collect()
+        };
         scenarios
             .into_iter()
             .map(|loaded| self.with_congestion_control(self.shorten(loaded)))

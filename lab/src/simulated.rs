@@ -235,6 +235,9 @@ fn flows(
         TrafficKind::Voip { interval, length } => {
             (1, false, packets(protocol::ICMP, *length, nanos(*interval)))
         }
+        TrafficKind::Quic { .. } => {
+            return Err("traffic of kind \"quic\" runs on kernels only".to_owned());
+        }
         TrafficKind::RequestResponse { .. } => {
             return Err("traffic of kind \"request-response\" runs on kernels only".to_owned());
         }

@@ -19,6 +19,13 @@ pub(crate) struct Subject {
     pub(crate) path: Option<(usize, usize)>,
 }
 
+impl Subject {
+    /// Whether it carries nothing but TCP.
+    pub(crate) fn is_tcp_only(&self) -> bool {
+        self.system.kind == "mptcp"
+    }
+}
+
 /// The subjects of a scenario: every system, and plain TCP for each interface of the sender, alone.
 /// The paths of plain TCP lead to different interfaces of the receiver if there are enough.
 pub(crate) fn subjects(scenario: &Scenario) -> Vec<Subject> {

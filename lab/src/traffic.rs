@@ -4,12 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use mpip_link::scenario::{Traffic, TrafficKind};
+use mpip_link::scenario::{QuicImplementation, Traffic, TrafficKind};
 use serde_json::Value;
 
 use crate::command::{self, Output, Running};
 use crate::flow::FlowResult;
+use crate::go;
 use crate::netns::Namespace;
+use crate::quic::Sent;
 
 /// Interval of the receiver's reports, in seconds, for iperf3.
 const INTERVAL: &str = "0.1";
@@ -76,6 +78,8 @@ impl Flow {
             TrafficKind::Udp { .. } => iperf_udp(&client, &server)
                 .map(|result| result.over(whole_seconds(traffic.duration))),
             TrafficKind::Http { size } => curl(size, &client),
+            TrafficKind::Quic { download, .. } => quic(download, &client, &server)
+                .map(|result| result.over(whole_seconds(traffic.duration))),
             _ => own(&client),
         }
         .unwrap_or_else(|error| FlowResult { error: Some(error), ..FlowResult::default() });
@@ -146,6 +150,30 @@ fn command_lines(
             );
             (words(&server), words(&client))
         }
+        TrafficKind::Quic { implementation, congestion_control: own, download } => {
+            let control = own.as_deref().unwrap_or(congestion_control);
+            let direction = if *download { "download" } else { "upload" };
+            let (at, to) = (unspecified(port), SocketAddr::new(remote, port));
+            let from = endpoint.local.map_or(unspecified(0), |local| SocketAddr::new(local, 0));
+            match implementation {
+                QuicImplementation::Quinn => {
+                    let program = command::own_program();
+                    let client = format!("{from} {to} {control} {direction} {seconds}");
+                    (
+                        words(&format!("{program} quic-serve {at} {control}")),
+                        words(&format!("{program} quic-transfer {client}")),
+                    )
+                }
+                QuicImplementation::QuicGo => {
+                    let program = go::program("quic-go")?.display().to_string();
+                    let client = words(&format!("transfer {from} {to} {direction} {seconds}"));
+                    (
+                        vec![program.clone(), "serve".to_owned(), at.to_string()],
+                        [vec![program], client].concat(),
+                    )
+                }
+            }
+        }
         kind => {
             let program = command::own_program();
             let to = SocketAddr::new(remote, port);
@@ -166,9 +194,10 @@ fn command_lines(
                 TrafficKind::File { size } => {
                     (format!("serve {all}"), format!("file {to} {size} {seconds}"))
                 }
-                TrafficKind::Tcp { .. } | TrafficKind::Udp { .. } | TrafficKind::Http { .. } => {
-                    unreachable!("handled above")
-                }
+                TrafficKind::Tcp { .. }
+                | TrafficKind::Udp { .. }
+                | TrafficKind::Http { .. }
+                | TrafficKind::Quic { .. } => unreachable!("handled above"),
             };
             let line = |text: String| [vec![program.clone()], words(&text)].concat();
             (line(server), line(client))
@@ -273,6 +302,16 @@ fn curl(size: u64, client: &Output) -> Result<FlowResult, String> {
         error: (bytes != size as f64).then(failure),
         ..FlowResult::default()
     })
+}
+
+/// The client has the receiver's result; of a download the server knows what was lost.
+fn quic(download: bool, client: &Output, server: &Output) -> Result<FlowResult, String> {
+    let mut result = own(client)?;
+    if download {
+        let sent: Result<Sent, _> = serde_json::from_str(&server.stdout);
+        result.retransmits = sent.map_or(0, |sent| sent.lost);
+    }
+    Ok(result)
 }
 
 fn own(client: &Output) -> Result<FlowResult, String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::{emulator, generator, netem, netns, probe, stream};
+use crate::{emulator, generator, netem, netns, probe, quic, stream};
 
 /// Hidden subcommands.
 #[derive(Clone, Subcommand)]
@@ -85,6 +85,28 @@ pub(crate) enum Worker {
         /// Seconds.
         duration: f64,
     },
+    /// Serves one bulk QUIC transfer.
+    #[command(hide = true)]
+    QuicServe {
+        /// Local address.
+        at: SocketAddr,
+        /// Congestion control.
+        congestion_control: String,
+    },
+    /// Transfers bulk QUIC in one direction.
+    #[command(hide = true)]
+    QuicTransfer {
+        /// Local address.
+        from: SocketAddr,
+        /// Remote address.
+        to: SocketAddr,
+        /// Congestion control.
+        congestion_control: String,
+        /// `download` or `upload`.
+        direction: String,
+        /// Seconds.
+        duration: f64,
+    },
     /// Sends a file.
     #[command(hide = true)]
     File {
@@ -141,6 +163,14 @@ pub(crate) fn run(worker: Worker) -> io::Result<()> {
         Worker::StreamSend { to, congestion_control, duration } => {
             let duration = Duration::from_secs_f64(duration);
             print_json(&stream::send(to, &congestion_control, duration)?)
+        }
+        Worker::QuicServe { at, congestion_control } => {
+            print_json(&quic::serve(at, &congestion_control)?)
+        }
+        Worker::QuicTransfer { from, to, congestion_control, direction, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            let download = direction == "download";
+            print_json(&quic::transfer(from, to, &congestion_control, download, duration)?)
         }
         Worker::File { to, size, limit } => {
             print_json(&generator::file(to, size, Duration::from_secs_f64(limit))?)

@@ -193,6 +193,8 @@ pub(super) struct RawTraffic {
     pub(super) plain: Option<Spanned<String>>,
     pub(super) streams: Option<u32>,
     pub(super) download: Option<bool>,
+    pub(super) implementation: Option<Spanned<String>>,
+    pub(super) congestion_control: Option<Spanned<String>>,
     pub(super) rate: Option<Rate>,
     pub(super) length: Option<u32>,
     pub(super) interval: Option<Time>,
