@@ -10,18 +10,17 @@ use crate::command::Running;
 /// Longest time to download modules and compile.
 const BUILD: Duration = Duration::from_secs(300);
 
-/// The programs, with what is built in their directories.
-const PROGRAMS: [(&str, &str); 1] = [("quic-go", ".")];
+/// The programs.
+const PROGRAMS: [&str; 2] = ["quic-go", "wireguard-go"];
 
 /// The path of a program, which is built if its sources are newer.
 ///
 /// # Errors
 /// There is no such program, Go is missing, or the build fails.
 pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
-    let (_, package) = PROGRAMS
-        .into_iter()
-        .find(|(known, _)| *known == name)
-        .ok_or_else(|| io::Error::other(format!("no program {name:?} in Go")))?;
+    if !PROGRAMS.contains(&name) {
+        return Err(io::Error::other(format!("expected one of {PROGRAMS:?}, found {name:?}")));
+    }
     let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = lab.join(name);
     let built = lab.with_file_name("target").join("go").join(name);
@@ -35,7 +34,7 @@ pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
         "build".as_ref(),
         "-o".as_ref(),
         built.as_ref(),
-        package.as_ref(),
+        ".".as_ref(),
     ];
     let build = Running::start(&line).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -71,7 +70,7 @@ fn newest(directory: &Path) -> io::Result<Option<SystemTime>> {
 /// # Errors
 /// As [`program`].
 pub(crate) fn build_all() -> io::Result<Vec<PathBuf>> {
-    PROGRAMS.into_iter().map(|(name, _)| program(name)).collect()
+    PROGRAMS.into_iter().map(program).collect()
 }
 
 #[cfg(test)]
@@ -80,7 +79,7 @@ mod tests {
 
     #[test]
     fn every_program_has_a_module() {
-        for (name, _) in PROGRAMS {
+        for name in PROGRAMS {
             let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(name).join("go.mod");
             assert!(module.exists(), "{}", module.display());
         }

@@ -26,12 +26,17 @@ impl Subject {
     }
 }
 
-/// The subjects of a scenario: every system, and plain TCP for each interface of the sender, alone.
-/// The paths of plain TCP lead to different interfaces of the receiver if there are enough.
+/// The kind of system over which an adapter's program is to run, if the scenario says so.
+pub(crate) fn over(system: &System) -> Option<&str> {
+    system.settings.get("over").and_then(toml::Value::as_str)
+}
+
+/// The subjects of a scenario: every system, and plain TCP, or what runs over it, for each
+/// interface of the sender, alone. The paths of plain TCP lead to different interfaces of the receiver if there are enough.
 pub(crate) fn subjects(scenario: &Scenario) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for system in &scenario.systems {
-        if system.kind != "tcp" {
+        if system.kind != "tcp" && over(system) != Some("tcp") {
             subjects.push(Subject {
                 name: system.name.clone(),
                 system: system.clone(),
