@@ -7,8 +7,8 @@
 //! - what is measured: `scenarios`, `sender`, `subject`
 //! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
 //!   `summary`, `published`
-//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream`, `quic` and
-//!   `probe` (traffic); `worker` starts them
+//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream`, `quic`,
+//!   `web` and `probe` (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
 //! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
 //!   `ablate`, `parameters`
@@ -60,6 +60,7 @@ mod systems;
 mod testbed;
 mod thinning;
 mod traffic;
+mod web;
 mod work_directory;
 mod worker;
 
@@ -468,6 +469,9 @@ fn print_table(summaries: &[summary::Summary]) -> std::io::Result<()> {
             s.counting,
             s.repetitions
         )?;
+        for (name, rate) in &s.per_second {
+            writeln!(out, "{:28} {:18} {name}: {rate:.0} answers per second", "", "")?;
+        }
         for (name, rtt) in &s.rtt_ms {
             writeln!(
                 out,

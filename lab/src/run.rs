@@ -288,6 +288,9 @@ fn one_line(result: &RunResult) -> String {
         if let Some(rtt) = flow.rtt_ms {
             line += &format!(", {} mean {:.2} ms, 99th {:.2} ms", flow.name, rtt.mean, rtt.p99);
         }
+        if let Some(rate) = flow.per_second {
+            line += &format!(", {rate:.0} per second");
+        }
         if let Some(error) = &flow.error {
             line += &format!(", {}: {error}", flow.name);
         }
@@ -428,7 +431,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
     };
     let mut testbed = Testbed::build(scenario, &setup)?;
     let mut system = systems::start(&job.subject, &testbed, &directory.path)?;
-    let mut flows = prepare_flows(scenario, &testbed, system.as_ref())?;
+    let mut flows = prepare_flows(scenario, &testbed, system.as_ref(), &directory.path)?;
     std::thread::sleep(SETTLE);
 
     testbed.start()?;
@@ -498,6 +501,7 @@ fn prepare_flows(
     scenario: &Scenario,
     testbed: &Testbed,
     system: &dyn systems::Running,
+    directory: &Path,
 ) -> io::Result<Vec<Flow>> {
     scenario
         .traffic
@@ -508,8 +512,9 @@ fn prepare_flows(
                 Some(interface) => systems::plain(testbed, traffic, Some(interface))?,
                 None => system.endpoint(testbed, traffic)?,
             };
-            let (from, to) = (testbed.host(&traffic.from)?, testbed.host(&traffic.to)?);
-            Flow::prepare(traffic, &endpoint, port, &scenario.congestion_control, from, to)
+            let hosts = (testbed.host(&traffic.from)?, testbed.host(&traffic.to)?);
+            let control = &scenario.congestion_control;
+            Flow::prepare(traffic, &endpoint, port, control, hosts, directory)
         })
         .collect()
 }
@@ -517,8 +522,13 @@ fn prepare_flows(
 /// The limit in bit/s for the first flow with a goodput; 0 for no limit.
 pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
     let bulk = scenario.traffic.iter().find(|traffic| {
-        let measures_time =
-            matches!(traffic.kind, TrafficKind::Voip { .. } | TrafficKind::RequestResponse { .. });
+        let measures_time = matches!(
+            traffic.kind,
+            TrafficKind::Voip { .. }
+                | TrafficKind::RequestResponse { .. }
+                | TrafficKind::Short { .. }
+                | TrafficKind::Web { .. }
+        );
         traffic.plain.is_none() && !measures_time
     });
     let Some(traffic) = bulk else { return 0.0 };

@@ -235,11 +235,11 @@ fn flows(
         TrafficKind::Voip { interval, length } => {
             (1, false, packets(protocol::ICMP, *length, nanos(*interval)))
         }
-        TrafficKind::Quic { .. } => {
-            return Err("traffic of kind \"quic\" runs on kernels only".to_owned());
-        }
-        TrafficKind::RequestResponse { .. } => {
-            return Err("traffic of kind \"request-response\" runs on kernels only".to_owned());
+        TrafficKind::Quic { .. }
+        | TrafficKind::RequestResponse { .. }
+        | TrafficKind::Short { .. }
+        | TrafficKind::Web { .. } => {
+            return Err(format!("traffic {:?} runs on kernels only", traffic.name));
         }
     };
     let from = if backwards { 1 - from } else { from };

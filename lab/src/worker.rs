@@ -48,6 +48,8 @@ pub(crate) enum Worker {
     Serve {
         /// Local address.
         at: SocketAddr,
+        /// Name of the congestion control, as the kernel has it; the system's default without it.
+        congestion_control: Option<String>,
     },
     /// Serves downloads.
     #[command(hide = true)]
@@ -66,6 +68,22 @@ pub(crate) enum Worker {
         request: u64,
         /// Bytes of a response.
         response: u64,
+        /// Seconds.
+        duration: f64,
+    },
+    /// Transfers one after the other, each on a new connection.
+    #[command(hide = true)]
+    Short {
+        /// Remote address.
+        to: SocketAddr,
+        /// Bytes to send in each.
+        sent: u64,
+        /// Bytes to receive in each.
+        wanted: u64,
+        /// Nanoseconds between their starts.
+        interval: u64,
+        /// Name of the congestion control, as the kernel has it.
+        congestion_control: String,
         /// Seconds.
         duration: f64,
     },
@@ -153,11 +171,19 @@ pub(crate) fn run(worker: Worker) -> io::Result<()> {
             let interval = Duration::from_nanos(interval);
             print_json(&generator::voip(from, to, length, interval, duration)?)
         }
-        Worker::Serve { at } => generator::serve(at),
+        Worker::Serve { at, congestion_control } => {
+            generator::serve(at, congestion_control.as_deref())
+        }
         Worker::Http { at, size } => generator::http(at, size),
         Worker::Request { to, request, response, duration } => {
             let duration = Duration::from_secs_f64(duration);
             print_json(&generator::request(to, request, response, duration)?)
+        }
+        Worker::Short { to, sent, wanted, interval, congestion_control, duration } => {
+            let size = (sent, wanted);
+            let (interval, duration) =
+                (Duration::from_nanos(interval), Duration::from_secs_f64(duration));
+            print_json(&generator::short(to, size, interval, &congestion_control, duration)?)
         }
         Worker::StreamReceive { at } => stream::receive(at),
         Worker::StreamSend { to, congestion_control, duration } => {

@@ -336,11 +336,21 @@ fn traffic_kind(raw: &RawTraffic, context: &Context<'_>) -> Result<TrafficKind, 
         },
         "file" => TrafficKind::File { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
         "http" => TrafficKind::Http { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
+        "short" => TrafficKind::Short {
+            size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0,
+            interval: raw.interval.as_ref().map_or(Duration::from_secs(1), |i| i.0),
+            download: raw.download.unwrap_or(false),
+        },
+        "web" => TrafficKind::Web {
+            connections: raw.connections.unwrap_or(64),
+            size: raw.size.as_ref().map_or(1000, |size| size.0),
+            keep: raw.keep.unwrap_or(true),
+        },
         "quic" => quic(raw, context)?,
         other => {
             let message = format!(
                 "expected \"tcp\", \"stream\", \"udp\", \"quic\", \"voip\", \"request-response\", \
-                 \"file\" or \"http\", found {other:?}"
+                 \"file\", \"short\", \"web\" or \"http\", found {other:?}"
             );
             return Err(context.at(&raw.kind, message));
         }

@@ -201,6 +201,8 @@ pub(super) struct RawTraffic {
     pub(super) request: Option<u32>,
     pub(super) response: Option<u32>,
     pub(super) size: Option<Bytes>,
+    pub(super) connections: Option<u32>,
+    pub(super) keep: Option<bool>,
 }
 
 #[derive(Deserialize)]

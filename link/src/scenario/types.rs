@@ -212,6 +212,26 @@ pub enum TrafficKind {
         /// Bytes.
         size: u64,
     },
+    /// TCP transfers one after the other, each on a new connection; the time of each from the
+    /// beginning of the handshake to the last byte is measured.
+    Short {
+        /// Bytes of a transfer.
+        size: u64,
+        /// Time between the starts of two transfers. Transfers that last longer delay the next.
+        interval: Duration,
+        /// Whether `to` sends and `from` receives.
+        download: bool,
+    },
+    /// Small answers of a web server at `to` to many clients at `from` (nginx, wrk); the time of
+    /// each is measured.
+    Web {
+        /// Connections at the same time, each with one request at a time.
+        connections: u32,
+        /// Bytes of an answer.
+        size: u64,
+        /// Whether a connection is used for more than one request.
+        keep: bool,
+    },
     /// A download from `to` by `curl` over HTTP.
     Http {
         /// Bytes.
