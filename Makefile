@@ -15,7 +15,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 
 .PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim \
-	setup mptcp install clean
+	lab setup mptcp install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,6 +67,10 @@ bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, en
 
 unshaped: setup build ## One TCP connection without a limit: plain, through mpip by UDP, by TCP segments
 	@sh scripts/unshaped.sh
+
+lab: setup mptcp build ## What scenarios with other senders need beside: nginx, wrk, programs in Go
+	@sh scripts/setup.sh nginx:nginx-light wrk:wrk || echo "without nginx and wrk: no traffic of kind web"
+	@target/release/mpip-lab build-go || echo "without Go: no quic-go, no wireguard-go"
 
 figures: setup mptcp build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
 	target/release/mpip-lab figures --repetitions $(or $(REPETITIONS),5)

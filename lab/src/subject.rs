@@ -148,6 +148,14 @@ mod tests {
         let subjects = subjects(&scenario);
         let names: Vec<&str> = subjects.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["tcp a", "tcp b", "mptcp"]);
+        let vpn = "systems = [\"vpn\", \"vpn over mpip\"]\n\
+                   [system.vpn]\nkind = \"wireguard-go\"\nover = \"tcp\"\n\
+                   [system.\"vpn over mpip\"]\nkind = \"wireguard-go\"\nover = \"mpip\"\n";
+        let text = text.replace("systems = [\"tcp\", \"mptcp\"]\n", vpn);
+        let above = super::subjects(&crate::scenarios::parse("t", &text).expect("valid"));
+        let names: Vec<&str> = above.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["vpn a", "vpn b", "vpn over mpip"]);
+        assert_eq!((above[1].path, above[2].path), (Some((1, 3)), None));
         assert_eq!(subjects[0].path, Some((0, 2)));
         assert_eq!(subjects[1].path, Some((1, 3)));
     }
