@@ -113,9 +113,10 @@ pub struct QuicState {
     pub round_trip: Duration,
     /// Packets sent.
     pub sent: u64,
-    /// Packets declared lost. `quinn-proto` does not say which of them were spurious: compare
-    /// with what was really lost.
+    /// Packets declared lost. `quinn-proto` does not say which of them were spurious.
     pub lost: u64,
+    /// Datagrams that have not arrived: what was really lost, and what is on the way.
+    pub missing: u64,
     /// Reductions of the window.
     pub congestion_events: u64,
 }
@@ -304,18 +305,27 @@ impl Quic {
         }
     }
 
-    /// The state of the sender of `flow`; `None` if this end does not send it.
+    /// Datagrams that this end of `flow` has taken.
+    pub(crate) fn arrived(&self, flow: u64) -> u64 {
+        let connection = self.end(flow).and_then(|end| end.connection.as_ref());
+        connection.map_or(0, |(_, connection)| connection.stats().udp_rx.datagrams)
+    }
+
+    /// The state of the sender of `flow`; `None` if this end does not send it. All that was sent
+    /// counts as missing, because this end does not know better.
     pub(crate) fn state(&self, flow: u64) -> Option<QuicState> {
         let end = self.end(flow)?;
         let (Work::Send { .. }, Some((_, connection))) = (&end.work, &end.connection) else {
             return None;
         };
-        let path = connection.stats().path;
+        let stats = connection.stats();
+        let path = stats.path;
         Some(QuicState {
             window: path.cwnd,
             round_trip: path.rtt,
             sent: path.sent_packets,
             lost: path.lost_packets,
+            missing: stats.udp_tx.datagrams,
             congestion_events: path.congestion_events,
         })
     }
