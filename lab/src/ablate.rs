@@ -19,6 +19,7 @@ use self::cases::Case;
 use self::heuristics::{HEURISTICS, Heuristic};
 use self::outcome::Outcome;
 use self::table::Row;
+use crate::parameters::set;
 
 mod cases;
 mod heuristics;
@@ -53,18 +54,6 @@ pub(crate) struct Options {
     /// Writes the result of every case as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-}
-
-/// Parameters with `settings`, each as `mechanism.parameter=value`.
-fn set(mut parameters: Parameters, settings: &[impl AsRef<str>]) -> io::Result<Parameters> {
-    for setting in settings {
-        let setting = setting.as_ref();
-        let number = |text: &str| text.parse::<f64>().map_err(|error| error.to_string());
-        let pair = setting.split_once('=').ok_or("expected mechanism.parameter=value".to_owned());
-        let done = pair.and_then(|(name, value)| parameters.set(name, number(value)?));
-        done.map_err(|error| io::Error::other(format!("{setting}: {error}")))?;
-    }
-    Ok(parameters)
 }
 
 fn chosen(only: &[String]) -> io::Result<Vec<&'static Heuristic>> {

@@ -165,12 +165,13 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
     let (limit_bps, alone_bps) = (limit(&paths).unwrap_or(0.0), [alone(0), alone(1)]);
     let from = 3 * SECOND;
     let duration = from + seconds * SECOND;
-    let scenario = Scenario { paths, tcp: TcpControl::CUBIC, duration, from, seed: number as u64 };
+    let scenario =
+        Scenario { paths, sender: TcpControl::CUBIC.into(), duration, from, seed: number as u64 };
     let found = measure(&scenario, Subject::MPIP);
     let tcp = |path: usize| {
         let runs = (0..TCP_RUNS).map(|run| {
             let seed = number as u64 + (run << 32);
-            measure(&Scenario { seed, ..scenario.clone() }, Subject::Tcp(path)).goodput
+            measure(&Scenario { seed, ..scenario.clone() }, Subject::Path(path)).goodput
         });
         runs.fold(0.0, f64::max)
     };

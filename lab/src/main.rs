@@ -11,7 +11,7 @@
 //!   `web` and `probe` (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
 //! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
-//!   `ablate`, `parameters`
+//!   `parameters`, `sweep`, `ablate`
 //! - commands that use these: `figures`, `report`, `reproduce`
 
 use std::io::Write;
@@ -56,6 +56,7 @@ mod statistics;
 mod stream;
 mod subject;
 mod summary;
+mod sweep;
 mod systems;
 mod testbed;
 mod thinning;
@@ -222,6 +223,9 @@ enum Command {
     /// Switches each mechanism off, one at a time, over the simulator's scenarios and random links,
     /// and prints what it brings.
     Ablate(ablate::Options),
+    /// Measures mpip over random link sets, with each kind of inner sender, in the simulator, and
+    /// prints distributions and the worst sets. Can be interrupted and resumed.
+    Sweep(sweep::Options),
     /// Shows what tunes the engine's mechanisms.
     Parameters(parameters::Options),
     /// Kills every proper subset of two to four paths in every way during a transfer, and prints
@@ -286,6 +290,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
         Command::DemoPart(part) => demo::part(part)?,
         Command::Thinning(options) => thinning::run(&options)?,
         Command::Ablate(options) => return ablate::run(&options),
+        Command::Sweep(options) => return sweep::run(&options),
         Command::Parameters(options) => parameters::run(&options)?,
         Command::KillMatrix(options) => return kill_matrix::run(&options),
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),

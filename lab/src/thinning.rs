@@ -110,7 +110,7 @@ impl Row {
             Self::Pair(number) => {
                 let scenario = Scenario {
                     paths: pair(*number),
-                    tcp: TcpControl::from_name(sender)?,
+                    sender: TcpControl::from_name(sender)?.into(),
                     duration: seconds * SECOND,
                     from: 0,
                     seed: number * 1_000 + u64::from(repetition),

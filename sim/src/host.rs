@@ -20,7 +20,7 @@ use crate::node::{Inbox, Node, Outbox};
 use crate::packet::Tuple;
 use crate::rng::Rng;
 use crate::spec::{EngineSpec, HostSpec, Mode, System, WorldSpec, inner_address};
-use crate::tcp::Stack;
+use crate::stack::Stack;
 
 /// Inner MTU before the engine reports one; fits 1,500 bytes of IPv6 with room to spare.
 pub(crate) const FIRST_MTU: usize = 1_400;

@@ -1,7 +1,7 @@
 //! Deterministic simulator of mpip hosts and links.
 //!
-//! A [`World`](world::World) has hosts, each with an engine and real TCP above it ([`tcp`]), and
-//! links (`mpip_link`) between their interfaces. It runs in virtual time, faster than real time.
+//! A [`World`](world::World) has hosts, each with an engine and real transports above it ([`tcp`],
+//! [`quic`]), and links (`mpip_link`) between their interfaces. It runs in virtual time, faster than real time.
 //! All random choices follow from one seed, so a failure repeats.
 //!
 //! ```text
@@ -41,10 +41,12 @@ pub mod nat;
 pub mod network;
 pub mod node;
 pub mod packet;
+pub mod quic;
 pub mod random;
 pub mod rng;
 pub mod run;
 pub mod spec;
+mod stack;
 pub mod tcp;
 pub mod traffic;
 pub mod world;

@@ -6,15 +6,45 @@ use mpip_core::{CongestionControlKind, SchedulerKind};
 use mpip_link::{LinkConfig, QueueLimit};
 
 use crate::clock::{Nanos, SECOND};
-use crate::spec::{System, TcpControl, WorldSpec};
+use crate::spec::{QuicControl, System, TcpControl, WorldSpec};
 use crate::world::{Observe, World};
+
+/// The transport of a measured transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The hosts' TCP.
+    Tcp(TcpControl),
+    /// QUIC.
+    Quic(QuicControl),
+}
+
+impl Sender {
+    /// The sender with this name: `quic-cubic`, `quic-bbr`, `quic-reno`, or a name of [`TcpControl`].
+    ///
+    /// # Errors
+    /// If the name is unknown.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        match name {
+            "quic-cubic" => Ok(Self::Quic(QuicControl::Cubic)),
+            "quic-bbr" => Ok(Self::Quic(QuicControl::Bbr)),
+            "quic-reno" => Ok(Self::Quic(QuicControl::NewReno)),
+            name => TcpControl::from_name(name).map(Self::Tcp),
+        }
+    }
+}
+
+impl From<TcpControl> for Sender {
+    fn from(control: TcpControl) -> Self {
+        Self::Tcp(control)
+    }
+}
 
 /// The system to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Plain TCP over the path with this number.
-    Tcp(usize),
-    /// TCP through mpip over all paths.
+    /// The plain transfer over the path with this number.
+    Path(usize),
+    /// The transfer through mpip over all paths.
     Mpip {
         /// The scheduler.
         scheduler: SchedulerKind,
@@ -31,13 +61,13 @@ impl Subject {
     };
 }
 
-/// One TCP transfer from one host to another over disjoint paths.
+/// One transfer from one host to another over disjoint paths.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Settings of each path, forward and back.
     pub paths: Vec<(LinkConfig, LinkConfig)>,
-    /// Congestion control of the hosts' TCP.
-    pub tcp: TcpControl,
+    /// What sends.
+    pub sender: Sender,
     /// Duration of the transfer.
     pub duration: Nanos,
     /// Start of the measurement, to exclude slow start; 0 counts everything.
@@ -49,7 +79,7 @@ pub struct Scenario {
 /// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    /// Bytes of the TCP stream that the receiving application got, in bit/s.
+    /// Bytes of the stream that the receiving application got, in bit/s.
     pub goodput: f64,
     /// Outer bytes that each path of the sender carried, IP headers included.
     pub path_bytes: Vec<u64>,
@@ -110,15 +140,17 @@ pub fn plain_window(path: &(LinkConfig, LinkConfig)) -> usize {
 /// The world of a measurement, for inspection.
 pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
     let window = match subject {
-        Subject::Tcp(path) => plain_window(&scenario.paths[path]),
+        Subject::Path(path) => plain_window(&scenario.paths[path]),
         Subject::Mpip { .. } => window(&scenario.paths),
     };
-    let spec = WorldSpec::disjoint(scenario.seed, &scenario.paths)
-        .lasting(WARM_UP + scenario.duration)
-        .with_bulk(WARM_UP, window);
-    let spec = WorldSpec { tcp: scenario.tcp, ..spec };
+    let spec =
+        WorldSpec::disjoint(scenario.seed, &scenario.paths).lasting(WARM_UP + scenario.duration);
+    let spec = match scenario.sender {
+        Sender::Tcp(tcp) => WorldSpec { tcp, ..spec.with_bulk(WARM_UP, window) },
+        Sender::Quic(control) => spec.with_quic(WARM_UP, control),
+    };
     let mut spec = match subject {
-        Subject::Tcp(path) => spec.plain(path),
+        Subject::Path(path) => spec.plain(path),
         Subject::Mpip { scheduler, congestion_control } => spec.with_engines(|engine| {
             engine.scheduler = scheduler;
             engine.congestion_control = congestion_control;
@@ -165,7 +197,7 @@ mod tests {
     fn scenario(paths: &[(LinkConfig, LinkConfig)]) -> Scenario {
         Scenario {
             paths: paths.to_vec(),
-            tcp: TcpControl::CUBIC,
+            sender: TcpControl::CUBIC.into(),
             duration: 20 * SECOND,
             from: 5 * SECOND,
             seed: 1,
@@ -176,7 +208,7 @@ mod tests {
     fn plain_tcp_fills_a_clean_link() {
         let scenario = scenario(&[path(10_000_000, 10), path(20_000_000, 5)]);
         for number in 0..2 {
-            let found = measure(&scenario, Subject::Tcp(number));
+            let found = measure(&scenario, Subject::Path(number));
             let limit = limit(&scenario.paths[number..=number]).expect("it has a rate");
             let share = found.goodput / limit;
             assert!((0.9..=1.001).contains(&share), "path {number}: {share}");
@@ -190,8 +222,8 @@ mod tests {
         let mut paths = [path(5_000_000, 20)];
         paths[0].0.loss = mpip_link::Loss::Random(0.01);
         let scenario = scenario(&paths);
-        assert_eq!(measure(&scenario, Subject::Tcp(0)), measure(&scenario, Subject::Tcp(0)));
+        assert_eq!(measure(&scenario, Subject::Path(0)), measure(&scenario, Subject::Path(0)));
         let other = Scenario { seed: 2, ..scenario.clone() };
-        assert_ne!(measure(&scenario, Subject::Tcp(0)), measure(&other, Subject::Tcp(0)));
+        assert_ne!(measure(&scenario, Subject::Path(0)), measure(&other, Subject::Path(0)));
     }
 }

@@ -282,6 +282,39 @@ fn write_ip_header(shape: &Shape, identification: u16, out: &mut [u8]) {
     }
 }
 
+/// A UDP datagram with `payload`.
+pub(crate) fn datagram(shape: &Shape, identification: u16, payload: &[u8]) -> Vec<u8> {
+    let ip = ip_header_len(shape.source.ip());
+    let mut out = vec![0; ip + 8 + payload.len()];
+    write_ip_header(shape, identification, &mut out);
+    let len = ((8 + payload.len()) as u16).to_be_bytes();
+    out[ip..ip + 2].copy_from_slice(&shape.source.port().to_be_bytes());
+    out[ip + 2..ip + 4].copy_from_slice(&shape.destination.port().to_be_bytes());
+    out[ip + 4..ip + 6].copy_from_slice(&len);
+    out[ip + 8..].copy_from_slice(payload);
+    write_checksums(&mut out);
+    out
+}
+
+/// The payload of a UDP datagram, if its checksum is right.
+pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
+    let Tuple { protocol, source, .. } = tuple(packet)?;
+    let datagram = packet.get(ip_header_len(source.ip())..)?;
+    let sum = add(pseudo_header(packet, protocol, datagram.len()), datagram);
+    if protocol != protocol::UDP || sum != 0xffff {
+        return None;
+    }
+    datagram.get(8..)
+}
+
+/// The ECN field of a packet.
+pub(crate) fn ecn(packet: &[u8]) -> u8 {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => packet.get(1).map_or(0, |byte| byte & 3),
+        _ => packet.get(1).map_or(0, |byte| byte >> 4 & 3),
+    }
+}
+
 /// The byte at `offset` of the stream numbered `stream`.
 pub fn pattern(stream: u64, offset: u64) -> u8 {
     let word = (offset >> 3).wrapping_add(stream.wrapping_mul(0x1_0000_0001));

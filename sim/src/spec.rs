@@ -17,6 +17,7 @@ use crate::packet::protocol;
 
 mod tcp;
 
+pub use crate::quic::QuicControl;
 pub use tcp::{AckCounting, TcpAlgorithm, TcpControl};
 
 /// The port of the flow numbered 0; the others follow.
@@ -159,6 +160,13 @@ pub enum Traffic {
         /// Socket buffers, bytes: the largest window.
         window: usize,
     },
+    /// One QUIC stream, from the flow's source to its destination.
+    Quic {
+        /// Bytes to transfer; `None`: until the flow stops.
+        bytes: Option<u64>,
+        /// The sender's congestion control.
+        control: QuicControl,
+    },
     /// Packets at a constant rate. ICMP echo is answered, so round trips are measured.
     Packets {
         /// IP protocol number.
@@ -172,6 +180,13 @@ pub enum Traffic {
         /// Segments per super-packet if above 1 (TCP and UDP only), with a partial checksum.
         segments: usize,
     },
+}
+
+impl Traffic {
+    /// Whether it is a transfer by TCP or QUIC.
+    pub fn is_transfer(&self) -> bool {
+        matches!(self, Self::Tcp { .. } | Self::Quic { .. })
+    }
 }
 
 /// A flow.
@@ -418,6 +433,14 @@ impl WorldSpec {
     pub fn add_flow(&mut self, flow: FlowSpec) -> usize {
         self.flows.push(flow);
         self.flows.len() - 1
+    }
+
+    /// Adds a QUIC transfer from the first to the second host that goes on until the world's end.
+    pub fn with_quic(mut self, start: Nanos, control: QuicControl) -> Self {
+        let stop = self.duration;
+        let traffic = Traffic::Quic { bytes: None, control };
+        self.flows.push(FlowSpec { from: 0, to: 1, start, stop, v6: false, traffic });
+        self
     }
 
     /// Adds a TCP transfer from the first to the second host that goes on until the world's end.

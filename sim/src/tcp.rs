@@ -51,6 +51,15 @@ pub struct Received {
     pub finished: bool,
 }
 
+/// State of a sender, for time lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpState {
+    /// Congestion window, bytes.
+    pub window: u64,
+    /// Segments declared lost since the start, those of timeouts included.
+    pub lost: u64,
+}
+
 /// A host's TCP.
 pub struct Stack {
     interface: Interface,
@@ -224,6 +233,11 @@ impl Stack {
     /// Number of bytes that the sender of `flow` at this end wrote, once it has closed.
     pub fn written(&self, flow: u64) -> Option<u64> {
         self.sender(flow)?.written()
+    }
+
+    /// The state of the sender of `flow`; `None` if this end does not send it.
+    pub fn state(&self, flow: u64) -> Option<TcpState> {
+        self.sender(flow).map(Sender::state)
     }
 
     /// The state of this end of `flow`, for people.

@@ -53,6 +53,7 @@ impl Flow {
         let (source, destination) = world.flow_ends(number, spec);
         let (number_of_protocol, ecn) = match spec.traffic {
             Traffic::Tcp { .. } => (protocol::TCP, 0),
+            Traffic::Quic { .. } => (protocol::UDP, 0),
             Traffic::Packets { protocol: protocol::ICMP, ecn, .. } if source.is_ipv6() => {
                 (protocol::ICMPV6, ecn)
             }

@@ -12,8 +12,11 @@ use crate::host::Host;
 use crate::invariant::{Amplification, Invariant, Ledger, Violation};
 use crate::network::{Arrival, Datagram, Network};
 use crate::node::{Inbox, Node};
+use crate::quic::QuicState;
 use crate::rng::Rng;
 use crate::spec::{Action, System, Traffic, WorldSpec};
+use crate::stack::Transport;
+use crate::tcp::TcpState;
 use crate::traffic::{Flow, FlowReport};
 
 mod actions;
@@ -231,7 +234,7 @@ impl World {
     pub fn flow(&self, number: usize) -> FlowReport {
         let flow = &self.flows[number];
         let mut report = flow.report.clone();
-        if let Traffic::Tcp { .. } = flow.spec.traffic
+        if flow.spec.traffic.is_transfer()
             && let Some(received) = self.hosts[flow.spec.to].stack.received(number as u64)
         {
             report.bytes = received.bytes;
@@ -242,11 +245,16 @@ impl World {
         report
     }
 
+    /// When a flow last delivered a packet, or a transfer new bytes to the application.
+    pub fn last_delivery(&self, number: usize) -> Option<Nanos> {
+        self.flows[number].last_delivery
+    }
+
     /// Bytes delivered by a flow so far, as in its report.
     pub fn flow_bytes(&self, number: usize) -> u64 {
         let flow = &self.flows[number];
         match flow.spec.traffic {
-            Traffic::Tcp { .. } => {
+            Traffic::Tcp { .. } | Traffic::Quic { .. } => {
                 let received = self.hosts[flow.spec.to].stack.received(number as u64);
                 received.map_or(0, |received| received.bytes)
             }
@@ -254,7 +262,21 @@ impl World {
         }
     }
 
-    /// A description of the sender of TCP flow `number`.
+    /// The state of the sender of QUIC flow `number`; `None` of other flows.
+    pub fn quic_state(&self, number: usize) -> Option<QuicState> {
+        let flow = &self.flows[number].spec;
+        let mut state = self.hosts[flow.from].stack.quic(number as u64)?;
+        let arrived = self.hosts[flow.to].stack.quic_arrived(number as u64);
+        state.missing = state.missing.saturating_sub(arrived);
+        Some(state)
+    }
+
+    /// The state of the sender of TCP flow `number`; `None` of other flows.
+    pub fn tcp_sender(&self, number: usize) -> Option<TcpState> {
+        self.hosts[self.flows[number].spec.from].stack.tcp(number as u64)
+    }
+
+    /// A description of the sender of the transfer `number`.
     pub fn tcp_state(&self, number: usize) -> String {
         self.hosts[self.flows[number].spec.from].stack.describe(number as u64)
     }
@@ -408,13 +430,17 @@ impl World {
     fn feed(&mut self, number: usize) {
         let flow = &mut self.flows[number];
         let (from, to) = (flow.spec.from, flow.spec.to);
-        let Traffic::Tcp { bytes, window } = flow.spec.traffic else {
-            let mtu = self.hosts[from].mtu;
-            if let Some(made) = flow.make(self.now, mtu) {
-                self.send_inner(from, &made.bytes, made.offload);
-                self.settle(from);
+        let (bytes, transport) = match flow.spec.traffic {
+            Traffic::Tcp { bytes, window } => (bytes, Transport::Tcp(window, self.spec.tcp)),
+            Traffic::Quic { bytes, control } => (bytes, Transport::Quic(control)),
+            Traffic::Packets { .. } => {
+                let mtu = self.hosts[from].mtu;
+                if let Some(made) = flow.make(self.now, mtu) {
+                    self.send_inner(from, &made.bytes, made.offload);
+                    self.settle(from);
+                }
+                return;
             }
-            return;
         };
         let (source, destination) = (flow.shape.source, flow.shape.destination);
         if self.now >= flow.spec.stop {
@@ -422,10 +448,10 @@ impl World {
             self.hosts[from].stack.stop(number as u64);
         } else {
             flow.next = flow.spec.stop;
-            self.note(|| format!("flow {number}: TCP {source} to {destination}"));
-            self.hosts[to].stack.listen(number as u64, destination, window);
-            let limits = (window, self.spec.tcp);
-            self.hosts[from].stack.connect(number as u64, source, destination, bytes, limits);
+            self.note(|| format!("flow {number}: {transport:?}, {source} to {destination}"));
+            self.hosts[to].stack.listen(number as u64, destination, source, transport);
+            let (now, ends) = (self.now, (source, destination));
+            self.hosts[from].stack.connect(now, number as u64, ends, bytes, transport);
         }
         self.run_stack(from);
     }

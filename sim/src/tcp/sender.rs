@@ -22,6 +22,7 @@ use peer::Peer;
 use rtt::Rtt;
 use segment::{Fate, News, Segment};
 
+use super::TcpState;
 use super::bbr::Sample;
 use super::control::{Control, Pacing};
 use crate::clock::{NEVER, Nanos, SECOND};
@@ -77,6 +78,8 @@ pub(super) struct Sender {
     sacked: u32,
     /// Number of segments that are lost.
     lost: u32,
+    /// Segments declared lost since the start.
+    declared: u64,
     control: Control,
     /// Whether the window limited the last transmission, not the peer or the application.
     window_limited: bool,
@@ -133,6 +136,7 @@ impl Sender {
             in_flight: 0,
             sacked: 0,
             lost: 0,
+            declared: 0,
             control: Control::new(control),
             window_limited: false,
             window_closed: false,
@@ -173,6 +177,10 @@ impl Sender {
     /// Whether the connection broke before everything was acknowledged.
     pub(super) fn is_broken(&self) -> bool {
         self.state == State::Broken
+    }
+
+    pub(super) fn state(&self) -> TcpState {
+        TcpState { window: self.control.bytes(self.mss()), lost: self.declared }
     }
 
     /// Its state, for people.
@@ -402,6 +410,7 @@ impl Sender {
                 segment.fate = Fate::Lost;
                 self.in_flight -= segment.len as u64;
                 self.lost += 1;
+                self.declared += 1;
                 found = true;
             } else {
                 self.reorder_at = self.reorder_at.min(due);
@@ -437,6 +446,7 @@ impl Sender {
             if segment.fate == Fate::InFlight {
                 segment.fate = Fate::Lost;
                 self.lost += 1;
+                self.declared += 1;
             }
         }
         self.in_flight = 0;

@@ -11,7 +11,7 @@ use crate::host::POOL;
 use crate::invariant::Invariant;
 use crate::keys::public_key;
 use crate::node::Node;
-use crate::spec::{Mode, System, Traffic};
+use crate::spec::{Mode, System};
 
 /// Longest duration of healing: failed paths are probed at growing intervals, and at rest
 /// challenges are sent every two minutes.
@@ -72,7 +72,7 @@ impl World {
         (0..self.flows.len()).all(|number| {
             let flow = &self.flows[number].spec;
             let broken = self.hosts[flow.from].stack.is_broken(number as u64);
-            !matches!(flow.traffic, Traffic::Tcp { .. })
+            !flow.traffic.is_transfer()
                 || self.flow(number).finished
                 || broken
                 || flow.start >= flow.stop
@@ -109,7 +109,7 @@ impl World {
     fn check_completion(&mut self) {
         for number in 0..self.flows.len() {
             let flow = &self.flows[number].spec;
-            let (from, tcp) = (flow.from, matches!(flow.traffic, Traffic::Tcp { .. }));
+            let (from, tcp) = (flow.from, flow.traffic.is_transfer());
             let report = self.flow(number);
             if !tcp || report.finished || flow.start >= flow.stop || !self.ends_are_there(number) {
                 continue;
@@ -119,7 +119,7 @@ impl World {
             let ends = [from, self.flows[number].spec.to];
             let ends = ends.map(|host| self.hosts[host].stack.describe(number as u64));
             let detail = format!(
-                "flow {number}: TCP transfer {state} after {} bytes; {}; {}",
+                "flow {number}: transfer {state} after {} bytes; {}; {}",
                 report.bytes, ends[0], ends[1]
             );
             self.violate(from, (Invariant::Completion, detail));

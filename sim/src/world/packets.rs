@@ -190,7 +190,7 @@ impl World {
         let Some(flow) = number.and_then(|number| self.flows.get_mut(number)) else {
             return Delivered::Done;
         };
-        if let crate::spec::Traffic::Tcp { .. } = flow.spec.traffic {
+        if flow.spec.traffic.is_transfer() {
             self.hosts[index].stack.receive(bytes);
             return Delivered::Stack;
         }

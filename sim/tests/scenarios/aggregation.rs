@@ -12,7 +12,7 @@ use mpip_sim::spec::TcpControl;
 fn share(paths: &[(LinkConfig, LinkConfig)]) -> (f64, Measurement) {
     let scenario = Scenario {
         paths: paths.to_vec(),
-        tcp: TcpControl::CUBIC,
+        sender: TcpControl::CUBIC.into(),
         duration: 20 * SECOND,
         from: 3 * SECOND,
         seed: 1,

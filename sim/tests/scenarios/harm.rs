@@ -21,8 +21,13 @@ fn good() -> (LinkConfig, LinkConfig) {
 }
 
 fn spec(paths: Vec<(LinkConfig, LinkConfig)>) -> WorldSpec {
-    let scenario =
-        Scenario { paths, tcp: TcpControl::CUBIC, duration: TO - 2 * SECOND, from: 0, seed: 1 };
+    let scenario = Scenario {
+        paths,
+        sender: TcpControl::CUBIC.into(),
+        duration: TO - 2 * SECOND,
+        from: 0,
+        seed: 1,
+    };
     world(&scenario, Subject::MPIP)
 }
 

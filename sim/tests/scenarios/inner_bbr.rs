@@ -15,7 +15,13 @@ type Paths = Vec<(LinkConfig, LinkConfig)>;
 fn goodput(paths: &Paths, tcp: TcpControl, subject: Subject) -> f64 {
     const SEEDS: u64 = 4;
     let run = |seed| {
-        let scenario = Scenario { paths: paths.clone(), tcp, duration: 20 * SECOND, from: 0, seed };
+        let scenario = Scenario {
+            paths: paths.clone(),
+            sender: tcp.into(),
+            duration: 20 * SECOND,
+            from: 0,
+            seed,
+        };
         let found = measure(&scenario, subject);
         assert!(found.violations.is_empty(), "{:?}", found.violations);
         found.goodput / 1e6
@@ -33,7 +39,7 @@ fn alone_it_fills_a_link_that_loses_packets_where_cubic_does_not() {
     for loss in [0.0, 0.02] {
         let paths = vec![both(LinkConfig { loss: Loss::Random(loss), ..link(10, 25, 100) })];
         let limit = limit(&paths).expect("the link has a rate") / 1e6;
-        let share = |tcp| goodput(&paths, tcp, Subject::Tcp(0)) / limit;
+        let share = |tcp| goodput(&paths, tcp, Subject::Path(0)) / limit;
         let (bbr, cubic) = (share(TcpControl::BBR), share(TcpControl::CUBIC));
         assert!(bbr > 0.85, "{loss}: {bbr:.3}");
         assert_eq!(cubic > 0.85, loss == 0.0, "{loss}: {cubic:.3}");
@@ -54,7 +60,7 @@ fn it_fills_two_paths_of_which_one_jitters() {
 #[test]
 fn it_begins_with_a_clean_path_though_a_lossy_one_is_nearer() {
     let paths = vec![both(link(10, 60, 100)), both(jittering(40, 0, 0.05))];
-    let alone = |path| goodput(&paths, TcpControl::BBR, Subject::Tcp(path));
+    let alone = |path| goodput(&paths, TcpControl::BBR, Subject::Path(path));
     let both = goodput(&paths, TcpControl::BBR, Subject::MPIP);
     let best = alone(0).max(alone(1));
     assert!(both > 1.25 * best, "{both:.2} Mbit/s, and {best:.2} on one path alone");

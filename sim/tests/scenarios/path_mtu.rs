@@ -21,7 +21,7 @@ fn the_narrow_link_carries_its_share() {
     let most = limit(&paths).expect("the links have a rate");
     let scenario = Scenario {
         paths,
-        tcp: TcpControl::CUBIC,
+        sender: TcpControl::CUBIC.into(),
         duration: 20 * SECOND,
         from: 3 * SECOND,
         seed: 1,

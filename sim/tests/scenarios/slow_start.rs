@@ -12,7 +12,7 @@ fn start(delays: [u64; 2]) -> f64 {
     let mut shares = [1, 2, 3].map(|seed| {
         let scenario = Scenario {
             paths: paths(),
-            tcp: TcpControl::CUBIC,
+            sender: TcpControl::CUBIC.into(),
             duration: 3 * SECOND,
             from: SECOND,
             seed,

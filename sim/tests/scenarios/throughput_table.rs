@@ -28,7 +28,7 @@ fn share(delay: u64, loss: f64) -> f64 {
     let mut shares = [7, 8, 9].map(|seed| {
         let scenario = Scenario {
             paths: paths(delay, loss),
-            tcp: TcpControl::CUBIC,
+            sender: TcpControl::CUBIC.into(),
             duration: 12 * SECOND,
             from: 3 * SECOND,
             seed,

@@ -1,0 +1,175 @@
+//! Distributions of a sweep's results, and the worst seeds.
+
+use std::fmt::Write as _;
+
+use super::measured::{Measured, SIZES};
+
+/// A figure of a result.
+pub(crate) struct Measure {
+    pub(crate) name: String,
+    /// Whether a larger value is better.
+    pub(crate) more: bool,
+    pub(crate) of: Box<dyn Fn(&Measured) -> Option<f64>>,
+}
+
+/// All figures, in the order of the table.
+pub(crate) fn measures() -> Vec<Measure> {
+    fn measure(name: &str, more: bool, of: impl Fn(&Measured) -> Option<f64> + 'static) -> Measure {
+        Measure { name: name.to_owned(), more, of: Box::new(of) }
+    }
+    let mut all = vec![
+        measure("bulk / limit", true, |result| {
+            (result.bulk.limit > 0.0).then(|| result.bulk.mpip / result.bulk.limit)
+        }),
+        measure("bulk / best path", true, |result| Some(result.bulk.mpip / result.bulk.best())),
+        measure("added latency, ms", false, |result| {
+            Some(result.bulk.ping - result.bulk.ping_alone)
+        }),
+    ];
+    for (index, size) in SIZES.into_iter().enumerate() {
+        all.push(measure(
+            &format!("{} kB, time / best path", size / 1_000),
+            false,
+            move |result| {
+                let short = result.short.get(index)?;
+                Some(short.mpip / short.best().max(1e-9))
+            },
+        ));
+    }
+    all
+}
+
+/// The value at `share` (0 to 1) of sorted values, the nearest rank.
+pub(crate) fn rank(sorted: &[f64], share: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((share * last as f64).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+/// The values of a figure for `sender`, sorted, with their seeds.
+pub(crate) fn values(results: &[Measured], sender: &str, measure: &Measure) -> Vec<(f64, u64)> {
+    let of_sender = results.iter().filter(|result| result.sender == sender);
+    let mut values: Vec<(f64, u64)> =
+        of_sender.filter_map(|result| Some(((measure.of)(result)?, result.seed))).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    values
+}
+
+const COLUMNS: [(&str, f64); 5] =
+    [("least", 0.0), ("5 %", 0.05), ("median", 0.5), ("95 %", 0.95), ("most", 1.0)];
+/// Worst seeds to name.
+const WORST: usize = 10;
+
+/// The table, then the worst seeds of each sender and how to see why.
+pub(super) fn text(results: &[Measured], senders: &[String], markdown: bool) -> String {
+    let mut text = table(results, senders, markdown);
+    if !markdown {
+        text.push_str(&worst(results, senders));
+    }
+    for result in results.iter().filter(|result| !result.violations.is_empty()) {
+        let _ = writeln!(
+            text,
+            "seed {} {}: {} violated invariants, first: {}",
+            result.seed,
+            result.sender,
+            result.violations.len(),
+            result.violations[0]
+        );
+    }
+    text
+}
+
+/// The distribution of each figure for each sender.
+pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) -> String {
+    let mut text = String::new();
+    let heads = COLUMNS.map(|(name, _)| name);
+    if markdown {
+        let _ = writeln!(text, "| figure | sender | sets | {} |", heads.join(" | "));
+        let _ = writeln!(text, "|---|---|{}", "--:|".repeat(6));
+    } else {
+        let _ = write!(text, "{:25} {:11} {:>5}", "", "sender", "sets");
+        heads.iter().for_each(|head| text.push_str(&format!(" {head:>8}")));
+        text.push('\n');
+    }
+    for measure in measures() {
+        for sender in senders {
+            let values = values(results, sender, &measure);
+            let sorted: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
+            if sorted.is_empty() {
+                continue;
+            }
+            let digits = if measure.name.ends_with("ms") { 1 } else { 3 };
+            let ranks = COLUMNS.map(|(_, share)| format!("{:.digits$}", rank(&sorted, share)));
+            if markdown {
+                let (name, ranks) = (&measure.name, ranks.join(" | "));
+                let _ = writeln!(text, "| {name} | {sender} | {} | {ranks} |", sorted.len());
+            } else {
+                let _ = write!(text, "{:25} {sender:11} {:5}", measure.name, sorted.len());
+                ranks.iter().for_each(|rank| text.push_str(&format!(" {rank:>8}")));
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+fn worst(results: &[Measured], senders: &[String]) -> String {
+    let mut text = String::new();
+    for measure in measures() {
+        for sender in senders {
+            let mut values = values(results, sender, &measure);
+            if !measure.more {
+                values.reverse();
+            }
+            if values.is_empty() {
+                continue;
+            }
+            let _ = writeln!(text, "\nworst of {:?} with {sender}:", measure.name);
+            for (value, seed) in values.iter().take(WORST) {
+                let _ = writeln!(
+                    text,
+                    "  {value:8.3}  mpip-lab sweep --seed {seed} --sender {sender} --explain"
+                );
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measured::{Bulk, Short};
+    use super::*;
+
+    fn result(seed: u64, mpip: f64) -> Measured {
+        let bulk = Bulk {
+            limit: 10.0,
+            alone: vec![4.0, 5.0],
+            mpip,
+            ping_alone: 20.0,
+            ping: 25.0,
+            ping_lost: 0.0,
+        };
+        let short = vec![Short { alone: vec![2.0, 1.0], mpip: 1.5 }];
+        Measured { seed, sender: "cubic".to_owned(), bulk, short, violations: vec![] }
+    }
+
+    #[test]
+    fn the_table_has_the_ranks_of_each_figure_and_the_worst_seeds_come_first() {
+        let results: Vec<Measured> =
+            (0..=20).map(|seed| result(seed, (20 - seed) as f64 / 2.0)).collect();
+        let senders = ["cubic".to_owned(), "bbr".to_owned()];
+        let table = table(&results, &senders, true);
+        assert!(
+            table.contains("| bulk / limit | cubic | 21 | 0.000 | 0.050 | 0.500 | 0.950 | 1.000 |")
+        );
+        assert!(
+            table.contains("| bulk / best path | cubic | 21 | 0.000 | 0.100 | 1.000 | 1.900 |")
+        );
+        assert!(table.contains("| added latency, ms | cubic | 21 | 5.0 |"));
+        assert!(table.contains("| 20 kB, time / best path | cubic | 21 | 1.500 |"));
+        assert!(!table.contains("bbr") && !table.contains("200 kB"));
+        let worst = worst(&results, &senders);
+        let first = worst.lines().find(|line| line.contains("--seed")).expect("there is one");
+        assert!(first.contains("0.000  mpip-lab sweep --seed 20 --sender cubic --explain"));
+    }
+}
