@@ -49,6 +49,11 @@ impl fmt::Display for Sender {
 }
 
 impl Sender {
+    /// Whether it is QUIC.
+    pub(crate) fn is_quic(self) -> bool {
+        self.quic.is_some()
+    }
+
     /// The scenario with this sender in place of its bulk TCP and QUIC flows, and with its name
     /// added to the scenario's.
     pub(crate) fn replace(self, mut loaded: Loaded) -> Loaded {

@@ -176,6 +176,7 @@ fn middle(all: &[Statistics]) -> Statistics {
         deviation: of(|s| s.deviation),
         minimum: of(|s| s.minimum),
         median: of(|s| s.median),
+        p95: of(|s| s.p95),
         p99: of(|s| s.p99),
         maximum: of(|s| s.maximum),
     }

@@ -2,7 +2,8 @@
 //! time.
 //!
 //! `distribution` draws the sets, `measured` runs a sender over one of them, `summary` prints
-//! distributions and the worst seeds, and `explain` the time line of one run. All follows from the
+//! distributions and the worst seeds, and `explain` the time line of one run. `kernel` runs the same
+//! sets on kernels. All that is simulated follows from the
 //! seed, so results repeat, whatever the number of threads.
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use self::measured::Plan;
 
 pub(crate) mod distribution;
 mod explain;
+mod kernel;
 mod measured;
 pub(crate) mod summary;
 
@@ -39,9 +41,17 @@ pub(crate) struct Options {
     /// Seed of the first set; the others follow
     #[arg(long, default_value_t = 0)]
     first_seed: u64,
-    /// Inner senders, separated by commas: cubic, reno, bbr (TCP), quic-cubic, quic-reno, quic-bbr
-    #[arg(long, value_delimiter = ',', default_value = "cubic,reno,bbr,quic-cubic,quic-bbr")]
+    /// Inner senders, separated by commas: cubic, reno, bbr (TCP), quic-cubic, quic-reno,
+    /// quic-bbr; on kernels those of `run` (default: most of them)
+    #[arg(long, value_delimiter = ',')]
     senders: Vec<String>,
+    /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; bulk and
+    /// round trips only
+    #[arg(long, conflicts_with_all = ["with", "explain", "jobs"])]
+    kernel: bool,
+    /// Counts runs on kernels even if the processors were busy
+    #[arg(long)]
+    allow_busy: bool,
     /// Directory of the results. Seeds and senders with a result there are not repeated
     #[arg(long, default_value = "results")]
     out: PathBuf,
@@ -71,21 +81,44 @@ pub(crate) struct Options {
     sender: String,
 }
 
+/// Inner senders that are measured by default.
+const SENDERS: [&str; 5] = ["cubic", "reno", "bbr", "quic-cubic", "quic-bbr"];
+
+impl Options {
+    fn senders(&self) -> Vec<String> {
+        if !self.senders.is_empty() {
+            return self.senders.clone();
+        }
+        let usual = if self.kernel { kernel::SENDERS } else { SENDERS };
+        usual.map(str::to_owned).to_vec()
+    }
+
+    fn seeds(&self) -> std::ops::Range<u64> {
+        match self.seed {
+            Some(seed) => seed..seed + 1,
+            None => self.first_seed..self.first_seed.saturating_add(self.sets),
+        }
+    }
+}
+
 /// Runs what `options` ask for.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let (senders, seeds) = (options.senders(), options.seeds());
+    if options.kernel {
+        let run = kernel::options(&options.out, options.allow_busy);
+        let plan = kernel::Plan { run, show: options.show };
+        let results = kernel::measure(seeds, &senders, &plan)?;
+        print!("{}", summary::text(&results, &senders, options.markdown));
+        return Ok(ExitCode::SUCCESS);
+    }
     let parameters = crate::parameters::set(Parameters::default(), &options.with)?;
     let plan = Plan { short: !options.bulk_only, parameters };
     if let (Some(seed), true) = (options.seed, options.explain) {
         print!("{}", explain::text(&Set::draw(seed), &options.sender, &plan)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let seeds = match options.seed {
-        Some(seed) => seed..seed + 1,
-        None => options.first_seed..options.first_seed.saturating_add(options.sets),
-    };
-    let wanted = |result: &Measured| {
-        seeds.contains(&result.seed) && options.senders.contains(&result.sender)
-    };
+    let wanted =
+        |result: &Measured| seeds.contains(&result.seed) && senders.contains(&result.sender);
     let stored = options.with.is_empty();
     let mut results = if stored { read(&options.out)? } else { Vec::new() };
     results.retain(wanted);
@@ -95,7 +128,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
             .filter(|result| options.bulk_only || !result.short.is_empty())
             .map(|result| (result.seed, result.sender.clone()))
             .collect();
-        let left = seeds.flat_map(|seed| options.senders.iter().map(move |name| (seed, name)));
+        let left = seeds.flat_map(|seed| senders.iter().map(move |name| (seed, name)));
         let left: Vec<_> =
             left.filter(|(seed, name)| !done.contains(&(*seed, (*name).clone()))).collect();
         let out = stored.then_some(options.out.as_path());
@@ -105,7 +138,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         results.extend(new);
     }
     results.sort_by_key(|result| result.seed);
-    print!("{}", summary::text(&results, &options.senders, options.markdown));
+    print!("{}", summary::text(&results, &senders, options.markdown));
     let broken = results.iter().filter(|result| !result.violations.is_empty()).count();
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -17,11 +17,11 @@ done = function(summary, latency, requests)
   local errors = summary.errors
   io.write(string.format(
     '\n{"requests": %d, "duration": %d, "errors": %d, "minimum": %d, "mean": %f, ' ..
-    '"deviation": %f, "median": %d, "p99": %d, "maximum": %d}\n',
+    '"deviation": %f, "median": %d, "p95": %d, "p99": %d, "maximum": %d}\n',
     summary.requests, summary.duration,
     errors.connect + errors.read + errors.write + errors.status + errors.timeout,
-    latency.min, latency.mean, latency.stdev, latency:percentile(50), latency:percentile(99),
-    latency.max))
+    latency.min, latency.mean, latency.stdev, latency:percentile(50), latency:percentile(95),
+    latency:percentile(99), latency.max))
 end
 "#;
 
@@ -93,6 +93,7 @@ struct Report {
     mean: f64,
     deviation: f64,
     median: f64,
+    p95: f64,
     p99: f64,
     maximum: f64,
 }
@@ -113,6 +114,7 @@ pub(crate) fn result(plan: Plan, client: &Output) -> Result<FlowResult, String> 
             deviation: ms(report.deviation),
             minimum: ms(report.minimum),
             median: ms(report.median),
+            p95: ms(report.p95),
             p99: ms(report.p99),
             maximum: ms(report.maximum),
         }),
@@ -135,7 +137,7 @@ mod tests {
         };
         let text = "Running 10s test\n{\"requests\": 20000, \"duration\": 10000000, \"errors\": 2, \
                     \"minimum\": 24000, \"mean\": 31000.5, \"deviation\": 4.5, \"median\": 30000, \
-                    \"p99\": 37000, \"maximum\": 50000}\n";
+                    \"p95\": 35000, \"p99\": 37000, \"maximum\": 50000}\n";
         let flow = result(plan, &output(text)).expect("a result");
         assert_eq!((flow.per_second, flow.goodput_bps), (Some(2000.0), 16e6));
         let rtt = flow.rtt_ms.expect("measured");

@@ -43,6 +43,9 @@ pub(crate) struct Bulk {
     /// Of the plain transfer on each path alone.
     pub(crate) alone: Vec<f64>,
     pub(crate) mpip: f64,
+    /// Of kernel MPTCP, on kernels.
+    #[serde(default)]
+    pub(crate) mptcp: Option<f64>,
     /// The 95th percentile of a ping alone on the path where it is least, ms.
     pub(crate) ping_alone: f64,
     /// The same beside bulk through mpip, ms.
@@ -228,6 +231,7 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
         limit: set.limit(FROM, END) * payload,
         alone,
         mpip,
+        mptcp: None,
         ping_alone: if ping_alone.is_finite() { ping_alone } else { 0.0 },
         ping: milliseconds(quantile(&ping.delays, 0.95)),
         ping_lost: 1.0 - ping.delivered as f64 / ping.sent.max(1) as f64,

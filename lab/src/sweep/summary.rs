@@ -22,6 +22,9 @@ pub(crate) fn measures() -> Vec<Measure> {
             (result.bulk.limit > 0.0).then(|| result.bulk.mpip / result.bulk.limit)
         }),
         measure("bulk / best path", true, |result| Some(result.bulk.mpip / result.bulk.best())),
+        measure("bulk / MPTCP", true, |result| {
+            Some(result.bulk.mpip / result.bulk.mptcp?.max(1.0))
+        }),
         measure("added latency, ms", false, |result| {
             Some(result.bulk.ping - result.bulk.ping_alone)
         }),
@@ -112,6 +115,14 @@ pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) ->
     text
 }
 
+/// The simulator's name of a sender that is like this one on kernels.
+fn simulated(sender: &str) -> String {
+    match sender.strip_prefix("tcp-") {
+        Some(name) => name.to_owned(),
+        None => sender.replace("quinn-", "quic-").replace("quic-go", "quic-reno"),
+    }
+}
+
 fn worst(results: &[Measured], senders: &[String]) -> String {
     let mut text = String::new();
     for measure in measures() {
@@ -127,7 +138,8 @@ fn worst(results: &[Measured], senders: &[String]) -> String {
             for (value, seed) in values.iter().take(WORST) {
                 let _ = writeln!(
                     text,
-                    "  {value:8.3}  mpip-lab sweep --seed {seed} --sender {sender} --explain"
+                    "  {value:8.3}  mpip-lab sweep --seed {seed} --sender {} --explain",
+                    simulated(sender)
                 );
             }
         }
@@ -145,6 +157,7 @@ mod tests {
             limit: 10.0,
             alone: vec![4.0, 5.0],
             mpip,
+            mptcp: None,
             ping_alone: 20.0,
             ping: 25.0,
             ping_lost: 0.0,

@@ -228,10 +228,13 @@ fn settings(
     config.in_order = fixed.in_order.unwrap_or(config.in_order);
     if let Some(codel) = fixed.codel {
         let default = Codel::default();
-        config.discipline = Discipline::Codel(Codel {
-            target: codel.target.as_ref().map_or(default.target, |time| time.0),
-            interval: codel.interval.as_ref().map_or(default.interval, |time| time.0),
-        });
+        config.discipline = match codel.enabled {
+            Some(false) => Discipline::TailDrop,
+            _ => Discipline::Codel(Codel {
+                target: codel.target.as_ref().map_or(default.target, |time| time.0),
+                interval: codel.interval.as_ref().map_or(default.interval, |time| time.0),
+            }),
+        };
     }
     if let Some(trace) = fixed.trace {
         config.trace = Some(context.trace(trace)?);

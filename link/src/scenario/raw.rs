@@ -34,6 +34,7 @@ quantity!(Probability, f64, units::parse_probability);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCodel {
+    pub(super) enabled: Option<bool>,
     pub(super) target: Option<Time>,
     pub(super) interval: Option<Time>,
 }
