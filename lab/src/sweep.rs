@@ -24,6 +24,7 @@ pub(crate) mod distribution;
 mod explain;
 mod kernel;
 mod measured;
+mod scenario;
 pub(crate) mod summary;
 
 pub(crate) use distribution::{FROM, Set};
@@ -45,8 +46,8 @@ pub(crate) struct Options {
     /// quic-bbr; on kernels those of `run` (default: most of them)
     #[arg(long, value_delimiter = ',')]
     senders: Vec<String>,
-    /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; bulk and
-    /// round trips only
+    /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
+    /// transfers are TCP's only
     #[arg(long, conflicts_with_all = ["with", "explain", "jobs"])]
     kernel: bool,
     /// Counts runs on kernels even if the processors were busy
@@ -106,7 +107,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let (senders, seeds) = (options.senders(), options.seeds());
     if options.kernel {
         let run = kernel::options(&options.out, options.allow_busy);
-        let plan = kernel::Plan { run, show: options.show };
+        let plan = kernel::Plan { run, show: options.show, short: !options.bulk_only };
         let results = kernel::measure(seeds, &senders, &plan)?;
         print!("{}", summary::text(&results, &senders, options.markdown));
         return Ok(ExitCode::SUCCESS);

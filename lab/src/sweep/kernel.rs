@@ -1,37 +1,32 @@
-//! The sets of the sweep on real kernels: each is a scenario with the same links, changes and cross
-//! traffic, which `run` measures and stores. So it can be interrupted and resumed.
+//! The sets of the sweep on real kernels: `run` measures and stores their scenarios, so it can be
+//! interrupted and resumed.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
-use mpip_link::{Change, Discipline, LinkConfig, Loss, QueueLimit};
-use mpip_sim::clock::{Nanos, SECOND};
+use mpip_sim::clock::SECOND;
 
-use super::distribution::{CROSS, END, FROM, Set};
-use super::measured::{Bulk, Measured};
+use super::distribution::{END, FROM, Set};
+use super::measured::{Bulk, Measured, SIZES, Short};
+use super::scenario::{self, BEFORE, BESIDE, BULK, NAMES, short_name};
 use crate::flow::FlowResult;
 use crate::results::RunResult;
 use crate::run;
-use crate::scenarios::{self, Loaded};
+use crate::scenarios::Loaded;
 use crate::sender::Sender;
+use crate::statistics::Statistics;
 
 /// Sets whose links carry more than this together, bit/s, are left out: emulator, senders and
 /// daemons share the processors of one machine, and above it the emulator is late.
 const MOST: f64 = 250e6;
-/// Time from the start of a run until bulk starts. Round trips of this time are those of an idle
-/// system.
-const IDLE: Nanos = 2 * SECOND;
 /// Payload of full packets beside the length on a link that the simulator's limit counts with (1460
 /// of 1514 bytes): TCP has timestamps here; quinn and quic-go find 1,452 bytes of UDP payload.
 const TCP_PAYLOAD: f64 = 1_448.0 / 1_460.0;
 const QUIC_PAYLOAD: f64 = (1_414.0 / 1_494.0) / (1_460.0 / 1_514.0);
-/// Bytes of IPv4 and UDP headers.
-const UDP_HEADERS: usize = 28;
-/// Names of the interfaces at both ends.
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+/// The time of a short transfer that did not end, seconds.
+const GIVEN_UP: f64 = 40.0;
 
 /// The senders that are measured by default.
 pub(super) const SENDERS: [&str; 5] =
@@ -42,6 +37,16 @@ pub(super) struct Plan {
     pub(super) run: run::Options,
     /// Whether to use only what is stored.
     pub(super) show: bool,
+    /// Whether to measure short transfers, too. They are TCP's.
+    pub(super) short: bool,
+}
+
+/// A sender over a set.
+struct Case<'a> {
+    set: &'a Set,
+    sender: Sender,
+    bulk: Loaded,
+    short: Option<Loaded>,
 }
 
 /// Runs what has no result yet, and returns all results of `seeds`.
@@ -62,10 +67,14 @@ pub(super) fn measure(
     }
     let mut cases = Vec::new();
     for set in &sets {
-        let loaded = load(set)?;
-        cases.extend(senders.iter().map(|sender| (set, *sender, sender.replace(loaded.clone()))));
+        let (bulk, short) = (scenario::bulk(set)?, scenario::short(&set.quiet())?);
+        for sender in &senders {
+            let short = (plan.short && !sender.is_quic()).then(|| sender.replace(short.clone()));
+            cases.push(Case { set, sender: *sender, bulk: sender.replace(bulk.clone()), short });
+        }
     }
-    let scenarios: Vec<Loaded> = cases.iter().map(|(.., loaded)| loaded.clone()).collect();
+    let both = |case: &Case<'_>| [Some(case.bulk.clone()), case.short.clone()];
+    let scenarios: Vec<Loaded> = cases.iter().flat_map(both).flatten().collect();
     let results = if plan.show {
         run::stored(&scenarios, &plan.run)?
     } else {
@@ -76,9 +85,12 @@ pub(super) fn measure(
     for result in results.iter().filter(|result| result.counts()) {
         of.entry(&result.scenario).or_default().push(result);
     }
-    let measured = cases
-        .iter()
-        .filter_map(|(set, sender, loaded)| measured(set, *sender, of.get(loaded.name.as_str())?));
+    let runs = |loaded: &Loaded| of.get(loaded.name.as_str()).map_or(&[][..], Vec::as_slice);
+    let measured = cases.iter().filter_map(|case| {
+        let short = case.short.as_ref().and_then(|short| shorts(case.set.paths.len(), runs(short)));
+        let bulk = measured(case.set, case.sender, runs(&case.bulk))?;
+        Some(Measured { short: short.unwrap_or_default(), ..bulk })
+    });
     Ok(measured.collect())
 }
 
@@ -87,160 +99,14 @@ fn rate(set: &Set) -> f64 {
     set.widest().iter().filter_map(|(forward, _)| forward.mean_rate()).sum()
 }
 
-/// The set as a scenario.
-fn load(set: &Set) -> io::Result<Loaded> {
-    let (name, text) = (format!("sweep-{:05}", set.seed), text(set));
-    let file = format!("{name}.toml");
-    let scenario = scenarios::parse(&file, &text)?;
-    Ok(Loaded { name, file, text, scenario })
-}
-
-/// The scenario's text.
-fn text(set: &Set) -> String {
-    let mut text = format!(
-        "title = \"Random link set {seed}\"\n\
-         source = \"mpip-lab sweep --seed {seed}\"\n\
-         duration = \"{} ns\"\nrepetitions = 1\nseed = {seed}\n\
-         systems = [\"tcp\", \"mptcp\", \"mpip\"]\n",
-        IDLE + END,
-        seed = set.seed,
-    );
-    for (end, host) in [(1, "client"), (2, "server")] {
-        for (index, name) in NAMES.iter().take(set.paths.len()).enumerate() {
-            let _ = writeln!(
-                text,
-                "\n[[interface]]\nhost = \"{host}\"\nname = \"{name}\"\n\
-                 address = \"198.18.{}.{end}\"",
-                index + 1
-            );
-        }
-    }
-    for (path, name) in set.paths.iter().zip(NAMES) {
-        let (forward, back) = &path.links;
-        let _ = write!(
-            text,
-            "\n[[link]]\nname = \"{name}\"\nends = [\"client.{name}\", \"server.{name}\"]\n\
-             {}[link.reverse]\n{}",
-            settings(forward, None),
-            settings(back, Some(forward))
-        );
-    }
-    for (path, name) in set.paths.iter().zip(NAMES) {
-        for (at, forward, back) in &path.changes {
-            for (direction, change) in [("forward", forward), ("reverse", back)] {
-                let keys = changes(change);
-                if !keys.is_empty() {
-                    let _ = write!(
-                        text,
-                        "\n[[event]]\nat = \"{} ns\"\nlink = \"{name}\"\n\
-                         direction = \"{direction}\"\n{keys}",
-                        IDLE + at
-                    );
-                }
-            }
-        }
-    }
-    let flow = |kind: &str, name: &str, start: Nanos, end: Nanos| {
-        format!(
-            "\n[[traffic]]\nkind = \"{kind}\"\nname = \"{name}\"\nfrom = \"client\"\n\
-             to = \"server\"\nstart = \"{start} ns\"\nduration = \"{} ns\"\n",
-            end - start
-        )
-    };
-    text += &flow("tcp", "bulk", IDLE, IDLE + END);
-    text += &flow("voip", "idle", 0, IDLE);
-    text += &flow("voip", "loaded", IDLE + FROM, IDLE + END);
-    for (path, name) in set.paths.iter().zip(NAMES) {
-        for cross in &path.cross {
-            text += &flow("udp", "cross", IDLE + cross.from, IDLE + cross.until);
-            let length = CROSS - UDP_HEADERS;
-            let rate = cross.rate as usize * length / CROSS;
-            let _ =
-                writeln!(text, "plain = \"{name}\"\nrate = \"{rate} bit/s\"\nlength = {length}");
-        }
-    }
-    text
-}
-
-/// The keys of one direction. What both directions have in common and the second does not say, it
-/// has from the first (`but`).
-fn settings(link: &LinkConfig, but: Option<&LinkConfig>) -> String {
-    let mut text = String::new();
-    if let Some(rate) = link.rate {
-        let _ = writeln!(text, "rate = \"{rate} bit/s\"");
-    }
-    let _ = match link.queue {
-        QueueLimit::Packets(packets) => writeln!(text, "queue = \"{packets} packets\""),
-        QueueLimit::Bytes(bytes) => writeln!(text, "queue = \"{bytes} bytes\""),
-    };
-    if link.discipline == Discipline::TailDrop {
-        text += if but.is_some() { "codel = { enabled = false }\n" } else { "" };
-    }
-    if let Discipline::Codel(codel) = link.discipline {
-        let (target, interval) = (codel.target.as_nanos(), codel.interval.as_nanos());
-        let _ =
-            writeln!(text, "codel = {{ target = \"{target} ns\", interval = \"{interval} ns\" }}");
-    }
-    let (delay, jitter) = (link.delay.as_nanos(), link.jitter.as_nanos());
-    let _ = writeln!(text, "delay = \"{delay} ns\"\njitter = \"{jitter} ns\"");
-    let _ = writeln!(text, "in_order = {}", link.in_order);
-    text += &loss(&link.loss, but.is_some());
-    for (key, value, usual) in [
-        ("up", link.up, but.is_none_or(|b| b.up)),
-        ("blackhole", link.blackhole, but.is_some_and(|b| b.blackhole)),
-    ] {
-        if value != usual {
-            let _ = writeln!(text, "{key} = {value}");
-        }
-    }
-    text
-}
-
-fn loss(loss: &Loss, none_too: bool) -> String {
-    match loss {
-        Loss::None if none_too => "loss = \"0 %\"\n".to_owned(),
-        Loss::None => String::new(),
-        Loss::Random(share) => format!("loss = \"{share:.9}\"\n"),
-        Loss::GilbertElliott { good_to_bad, bad_to_good, good_loss, bad_loss } => format!(
-            "burst_loss = {{ good_to_bad = \"{good_to_bad:.9}\", bad_to_good = \"{bad_to_good:.9}\", \
-             good_loss = \"{good_loss:.9}\", bad_loss = \"{bad_loss:.9}\" }}\n"
-        ),
-    }
-}
-
-/// The keys of a change. Sets change rate, delay, loss and whether a link passes, nothing else.
-fn changes(change: &Change) -> String {
-    let mut text = String::new();
-    if let Some(Some(rate)) = change.rate {
-        let _ = writeln!(text, "rate = \"{rate} bit/s\"");
-    }
-    if let Some(delay) = change.delay {
-        let _ = writeln!(text, "delay = \"{} ns\"", delay.as_nanos());
-    }
-    if let Some(model) = &change.loss {
-        text += &loss(model, true);
-    }
-    for (key, value) in [("up", change.up), ("blackhole", change.blackhole)] {
-        if let Some(value) = value {
-            let _ = writeln!(text, "{key} = {value}");
-        }
-    }
-    text
-}
-
 /// The result of a set, if every system that it needs has one that counts.
 fn measured(set: &Set, sender: Sender, runs: &[&RunResult]) -> Option<Measured> {
-    let of = |system: &str| runs.iter().find(|run| run.system == system).copied();
     let payload = if sender.is_quic() { QUIC_PAYLOAD } else { TCP_PAYLOAD };
-    let alone: Vec<&RunResult> = NAMES
-        .iter()
-        .take(set.paths.len())
-        .map(|name| of(&format!("tcp {name}")))
-        .collect::<Option<_>>()?;
-    let mpip = of("mpip")?;
+    let alone = alone(set.paths.len(), runs)?;
+    let mpip = of("mpip", runs)?;
     let least =
         |name| alone.iter().filter_map(|run| round_trip(run, name)).fold(f64::MAX, f64::min);
-    let ping_alone = least("idle");
+    let ping_alone = least(BEFORE);
     Some(Measured {
         seed: set.seed,
         sender: sender.to_string(),
@@ -248,14 +114,37 @@ fn measured(set: &Set, sender: Sender, runs: &[&RunResult]) -> Option<Measured> 
             limit: set.limit(FROM, END) * payload,
             alone: alone.iter().map(|run| goodput(run)).collect(),
             mpip: goodput(mpip),
-            mptcp: of("mptcp").map(goodput),
+            mptcp: of("mptcp", runs).map(goodput),
             ping_alone: if ping_alone == f64::MAX { 0.0 } else { ping_alone },
-            ping: round_trip(mpip, "loaded").unwrap_or(END as f64 / 1e6),
-            ping_lost: flow(mpip, "loaded").and_then(|flow| flow.loss).unwrap_or(1.0),
+            ping: round_trip(mpip, BESIDE).unwrap_or(END as f64 / 1e6),
+            ping_lost: flow(mpip, BESIDE).and_then(|flow| flow.loss).unwrap_or(1.0),
         },
         short: Vec::new(),
         violations: Vec::new(),
     })
+}
+
+fn of<'a>(system: &str, runs: &[&'a RunResult]) -> Option<&'a RunResult> {
+    runs.iter().find(|run| run.system == system).copied()
+}
+
+/// The runs of plain IP over each path.
+fn alone<'a>(paths: usize, runs: &[&'a RunResult]) -> Option<Vec<&'a RunResult>> {
+    NAMES.iter().take(paths).map(|name| of(&format!("tcp {name}"), runs)).collect()
+}
+
+/// The median time of the transfers of each of [`SIZES`], if every system has runs that count.
+fn shorts(paths: usize, runs: &[&RunResult]) -> Option<Vec<Short>> {
+    let (alone, mpip) = (alone(paths, runs)?, of("mpip", runs)?);
+    let time = |run: &RunResult, size: u64| {
+        let times: Option<Statistics> = flow(run, &short_name(size)).and_then(|flow| flow.rtt_ms);
+        times.filter(|times| times.count > 0).map_or(GIVEN_UP, |times| times.median / 1e3)
+    };
+    let each = |size| Short {
+        alone: alone.iter().map(|run| time(run, size)).collect(),
+        mpip: time(mpip, size),
+    };
+    Some(SIZES.map(each).to_vec())
 }
 
 fn flow<'a>(run: &'a RunResult, name: &str) -> Option<&'a FlowResult> {
@@ -272,7 +161,7 @@ fn round_trip(run: &RunResult, name: &str) -> Option<f64> {
 fn goodput(run: &RunResult) -> f64 {
     let interval = SECOND / 10;
     let (from, until) = ((FROM / interval) as usize, (END / interval) as usize);
-    let rates = flow(run, "bulk").map_or(&[][..], |flow| &flow.intervals_bps);
+    let rates = flow(run, BULK).map_or(&[][..], |flow| &flow.intervals_bps);
     let counted = rates.iter().take(until).skip(from);
     counted.sum::<f64>() / (until - from) as f64
 }
@@ -288,35 +177,19 @@ mod tests {
     use crate::results::tests::run;
 
     #[test]
-    fn a_scenario_has_the_links_and_changes_of_its_set() {
-        for seed in 0..300 {
-            let set = Set::draw(seed);
-            let loaded = load(&set).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            let scenario = &loaded.scenario;
-            assert_eq!(scenario.links.len(), set.paths.len());
-            for (link, path) in scenario.links.iter().zip(&set.paths) {
-                for (got, wanted) in
-                    [(&link.forward, &path.links.0), (&link.reverse, &path.links.1)]
-                {
-                    assert!((got.loss.mean() - wanted.loss.mean()).abs() < 1e-6);
-                    let got = LinkConfig { loss: wanted.loss, ..got.clone() };
-                    assert_eq!(got, *wanted, "seed {seed}: {}", loaded.text);
-                }
-            }
-            let changes: usize = set.paths.iter().map(|path| path.changes.len()).sum();
-            assert!(scenario.events.len() >= changes);
-            for path in &set.paths {
-                for (at, change, _) in &path.changes {
-                    let at = std::time::Duration::from_nanos(IDLE + at);
-                    let same = |e: &&mpip_link::scenario::Event| e.at == at && e.forward;
-                    let event = scenario.events.iter().find(same).expect("it is there");
-                    assert_eq!(event.change.rate, change.rate);
-                    assert_eq!(event.change.up, change.up);
-                }
-            }
-            let cross: usize = set.paths.iter().map(|path| path.cross.len()).sum();
-            assert_eq!(scenario.traffic.iter().filter(|t| t.plain.is_some()).count(), cross);
-        }
+    fn short_transfers_have_the_median_time_of_those_that_ended() {
+        let median = |median: f64| {
+            let rtt_ms = Statistics::of(&mut [median - 1.0, median, median + 1.0]);
+            let name = short_name(SIZES[0]);
+            FlowResult { name, rtt_ms: Some(rtt_ms), ..FlowResult::default() }
+        };
+        let runs = [("tcp a", 200.0), ("tcp b", 90.0), ("mpip", 80.0)].map(|(system, time)| {
+            RunResult { flows: vec![median(time)], ..run("sweep", system, 0, 0.0) }
+        });
+        let result = shorts(2, &runs.each_ref()).expect("complete");
+        assert_eq!((result[0].best(), result[0].mpip), (0.09, 0.08));
+        assert_eq!((result[2].best(), result[2].mpip), (GIVEN_UP, GIVEN_UP));
+        assert_eq!(shorts(3, &runs.each_ref()), None);
     }
 
     #[test]
