@@ -79,8 +79,8 @@ fn collect_round_trips(socket: &UdpSocket, count: u32, until: Duration) -> Vec<f
     round_trips
 }
 
-/// A TCP server for [`request`], [`file()`] and [`short`]. The client says how many bytes follow and how many
-/// it wants back; the answer to a file is its checksum. Runs until it is ended.
+/// A TCP server for [`request`], [`file()`] and [`short`]. The client says how many bytes follow
+/// and how many it wants back; the answer to a file is its checksum. Runs until it is ended.
 pub(crate) fn serve(at: SocketAddr, congestion_control: Option<&str>) -> io::Result<()> {
     let listener = TcpListener::bind(at)?;
     // What it accepts inherits it.

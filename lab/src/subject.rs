@@ -32,7 +32,8 @@ pub(crate) fn over(system: &System) -> Option<&str> {
 }
 
 /// The subjects of a scenario: every system, and plain TCP, or what runs over it, for each
-/// interface of the sender, alone. The paths of plain TCP lead to different interfaces of the receiver if there are enough.
+/// interface of the sender, alone. These paths lead to different interfaces of the receiver if
+/// there are enough.
 pub(crate) fn subjects(scenario: &Scenario) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for system in &scenario.systems {

@@ -2,9 +2,9 @@
 //! time.
 //!
 //! `distribution` draws the sets, `measured` runs a sender over one of them, `summary` prints
-//! distributions and the worst seeds, and `explain` the time line of one run. `kernel` runs the same
-//! sets on kernels. All that is simulated follows from the
-//! seed, so results repeat, whatever the number of threads.
+//! distributions and the worst seeds, and `explain` the time line of one run. All follows from the
+//! seed, so results repeat, whatever the number of threads. `kernel` runs the same sets on kernels,
+//! as the scenarios that `scenario` makes of them.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
