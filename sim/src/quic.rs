@@ -2,7 +2,7 @@
 //! except for the windows, as download clients set them. Loss detection is that of RFC 9002 (three
 //! packets, 9/8 of the round trip), as in `quic-go` and others; only the congestion control varies.
 //!
-//! A transfer is one unidirectional stream, whose bytes follow a known [`pattern`]. Its sender is
+//! A transfer is one unidirectional stream, whose bytes follow a known pattern. Its sender is
 //! the client, as a sender of TCP connects. Nothing is encrypted (`session`), and all random
 //! choices follow from a seed, so that a transfer repeats.
 
@@ -19,7 +19,7 @@ use quinn_proto::{
 };
 
 use crate::clock::{NEVER, Nanos};
-use crate::packet::{self, Shape, pattern, protocol};
+use crate::packet::{self, Shape, protocol};
 use crate::rng::Rng;
 use crate::tcp::Received;
 
@@ -32,7 +32,7 @@ const WINDOW: u32 = 16 << 20;
 /// Datagrams that `quinn` gives to the kernel in one call.
 const BATCH: usize = 10;
 /// Bytes that the application writes at once.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 4 << 10;
 /// Length of connection identifiers, as by `quinn`'s default.
 const ID: usize = 8;
 
@@ -481,7 +481,8 @@ fn write(
             return;
         }
         let len = left.min(CHUNK as u64);
-        let bytes: Vec<u8> = (*written..*written + len).map(|at| pattern(flow, at)).collect();
+        let mut bytes = vec![0; len as usize];
+        packet::fill(flow, *written, &mut bytes);
         match connection.send_stream(id).write(&bytes) {
             Ok(taken) => *written += taken as u64,
             // Blocked: the stream says when it can be written again.
@@ -502,9 +503,7 @@ fn read(
     loop {
         match chunks.next(usize::MAX) {
             Ok(Some(chunk)) => {
-                let wrong =
-                    chunk.bytes.iter().zip(*received..).find(|(b, at)| **b != pattern(flow, *at));
-                if let Some((_, at)) = wrong {
+                if let Some(at) = packet::find_wrong(flow, *received, &chunk.bytes) {
                     return Err((flow, at));
                 }
                 *received += chunk.bytes.len() as u64;

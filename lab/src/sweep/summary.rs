@@ -57,7 +57,8 @@ pub(crate) fn values(results: &[Measured], sender: &str, measure: &Measure) -> V
     values
 }
 
-const COLUMNS: [(&str, f64); 5] =
+/// Shares of the sets in the tables.
+pub(crate) const COLUMNS: [(&str, f64); 5] =
     [("least", 0.0), ("5 %", 0.05), ("median", 0.5), ("95 %", 0.95), ("most", 1.0)];
 /// Worst seeds to name.
 const WORST: usize = 10;

@@ -26,7 +26,7 @@ use super::TcpState;
 use super::bbr::Sample;
 use super::control::{Control, Pacing};
 use crate::clock::{NEVER, Nanos, SECOND};
-use crate::packet::{ip_header_len, pattern};
+use crate::packet::{fill, ip_header_len};
 use crate::spec;
 
 /// Length of a TCP header without options, in bytes.
@@ -580,8 +580,8 @@ impl Sender {
 
     fn emit(&self, control: TcpControl, start: u64, len: usize, out: &mut Vec<Vec<u8>>) {
         let syn = control == TcpControl::Syn;
-        let payload: Vec<u8> =
-            (start..start + len as u64).map(|offset| pattern(self.flow, offset)).collect();
+        let mut payload = vec![0; len];
+        fill(self.flow, start, &mut payload);
         let after_syn = u32::from(!syn);
         let number = self.initial.wrapping_add(after_syn).wrapping_add(start as u32);
         let repr = TcpRepr {
