@@ -7,7 +7,7 @@
 //! as the scenarios that `scenario` makes of them.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -109,6 +109,12 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         let run = kernel::options(&options.out, options.allow_busy);
         let plan = kernel::Plan { run, show: options.show, short: !options.bulk_only };
         let results = kernel::measure(seeds, &senders, &plan)?;
+        let known = read(&options.out)?;
+        let new: Vec<&Measured> = results.iter().filter(|result| !known.contains(result)).collect();
+        if !new.is_empty() {
+            let mut file = open(&options.out)?;
+            new.iter().try_for_each(|result| write(&mut file, result))?;
+        }
         print!("{}", summary::text(&results, &senders, options.markdown));
         return Ok(ExitCode::SUCCESS);
     }
@@ -174,6 +180,24 @@ pub(crate) fn read(directory: &Path) -> io::Result<Vec<Measured>> {
     Ok(results)
 }
 
+/// Opens the file of results in `directory` to append to it. A last line that was interrupted is
+/// removed.
+fn open(directory: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(directory)?;
+    let path = directory.join(FILE);
+    let file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let bytes = std::fs::read(&path)?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    file.set_len(whole as u64)?;
+    Ok(file)
+}
+
+fn write(file: &mut File, result: &Measured) -> io::Result<()> {
+    let mut line = serde_json::to_string(result)?;
+    line.push('\n');
+    file.write_all(line.as_bytes())
+}
+
 fn run_all(
     cases: &[(u64, &String)],
     plan: &Plan,
@@ -181,16 +205,7 @@ fn run_all(
     out: Option<&Path>,
 ) -> io::Result<Vec<Measured>> {
     let file = match out {
-        Some(directory) if !cases.is_empty() => {
-            std::fs::create_dir_all(directory)?;
-            let path = directory.join(FILE);
-            let file = OpenOptions::new().create(true).append(true).open(&path)?;
-            // A last line that was interrupted is removed.
-            let bytes = std::fs::read(&path)?;
-            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            file.set_len(whole as u64)?;
-            Some(file)
-        }
+        Some(directory) if !cases.is_empty() => Some(open(directory)?),
         _ => None,
     };
     let shared = Mutex::new((Vec::new(), file, Ok(())));
@@ -203,9 +218,7 @@ fn run_all(
             let (results, file, failed) = &mut *shared;
             let written = result.and_then(|result| {
                 if let Some(file) = file {
-                    let mut line = serde_json::to_string(&result)?;
-                    line.push('\n');
-                    file.write_all(line.as_bytes())?;
+                    write(file, &result)?;
                 }
                 results.push(result);
                 Ok(())

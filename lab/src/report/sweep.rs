@@ -15,7 +15,8 @@ pub(super) fn section(html: &mut String, results: &[Measured], figures: &mut Vec
         return;
     }
     *html += "<section><h2 id=\"sweep\">Random links</h2><p>mpip over link sets drawn at random, in \
-              the simulator, for each kind of inner sender: bulk against what the links carry and \
+              the simulator (senders tcp-, quinn- and quic-go: on kernels), for each kind of inner \
+              sender: bulk against what the links carry and \
               against the same sender on the best path alone; latency that bulk adds to a ping; \
               short transfers against the best path alone. <code>mpip-lab sweep</code></p>";
     for (number, measure) in summary::measures().iter().enumerate() {

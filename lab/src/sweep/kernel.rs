@@ -166,9 +166,13 @@ fn goodput(run: &RunResult) -> f64 {
     counted.sum::<f64>() / (until - from) as f64
 }
 
-/// Where the results of `directory` are, for [`Plan`].
+/// For [`Plan`]. The runs of a sweep have a directory of their own in `directory`.
 pub(super) fn options(directory: &Path, allow_busy: bool) -> run::Options {
-    run::Options { directory: directory.to_owned(), allow_busy, ..run::Options::default() }
+    run::Options {
+        directory: directory.join("sweep-kernel"),
+        allow_busy,
+        ..run::Options::default()
+    }
 }
 
 #[cfg(test)]
