@@ -23,8 +23,10 @@ use crate::packet::{self, Shape, protocol};
 use crate::rng::Rng;
 use crate::tcp::Received;
 
+mod clock;
 mod session;
 
+use clock::Clock;
 use session::Open;
 
 /// Receive and send windows of a connection and of its stream, bytes.
@@ -35,30 +37,6 @@ const BATCH: usize = 10;
 const CHUNK: usize = 4 << 10;
 /// Length of connection identifiers, as by `quinn`'s default.
 const ID: usize = 8;
-
-/// The clock that `quinn-proto` is told: virtual time after an origin that is never compared with
-/// another clock.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::disallowed_types, reason = "quinn-proto's face; only differences count")]
-struct Clock(std::time::Instant);
-
-#[expect(clippy::disallowed_types, reason = "quinn-proto's face; only differences count")]
-impl Clock {
-    fn new() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "an origin; it has no other constructor")]
-        Self(std::time::Instant::now())
-    }
-
-    fn at(self, now: Nanos) -> std::time::Instant {
-        self.0 + Duration::from_nanos(now)
-    }
-
-    /// The time of a deadline, not before it.
-    fn when(self, due: std::time::Instant) -> Nanos {
-        let passed = due.saturating_duration_since(self.0).as_nanos();
-        u64::try_from(passed).unwrap_or(NEVER)
-    }
-}
 
 /// Identifiers from a seed.
 struct Ids(Rng);
@@ -363,7 +341,7 @@ impl End {
         let at = clock.at(now);
         while let Some(datagram) = self.incoming.pop_front() {
             buffer.clear();
-            if let Some(transmit) = self.handle(at, &datagram, &mut buffer) {
+            if let Some(transmit) = self.handle((now, clock), &datagram, &mut buffer) {
                 sending(&transmit, &buffer);
             }
         }
@@ -397,13 +375,13 @@ impl End {
     }
 
     /// Processes a datagram, and returns the endpoint's answer to it.
-    #[expect(clippy::disallowed_types, reason = "quinn-proto's face; only differences count")]
     fn handle(
         &mut self,
-        at: std::time::Instant,
+        (now, clock): (Nanos, Clock),
         datagram: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let at = clock.at(now);
         // A packet that a link has damaged fails the checksum.
         let ecn = EcnCodepoint::from_bits(packet::ecn(datagram));
         let payload = packet::udp_payload(datagram)?;
