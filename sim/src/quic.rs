@@ -508,9 +508,13 @@ mod tests {
         (Quic::new(1_400, seed), Quic::new(1_400, seed + 1), a, b)
     }
 
-    /// Runs both over a wire of 10 ms that loses every `lost`th packet until `end`. Returns the
-    /// time and length of each packet of the sender.
-    fn exchange(a: &mut Quic, b: &mut Quic, lost: u64) -> Result<Vec<(Nanos, usize)>, (u64, u64)> {
+    /// Runs both over a wire of 10 ms that may change a packet, by its number, or lose it. Returns
+    /// the time and length of each packet of the sender.
+    fn exchange(
+        a: &mut Quic,
+        b: &mut Quic,
+        passes: impl Fn(u64, &mut Vec<u8>) -> bool,
+    ) -> Result<Vec<(Nanos, usize)>, (u64, u64)> {
         let mut wire: VecDeque<(Nanos, bool, Vec<u8>)> = VecDeque::new();
         let (mut now, mut number, mut seen) = (0, 0u64, Vec::new());
         while now < 20 * SECOND {
@@ -521,12 +525,12 @@ mod tests {
             for (forward, end) in [(true, &mut *a), (false, &mut *b)] {
                 let mut out = Vec::new();
                 end.poll(now, &mut out)?;
-                for packet in out {
+                for mut packet in out {
                     number += 1;
                     if forward {
                         seen.push((now, packet.len()));
                     }
-                    if !number.is_multiple_of(lost) {
+                    if passes(number, &mut packet) {
                         wire.push_back((now + 10 * MILLI, forward, packet));
                     }
                 }
@@ -541,7 +545,8 @@ mod tests {
         let (mut a, mut b, from, to) = pair(seed);
         b.listen(3, to, from);
         a.connect(0, 3, (from, to), Some(3_000_000), control);
-        let seen = exchange(&mut a, &mut b, lost).expect("the content is right");
+        let seen = exchange(&mut a, &mut b, |number, _| !number.is_multiple_of(lost))
+            .expect("the content is right");
         assert_eq!(b.received(3), Some(Received { bytes: 3_000_000, finished: true }));
         assert_eq!(a.written(3), Some(3_000_000));
         assert!(!a.is_broken(3), "{}", a.describe(3));
@@ -560,6 +565,29 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_of_congestion_reduces_the_window() {
+        let events = |marks: bool| {
+            let (mut a, mut b, from, to) = pair(1);
+            b.listen(3, to, from);
+            a.connect(0, 3, (from, to), Some(3_000_000), QuicControl::Cubic);
+            let mark = |number: u64, packet: &mut Vec<u8>| {
+                // A queue marks what asks for it, at times.
+                if marks && packet::ecn(packet) == 2 && number.is_multiple_of(200) {
+                    packet[1] |= 3;
+                    packet::write_checksums(packet);
+                }
+                true
+            };
+            exchange(&mut a, &mut b, mark).expect("the content is right");
+            let state = a.state(3).expect("it sends");
+            assert_eq!(state.lost, 0);
+            state.congestion_events
+        };
+        assert_eq!(events(false), 0);
+        assert!(events(true) > 3);
+    }
+
+    #[test]
     fn datagrams_grow_to_the_mtu_and_not_beyond_it() {
         let seen = transfer(QuicControl::Cubic, 1, u64::MAX);
         let longest = seen.iter().map(|(_, len)| *len).max().expect("packets were sent");
@@ -571,7 +599,7 @@ mod tests {
         let (mut a, mut b, from, to) = pair(1);
         b.listen(4, to, from);
         a.connect(0, 3, (from, to), Some(3_000), QuicControl::Cubic);
-        assert_eq!(exchange(&mut a, &mut b, u64::MAX), Err((4, 0)));
+        assert_eq!(exchange(&mut a, &mut b, |_, _| true), Err((4, 0)));
     }
 
     #[test]
