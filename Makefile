@@ -14,7 +14,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 # Tests on the kernel wait most of the time: so many run beside each other.
 WAITING := 16
 
-.PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim \
+.PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
 	lab setup mptcp install clean
 
 help: ## Show this list
@@ -80,6 +80,11 @@ kill-matrix: setup build ## Every proper subset of 2 to 4 paths killed in every 
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
 	$(CARGO) run --locked --release -p mpip-sim -- --first $(FIRST) --seeds $(SEEDS)
+
+sweep: ## Random links with every kind of inner sender, in the simulator: make sweep SETS=5000 [FIRST=0]
+	$(CARGO) build --locked --release -p mpip-lab
+	target/release/mpip-lab sweep --first-seed $(FIRST) --sets $(or $(SETS),200) --out results
+	target/release/mpip-lab report results
 
 install: build ## Install the binaries to PREFIX (default /usr/local)
 	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd

@@ -29,8 +29,8 @@ mod table;
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Number of random sets of links; each has a transfer by cubic and one by BBR
-    #[arg(long, default_value_t = 200)]
+    /// Number of link sets of the sweep; each has a transfer by cubic and one by BBR
+    #[arg(long, default_value_t = 50)]
     sets: u64,
     /// Threads (default: all processors)
     #[arg(long)]

@@ -250,3 +250,6 @@ fn run_all(
         shared.into_inner().map_err(|_| io::Error::other("a run panicked"))?;
     failed.map(|()| results)
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ mod hystart;
 mod sender;
 mod window;
 
+pub use control::TcpState;
 use sender::Sender;
 
 /// Time without an answer after which a connection is aborted; longer than any outage of a world.
@@ -49,15 +50,6 @@ pub struct Received {
     pub bytes: u64,
     /// Whether the sender has closed and all its bytes were read.
     pub finished: bool,
-}
-
-/// State of a sender, for time lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpState {
-    /// Congestion window, bytes.
-    pub window: u64,
-    /// Segments declared lost since the start, those of timeouts included.
-    pub lost: u64,
 }
 
 /// A host's TCP.

@@ -19,7 +19,8 @@ pub(super) fn section(html: &mut String, results: &[Measured], figures: &mut Vec
               sender: bulk against what the links carry and \
               against the same sender on the best path alone; latency that bulk adds to a ping; \
               short transfers against the best path alone. <code>mpip-lab sweep</code></p>";
-    for (number, measure) in summary::measures().iter().enumerate() {
+    for (number, measure) in Measure::all().enumerate() {
+        let name = measure.name();
         let sets: Vec<(String, Vec<f64>)> = senders
             .iter()
             .map(|sender| {
@@ -31,8 +32,8 @@ pub(super) fn section(html: &mut String, results: &[Measured], figures: &mut Vec
         if sets.is_empty() {
             continue;
         }
-        table(html, measure, &sets);
-        let svg = plot::distribution(&measure.name, &measure.name, range(measure), &sets);
+        table(html, &name, &sets);
+        let svg = plot::distribution(&name, &name, range(measure), &sets);
         *html += &svg;
         figures.push(Figure { name: format!("sweep-{}", number + 1), svg });
     }
@@ -40,20 +41,16 @@ pub(super) fn section(html: &mut String, results: &[Measured], figures: &mut Vec
 }
 
 /// The range of a figure in its plot.
-fn range(measure: &Measure) -> (f64, f64) {
-    match measure.name.as_str() {
-        "bulk / limit" => (0.0, 1.0),
-        "added latency, ms" => (0.0, 300.0),
-        _ => (0.0, 3.0),
+fn range(measure: Measure) -> (f64, f64) {
+    match measure {
+        Measure::OfLimit => (0.0, 1.0),
+        Measure::Latency => (0.0, 300.0),
+        Measure::OfBest | Measure::OfMptcp | Measure::Short(_) => (0.0, 3.0),
     }
 }
 
-fn table(html: &mut String, measure: &Measure, sets: &[(String, Vec<f64>)]) {
-    let _ = write!(
-        html,
-        "<div class=\"wide\"><table><tr><th>{}</th><th>sets</th>",
-        escape(&measure.name)
-    );
+fn table(html: &mut String, name: &str, sets: &[(String, Vec<f64>)]) {
+    let _ = write!(html, "<div class=\"wide\"><table><tr><th>{}</th><th>sets</th>", escape(name));
     for (name, _) in COLUMNS {
         let _ = write!(html, "<th>{name}</th>");
     }

@@ -6,7 +6,8 @@ use std::io;
 use mpip_core::{PathStatus, PeerStatus};
 use mpip_link::Counters;
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::measure::{Sender, Subject, WARM_UP};
+use mpip_sim::measure::{Sender, WARM_UP};
+use mpip_sim::spec::outer_address;
 use mpip_sim::world::{Observe, World};
 
 use super::distribution::{END, FROM, Set};
@@ -62,9 +63,7 @@ pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
         found.bulk.ping,
         found.bulk.ping_lost * 100.0
     );
-    let spec = measured::world(set, Subject::MPIP, (sender, None), END, 0);
-    let spec = spec.with_engines(|engine| engine.parameters = plan.parameters);
-    let mut world = World::new(spec, Observe::default());
+    let mut world = World::new(measured::loaded(set, sender, plan), Observe::default());
     world.run_until(WARM_UP);
     let mut before = look(&world, set.paths.len());
     for step in 1..=END / STEP {
@@ -79,10 +78,11 @@ fn peer(world: &World, host: usize) -> Option<PeerStatus> {
     world.status(host)?.peers.into_iter().find(|peer| peer.established)
 }
 
-/// The path of the interface numbered `index`.
+/// The path over the links numbered `index`. The engine also tries the other pairs of addresses.
 fn path_of(status: &PeerStatus, index: usize) -> Option<&PathStatus> {
-    let name = format!("eth{index}");
-    status.paths.iter().find(|path| path.interface == name)
+    let [local, remote] = [0, 1].map(|host| outer_address(host, index, 0, false));
+    let mut paths = status.paths.iter();
+    paths.find(|path| (path.local.ip(), path.remote.ip()) == (local, remote))
 }
 
 /// Packets that the inner sender has declared lost.

@@ -74,7 +74,7 @@ impl Short {
 }
 
 /// The world of a set, for a transfer that lasts until `end` after its start.
-pub(super) fn world(
+fn world(
     set: &Set,
     subject: Subject,
     (sender, bytes): (Sender, Option<u64>),
@@ -200,6 +200,12 @@ fn note(violations: &mut Vec<String>, world: &World) {
     violations.extend(world.violations().iter().map(ToString::to_string));
 }
 
+/// Bulk through mpip, and requests beside it as the last flow.
+pub(super) fn loaded(set: &Set, sender: Sender, plan: &Plan) -> WorldSpec {
+    let spec = world(set, Subject::MPIP, (sender, None), END, 0).with_ping(WARM_UP, REQUESTS);
+    through_mpip(spec, plan)
+}
+
 fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) -> Bulk {
     let payload = if matches!(sender, Sender::Quic(_)) { QUIC_PAYLOAD } else { 1.0 };
     let mut alone = Vec::new();
@@ -221,9 +227,9 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
             ping_alone = ping_alone.min(milliseconds(quantile(&report.delays, 0.95)));
         }
     }
-    let spec = world(set, Subject::MPIP, (sender, None), END, 0).with_ping(WARM_UP, REQUESTS);
+    let spec = loaded(set, sender, plan);
     let number = spec.flows.len() - 1;
-    let mut world = World::new(through_mpip(spec, plan), Observe::default());
+    let mut world = World::new(spec, Observe::default());
     let mpip = goodput(&mut world);
     note(violations, &world);
     let ping = world.flow(number);

@@ -5,41 +5,56 @@ use std::fmt::Write as _;
 use super::measured::{Measured, SIZES};
 
 /// A figure of a result.
-pub(crate) struct Measure {
-    pub(crate) name: String,
-    /// Whether a larger value is better.
-    pub(crate) more: bool,
-    pub(crate) of: Box<dyn Fn(&Measured) -> Option<f64>>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Goodput of bulk by the limit.
+    OfLimit,
+    /// Goodput of bulk by that of the best path alone.
+    OfBest,
+    /// Goodput of bulk by that of kernel MPTCP, on kernels.
+    OfMptcp,
+    /// Latency that bulk adds to a ping, ms.
+    Latency,
+    /// Time of the short transfer with this index by that on the best path alone.
+    Short(usize),
 }
 
-/// All figures, in the order of the table.
-pub(crate) fn measures() -> Vec<Measure> {
-    fn measure(name: &str, more: bool, of: impl Fn(&Measured) -> Option<f64> + 'static) -> Measure {
-        Measure { name: name.to_owned(), more, of: Box::new(of) }
+impl Measure {
+    /// All figures, in the order of the table.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let short = (0..SIZES.len()).map(Self::Short);
+        [Self::OfLimit, Self::OfBest, Self::OfMptcp, Self::Latency].into_iter().chain(short)
     }
-    let mut all = vec![
-        measure("bulk / limit", true, |result| {
-            (result.bulk.limit > 0.0).then(|| result.bulk.mpip / result.bulk.limit)
-        }),
-        measure("bulk / best path", true, |result| Some(result.bulk.mpip / result.bulk.best())),
-        measure("bulk / MPTCP", true, |result| {
-            Some(result.bulk.mpip / result.bulk.mptcp?.max(1.0))
-        }),
-        measure("added latency, ms", false, |result| {
-            Some(result.bulk.ping - result.bulk.ping_alone)
-        }),
-    ];
-    for (index, size) in SIZES.into_iter().enumerate() {
-        all.push(measure(
-            &format!("{} kB, time / best path", size / 1_000),
-            false,
-            move |result| {
+
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::OfLimit => "bulk / limit".to_owned(),
+            Self::OfBest => "bulk / best path".to_owned(),
+            Self::OfMptcp => "bulk / MPTCP".to_owned(),
+            Self::Latency => "added latency, ms".to_owned(),
+            Self::Short(index) => format!("{} kB, time / best path", SIZES[index] / 1_000),
+        }
+    }
+
+    /// Whether a larger value is better.
+    fn is_better_larger(self) -> bool {
+        matches!(self, Self::OfLimit | Self::OfBest | Self::OfMptcp)
+    }
+
+    /// Its value; `None` if the result has none.
+    fn of(self, result: &Measured) -> Option<f64> {
+        let bulk = &result.bulk;
+        match self {
+            Self::OfLimit => (bulk.limit > 0.0).then(|| bulk.mpip / bulk.limit),
+            Self::OfBest => Some(bulk.mpip / bulk.best()),
+            Self::OfMptcp => Some(bulk.mpip / bulk.mptcp?.max(1.0)),
+            Self::Latency => Some(bulk.ping - bulk.ping_alone),
+            Self::Short(index) => {
                 let short = result.short.get(index)?;
                 Some(short.mpip / short.best().max(1e-9))
-            },
-        ));
+            }
+        }
     }
-    all
 }
 
 /// The value at `share` (0 to 1) of sorted values, the nearest rank.
@@ -49,10 +64,10 @@ pub(crate) fn rank(sorted: &[f64], share: f64) -> f64 {
 }
 
 /// The values of a figure for `sender`, sorted, with their seeds.
-pub(crate) fn values(results: &[Measured], sender: &str, measure: &Measure) -> Vec<(f64, u64)> {
+pub(crate) fn values(results: &[Measured], sender: &str, measure: Measure) -> Vec<(f64, u64)> {
     let of_sender = results.iter().filter(|result| result.sender == sender);
     let mut values: Vec<(f64, u64)> =
-        of_sender.filter_map(|result| Some(((measure.of)(result)?, result.seed))).collect();
+        of_sender.filter_map(|result| Some((measure.of(result)?, result.seed))).collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     values
 }
@@ -94,20 +109,20 @@ pub(crate) fn table(results: &[Measured], senders: &[String], markdown: bool) ->
         heads.iter().for_each(|head| text.push_str(&format!(" {head:>8}")));
         text.push('\n');
     }
-    for measure in measures() {
+    for measure in Measure::all() {
         for sender in senders {
-            let values = values(results, sender, &measure);
+            let values = values(results, sender, measure);
             let sorted: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
             if sorted.is_empty() {
                 continue;
             }
-            let digits = if measure.name.ends_with("ms") { 1 } else { 3 };
+            let digits = if measure == Measure::Latency { 1 } else { 3 };
             let ranks = COLUMNS.map(|(_, share)| format!("{:.digits$}", rank(&sorted, share)));
             if markdown {
-                let (name, ranks) = (&measure.name, ranks.join(" | "));
+                let (name, ranks) = (measure.name(), ranks.join(" | "));
                 let _ = writeln!(text, "| {name} | {sender} | {} | {ranks} |", sorted.len());
             } else {
-                let _ = write!(text, "{:25} {sender:11} {:5}", measure.name, sorted.len());
+                let _ = write!(text, "{:25} {sender:11} {:5}", measure.name(), sorted.len());
                 ranks.iter().for_each(|rank| text.push_str(&format!(" {rank:>8}")));
                 text.push('\n');
             }
@@ -126,16 +141,16 @@ fn simulated(sender: &str) -> String {
 
 fn worst(results: &[Measured], senders: &[String]) -> String {
     let mut text = String::new();
-    for measure in measures() {
+    for measure in Measure::all() {
         for sender in senders {
-            let mut values = values(results, sender, &measure);
-            if !measure.more {
+            let mut values = values(results, sender, measure);
+            if !measure.is_better_larger() {
                 values.reverse();
             }
             if values.is_empty() {
                 continue;
             }
-            let _ = writeln!(text, "\nworst of {:?} with {sender}:", measure.name);
+            let _ = writeln!(text, "\nworst of {:?} with {sender}:", measure.name());
             for (value, seed) in values.iter().take(WORST) {
                 let _ = writeln!(
                     text,

@@ -22,9 +22,8 @@ use peer::Peer;
 use rtt::Rtt;
 use segment::{Fate, News, Segment};
 
-use super::TcpState;
 use super::bbr::Sample;
-use super::control::{Control, Pacing};
+use super::control::{Control, Pacing, TcpState};
 use crate::clock::{NEVER, Nanos, SECOND};
 use crate::packet::{fill, ip_header_len};
 use crate::spec;
