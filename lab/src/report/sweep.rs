@@ -64,3 +64,33 @@ fn table(html: &mut String, name: &str, sets: &[(String, Vec<f64>)]) {
     }
     *html += "</table></div>";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_with_values_has_a_table_and_a_plot() {
+        let line = |seed: u64, mpip: u64| {
+            format!(
+                r#"{{"seed":{seed},"sender":"quic-cubic","bulk":{{"limit":20.0,"alone":[8.0,5.0],
+                "mpip":{mpip}.0,"ping_alone":20.0,"ping":25.0,"ping_lost":0.0}},
+                "short":[{{"alone":[2.0,1.0],"mpip":1.5}}],"violations":[]}}"#
+            )
+        };
+        let results: Vec<Measured> = [(1, 5), (2, 10), (3, 15)]
+            .map(|(seed, mpip)| serde_json::from_str(&line(seed, mpip)).expect("a result"))
+            .to_vec();
+        let (mut html, mut figures) = (String::new(), Vec::new());
+        section(&mut html, &results, &mut figures);
+        assert!(
+            html.contains("<td>quic-cubic</td><td>3</td><td>0.250</td><td>0.250</td><td>0.500")
+        );
+        assert!(html.contains("20 kB, time / best path") && !html.contains("200 kB"));
+        assert_eq!(figures.len(), 4);
+        assert_eq!(html.matches("<svg").count(), 4);
+        let (mut html, mut figures) = (String::new(), Vec::new());
+        section(&mut html, &[], &mut figures);
+        assert!(html.is_empty() && figures.is_empty());
+    }
+}

@@ -15,6 +15,8 @@ use super::measured::{self, Plan};
 
 /// Interval of the lines.
 const STEP: Nanos = 250 * MILLI;
+/// MTU of the links.
+const WHOLE: u16 = 1_500;
 
 const LEGEND: &str = "\
 Goodput and each path's rate in Mbit/s over the last 250 ms. inner: the sender's window in kB, and
@@ -23,7 +25,7 @@ the way included; more lost than missing are spurious). queue: kB in the tunnel'
 that it dropped or marked. wait: kB that the receiver holds for order. Of a path: window and bytes
 in flight in kB, round trip in ms, kB in the link's queue, packets dropped by the link's queue and
 lost on the link, packets that the path declared lost (spuriously), the state of its congestion
-control, and why it carries nothing.
+control, why it carries nothing, and its MTU if it was found to be below 1,500.
 ";
 
 /// Counters at the last line.
@@ -154,6 +156,9 @@ fn line(text: &mut String, world: &World, before: &Before) {
         );
         if let Some(hold) = &path.hold {
             let _ = write!(text, "  {hold:?}");
+        }
+        if path.mtu < WHOLE {
+            let _ = write!(text, "  mtu {}", path.mtu);
         }
         if path.guard != "used" {
             let _ = write!(text, "  {}", path.guard);
