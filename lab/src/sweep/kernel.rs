@@ -114,7 +114,8 @@ fn measured(set: &Set, sender: Sender, runs: &[&RunResult]) -> Option<Measured> 
             limit: set.limit(FROM, END) * payload,
             alone: alone.iter().map(|run| goodput(run)).collect(),
             mpip: goodput(mpip),
-            mptcp: of("mptcp", runs).map(goodput),
+            // A connection that fails because its first path is not there yet says nothing.
+            mptcp: of("mptcp", runs).filter(|run| !has_failed(run)).map(goodput),
             ping_alone: if ping_alone == f64::MAX { 0.0 } else { ping_alone },
             ping: round_trip(mpip, BESIDE).unwrap_or(END as f64 / 1e6),
             ping_lost: flow(mpip, BESIDE).and_then(|flow| flow.loss).unwrap_or(1.0),
@@ -155,6 +156,10 @@ fn flow<'a>(run: &'a RunResult, name: &str) -> Option<&'a FlowResult> {
 fn round_trip(run: &RunResult, name: &str) -> Option<f64> {
     let flow = flow(run, name)?;
     flow.rtt_ms.filter(|_| flow.loss.is_some_and(|loss| loss < 0.5)).map(|rtt| rtt.p95)
+}
+
+fn has_failed(run: &RunResult) -> bool {
+    flow(run, BULK).is_none_or(|flow| flow.error.is_some())
 }
 
 /// Of bulk, from [`FROM`] to [`END`], bit/s.
