@@ -14,8 +14,8 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 # Tests on the kernel wait most of the time: so many run beside each other.
 WAITING := 16
 
-.PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim \
-	setup mptcp install clean
+.PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
+	lab setup mptcp install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,10 @@ bench: ## Benchmarks of codecs, seal and open, queue, resequencer, scheduler, en
 unshaped: setup build ## One TCP connection without a limit: plain, through mpip by UDP, by TCP segments
 	@sh scripts/unshaped.sh
 
+lab: setup mptcp build ## What scenarios with other senders need beside: nginx, wrk, programs in Go
+	@sh scripts/setup.sh nginx:nginx-light wrk:wrk || echo "without nginx and wrk: no traffic of kind web"
+	@target/release/mpip-lab build-go || echo "without Go: no quic-go, no wireguard-go"
+
 figures: setup mptcp build ## What mpip is to reach beside what it reaches: make figures REPETITIONS=5 (3 h)
 	target/release/mpip-lab figures --repetitions $(or $(REPETITIONS),5)
 
@@ -76,6 +80,11 @@ kill-matrix: setup build ## Every proper subset of 2 to 4 paths killed in every 
 
 sim: ## Random worlds in the simulator: make sim SEEDS=100000 [FIRST=0]
 	$(CARGO) run --locked --release -p mpip-sim -- --first $(FIRST) --seeds $(SEEDS)
+
+sweep: ## Random links with every kind of inner sender, in the simulator: make sweep SETS=5000 [FIRST=0]
+	$(CARGO) build --locked --release -p mpip-lab
+	target/release/mpip-lab sweep --first-seed $(FIRST) --sets $(or $(SETS),200) --out results
+	target/release/mpip-lab report results
 
 install: build ## Install the binaries to PREFIX (default /usr/local)
 	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd

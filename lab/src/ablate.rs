@@ -19,6 +19,7 @@ use self::cases::Case;
 use self::heuristics::{HEURISTICS, Heuristic};
 use self::outcome::Outcome;
 use self::table::Row;
+use crate::parameters::set;
 
 mod cases;
 mod heuristics;
@@ -28,8 +29,8 @@ mod table;
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Number of random sets of links; each has a transfer by cubic and one by BBR
-    #[arg(long, default_value_t = 200)]
+    /// Number of link sets of the sweep; each has a transfer by cubic and one by BBR
+    #[arg(long, default_value_t = 50)]
     sets: u64,
     /// Threads (default: all processors)
     #[arg(long)]
@@ -53,18 +54,6 @@ pub(crate) struct Options {
     /// Writes the result of every case as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-}
-
-/// Parameters with `settings`, each as `mechanism.parameter=value`.
-fn set(mut parameters: Parameters, settings: &[impl AsRef<str>]) -> io::Result<Parameters> {
-    for setting in settings {
-        let setting = setting.as_ref();
-        let number = |text: &str| text.parse::<f64>().map_err(|error| error.to_string());
-        let pair = setting.split_once('=').ok_or("expected mechanism.parameter=value".to_owned());
-        let done = pair.and_then(|(name, value)| parameters.set(name, number(value)?));
-        done.map_err(|error| io::Error::other(format!("{setting}: {error}")))?;
-    }
-    Ok(parameters)
 }
 
 fn chosen(only: &[String]) -> io::Result<Vec<&'static Heuristic>> {

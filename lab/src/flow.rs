@@ -22,7 +22,7 @@ pub(crate) struct FlowResult {
     pub(crate) goodput_bps: f64,
     /// Payload received in each interval of 100 ms, in bit/s.
     pub(crate) intervals_bps: Vec<f64>,
-    /// TCP retransmissions of the sender.
+    /// TCP segments that the sender sent again, or QUIC packets that it declared lost.
     pub(crate) retransmits: u64,
     /// Longest time in which the receiver got nothing, after the first second, if the flow
     /// measures it.
@@ -32,8 +32,11 @@ pub(crate) struct FlowResult {
     /// in ms.
     #[serde(default)]
     pub(crate) pauses: Vec<(f64, f64)>,
-    /// Round-trip times in ms, if the flow measures them.
+    /// Round-trip times, or durations of answers or transfers, in ms, if the flow measures them.
     pub(crate) rtt_ms: Option<Statistics>,
+    /// Answers per second, if the flow measures them.
+    #[serde(default)]
+    pub(crate) per_second: Option<f64>,
     /// Share of datagrams that were lost, or of round trips that did not complete.
     pub(crate) loss: Option<f64>,
     /// Mean difference of the transit times of neighbouring datagrams (RFC 3550), in ms.

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::net::sockopt;
+
 use crate::clock;
 use crate::flow::FlowResult;
 use crate::statistics::{Statistics, mean_difference};
@@ -77,10 +79,14 @@ fn collect_round_trips(socket: &UdpSocket, count: u32, until: Duration) -> Vec<f
     round_trips
 }
 
-/// A TCP server for [`request`] and [`file()`]. The client says how many bytes follow and how many
-/// it wants back; the answer to a file is its checksum. Runs until it is ended.
-pub(crate) fn serve(at: SocketAddr) -> io::Result<()> {
+/// A TCP server for [`request`], [`file()`] and [`short`]. The client says how many bytes follow
+/// and how many it wants back; the answer to a file is its checksum. Runs until it is ended.
+pub(crate) fn serve(at: SocketAddr, congestion_control: Option<&str>) -> io::Result<()> {
     let listener = TcpListener::bind(at)?;
+    // What it accepts inherits it.
+    if let Some(name) = congestion_control {
+        sockopt::set_tcp_congestion(&listener, name)?;
+    }
     loop {
         if let Ok((stream, _)) = listener.accept() {
             std::thread::spawn(move || serve_one(stream));
@@ -193,6 +199,44 @@ pub(crate) fn request(
     Ok(FlowResult { rtt_ms: Some(Statistics::of(&mut times)), error, ..FlowResult::default() })
 }
 
+/// Transfers for `duration`, each on a new connection: sends the first number of bytes of `size`
+/// and receives the second. Measures the time of each from the beginning of the handshake to the
+/// last byte, the receiver's answer included.
+pub(crate) fn short(
+    to: SocketAddr,
+    size: (u64, u64),
+    interval: Duration,
+    congestion_control: &str,
+    duration: Duration,
+) -> io::Result<FlowResult> {
+    let (sent, wanted) = size;
+    let message = [&head(sent, wanted)[..], &vec![0x55; sent as usize]].concat();
+    let mut answer = vec![0u8; wanted.max(8) as usize];
+    let begin = clock::now();
+    let mut next = begin;
+    let mut times = Vec::new();
+    let mut error = None;
+    while next < begin + duration {
+        clock::sleep_until(next);
+        let start = clock::now();
+        let mut transfer = || -> io::Result<()> {
+            let mut stream = connect(to)?;
+            sockopt::set_tcp_congestion(&stream, congestion_control)?;
+            stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+            stream.write_all(&message)?;
+            stream.read_exact(&mut answer)
+        };
+        if let Err(failure) = transfer() {
+            error = Some(failure.to_string());
+            break;
+        }
+        let now = clock::now();
+        times.push((now - start).as_secs_f64() * 1e3);
+        next = now.max(next + interval);
+    }
+    Ok(FlowResult { rtt_ms: Some(Statistics::of(&mut times)), error, ..FlowResult::default() })
+}
+
 /// Sends `size` bytes and compares the receiver's checksum with its own.
 pub(crate) fn file(to: SocketAddr, size: u64, limit: Duration) -> io::Result<FlowResult> {
     let mut stream = connect(to)?;
@@ -277,6 +321,16 @@ mod tests {
             result.rtt_ms.is_some_and(|rtt| rtt.count > 10 && rtt.median > 0.0)
         });
         assert!(enough);
+    }
+
+    #[test]
+    fn short_transfers_follow_one_another() {
+        for size in [(20_000, 0), (0, 20_000)] {
+            let (interval, duration) = (Duration::from_millis(20), Duration::from_millis(50));
+            let result = short(server(), size, interval, "cubic", duration).expect("measured");
+            assert!(result.error.is_none(), "{result:?}");
+            assert!((1..=3).contains(&result.rtt_ms.expect("measured").count), "{result:?}");
+        }
     }
 
     #[test]

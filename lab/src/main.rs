@@ -3,15 +3,15 @@
 //!
 //! This file parses the command line. The modules, those that need none of the others first:
 //!
-//! - tools: `command`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
-//! - what is measured: `scenarios`, `subject`
+//! - tools: `command`, `go`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
+//! - what is measured: `scenarios`, `sender`, `subject`
 //! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
 //!   `summary`, `published`
-//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream` and `probe`
-//!   (traffic); `worker` starts them
+//! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream`, `quic`,
+//!   `web` and `probe` (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
 //! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
-//!   `ablate`, `parameters`
+//!   `parameters`, `sweep`, `ablate`
 //! - commands that use these: `figures`, `report`, `reproduce`
 
 use std::io::Write;
@@ -33,6 +33,7 @@ mod factorial;
 mod figures;
 mod flow;
 mod generator;
+mod go;
 mod kill_matrix;
 mod links;
 mod netem;
@@ -42,21 +43,25 @@ mod pcap;
 mod probe;
 mod progress;
 mod published;
+mod quic;
 mod report;
 mod reproduce;
 mod results;
 mod run;
 mod scenarios;
+mod sender;
 mod shell;
 mod simulated;
 mod statistics;
 mod stream;
 mod subject;
 mod summary;
+mod sweep;
 mod systems;
 mod testbed;
 mod thinning;
 mod traffic;
+mod web;
 mod work_directory;
 mod worker;
 
@@ -116,6 +121,10 @@ enum Command {
         /// those of its `TcpControl`.
         #[arg(long)]
         congestion_control: Option<String>,
+        /// Repeats each scenario with these senders in place of its bulk flows, separated by
+        /// commas: tcp-cubic, tcp-reno, tcp-bbr, quinn-cubic, quinn-reno, quinn-bbr, quic-go.
+        #[arg(long, value_delimiter = ',', conflicts_with = "congestion_control")]
+        senders: Vec<sender::Sender>,
         /// Links by the lab's `emulator`, or by the kernel's `netem`.
         #[arg(long, default_value = "emulator")]
         links: Links,
@@ -214,6 +223,9 @@ enum Command {
     /// Switches each mechanism off, one at a time, over the simulator's scenarios and random links,
     /// and prints what it brings.
     Ablate(ablate::Options),
+    /// Measures mpip over random link sets, with each kind of inner sender, in the simulator, and
+    /// prints distributions and the worst sets. Can be interrupted and resumed.
+    Sweep(sweep::Options),
     /// Shows what tunes the engine's mechanisms.
     Parameters(parameters::Options),
     /// Kills every proper subset of two to four paths in every way during a transfer, and prints
@@ -254,6 +266,8 @@ enum Command {
         #[arg(long)]
         exec: Option<String>,
     },
+    /// Builds the programs in Go that senders and systems need, as `run` does when it needs them.
+    BuildGo,
     /// Removes what earlier runs left behind.
     Clean,
     #[command(flatten)]
@@ -276,6 +290,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
         Command::DemoPart(part) => demo::part(part)?,
         Command::Thinning(options) => thinning::run(&options)?,
         Command::Ablate(options) => return ablate::run(&options),
+        Command::Sweep(options) => return sweep::run(&options),
         Command::Parameters(options) => parameters::run(&options)?,
         Command::KillMatrix(options) => return kill_matrix::run(&options),
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),
@@ -287,6 +302,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             seconds,
             place,
             congestion_control,
+            senders,
             links,
             out,
             json,
@@ -304,6 +320,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
                 again,
                 allow_busy,
                 congestion_control,
+                senders,
                 longest: seconds.map(Duration::from_secs),
                 simulated: place == Place::Sim,
                 netem: links == Links::Netem,
@@ -370,6 +387,11 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             netns::clean_stale()?;
             let _guard = netns::Guard::start()?;
             return shell::run(&loaded, &host, system.as_deref(), exec.as_deref());
+        }
+        Command::BuildGo => {
+            for path in go::build_all()? {
+                println!("{}", path.display());
+            }
         }
         Command::Clean => {
             for name in netns::clean_stale()? {
@@ -452,6 +474,9 @@ fn print_table(summaries: &[summary::Summary]) -> std::io::Result<()> {
             s.counting,
             s.repetitions
         )?;
+        for (name, rate) in &s.per_second {
+            writeln!(out, "{:28} {:18} {name}: {rate:.0} answers per second", "", "")?;
+        }
         for (name, rtt) in &s.rtt_ms {
             writeln!(
                 out,

@@ -22,6 +22,24 @@ pub(crate) struct Options {
     file: PathBuf,
 }
 
+/// Parameters with `settings`, each as `mechanism.parameter=value`.
+///
+/// # Errors
+/// If a setting is malformed, or its parameter unknown or out of range.
+pub(crate) fn set(
+    mut parameters: Parameters,
+    settings: &[impl AsRef<str>],
+) -> io::Result<Parameters> {
+    for setting in settings {
+        let setting = setting.as_ref();
+        let number = |text: &str| text.parse::<f64>().map_err(|error| error.to_string());
+        let pair = setting.split_once('=').ok_or("expected mechanism.parameter=value".to_owned());
+        let done = pair.and_then(|(name, value)| parameters.set(name, number(value)?));
+        done.map_err(|error| io::Error::other(format!("{setting}: {error}")))?;
+    }
+    Ok(parameters)
+}
+
 /// The parameters of all mechanisms, in Markdown.
 fn tables() -> String {
     let mut text = String::new();

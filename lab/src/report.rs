@@ -19,6 +19,7 @@ mod clocks;
 mod figure;
 pub(crate) mod markdown;
 mod plot;
+mod sweep;
 
 use figure::Figure;
 use plot::{Row, Series, escape};
@@ -31,7 +32,8 @@ const STYLE: &str = include_str!("report/style.css");
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
     let store = Store::open(directory)?;
     let results = store.results();
-    if results.is_empty() && !directory.join(factorial::FILE).exists() {
+    let swept = crate::sweep::read(directory)?;
+    if results.is_empty() && swept.is_empty() && !directory.join(factorial::FILE).exists() {
         let message = format!("{} has no results", directory.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
@@ -54,6 +56,7 @@ pub(crate) fn write(directory: &Path) -> io::Result<()> {
     }
     benefit::scenarios(&mut body, &summaries, &mut figures);
     benefit::factorial(&mut body, &factorial::read(directory)?, &mut figures);
+    sweep::section(&mut body, &swept, &mut figures);
     for name in &names {
         let own: Vec<&Summary> = summaries.iter().filter(|s| s.scenario == *name).collect();
         let runs: Vec<&RunResult> = results.iter().filter(|r| r.scenario == *name).collect();

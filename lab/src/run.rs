@@ -17,6 +17,7 @@ use crate::netns;
 use crate::progress::Progress;
 use crate::results::{Estimate, LATE_BOUND, RunResult, Store};
 use crate::scenarios::{Loaded, hash};
+use crate::sender::Sender;
 use crate::simulated;
 use crate::subject::{Subject, subjects};
 use crate::systems;
@@ -55,6 +56,8 @@ pub(crate) struct Options {
     pub(crate) allow_busy: bool,
     /// Congestion control of the hosts' TCP, instead of the scenario's.
     pub(crate) congestion_control: Option<String>,
+    /// Senders to take the place of the scenarios' bulk flows, one after the other.
+    pub(crate) senders: Vec<Sender>,
     /// Whether to run in the simulator.
     pub(crate) simulated: bool,
     /// Whether to use the kernel's links instead of the emulator's.
@@ -84,6 +87,7 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
                 names.iter().any(|name| [&subject.name, &subject.system.name].contains(&name))
             });
             let wanted = wanted && (!options.simulated || simulated::has(&subject));
+            let wanted = wanted && (!subject.is_tcp_only() || loaded.scenario.has_tcp());
             // Such results are kept apart from those with the emulator's links.
             if options.simulated {
                 subject.name += " (sim)";
@@ -105,6 +109,14 @@ fn jobs<'a>(scenarios: &'a [Loaded], options: &Options) -> Vec<Job<'a>> {
 impl Options {
     /// The scenarios, changed as these options demand.
     pub(crate) fn adapt(&self, scenarios: Vec<Loaded>) -> Vec<Loaded> {
+        let scenarios = if self.senders.is_empty() {
+            scenarios
+        } else {
+            let each = |loaded: &Loaded| {
+                self.senders.iter().map(|s| s.replace(loaded.clone())).collect::<Vec<_>>()
+            };
+            scenarios.iter().flat_map(each).collect()
+        };
         scenarios
             .into_iter()
             .map(|loaded| self.with_congestion_control(self.shorten(loaded)))
@@ -276,6 +288,9 @@ fn one_line(result: &RunResult) -> String {
         if let Some(rtt) = flow.rtt_ms {
             line += &format!(", {} mean {:.2} ms, 99th {:.2} ms", flow.name, rtt.mean, rtt.p99);
         }
+        if let Some(rate) = flow.per_second {
+            line += &format!(", {rate:.0} per second");
+        }
         if let Some(error) = &flow.error {
             line += &format!(", {}: {error}", flow.name);
         }
@@ -416,7 +431,7 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
     };
     let mut testbed = Testbed::build(scenario, &setup)?;
     let mut system = systems::start(&job.subject, &testbed, &directory.path)?;
-    let mut flows = prepare_flows(scenario, &testbed, system.as_ref())?;
+    let mut flows = prepare_flows(scenario, &testbed, system.as_ref(), &directory.path)?;
     std::thread::sleep(SETTLE);
 
     testbed.start()?;
@@ -486,6 +501,7 @@ fn prepare_flows(
     scenario: &Scenario,
     testbed: &Testbed,
     system: &dyn systems::Running,
+    directory: &Path,
 ) -> io::Result<Vec<Flow>> {
     scenario
         .traffic
@@ -496,8 +512,9 @@ fn prepare_flows(
                 Some(interface) => systems::plain(testbed, traffic, Some(interface))?,
                 None => system.endpoint(testbed, traffic)?,
             };
-            let (from, to) = (testbed.host(&traffic.from)?, testbed.host(&traffic.to)?);
-            Flow::prepare(traffic, &endpoint, port, &scenario.congestion_control, from, to)
+            let hosts = (testbed.host(&traffic.from)?, testbed.host(&traffic.to)?);
+            let control = &scenario.congestion_control;
+            Flow::prepare(traffic, &endpoint, port, control, hosts, directory)
         })
         .collect()
 }
@@ -505,8 +522,13 @@ fn prepare_flows(
 /// The limit in bit/s for the first flow with a goodput; 0 for no limit.
 pub(crate) fn limit_of(scenario: &Scenario, subject: &Subject) -> f64 {
     let bulk = scenario.traffic.iter().find(|traffic| {
-        let measures_time =
-            matches!(traffic.kind, TrafficKind::Voip { .. } | TrafficKind::RequestResponse { .. });
+        let measures_time = matches!(
+            traffic.kind,
+            TrafficKind::Voip { .. }
+                | TrafficKind::RequestResponse { .. }
+                | TrafficKind::Short { .. }
+                | TrafficKind::Web { .. }
+        );
         traffic.plain.is_none() && !measures_time
     });
     let Some(traffic) = bulk else { return 0.0 };

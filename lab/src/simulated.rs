@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use mpip_link::LinkConfig;
-use mpip_link::scenario::{Scenario, System, Traffic, TrafficKind};
+use mpip_link::scenario::{QuicImplementation, Scenario, System, Traffic, TrafficKind};
 use mpip_sim::clock::{HostClock, Nanos, SECOND};
 use mpip_sim::measure;
 use mpip_sim::network::InterfaceSpec;
@@ -95,7 +95,7 @@ pub(crate) fn world(
     for traffic in &scenario.traffic {
         numbers.push(world.flows.len());
         let from = usize::from(traffic.from == names[1]);
-        flows(&mut world, traffic, from, windows)?;
+        flows(&mut world, traffic, from, windows, &scenario.congestion_control)?;
     }
     Ok((world, numbers))
 }
@@ -210,6 +210,7 @@ fn flows(
     traffic: &Traffic,
     from: usize,
     window: usize,
+    congestion_control: &str,
 ) -> Result<(), String> {
     if traffic.plain.is_some() {
         return Err("plain traffic beside a system runs on kernels only".to_owned());
@@ -235,8 +236,24 @@ fn flows(
         TrafficKind::Voip { interval, length } => {
             (1, false, packets(protocol::ICMP, *length, nanos(*interval)))
         }
-        TrafficKind::RequestResponse { .. } => {
-            return Err("traffic of kind \"request-response\" runs on kernels only".to_owned());
+        TrafficKind::Quic {
+            implementation: QuicImplementation::Quinn,
+            congestion_control: own,
+            download,
+        } => {
+            let name = own.as_deref().unwrap_or(congestion_control);
+            let measure::Sender::Quic(control) =
+                measure::Sender::from_name(&format!("quic-{name}"))?
+            else {
+                return Err(format!("expected a congestion control of QUIC, found {name:?}"));
+            };
+            (1, *download, spec::Traffic::Quic { bytes: None, control })
+        }
+        TrafficKind::Quic { implementation: QuicImplementation::QuicGo, .. }
+        | TrafficKind::RequestResponse { .. }
+        | TrafficKind::Short { .. }
+        | TrafficKind::Web { .. } => {
+            return Err(format!("traffic {:?} runs on kernels only", traffic.name));
         }
     };
     let from = if backwards { 1 - from } else { from };

@@ -10,6 +10,8 @@ pub(crate) struct Statistics {
     pub(crate) deviation: f64,
     pub(crate) minimum: f64,
     pub(crate) median: f64,
+    #[serde(default)]
+    pub(crate) p95: f64,
     pub(crate) p99: f64,
     pub(crate) maximum: f64,
 }
@@ -36,6 +38,7 @@ impl Statistics {
             deviation: variance.sqrt(),
             minimum: values[0],
             median,
+            p95: rank(0.95),
             p99: rank(0.99),
             maximum: values[count - 1],
         }

@@ -60,9 +60,9 @@ pub(crate) fn send(
     Ok(serde_json::from_slice(&answer)?)
 }
 
-/// What the receiver has measured so far. Times are those of the machine's clock.
+/// What a receiver has measured so far. Times are those of the machine's clock.
 #[derive(Debug, Default)]
-struct Reception {
+pub(crate) struct Reception {
     bytes: u64,
     first: Option<Duration>,
     last: Duration,
@@ -74,7 +74,8 @@ struct Reception {
 }
 
 impl Reception {
-    fn note(&mut self, now: Duration, length: usize) {
+    /// Notes that `length` bytes of payload have arrived.
+    pub(crate) fn note(&mut self, now: Duration, length: usize) {
         let first = *self.first.get_or_insert(now);
         if now >= first + START {
             // Of a pause that began in the first second, only the part after it counts.
@@ -92,6 +93,16 @@ impl Reception {
             self.intervals.resize(interval + 1, 0);
         }
         self.intervals[interval] += length as u64;
+    }
+
+    /// The result of a flow that was to last `duration`. What came late or never lowers its
+    /// goodput.
+    pub(crate) fn over(&self, duration: Duration) -> FlowResult {
+        let mut result = self.result();
+        let intervals = (duration.as_nanos() / INTERVAL.as_nanos()) as usize;
+        result.intervals_bps.resize(intervals, 0.0);
+        result.goodput_bps = self.bytes as f64 * 8.0 / duration.as_secs_f64();
+        result
     }
 
     fn result(&self) -> FlowResult {
@@ -143,6 +154,8 @@ mod tests {
         early.note(start + Duration::from_millis(1_030), 1);
         assert_eq!(early.result().longest_pause_ms, Some(30.0));
         assert_eq!(Reception::default().result().goodput_bps, 0.0);
+        let planned = reception.over(Duration::from_secs(4));
+        assert_eq!((planned.goodput_bps, planned.intervals_bps.len()), (7_000.0 * 8.0 / 4.0, 40));
     }
 
     #[test]

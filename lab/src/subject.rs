@@ -19,12 +19,25 @@ pub(crate) struct Subject {
     pub(crate) path: Option<(usize, usize)>,
 }
 
-/// The subjects of a scenario: every system, and plain TCP for each interface of the sender, alone.
-/// The paths of plain TCP lead to different interfaces of the receiver if there are enough.
+impl Subject {
+    /// Whether it carries nothing but TCP.
+    pub(crate) fn is_tcp_only(&self) -> bool {
+        self.system.kind == "mptcp"
+    }
+}
+
+/// The kind of system over which an adapter's program is to run, if the scenario says so.
+pub(crate) fn over(system: &System) -> Option<&str> {
+    system.settings.get("over").and_then(toml::Value::as_str)
+}
+
+/// The subjects of a scenario: every system, and plain TCP, or what runs over it, for each
+/// interface of the sender, alone. These paths lead to different interfaces of the receiver if
+/// there are enough.
 pub(crate) fn subjects(scenario: &Scenario) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for system in &scenario.systems {
-        if system.kind != "tcp" {
+        if system.kind != "tcp" && over(system) != Some("tcp") {
             subjects.push(Subject {
                 name: system.name.clone(),
                 system: system.clone(),
@@ -136,6 +149,14 @@ mod tests {
         let subjects = subjects(&scenario);
         let names: Vec<&str> = subjects.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["tcp a", "tcp b", "mptcp"]);
+        let vpn = "systems = [\"vpn\", \"vpn over mpip\"]\n\
+                   [system.vpn]\nkind = \"wireguard-go\"\nover = \"tcp\"\n\
+                   [system.\"vpn over mpip\"]\nkind = \"wireguard-go\"\nover = \"mpip\"\n";
+        let text = text.replace("systems = [\"tcp\", \"mptcp\"]\n", vpn);
+        let above = super::subjects(&crate::scenarios::parse("t", &text).expect("valid"));
+        let names: Vec<&str> = above.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["vpn a", "vpn b", "vpn over mpip"]);
+        assert_eq!((above[1].path, above[2].path), (Some((1, 3)), None));
         assert_eq!(subjects[0].path, Some((0, 2)));
         assert_eq!(subjects[1].path, Some((1, 3)));
     }

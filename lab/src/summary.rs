@@ -38,6 +38,8 @@ pub(crate) struct Summary {
     pub(crate) longest_stall_ms: f64,
     /// Round-trip times by name of flow: the median over the repetitions of each statistic.
     pub(crate) rtt_ms: BTreeMap<String, Statistics>,
+    /// Answers per second by name of flow, for flows of requests, median.
+    pub(crate) per_second: BTreeMap<String, f64>,
     /// Drops on all links by cause, mean of the repetitions.
     pub(crate) drops: BTreeMap<String, f64>,
     /// Number of repetitions.
@@ -89,6 +91,7 @@ fn summary(all: &[&RunResult]) -> Summary {
     let mut flows: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut round_trips: BTreeMap<String, Vec<Statistics>> = BTreeMap::new();
     let mut datagrams: BTreeMap<String, Vec<Datagrams>> = BTreeMap::new();
+    let mut rates: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut bytes: BTreeMap<String, f64> = BTreeMap::new();
     let mut drops: BTreeMap<String, f64> = BTreeMap::new();
     let share = 1.0 / used.len() as f64;
@@ -100,6 +103,9 @@ fn summary(all: &[&RunResult]) -> Summary {
             if let (Some(loss), Some(jitter_ms)) = (flow.loss, flow.jitter_ms) {
                 let one = Datagrams { loss, jitter_ms };
                 datagrams.entry(flow.name.clone()).or_default().push(one);
+            }
+            if let Some(rate) = flow.per_second {
+                rates.entry(flow.name.clone()).or_default().push(rate);
             }
             if let Some(rtt) = flow.rtt_ms {
                 round_trips.entry(flow.name.clone()).or_default().push(rtt);
@@ -134,7 +140,8 @@ fn summary(all: &[&RunResult]) -> Summary {
         ratio: limit.map(|limit| statistics.median / limit),
         goodput_bps: goodput,
         cpu_seconds_per_gbit: (!cost.is_empty()).then(|| median(&cost)),
-        flows_bps: flows.into_iter().map(|(name, values)| (name, median(&values))).collect(),
+        flows_bps: medians(flows),
+        per_second: medians(rates),
         datagrams: datagrams
             .into_iter()
             .map(|(name, all)| {
@@ -156,6 +163,10 @@ fn summary(all: &[&RunResult]) -> Summary {
     }
 }
 
+fn medians(values: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, f64> {
+    values.into_iter().map(|(name, values)| (name, median(&values))).collect()
+}
+
 /// The median of each figure.
 fn middle(all: &[Statistics]) -> Statistics {
     let of = |figure: fn(&Statistics) -> f64| median(&all.iter().map(figure).collect::<Vec<_>>());
@@ -165,6 +176,7 @@ fn middle(all: &[Statistics]) -> Statistics {
         deviation: of(|s| s.deviation),
         minimum: of(|s| s.minimum),
         median: of(|s| s.median),
+        p95: of(|s| s.p95),
         p99: of(|s| s.p99),
         maximum: of(|s| s.maximum),
     }

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::subject::Subject;
+use crate::subject::{Subject, over};
 use crate::testbed::Testbed;
 
 mod adapter;
@@ -29,6 +29,19 @@ pub(crate) fn start(
         "tcp" => Box::new(plain::PlainTcp { path: subject.path }),
         "mptcp" => Box::new(mptcp::Mptcp::start(testbed)?),
         "mpip" | "mpip+mptcp" => Box::new(mpip::Mpip::start(&subject.system, testbed, directory)?),
-        _ => Box::new(adapter::Adapter::start(&subject.system, testbed, directory)?),
+        _ => {
+            let below =
+                below(subject).map(|below| start(&below, testbed, directory)).transpose()?;
+            let adapter = adapter::Adapter::start(&subject.system, below, testbed, directory)?;
+            Box::new(adapter)
+        }
     })
+}
+
+/// The system over which an adapter's program runs: its setting `over`.
+fn below(subject: &Subject) -> Option<Subject> {
+    let mut system = subject.system.clone();
+    system.kind = over(&system)?.to_owned();
+    system.settings.remove("over");
+    Some(Subject { name: subject.name.clone(), system, path: subject.path })
 }

@@ -2,14 +2,18 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mpip_link::scenario::{Traffic, TrafficKind};
+use mpip_link::scenario::{QuicImplementation, Traffic, TrafficKind};
 use serde_json::Value;
 
 use crate::command::{self, Output, Running};
 use crate::flow::FlowResult;
+use crate::go;
 use crate::netns::Namespace;
+use crate::quic::Sent;
+use crate::web;
 
 /// Interval of the receiver's reports, in seconds, for iperf3.
 const INTERVAL: &str = "0.1";
@@ -25,6 +29,19 @@ pub(crate) struct Endpoint {
     pub(crate) wrapper: Vec<String>,
 }
 
+impl Endpoint {
+    /// All addresses of the remote one's family.
+    fn all(&self, port: u16) -> SocketAddr {
+        let all: IpAddr = if self.remote.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };
+        SocketAddr::new(all, port)
+    }
+
+    /// The address to send from, with any port.
+    fn from(&self) -> SocketAddr {
+        self.local.map_or(self.all(0), |local| SocketAddr::new(local, 0))
+    }
+}
+
 /// A flow that runs.
 pub(crate) struct Flow {
     traffic: Traffic,
@@ -34,16 +51,19 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Starts the receiving side and prepares the sending side.
+    /// Starts the receiving side and prepares the sending side. `hosts` are `from` and `to` of the
+    /// traffic, `directory` is for files of their programs.
     pub(crate) fn prepare(
         traffic: &Traffic,
         endpoint: &Endpoint,
         port: u16,
         congestion_control: &str,
-        from: &Namespace,
-        to: &Namespace,
+        hosts: (&Namespace, &Namespace),
+        directory: &Path,
     ) -> io::Result<Self> {
-        let (server, client) = command_lines(traffic, endpoint, port, congestion_control)?;
+        let (from, to) = hosts;
+        let (server, client) =
+            command_lines(traffic, endpoint, port, congestion_control, directory)?;
         let wrap = |line: Vec<String>| [endpoint.wrapper.clone(), line].concat();
         let server = Running::start(&to.inside(&wrap(server)))?;
         let client_line = from.inside(&wrap(client));
@@ -76,6 +96,11 @@ impl Flow {
             TrafficKind::Udp { .. } => iperf_udp(&client, &server)
                 .map(|result| result.over(whole_seconds(traffic.duration))),
             TrafficKind::Http { size } => curl(size, &client),
+            TrafficKind::Web { connections, size, keep } => {
+                web::result(web::Plan { connections, size, keep }, &client)
+            }
+            TrafficKind::Quic { download, .. } => quic(download, &client, &server)
+                .map(|result| result.over(whole_seconds(traffic.duration))),
             _ => own(&client),
         }
         .unwrap_or_else(|error| FlowResult { error: Some(error), ..FlowResult::default() });
@@ -111,12 +136,9 @@ fn command_lines(
     endpoint: &Endpoint,
     port: u16,
     congestion_control: &str,
+    directory: &Path,
 ) -> io::Result<(Vec<String>, Vec<String>)> {
     let remote = endpoint.remote;
-    let unspecified = |port: u16| -> SocketAddr {
-        let all: IpAddr = if remote.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };
-        SocketAddr::new(all, port)
-    };
     let seconds = traffic.duration.as_secs_f64();
     let bind = endpoint.local.map(|local| format!("-B {local}")).unwrap_or_default();
     let whole = whole_seconds(traffic.duration);
@@ -135,7 +157,7 @@ fn command_lines(
             (iperf_server, words(&format!("{iperf_client} -u -b {rate} -l {length}")))
         }
         TrafficKind::Http { size } => {
-            let server = format!("{} http {} {size}", command::own_program(), unspecified(port));
+            let server = format!("{} http {} {size}", command::own_program(), endpoint.all(port));
             let interface =
                 endpoint.local.map(|local| format!("--interface {local}")).unwrap_or_default();
             let client = format!(
@@ -146,34 +168,89 @@ fn command_lines(
             );
             (words(&server), words(&client))
         }
-        kind => {
-            let program = command::own_program();
+        TrafficKind::Web { connections, size, keep } => {
+            let plan = web::Plan { connections: *connections, size: *size, keep: *keep };
             let to = SocketAddr::new(remote, port);
-            let from = endpoint.local.map_or(unspecified(0), |local| SocketAddr::new(local, 0));
-            let all = unspecified(port);
-            let (server, client) = match kind {
-                TrafficKind::Voip { interval, length } => (
-                    format!("echo {to}"),
-                    format!("voip {from} {to} {length} {} {seconds}", interval.as_nanos()),
-                ),
-                TrafficKind::RequestResponse { request, response } => {
-                    (format!("serve {to}"), format!("request {to} {request} {response} {seconds}"))
-                }
-                TrafficKind::Stream => (
-                    format!("stream-receive {all}"),
-                    format!("stream-send {to} {congestion_control} {seconds}"),
-                ),
-                TrafficKind::File { size } => {
-                    (format!("serve {all}"), format!("file {to} {size} {seconds}"))
-                }
-                TrafficKind::Tcp { .. } | TrafficKind::Udp { .. } | TrafficKind::Http { .. } => {
-                    unreachable!("handled above")
-                }
-            };
-            let line = |text: String| [vec![program.clone()], words(&text)].concat();
-            (line(server), line(client))
+            web::command_lines(plan, directory, endpoint.all(port), to, whole)?
         }
+        TrafficKind::Quic { implementation, congestion_control: own, download } => {
+            let control = own.as_deref().unwrap_or(congestion_control);
+            let between = (endpoint.from(), SocketAddr::new(remote, port));
+            let direction = if *download { "download" } else { "upload" };
+            let transfer = format!("{direction} {seconds}");
+            quic_lines(*implementation, control, endpoint.all(port), between, &transfer)?
+        }
+        kind => own_lines(kind, endpoint, port, congestion_control, seconds),
     })
+}
+
+/// Command lines of the lab's own programs.
+fn own_lines(
+    kind: &TrafficKind,
+    endpoint: &Endpoint,
+    port: u16,
+    congestion_control: &str,
+    seconds: f64,
+) -> (Vec<String>, Vec<String>) {
+    let program = command::own_program();
+    let to = SocketAddr::new(endpoint.remote, port);
+    let from = endpoint.from();
+    let all = endpoint.all(port);
+    let (server, client) = match kind {
+        TrafficKind::Voip { interval, length } => (
+            format!("echo {to}"),
+            format!("voip {from} {to} {length} {} {seconds}", interval.as_nanos()),
+        ),
+        TrafficKind::RequestResponse { request, response } => {
+            (format!("serve {to}"), format!("request {to} {request} {response} {seconds}"))
+        }
+        TrafficKind::Stream => (
+            format!("stream-receive {all}"),
+            format!("stream-send {to} {congestion_control} {seconds}"),
+        ),
+        TrafficKind::Short { size, interval, download } => {
+            let (sent, wanted) = if *download { (0, *size) } else { (*size, 0) };
+            let interval = interval.as_nanos();
+            let client =
+                format!("short {to} {sent} {wanted} {interval} {congestion_control} {seconds}");
+            (format!("serve {all} {congestion_control}"), client)
+        }
+        TrafficKind::File { size } => {
+            (format!("serve {all}"), format!("file {to} {size} {seconds}"))
+        }
+        TrafficKind::Tcp { .. }
+        | TrafficKind::Udp { .. }
+        | TrafficKind::Http { .. }
+        | TrafficKind::Web { .. }
+        | TrafficKind::Quic { .. } => unreachable!("handled above"),
+    };
+    let line = |text: String| [vec![program.clone()], words(&text)].concat();
+    (line(server), line(client))
+}
+
+/// `at` is the server's address, `between` are the client's and the server's.
+fn quic_lines(
+    implementation: QuicImplementation,
+    congestion_control: &str,
+    at: SocketAddr,
+    between: (SocketAddr, SocketAddr),
+    transfer: &str,
+) -> io::Result<(Vec<String>, Vec<String>)> {
+    let (from, to) = between;
+    let (program, serve, client) = match implementation {
+        QuicImplementation::Quinn => (
+            command::own_program(),
+            format!("quic-serve {at} {congestion_control}"),
+            format!("quic-transfer {from} {to} {congestion_control} {transfer}"),
+        ),
+        QuicImplementation::QuicGo => (
+            go::program("quic-go")?.display().to_string(),
+            format!("serve {at}"),
+            format!("transfer {from} {to} {transfer}"),
+        ),
+    };
+    let line = |text: String| [vec![program.clone()], words(&text)].concat();
+    Ok((line(serve), line(client)))
 }
 
 fn parse(side: &str, output: &Output) -> Result<Value, String> {
@@ -273,6 +350,16 @@ fn curl(size: u64, client: &Output) -> Result<FlowResult, String> {
         error: (bytes != size as f64).then(failure),
         ..FlowResult::default()
     })
+}
+
+/// The client has the receiver's result; of a download the server knows what was lost.
+fn quic(download: bool, client: &Output, server: &Output) -> Result<FlowResult, String> {
+    let mut result = own(client)?;
+    if download {
+        let sent: Result<Sent, _> = serde_json::from_str(&server.stdout);
+        result.retransmits = sent.map_or(0, |sent| sent.lost);
+    }
+    Ok(result)
 }
 
 fn own(client: &Output) -> Result<FlowResult, String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::{emulator, generator, netem, netns, probe, stream};
+use crate::{emulator, generator, netem, netns, probe, quic, stream};
 
 /// Hidden subcommands.
 #[derive(Clone, Subcommand)]
@@ -48,6 +48,8 @@ pub(crate) enum Worker {
     Serve {
         /// Local address.
         at: SocketAddr,
+        /// Name of the congestion control, as the kernel has it; the system's default without it.
+        congestion_control: Option<String>,
     },
     /// Serves downloads.
     #[command(hide = true)]
@@ -69,6 +71,22 @@ pub(crate) enum Worker {
         /// Seconds.
         duration: f64,
     },
+    /// Transfers one after the other, each on a new connection.
+    #[command(hide = true)]
+    Short {
+        /// Remote address.
+        to: SocketAddr,
+        /// Bytes to send in each.
+        sent: u64,
+        /// Bytes to receive in each.
+        wanted: u64,
+        /// Nanoseconds between their starts.
+        interval: u64,
+        /// Name of the congestion control, as the kernel has it.
+        congestion_control: String,
+        /// Seconds.
+        duration: f64,
+    },
     /// Receives bulk TCP.
     #[command(hide = true)]
     StreamReceive {
@@ -82,6 +100,28 @@ pub(crate) enum Worker {
         to: SocketAddr,
         /// Name of the congestion control, as the kernel has it.
         congestion_control: String,
+        /// Seconds.
+        duration: f64,
+    },
+    /// Serves one bulk QUIC transfer.
+    #[command(hide = true)]
+    QuicServe {
+        /// Local address.
+        at: SocketAddr,
+        /// Congestion control.
+        congestion_control: String,
+    },
+    /// Transfers bulk QUIC in one direction.
+    #[command(hide = true)]
+    QuicTransfer {
+        /// Local address.
+        from: SocketAddr,
+        /// Remote address.
+        to: SocketAddr,
+        /// Congestion control.
+        congestion_control: String,
+        /// `download` or `upload`.
+        direction: String,
         /// Seconds.
         duration: f64,
     },
@@ -131,16 +171,32 @@ pub(crate) fn run(worker: Worker) -> io::Result<()> {
             let interval = Duration::from_nanos(interval);
             print_json(&generator::voip(from, to, length, interval, duration)?)
         }
-        Worker::Serve { at } => generator::serve(at),
+        Worker::Serve { at, congestion_control } => {
+            generator::serve(at, congestion_control.as_deref())
+        }
         Worker::Http { at, size } => generator::http(at, size),
         Worker::Request { to, request, response, duration } => {
             let duration = Duration::from_secs_f64(duration);
             print_json(&generator::request(to, request, response, duration)?)
         }
+        Worker::Short { to, sent, wanted, interval, congestion_control, duration } => {
+            let size = (sent, wanted);
+            let (interval, duration) =
+                (Duration::from_nanos(interval), Duration::from_secs_f64(duration));
+            print_json(&generator::short(to, size, interval, &congestion_control, duration)?)
+        }
         Worker::StreamReceive { at } => stream::receive(at),
         Worker::StreamSend { to, congestion_control, duration } => {
             let duration = Duration::from_secs_f64(duration);
             print_json(&stream::send(to, &congestion_control, duration)?)
+        }
+        Worker::QuicServe { at, congestion_control } => {
+            print_json(&quic::serve(at, &congestion_control)?)
+        }
+        Worker::QuicTransfer { from, to, congestion_control, direction, duration } => {
+            let duration = Duration::from_secs_f64(duration);
+            let download = direction == "download";
+            print_json(&quic::transfer(from, to, &congestion_control, download, duration)?)
         }
         Worker::File { to, size, limit } => {
             print_json(&generator::file(to, size, Duration::from_secs_f64(limit))?)

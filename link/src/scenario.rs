@@ -61,7 +61,8 @@ mod types;
 pub use file::ScenarioError;
 pub use topology::{Hop, Path};
 pub use types::{
-    Event, HostCommand, Interface, LinkSpec, Router, Scenario, System, Traffic, TrafficKind,
+    Event, HostCommand, Interface, LinkSpec, QuicImplementation, Router, Scenario, System, Traffic,
+    TrafficKind,
 };
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Deterministic simulator of mpip hosts and links.
 //!
 //! A [`World`](world::World) has hosts, each with an engine and real transports above it ([`tcp`],
-//! [`quic`]), and links (`mpip_link`) between their interfaces. It runs in virtual time, faster than real time.
-//! All random choices follow from one seed, so a failure repeats.
+//! [`quic`]), and links (`mpip_link`) between their interfaces. It runs in virtual time, faster
+//! than real time. All random choices follow from one seed, so a failure repeats.
 //!
 //! ```text
 //!   flows, TCP              invariants watch                TCP, flows

@@ -19,7 +19,8 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// The sender with this name: `quic-cubic`, `quic-bbr`, `quic-reno`, or a name of [`TcpControl`].
+    /// The sender with this name: `quic-cubic`, `quic-bbr`, `quic-reno`, or that of a
+    /// [`TcpControl`].
     ///
     /// # Errors
     /// If the name is unknown.

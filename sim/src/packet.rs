@@ -250,9 +250,7 @@ pub fn build(shape: &Shape, sequence: u64, offset: u32, len: usize, out: &mut Ve
     }
     let payload = &mut body[transport..];
     payload[..8].copy_from_slice(&sequence.to_be_bytes());
-    for (at, byte) in payload.iter_mut().enumerate().skip(8) {
-        *byte = pattern(sequence, at as u64);
-    }
+    fill(sequence, 8, &mut payload[8..]);
     write_checksums(out);
 }
 
@@ -315,11 +313,45 @@ pub(crate) fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
+/// Eight bytes of the stream numbered `stream`, from the offset 8 * `index` on.
+fn word(stream: u64, index: u64) -> [u8; 8] {
+    let word = index.wrapping_add(stream.wrapping_mul(0x1_0000_0001));
+    word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+}
+
 /// The byte at `offset` of the stream numbered `stream`.
-pub fn pattern(stream: u64, offset: u64) -> u8 {
-    let word = (offset >> 3).wrapping_add(stream.wrapping_mul(0x1_0000_0001));
-    let mixed = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (8 * (offset & 7))) as u8
+#[cfg(test)]
+pub(crate) fn pattern(stream: u64, offset: u64) -> u8 {
+    word(stream, offset >> 3)[(offset & 7) as usize]
+}
+
+/// Writes the bytes of the stream numbered `stream` from `offset` on.
+pub(crate) fn fill(stream: u64, offset: u64, out: &mut [u8]) {
+    let skipped = (offset & 7) as usize;
+    let mut words = (offset >> 3..).map(|index| word(stream, index));
+    let (head, rest) = out.split_at_mut((8 - skipped).min(out.len()));
+    if let Some(first) = words.next() {
+        head.copy_from_slice(&first[skipped..skipped + head.len()]);
+    }
+    for (chunk, word) in rest.chunks_mut(8).zip(words) {
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+}
+
+/// The offset of the first of `bytes` that is not that of the stream numbered `stream`, where they
+/// are to be those from `offset` on.
+pub(crate) fn find_wrong(stream: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
+    let mut at = offset;
+    let mut expected = [0; 512];
+    for chunk in bytes.chunks(expected.len()) {
+        fill(stream, at, &mut expected[..chunk.len()]);
+        if *chunk != expected[..chunk.len()] {
+            let same = chunk.iter().zip(&expected).take_while(|(a, b)| a == b).count();
+            return Some(at + same as u64);
+        }
+        at += chunk.len() as u64;
+    }
+    None
 }
 
 /// The reply to an ICMP echo request; `None` if the packet is no request.

@@ -2,7 +2,7 @@
 //! except for the windows, as download clients set them. Loss detection is that of RFC 9002 (three
 //! packets, 9/8 of the round trip), as in `quic-go` and others; only the congestion control varies.
 //!
-//! A transfer is one unidirectional stream, whose bytes follow a known [`pattern`]. Its sender is
+//! A transfer is one unidirectional stream, whose bytes follow a known pattern. Its sender is
 //! the client, as a sender of TCP connects. Nothing is encrypted (`session`), and all random
 //! choices follow from a seed, so that a transfer repeats.
 
@@ -19,12 +19,14 @@ use quinn_proto::{
 };
 
 use crate::clock::{NEVER, Nanos};
-use crate::packet::{self, Shape, pattern, protocol};
+use crate::packet::{self, Shape, protocol};
 use crate::rng::Rng;
 use crate::tcp::Received;
 
+mod clock;
 mod session;
 
+use clock::Clock;
 use session::Open;
 
 /// Receive and send windows of a connection and of its stream, bytes.
@@ -32,33 +34,9 @@ const WINDOW: u32 = 16 << 20;
 /// Datagrams that `quinn` gives to the kernel in one call.
 const BATCH: usize = 10;
 /// Bytes that the application writes at once.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 4 << 10;
 /// Length of connection identifiers, as by `quinn`'s default.
 const ID: usize = 8;
-
-/// The clock that `quinn-proto` is told: virtual time after an origin that is never compared with
-/// another clock.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::disallowed_types, reason = "quinn-proto's face; only differences count")]
-struct Clock(std::time::Instant);
-
-#[expect(clippy::disallowed_types, reason = "quinn-proto's face; only differences count")]
-impl Clock {
-    fn new() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "an origin; it has no other constructor")]
-        Self(std::time::Instant::now())
-    }
-
-    fn at(self, now: Nanos) -> std::time::Instant {
-        self.0 + Duration::from_nanos(now)
-    }
-
-    /// The time of a deadline, not before it.
-    fn when(self, due: std::time::Instant) -> Nanos {
-        let passed = due.saturating_duration_since(self.0).as_nanos();
-        u64::try_from(passed).unwrap_or(NEVER)
-    }
-}
 
 /// Identifiers from a seed.
 struct Ids(Rng);
@@ -113,9 +91,10 @@ pub struct QuicState {
     pub round_trip: Duration,
     /// Packets sent.
     pub sent: u64,
-    /// Packets declared lost. `quinn-proto` does not say which of them were spurious: compare
-    /// with what was really lost.
+    /// Packets declared lost. `quinn-proto` does not say which of them were spurious.
     pub lost: u64,
+    /// Datagrams that have not arrived: what was really lost, and what is on the way.
+    pub missing: u64,
     /// Reductions of the window.
     pub congestion_events: u64,
 }
@@ -304,18 +283,27 @@ impl Quic {
         }
     }
 
-    /// The state of the sender of `flow`; `None` if this end does not send it.
+    /// Datagrams that this end of `flow` has taken.
+    pub(crate) fn arrived(&self, flow: u64) -> u64 {
+        let connection = self.end(flow).and_then(|end| end.connection.as_ref());
+        connection.map_or(0, |(_, connection)| connection.stats().udp_rx.datagrams)
+    }
+
+    /// The state of the sender of `flow`; `None` if this end does not send it. All that was sent
+    /// counts as missing, because this end does not know better.
     pub(crate) fn state(&self, flow: u64) -> Option<QuicState> {
         let end = self.end(flow)?;
         let (Work::Send { .. }, Some((_, connection))) = (&end.work, &end.connection) else {
             return None;
         };
-        let path = connection.stats().path;
+        let stats = connection.stats();
+        let path = stats.path;
         Some(QuicState {
             window: path.cwnd,
             round_trip: path.rtt,
             sent: path.sent_packets,
             lost: path.lost_packets,
+            missing: stats.udp_tx.datagrams,
             congestion_events: path.congestion_events,
         })
     }
@@ -353,7 +341,7 @@ impl End {
         let at = clock.at(now);
         while let Some(datagram) = self.incoming.pop_front() {
             buffer.clear();
-            if let Some(transmit) = self.handle(at, &datagram, &mut buffer) {
+            if let Some(transmit) = self.handle((now, clock), &datagram, &mut buffer) {
                 sending(&transmit, &buffer);
             }
         }
@@ -387,13 +375,13 @@ impl End {
     }
 
     /// Processes a datagram, and returns the endpoint's answer to it.
-    #[expect(clippy::disallowed_types, reason = "quinn-proto's face; only differences count")]
     fn handle(
         &mut self,
-        at: std::time::Instant,
+        (now, clock): (Nanos, Clock),
         datagram: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let at = clock.at(now);
         // A packet that a link has damaged fails the checksum.
         let ecn = EcnCodepoint::from_bits(packet::ecn(datagram));
         let payload = packet::udp_payload(datagram)?;
@@ -471,7 +459,8 @@ fn write(
             return;
         }
         let len = left.min(CHUNK as u64);
-        let bytes: Vec<u8> = (*written..*written + len).map(|at| pattern(flow, at)).collect();
+        let mut bytes = vec![0; len as usize];
+        packet::fill(flow, *written, &mut bytes);
         match connection.send_stream(id).write(&bytes) {
             Ok(taken) => *written += taken as u64,
             // Blocked: the stream says when it can be written again.
@@ -492,9 +481,7 @@ fn read(
     loop {
         match chunks.next(usize::MAX) {
             Ok(Some(chunk)) => {
-                let wrong =
-                    chunk.bytes.iter().zip(*received..).find(|(b, at)| **b != pattern(flow, *at));
-                if let Some((_, at)) = wrong {
+                if let Some(at) = packet::find_wrong(flow, *received, &chunk.bytes) {
                     return Err((flow, at));
                 }
                 *received += chunk.bytes.len() as u64;
@@ -521,9 +508,13 @@ mod tests {
         (Quic::new(1_400, seed), Quic::new(1_400, seed + 1), a, b)
     }
 
-    /// Runs both over a wire of 10 ms that loses every `lost`th packet until `end`. Returns the
-    /// time and length of each packet of the sender.
-    fn exchange(a: &mut Quic, b: &mut Quic, lost: u64) -> Result<Vec<(Nanos, usize)>, (u64, u64)> {
+    /// Runs both over a wire of 10 ms that may change a packet, by its number, or lose it. Returns
+    /// the time and length of each packet of the sender.
+    fn exchange(
+        a: &mut Quic,
+        b: &mut Quic,
+        passes: impl Fn(u64, &mut Vec<u8>) -> bool,
+    ) -> Result<Vec<(Nanos, usize)>, (u64, u64)> {
         let mut wire: VecDeque<(Nanos, bool, Vec<u8>)> = VecDeque::new();
         let (mut now, mut number, mut seen) = (0, 0u64, Vec::new());
         while now < 20 * SECOND {
@@ -534,12 +525,12 @@ mod tests {
             for (forward, end) in [(true, &mut *a), (false, &mut *b)] {
                 let mut out = Vec::new();
                 end.poll(now, &mut out)?;
-                for packet in out {
+                for mut packet in out {
                     number += 1;
                     if forward {
                         seen.push((now, packet.len()));
                     }
-                    if !number.is_multiple_of(lost) {
+                    if passes(number, &mut packet) {
                         wire.push_back((now + 10 * MILLI, forward, packet));
                     }
                 }
@@ -554,7 +545,8 @@ mod tests {
         let (mut a, mut b, from, to) = pair(seed);
         b.listen(3, to, from);
         a.connect(0, 3, (from, to), Some(3_000_000), control);
-        let seen = exchange(&mut a, &mut b, lost).expect("the content is right");
+        let seen = exchange(&mut a, &mut b, |number, _| !number.is_multiple_of(lost))
+            .expect("the content is right");
         assert_eq!(b.received(3), Some(Received { bytes: 3_000_000, finished: true }));
         assert_eq!(a.written(3), Some(3_000_000));
         assert!(!a.is_broken(3), "{}", a.describe(3));
@@ -573,6 +565,29 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_of_congestion_reduces_the_window() {
+        let events = |marks: bool| {
+            let (mut a, mut b, from, to) = pair(1);
+            b.listen(3, to, from);
+            a.connect(0, 3, (from, to), Some(3_000_000), QuicControl::Cubic);
+            let mark = |number: u64, packet: &mut Vec<u8>| {
+                // A queue marks what asks for it, at times.
+                if marks && packet::ecn(packet) == 2 && number.is_multiple_of(200) {
+                    packet[1] |= 3;
+                    packet::write_checksums(packet);
+                }
+                true
+            };
+            exchange(&mut a, &mut b, mark).expect("the content is right");
+            let state = a.state(3).expect("it sends");
+            assert_eq!(state.lost, 0);
+            state.congestion_events
+        };
+        assert_eq!(events(false), 0);
+        assert!(events(true) > 3);
+    }
+
+    #[test]
     fn datagrams_grow_to_the_mtu_and_not_beyond_it() {
         let seen = transfer(QuicControl::Cubic, 1, u64::MAX);
         let longest = seen.iter().map(|(_, len)| *len).max().expect("packets were sent");
@@ -584,7 +599,7 @@ mod tests {
         let (mut a, mut b, from, to) = pair(1);
         b.listen(4, to, from);
         a.connect(0, 3, (from, to), Some(3_000), QuicControl::Cubic);
-        assert_eq!(exchange(&mut a, &mut b, u64::MAX), Err((4, 0)));
+        assert_eq!(exchange(&mut a, &mut b, |_, _| true), Err((4, 0)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use crate::clock::Nanos;
 use crate::quic::{Quic, QuicState};
 use crate::spec::{QuicControl, TcpControl};
-use crate::tcp::{self, Received};
+use crate::tcp::{self, Received, TcpState};
 
 /// What sends and receives a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +111,16 @@ impl Stack {
     /// The state of the QUIC sender of `flow`, if this host has one.
     pub(crate) fn quic(&self, flow: u64) -> Option<QuicState> {
         self.quic.state(flow)
+    }
+
+    /// Datagrams that the QUIC receiver of `flow` has taken.
+    pub(crate) fn quic_arrived(&self, flow: u64) -> u64 {
+        self.quic.arrived(flow)
+    }
+
+    /// The state of the TCP sender of `flow`, if this host has one.
+    pub(crate) fn tcp(&self, flow: u64) -> Option<TcpState> {
+        self.tcp.state(flow)
     }
 
     pub(crate) fn describe(&self, flow: u64) -> String {

@@ -1,7 +1,7 @@
 //! The TCP of a host: `smoltcp` receives, and `sender` sends with the features of kernels that
 //! `smoltcp` lacks.
 //!
-//! The bytes of a transfer follow a known [`pattern`], so the receiver can check them.
+//! The bytes of a transfer follow a known pattern, so the receiver can check them.
 //!
 //! `sender` is the connection of a transfer. Its congestion control (`control`) is `window` with
 //! `hystart`, or `bbr`.
@@ -16,7 +16,7 @@ use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use crate::clock::{NEVER, Nanos};
-use crate::packet::{pattern, tuple};
+use crate::packet::{find_wrong, tuple};
 use crate::spec::TcpControl;
 
 mod bbr;
@@ -25,6 +25,7 @@ mod hystart;
 mod sender;
 mod window;
 
+pub use control::TcpState;
 use sender::Sender;
 
 /// Time without an answer after which a connection is aborted; longer than any outage of a world.
@@ -226,6 +227,11 @@ impl Stack {
         self.sender(flow)?.written()
     }
 
+    /// The state of the sender of `flow`; `None` if this end does not send it.
+    pub fn state(&self, flow: u64) -> Option<TcpState> {
+        self.sender(flow).map(Sender::state)
+    }
+
     /// The state of this end of `flow`, for people.
     pub fn describe(&self, flow: u64) -> String {
         if let Some(sender) = self.sender(flow) {
@@ -249,8 +255,8 @@ fn read(socket: &mut Socket<'_>, flow: u64, received: &mut u64) -> Result<bool, 
     while socket.can_recv() {
         let start = *received;
         let checked = socket.recv(|buffer| {
-            let wrong = buffer.iter().zip(start..).find(|(b, at)| **b != pattern(flow, *at));
-            (buffer.len(), wrong.map_or(Ok(buffer.len()), |(_, at)| Err((flow, at))))
+            let wrong = find_wrong(flow, start, buffer);
+            (buffer.len(), wrong.map_or(Ok(buffer.len()), |at| Err((flow, at))))
         });
         let Ok(read) = checked else { break };
         *received += read? as u64;

@@ -16,6 +16,7 @@ use crate::quic::QuicState;
 use crate::rng::Rng;
 use crate::spec::{Action, System, Traffic, WorldSpec};
 use crate::stack::Transport;
+use crate::tcp::TcpState;
 use crate::traffic::{Flow, FlowReport};
 
 mod actions;
@@ -244,6 +245,11 @@ impl World {
         report
     }
 
+    /// When a flow last delivered a packet, or a transfer new bytes to the application.
+    pub fn last_delivery(&self, number: usize) -> Option<Nanos> {
+        self.flows[number].last_delivery
+    }
+
     /// Bytes delivered by a flow so far, as in its report.
     pub fn flow_bytes(&self, number: usize) -> u64 {
         let flow = &self.flows[number];
@@ -258,7 +264,16 @@ impl World {
 
     /// The state of the sender of QUIC flow `number`; `None` of other flows.
     pub fn quic_state(&self, number: usize) -> Option<QuicState> {
-        self.hosts[self.flows[number].spec.from].stack.quic(number as u64)
+        let flow = &self.flows[number].spec;
+        let mut state = self.hosts[flow.from].stack.quic(number as u64)?;
+        let arrived = self.hosts[flow.to].stack.quic_arrived(number as u64);
+        state.missing = state.missing.saturating_sub(arrived);
+        Some(state)
+    }
+
+    /// The state of the sender of TCP flow `number`; `None` of other flows.
+    pub fn tcp_sender(&self, number: usize) -> Option<TcpState> {
+        self.hosts[self.flows[number].spec.from].stack.tcp(number as u64)
     }
 
     /// A description of the sender of the transfer `number`.

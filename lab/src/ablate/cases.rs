@@ -6,20 +6,15 @@ use std::time::Duration;
 use mpip_core::Parameters;
 use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 use mpip_sim::clock::{MILLI, Nanos, SECOND};
-use mpip_sim::measure::{self, Scenario, Subject, WARM_UP, limit, measure};
-use mpip_sim::rng::Rng;
+use mpip_sim::measure::{self, Scenario, Sender, Subject, WARM_UP, limit};
 use mpip_sim::spec::outer_address;
 use mpip_sim::spec::{Action, FlowSpec, HostSpec, System, TcpControl, Traffic, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
 use super::outcome::Outcome;
+use crate::sweep::{FROM, Set};
 
 type Paths = Vec<(LinkConfig, LinkConfig)>;
-
-/// The stream of randomness that draws links.
-const DRAWING: u64 = 101;
-/// Virtual time of a transfer over random links.
-const RANDOM: Nanos = 10 * SECOND;
 
 /// A transfer through mpip, and what it is held against.
 #[derive(Clone, Debug)]
@@ -30,8 +25,9 @@ pub(super) struct Case {
     from: Nanos,
     /// What the flow can have, bit/s.
     limit: f64,
-    /// The paths for plain TCP on each of them alone, where the best of them is to be reached.
-    alone: Option<Scenario>,
+    /// The set of paths for the plain transfer on each of them alone, where the best of them is to
+    /// be reached.
+    alone: Option<(Set, Sender)>,
     /// What that was found to be, bit/s.
     best: OnceLock<f64>,
 }
@@ -52,19 +48,14 @@ impl Case {
         let carried = (0..flows).map(|flow| world.flow_bytes(flow) - before[flow]).min();
         let seconds = (end - self.from) as f64 / SECOND as f64;
         let goodput = carried.unwrap_or(0) as f64 * 8.0 / seconds;
-        let best = self.alone.as_ref().map(|alone| *self.best.get_or_init(|| best_path(alone)));
+        let best =
+            self.alone.as_ref().map(|alone| *self.best.get_or_init(|| alone.0.best_path(alone.1)));
         Outcome {
             share: goodput / self.limit,
             of_best: best.map_or(f64::INFINITY, |best| goodput / best.max(1.0)),
             violations: world.violations().len(),
         }
     }
-}
-
-/// What plain TCP reaches on the best of the paths.
-fn best_path(scenario: &Scenario) -> f64 {
-    let paths = 0..scenario.paths.len();
-    paths.map(|path| measure(scenario, Subject::Path(path)).goodput).fold(0.0, f64::max)
 }
 
 fn transfer(
@@ -247,44 +238,20 @@ fn shared(queue: u32, seed: u64) -> Case {
     }
 }
 
-/// Transfers over `sets` random sets of links, each by cubic and by BBR.
+/// Transfers over the first `sets` link sets of the sweep, each by cubic and by BBR.
 pub(super) fn random(sets: u64) -> Vec<Case> {
-    let case = |(set, tcp): (u64, TcpControl)| {
-        let mut rng = Rng::stream(set, DRAWING);
-        let count = if rng.chance(0.7) { 2 } else { 3 };
-        let paths: Paths = (0..count).map(|_| draw(&mut rng)).collect();
-        let name = format!("random {set}, {tcp:?}");
-        let mut case = transfer(name, paths.clone(), tcp, (0, RANDOM), set);
-        case.alone =
-            Some(Scenario { paths, sender: tcp.into(), duration: RANDOM, from: 0, seed: set });
-        case
+    let case = |(seed, tcp): (u64, TcpControl)| {
+        let set = Set::draw(seed);
+        let sender = tcp.into();
+        Case {
+            name: format!("random {seed}, {tcp:?}"),
+            spec: set.bulk(Subject::MPIP, sender),
+            from: WARM_UP + FROM,
+            limit: set.bulk_limit(),
+            alone: Some((set, sender)),
+            best: OnceLock::new(),
+        }
     };
     let tcps = [TcpControl::CUBIC, TcpControl::BBR];
-    (0..sets).flat_map(|set| tcps.map(|tcp| (set, tcp))).map(case).collect()
-}
-
-/// A link as in the simulator's random worlds, without duplication and corruption; slower, so that
-/// many can run. Its way back has the same delay.
-fn draw(rng: &mut Rng) -> (LinkConfig, LinkConfig) {
-    let delay = Duration::from_micros(rng.pick(&[1_000, 5_000, 10_000, 30_000, 80_000, 150_000]));
-    let loss = match rng.below(8) {
-        0 => Loss::GilbertElliott {
-            good_to_bad: 0.005,
-            bad_to_good: 0.2,
-            good_loss: 0.0,
-            bad_loss: 0.8,
-        },
-        1..=2 => Loss::Random(rng.uniform() * 0.05),
-        _ => Loss::None,
-    };
-    let forward = LinkConfig {
-        rate: Some((1_000_000.0 * (1.0 + rng.uniform() * 2.0).powi(2)) as u64),
-        queue: QueueLimit::Packets(rng.between(20, 200) as u32),
-        delay,
-        jitter: if rng.chance(0.3) { delay.mul_f64(rng.uniform() * 0.5) } else { Duration::ZERO },
-        in_order: rng.chance(0.3),
-        loss,
-        ..LinkConfig::default()
-    };
-    (forward.clone(), LinkConfig { loss: Loss::None, ..forward })
+    (0..sets).flat_map(|seed| tcps.map(|tcp| (seed, tcp))).map(case).collect()
 }

@@ -293,6 +293,37 @@ pub(crate) fn benefit(
     frame.finish()
 }
 
+/// Cumulative distributions of sets of sorted values, one line each. Values beyond the range of `x`
+/// lie at its ends.
+pub(crate) fn distribution(
+    title: &str,
+    unit: &str,
+    x: (f64, f64),
+    sets: &[(String, Vec<f64>)],
+) -> String {
+    let mut frame = Frame::new(title, 230.0, LEFT, x, (0.0, 1.0));
+    frame.x_axis(unit);
+    frame.y_axis("share of the sets");
+    let names: Vec<&str> = sets.iter().map(|(name, _)| name.as_str()).collect();
+    frame.legend(&names);
+    for (index, (_, values)) in sets.iter().enumerate() {
+        let (mut points, mut last) = (String::new(), frame.py(0.0));
+        for (rank, value) in values.iter().enumerate() {
+            let at = frame.px(value.clamp(x.0, x.1));
+            let y = frame.py((rank + 1) as f64 / values.len() as f64);
+            let _ = write!(points, "{at:.1},{last:.1} {at:.1},{y:.1} ");
+            last = y;
+        }
+        let _ = write!(
+            frame.svg,
+            "<polyline class=\"line s{}\" points=\"{}\"/>",
+            index % COLOURS + 1,
+            points.trim_end()
+        );
+    }
+    frame.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,5 +367,23 @@ mod tests {
         let svg = over_time("t", "Mbit/s", 0.1, &series, &[0.2]);
         let points = svg.split("points=\"").nth(1).and_then(|rest| rest.split('"').next());
         assert_eq!(points.map(|points| points.split(' ').count()), Some(3));
+    }
+
+    #[test]
+    fn a_distribution_steps_up_by_one_share_at_each_value_and_ends_at_the_top() {
+        let sets = [("a".to_owned(), vec![0.25, 0.5, 7.0, 9.0])];
+        let svg = distribution("t", "ratio", (0.0, 1.0), &sets);
+        let points = svg.split("points=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let points: Vec<(f64, f64)> = points
+            .expect("there is a line")
+            .split(' ')
+            .map(|point| point.split_once(',').expect("x and y"))
+            .map(|(x, y)| (x.parse().expect("x"), y.parse().expect("y")))
+            .collect();
+        let (left, right) = (LEFT, WIDTH - RIGHT);
+        assert_eq!(points.len(), 8);
+        assert!((points[0].0 - (left + 0.25 * (right - left))).abs() < 0.06);
+        assert!((points[1].1 - (TOP + 230.0 * 0.75)).abs() < 0.06);
+        assert_eq!((points[7].0, points[7].1), (right, TOP));
     }
 }

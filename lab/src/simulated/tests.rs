@@ -33,6 +33,22 @@ fn a_scenario_of_the_testbed_runs_in_virtual_time() {
 }
 
 #[test]
+fn quic_is_quinns_in_virtual_time_too() {
+    let sender = |name: &str| name.parse::<crate::sender::Sender>().expect("known");
+    let loaded = scenarios::find("quic-1").expect("a scenario");
+    let quinn = sender("quinn-bbr").replace(loaded.clone()).scenario;
+    let (world, numbers) = world(&quinn, &subject(&quinn, "mpip"), 0).expect("it has all");
+    assert_eq!(world.flows[numbers[0]].from, 1, "a download");
+    assert!(matches!(
+        world.flows[numbers[0]].traffic,
+        spec::Traffic::Quic { bytes: None, control: spec::QuicControl::Bbr }
+    ));
+    let go = sender("quic-go").replace(loaded).scenario;
+    let error = super::world(&go, &subject(&go, "mpip"), 0).expect_err("another implementation");
+    assert!(error.contains("kernels only"), "{error}");
+}
+
+#[test]
 fn a_switch_a_schedule_and_steady_flows_are_taken_over() {
     let scenario = scenarios::find("cut-announced-a").expect("a scenario").scenario;
     let (world, numbers) = world(&scenario, &subject(&scenario, "mpip"), 0).expect("it has all");

@@ -16,20 +16,23 @@
 //! command = "rm -f {dir}/state"
 //! ```
 //!
-//! `{HOST.INTERFACE}` stands for an address, `{dir}` for a directory of the run.
+//! `{HOST.INTERFACE}` stands for an address, `{dir}` for a directory of the run, `{go:NAME}` for a
+//! program of [`go`], and `{client}` and `{server}` for the addresses at which the system below
+//! reaches these hosts: `over` in the settings of the system, plain IP without it.
 
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use mpip_link::scenario::{System, Traffic};
+use mpip_link::scenario::{Scenario, System, Traffic};
 use mpip_link::units;
 use serde::Deserialize;
 
 use super::running::Running;
-use crate::command;
+use crate::subject::first_address;
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;
+use crate::{command, go};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,15 +59,59 @@ pub(super) struct Adapter {
     file: File,
     directory: PathBuf,
     running: Vec<command::Running>,
+    /// Ends after what runs above it.
+    below: Option<Box<dyn Running>>,
 }
 
-fn fill(text: &str, testbed: &Testbed, directory: &Path) -> String {
+fn fill(
+    text: &str,
+    testbed: &Testbed,
+    directory: &Path,
+    below: Option<&dyn Running>,
+) -> io::Result<String> {
+    let scenario = testbed.scenario();
     let mut text = text.replace("{dir}", &directory.display().to_string());
-    for interface in &testbed.scenario().interfaces {
+    for interface in &scenario.interfaces {
         let name = format!("{{{}}}", interface.full_name());
         text = text.replace(&name, &interface.address.to_string());
     }
-    text
+    for host in scenario.hosts() {
+        let name = format!("{{{host}}}");
+        if text.contains(&name) {
+            let address = match below {
+                Some(system) => system.endpoint(testbed, &flow_to(scenario, host)?)?.remote,
+                None => first_address(scenario, host)?,
+            };
+            text = text.replace(&name, &address.to_string());
+        }
+    }
+    while let Some((before, name, after)) = placeholder(&text) {
+        text = format!("{before}{}{after}", go::program(name)?.display());
+    }
+    Ok(text)
+}
+
+/// The text before, in and after the first `{go:NAME}`.
+fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once("{go:")?;
+    let (name, after) = rest.split_once('}')?;
+    Some((before, name, after))
+}
+
+/// A flow to `host` between the hosts of the system under test.
+fn flow_to(scenario: &Scenario, host: &str) -> io::Result<Traffic> {
+    let mut traffic = scenario
+        .traffic
+        .iter()
+        .find(|traffic| {
+            traffic.plain.is_none() && [&traffic.from, &traffic.to].contains(&&host.to_owned())
+        })
+        .cloned()
+        .ok_or_else(|| io::Error::other(format!("no traffic for the host {host:?}")))?;
+    if traffic.to != host {
+        core::mem::swap(&mut traffic.from, &mut traffic.to);
+    }
+    Ok(traffic)
 }
 
 fn load(kind: &str) -> io::Result<File> {
@@ -76,11 +123,19 @@ fn load(kind: &str) -> io::Result<File> {
 }
 
 impl Adapter {
-    pub(super) fn start(system: &System, testbed: &Testbed, directory: &Path) -> io::Result<Self> {
+    /// Starts the program above the system `below`, or above plain IP.
+    pub(super) fn start(
+        system: &System,
+        below: Option<Box<dyn Running>>,
+        testbed: &Testbed,
+        directory: &Path,
+    ) -> io::Result<Self> {
         let file = load(&system.kind)?;
-        let mut adapter = Self { file, directory: directory.to_owned(), running: Vec::new() };
+        let directory = directory.to_owned();
+        let mut adapter = Self { file, directory, running: Vec::new(), below };
         for step in &adapter.file.start {
-            let script = fill(&step.command, testbed, directory);
+            let below = adapter.below.as_deref();
+            let script = fill(&step.command, testbed, &adapter.directory, below)?;
             let host = testbed.host(&step.host)?;
             if step.background {
                 let line = host.inside(&["sh", "-c", &script]);
@@ -106,11 +161,15 @@ impl Running for Adapter {
         Ok(Endpoint { local: None, remote: self.file.address, wrapper })
     }
 
+    fn interface_changed(&mut self, testbed: &Testbed, port: usize, up: bool) -> io::Result<()> {
+        self.below.as_mut().map_or(Ok(()), |below| below.interface_changed(testbed, port, up))
+    }
+
     fn status(&mut self, testbed: &Testbed) -> serde_json::Value {
         for step in &self.file.stop {
-            let script = fill(&step.command, testbed, &self.directory);
-            let _ = testbed.host(&step.host).and_then(|host| host.run(&["sh", "-c", &script]));
+            let script = fill(&step.command, testbed, &self.directory, self.below.as_deref());
+            let _ = script.and_then(|script| testbed.host(&step.host)?.run(&["sh", "-c", &script]));
         }
-        serde_json::Value::Null
+        self.below.as_mut().map_or(serde_json::Value::Null, |below| below.status(testbed))
     }
 }

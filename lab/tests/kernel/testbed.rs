@@ -141,6 +141,43 @@ fn plain_tcp_fills_a_link_or_the_result_does_not_count() {
 }
 
 #[test]
+fn quic_takes_the_place_of_tcp() {
+    let _alone = alone();
+    if !can_run(&[]) {
+        return;
+    }
+    let (out, json) = (temporary("quic"), temporary("quic.json"));
+    let status = Command::new(LAB)
+        .args([
+            "run",
+            "mhip-01",
+            "--senders",
+            "quinn-cubic",
+            "--systems",
+            "tcp a",
+            "--seconds",
+            "3",
+        ])
+        .args(["--repetitions", "1", "--allow-busy", "--out"])
+        .arg(&out)
+        .arg("--json")
+        .arg(&json)
+        .stdout(Stdio::null())
+        .status()
+        .expect("it runs");
+    assert!(status.success());
+    let text = std::fs::read_to_string(&json).expect("written");
+    let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let _ = std::fs::remove_file(&json);
+    let _ = std::fs::remove_dir_all(&out);
+    assert_eq!(summary[0]["scenario"], "mhip-01@quinn-cubic");
+    let goodput = summary[0]["median_bps"].as_f64().expect("a goodput");
+    let carried = summary[0]["per_path_bytes"]["a forward"].as_f64().expect("bytes");
+    // How fast it is says nothing on a machine that is busy.
+    assert!(goodput > 0.0 && carried * 8.0 > goodput, "{summary:#}");
+}
+
+#[test]
 fn the_kernels_own_links_carry_tcp_or_say_what_is_missing() {
     let _alone = alone();
     if !can_run(&["iperf3", "tc"]) {

@@ -8,7 +8,8 @@ use toml::Spanned;
 
 use super::raw::{Direction, Fixed, RawScenario, RawTraffic};
 use super::types::{
-    Event, HostCommand, Interface, LinkSpec, Router, Scenario, System, Traffic, TrafficKind,
+    Event, HostCommand, Interface, LinkSpec, QuicImplementation, Router, Scenario, System, Traffic,
+    TrafficKind,
 };
 use crate::config::{Change, Codel, Discipline, LinkConfig};
 use crate::trace::Trace;
@@ -227,10 +228,13 @@ fn settings(
     config.in_order = fixed.in_order.unwrap_or(config.in_order);
     if let Some(codel) = fixed.codel {
         let default = Codel::default();
-        config.discipline = Discipline::Codel(Codel {
-            target: codel.target.as_ref().map_or(default.target, |time| time.0),
-            interval: codel.interval.as_ref().map_or(default.interval, |time| time.0),
-        });
+        config.discipline = match codel.enabled {
+            Some(false) => Discipline::TailDrop,
+            _ => Discipline::Codel(Codel {
+                target: codel.target.as_ref().map_or(default.target, |time| time.0),
+                interval: codel.interval.as_ref().map_or(default.interval, |time| time.0),
+            }),
+        };
     }
     if let Some(trace) = fixed.trace {
         config.trace = Some(context.trace(trace)?);
@@ -335,12 +339,52 @@ fn traffic_kind(raw: &RawTraffic, context: &Context<'_>) -> Result<TrafficKind, 
         },
         "file" => TrafficKind::File { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
         "http" => TrafficKind::Http { size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0 },
+        "short" => TrafficKind::Short {
+            size: raw.size.as_ref().ok_or_else(|| needs("size"))?.0,
+            interval: raw.interval.as_ref().map_or(Duration::from_secs(1), |i| i.0),
+            download: raw.download.unwrap_or(false),
+        },
+        "web" => TrafficKind::Web {
+            connections: raw.connections.unwrap_or(64),
+            size: raw.size.as_ref().map_or(1000, |size| size.0),
+            keep: raw.keep.unwrap_or(true),
+        },
+        "quic" => quic(raw, context)?,
         other => {
             let message = format!(
-                "expected \"tcp\", \"stream\", \"udp\", \"voip\", \"request-response\", \"file\" or \
-                 \"http\", found {other:?}"
+                "expected \"tcp\", \"stream\", \"udp\", \"quic\", \"voip\", \"request-response\", \
+                 \"file\", \"short\", \"web\" or \"http\", found {other:?}"
             );
             return Err(context.at(&raw.kind, message));
         }
+    })
+}
+
+fn quic(raw: &RawTraffic, context: &Context<'_>) -> Result<TrafficKind, ScenarioError> {
+    let implementation = match &raw.implementation {
+        None => QuicImplementation::Quinn,
+        Some(name) => match name.get_ref().as_str() {
+            "quinn" => QuicImplementation::Quinn,
+            "quic-go" => QuicImplementation::QuicGo,
+            other => {
+                let message = format!("expected \"quinn\" or \"quic-go\", found {other:?}");
+                return Err(context.at(name, message));
+            }
+        },
+    };
+    if let Some(name) = &raw.congestion_control {
+        let known: &[&str] = match implementation {
+            QuicImplementation::Quinn => &["cubic", "reno", "bbr"],
+            QuicImplementation::QuicGo => &["reno"],
+        };
+        if !known.contains(&name.get_ref().as_str()) {
+            let message = format!("expected one of {known:?}, found {:?}", name.get_ref());
+            return Err(context.at(name, message));
+        }
+    }
+    Ok(TrafficKind::Quic {
+        implementation,
+        congestion_control: raw.congestion_control.as_ref().map(|name| name.get_ref().clone()),
+        download: raw.download.unwrap_or(false),
     })
 }

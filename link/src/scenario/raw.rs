@@ -34,6 +34,7 @@ quantity!(Probability, f64, units::parse_probability);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCodel {
+    pub(super) enabled: Option<bool>,
     pub(super) target: Option<Time>,
     pub(super) interval: Option<Time>,
 }
@@ -193,12 +194,16 @@ pub(super) struct RawTraffic {
     pub(super) plain: Option<Spanned<String>>,
     pub(super) streams: Option<u32>,
     pub(super) download: Option<bool>,
+    pub(super) implementation: Option<Spanned<String>>,
+    pub(super) congestion_control: Option<Spanned<String>>,
     pub(super) rate: Option<Rate>,
     pub(super) length: Option<u32>,
     pub(super) interval: Option<Time>,
     pub(super) request: Option<u32>,
     pub(super) response: Option<u32>,
     pub(super) size: Option<Bytes>,
+    pub(super) connections: Option<u32>,
+    pub(super) keep: Option<bool>,
 }
 
 #[derive(Deserialize)]

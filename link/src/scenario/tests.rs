@@ -204,6 +204,33 @@ fn errors_name_file_and_line() {
 }
 
 #[test]
+fn quic_traffic_names_implementation_and_congestion_control() {
+    let with =
+        |keys: &str| parse(&VALID.replace("kind = \"tcp\"", &format!("kind = \"quic\"{keys}")));
+    let kind = |keys| with(keys).expect("valid").traffic[0].kind.clone();
+    let quic = |implementation, congestion_control: Option<&str>, download| TrafficKind::Quic {
+        implementation,
+        congestion_control: congestion_control.map(str::to_owned),
+        download,
+    };
+    assert_eq!(kind(""), quic(QuicImplementation::Quinn, None, false));
+    let all = "\nimplementation = \"quinn\"\ncongestion_control = \"bbr\"\ndownload = true";
+    assert_eq!(kind(all), quic(QuicImplementation::Quinn, Some("bbr"), true));
+    assert_eq!(
+        kind("\nimplementation = \"quic-go\""),
+        quic(QuicImplementation::QuicGo, None, false)
+    );
+    for (keys, expected) in [
+        ("\nimplementation = \"mvfst\"", "mvfst"),
+        ("\ncongestion_control = \"vegas\"", "vegas"),
+        ("\nimplementation = \"quic-go\"\ncongestion_control = \"bbr\"", "[\"reno\"]"),
+    ] {
+        let error = with(keys).expect_err(keys);
+        assert!(error.message.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn every_link_direction_and_repetition_has_its_own_seed() {
     let scenario = parse(VALID).expect("valid");
     let mut seeds: Vec<u64> = (0..8)

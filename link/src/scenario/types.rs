@@ -198,10 +198,39 @@ pub enum TrafficKind {
     },
     /// Bulk TCP by the lab's own programs, which measure pauses at the receiver to the millisecond.
     Stream,
+    /// Bulk QUIC for the whole duration.
+    Quic {
+        /// The program that sends and receives.
+        implementation: QuicImplementation,
+        /// Its congestion control (`cubic`, `reno`, `bbr`); by default that of the scenario.
+        congestion_control: Option<String>,
+        /// Whether `to` sends and `from` receives.
+        download: bool,
+    },
     /// A file over TCP whose checksum is verified.
     File {
         /// Bytes.
         size: u64,
+    },
+    /// TCP transfers one after the other, each on a new connection; the time of each from the
+    /// beginning of the handshake to the last byte is measured.
+    Short {
+        /// Bytes of a transfer.
+        size: u64,
+        /// Time between the starts of two transfers. Transfers that last longer delay the next.
+        interval: Duration,
+        /// Whether `to` sends and `from` receives.
+        download: bool,
+    },
+    /// Small answers of a web server at `to` to many clients at `from` (nginx, wrk); the time of
+    /// each is measured.
+    Web {
+        /// Connections at the same time, each with one request at a time.
+        connections: u32,
+        /// Bytes of an answer.
+        size: u64,
+        /// Whether a connection is used for more than one request.
+        keep: bool,
     },
     /// A download from `to` by `curl` over HTTP.
     Http {
@@ -210,10 +239,30 @@ pub enum TrafficKind {
     },
 }
 
+/// Implementations of QUIC, which differ in loss detection, pacing and congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuicImplementation {
+    /// quinn: cubic, NewReno, BBR.
+    Quinn,
+    /// quic-go: NewReno.
+    QuicGo,
+}
+
 impl Scenario {
     /// The interfaces of `host`, as indices.
     pub fn interfaces_of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = usize> + 'a {
         (0..self.interfaces.len()).filter(move |index| self.interfaces[*index].host == host)
+    }
+
+    /// Whether the system under test carries TCP.
+    pub fn has_tcp(&self) -> bool {
+        let over_udp = |kind: &TrafficKind| {
+            matches!(
+                kind,
+                TrafficKind::Udp { .. } | TrafficKind::Voip { .. } | TrafficKind::Quic { .. }
+            )
+        };
+        self.traffic.iter().any(|traffic| traffic.plain.is_none() && !over_udp(&traffic.kind))
     }
 
     /// The hosts, in the order of their first interface.

@@ -119,3 +119,18 @@ fn an_echo_is_answered_with_the_same_payload() {
         assert!(echo_reply(&answer).is_none());
     }
 }
+
+#[test]
+fn a_stream_is_the_same_byte_by_byte_and_as_a_whole() {
+    for (offset, len) in [(0, 20), (3, 1), (5, 1_460), (8, 0), (13, 3), (1_000_003, 1_100)] {
+        let expected: Vec<u8> = (offset..offset + len).map(|at| pattern(7, at)).collect();
+        let mut found = vec![0; len as usize];
+        fill(7, offset, &mut found);
+        assert_eq!(found, expected, "{offset} {len}");
+        assert_eq!(find_wrong(7, offset, &found), None);
+        if let Some(last) = found.last_mut() {
+            *last ^= 1;
+            assert_eq!(find_wrong(7, offset, &found), Some(offset + len - 1));
+        }
+    }
+}

@@ -22,20 +22,27 @@ const FINISHED: usize = 36;
 /// Length of AES-GCM's tag, and of the sample for the protection of headers.
 const TAG: usize = 16;
 
-/// Keys that change nothing.
+/// Keys that change nothing. The tag holds the packet number, so that a packet whose number was
+/// expanded wrongly, which arrived too late, is dropped as with an AEAD.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open;
 
 impl PacketKey for Open {
-    fn encrypt(&self, _packet: u64, _buf: &mut [u8], _header_len: usize) {}
+    fn encrypt(&self, packet: u64, buf: &mut [u8], _header_len: usize) {
+        let tag = buf.len() - TAG;
+        buf[tag..tag + 8].copy_from_slice(&packet.to_be_bytes());
+    }
 
     fn decrypt(
         &self,
-        _packet: u64,
+        packet: u64,
         _header: &[u8],
         payload: &mut bytes::BytesMut,
     ) -> Result<(), CryptoError> {
         let len = payload.len().checked_sub(TAG).ok_or(CryptoError)?;
+        if payload[len..len + 8] != packet.to_be_bytes() {
+            return Err(CryptoError);
+        }
         payload.truncate(len);
         Ok(())
     }
@@ -289,5 +296,22 @@ impl Session for Handshake {
         _context: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
         Err(ExportKeyingMaterialError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_under_another_number_is_refused() {
+        let mut packet = vec![1; 100 + TAG];
+        PacketKey::encrypt(&Open, 300, &mut packet, 10);
+        let open = |number| {
+            let mut payload = bytes::BytesMut::from(&packet[10..]);
+            let opened = PacketKey::decrypt(&Open, number, &packet[..10], &mut payload);
+            opened.map(|()| payload.len()).ok()
+        };
+        assert_eq!((open(300), open(44)), (Some(90), None));
     }
 }

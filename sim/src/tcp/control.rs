@@ -8,6 +8,15 @@ use crate::spec::{TcpAlgorithm, TcpControl};
 /// Number of segments at the start that are not paced, as by `sch_fq` of Linux.
 const UNPACED_SEGMENTS: u32 = 10;
 
+/// State of a sender, for time lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpState {
+    /// Congestion window, bytes.
+    pub window: u64,
+    /// Segments declared lost since the start, those of timeouts included.
+    pub lost: u64,
+}
+
 /// The congestion control.
 #[derive(Clone, Debug)]
 pub(super) enum Control {

@@ -23,9 +23,9 @@ use rtt::Rtt;
 use segment::{Fate, News, Segment};
 
 use super::bbr::Sample;
-use super::control::{Control, Pacing};
+use super::control::{Control, Pacing, TcpState};
 use crate::clock::{NEVER, Nanos, SECOND};
-use crate::packet::{ip_header_len, pattern};
+use crate::packet::{fill, ip_header_len};
 use crate::spec;
 
 /// Length of a TCP header without options, in bytes.
@@ -77,6 +77,8 @@ pub(super) struct Sender {
     sacked: u32,
     /// Number of segments that are lost.
     lost: u32,
+    /// Segments declared lost since the start.
+    declared: u64,
     control: Control,
     /// Whether the window limited the last transmission, not the peer or the application.
     window_limited: bool,
@@ -133,6 +135,7 @@ impl Sender {
             in_flight: 0,
             sacked: 0,
             lost: 0,
+            declared: 0,
             control: Control::new(control),
             window_limited: false,
             window_closed: false,
@@ -173,6 +176,10 @@ impl Sender {
     /// Whether the connection broke before everything was acknowledged.
     pub(super) fn is_broken(&self) -> bool {
         self.state == State::Broken
+    }
+
+    pub(super) fn state(&self) -> TcpState {
+        TcpState { window: self.control.bytes(self.mss()), lost: self.declared }
     }
 
     /// Its state, for people.
@@ -402,6 +409,7 @@ impl Sender {
                 segment.fate = Fate::Lost;
                 self.in_flight -= segment.len as u64;
                 self.lost += 1;
+                self.declared += 1;
                 found = true;
             } else {
                 self.reorder_at = self.reorder_at.min(due);
@@ -437,6 +445,7 @@ impl Sender {
             if segment.fate == Fate::InFlight {
                 segment.fate = Fate::Lost;
                 self.lost += 1;
+                self.declared += 1;
             }
         }
         self.in_flight = 0;
@@ -570,8 +579,8 @@ impl Sender {
 
     fn emit(&self, control: TcpControl, start: u64, len: usize, out: &mut Vec<Vec<u8>>) {
         let syn = control == TcpControl::Syn;
-        let payload: Vec<u8> =
-            (start..start + len as u64).map(|offset| pattern(self.flow, offset)).collect();
+        let mut payload = vec![0; len];
+        fill(self.flow, start, &mut payload);
         let after_syn = u32::from(!syn);
         let number = self.initial.wrapping_add(after_syn).wrapping_add(start as u32);
         let repr = TcpRepr {

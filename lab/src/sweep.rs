@@ -1,0 +1,255 @@
+//! `mpip-lab sweep`: mpip over link sets drawn at random, for each kind of inner sender, in virtual
+//! time.
+//!
+//! `distribution` draws the sets, `measured` runs a sender over one of them, `summary` prints
+//! distributions and the worst seeds, and `explain` the time line of one run. All follows from the
+//! seed, so results repeat, whatever the number of threads. `kernel` runs the same sets on kernels,
+//! as the scenarios that `scenario` makes of them.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+use mpip_core::Parameters;
+
+use self::measured::Plan;
+
+pub(crate) mod distribution;
+mod explain;
+mod kernel;
+mod measured;
+mod scenario;
+pub(crate) mod summary;
+
+pub(crate) use distribution::{FROM, Set};
+pub(crate) use measured::Measured;
+
+/// The results of a directory, one line for each seed and sender.
+pub(crate) const FILE: &str = "sweep.jsonl";
+
+/// What to run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Number of link sets
+    #[arg(long, default_value_t = 100)]
+    sets: u64,
+    /// Seed of the first set; the others follow
+    #[arg(long, default_value_t = 0)]
+    first_seed: u64,
+    /// Inner senders, separated by commas: cubic, reno, bbr (TCP), quic-cubic, quic-reno,
+    /// quic-bbr; on kernels those of `run` (default: most of them)
+    #[arg(long, value_delimiter = ',')]
+    senders: Vec<String>,
+    /// On kernels instead of in the simulator, in real time, and kernel MPTCP beside; short
+    /// transfers are TCP's only
+    #[arg(long, conflicts_with_all = ["with", "explain", "jobs"])]
+    kernel: bool,
+    /// Counts runs on kernels even if the processors were busy
+    #[arg(long)]
+    allow_busy: bool,
+    /// Directory of the results. Seeds and senders with a result there are not repeated
+    #[arg(long, default_value = "results")]
+    out: PathBuf,
+    /// Leaves the short transfers out
+    #[arg(long)]
+    bulk_only: bool,
+    /// Threads (default: all processors)
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Other values of parameters, as `mechanism.parameter=value`; such results are not stored
+    #[arg(long)]
+    with: Vec<String>,
+    /// Prints the stored results of these seeds and senders, and measures nothing
+    #[arg(long)]
+    show: bool,
+    /// Prints the tables in Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Only this seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Prints a time line of the bulk transfer of one seed and sender
+    #[arg(long, requires = "seed")]
+    explain: bool,
+    /// The sender to explain
+    #[arg(long, default_value = "cubic")]
+    sender: String,
+}
+
+/// Inner senders that are measured by default.
+const SENDERS: [&str; 5] = ["cubic", "reno", "bbr", "quic-cubic", "quic-bbr"];
+
+impl Options {
+    fn senders(&self) -> Vec<String> {
+        if !self.senders.is_empty() {
+            return self.senders.clone();
+        }
+        let usual = if self.kernel { kernel::SENDERS } else { SENDERS };
+        usual.map(str::to_owned).to_vec()
+    }
+
+    fn seeds(&self) -> std::ops::Range<u64> {
+        match self.seed {
+            Some(seed) => seed..seed + 1,
+            None => self.first_seed..self.first_seed.saturating_add(self.sets),
+        }
+    }
+}
+
+/// Runs what `options` ask for.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let (senders, seeds) = (options.senders(), options.seeds());
+    if options.kernel {
+        let run = kernel::options(&options.out, options.allow_busy);
+        let plan = kernel::Plan { run, show: options.show, short: !options.bulk_only };
+        let results = kernel::measure(seeds, &senders, &plan)?;
+        let known = read(&options.out)?;
+        let new: Vec<&Measured> = results.iter().filter(|result| !known.contains(result)).collect();
+        if !new.is_empty() {
+            let mut file = open(&options.out)?;
+            new.iter().try_for_each(|result| write(&mut file, result))?;
+        }
+        print!("{}", summary::text(&results, &senders, options.markdown));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let parameters = crate::parameters::set(Parameters::default(), &options.with)?;
+    let plan = Plan { short: !options.bulk_only, parameters };
+    if let (Some(seed), true) = (options.seed, options.explain) {
+        print!("{}", explain::text(&Set::draw(seed), &options.sender, &plan)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted =
+        |result: &Measured| seeds.contains(&result.seed) && senders.contains(&result.sender);
+    let stored = options.with.is_empty();
+    let mut results = if stored { read(&options.out)? } else { Vec::new() };
+    results.retain(wanted);
+    if !options.show {
+        let done: BTreeSet<(u64, String)> = results
+            .iter()
+            .filter(|result| options.bulk_only || !result.short.is_empty())
+            .map(|result| (result.seed, result.sender.clone()))
+            .collect();
+        let left = seeds.flat_map(|seed| senders.iter().map(move |name| (seed, name)));
+        let left: Vec<_> =
+            left.filter(|(seed, name)| !done.contains(&(*seed, (*name).clone()))).collect();
+        let out = stored.then_some(options.out.as_path());
+        let new = run_all(&left, &plan, options.jobs, out)?;
+        // A result with short transfers takes the place of one without.
+        results.retain(|old| !new.iter().any(|n| (n.seed, &n.sender) == (old.seed, &old.sender)));
+        results.extend(new);
+    }
+    results.sort_by_key(|result| result.seed);
+    print!("{}", summary::text(&results, &senders, options.markdown));
+    let broken = results.iter().filter(|result| !result.violations.is_empty()).count();
+    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The results in `directory`; the last one of each seed and sender.
+///
+/// # Errors
+/// If the file cannot be read, or a line other than the last is not a result.
+pub(crate) fn read(directory: &Path) -> io::Result<Vec<Measured>> {
+    let path = directory.join(FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut results: Vec<Measured> = Vec::new();
+    let count = text.lines().count();
+    for (number, line) in text.lines().enumerate() {
+        match serde_json::from_str::<Measured>(line) {
+            Ok(result) => results.push(result),
+            // The last one was interrupted.
+            Err(_) if number + 1 == count => {}
+            Err(error) => {
+                let place = format!("{}:{}: {error}", path.display(), number + 1);
+                return Err(io::Error::other(place));
+            }
+        }
+    }
+    results.reverse();
+    let mut seen = BTreeSet::new();
+    results.retain(|result| seen.insert((result.seed, result.sender.clone())));
+    Ok(results)
+}
+
+/// Opens the file of results in `directory` to append to it. A last line that was interrupted is
+/// removed.
+fn open(directory: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(directory)?;
+    let path = directory.join(FILE);
+    let file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let bytes = std::fs::read(&path)?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    file.set_len(whole as u64)?;
+    Ok(file)
+}
+
+fn write(file: &mut File, result: &Measured) -> io::Result<()> {
+    let mut line = serde_json::to_string(result)?;
+    line.push('\n');
+    file.write_all(line.as_bytes())
+}
+
+fn run_all(
+    cases: &[(u64, &String)],
+    plan: &Plan,
+    jobs: Option<usize>,
+    out: Option<&Path>,
+) -> io::Result<Vec<Measured>> {
+    let file = match out {
+        Some(directory) if !cases.is_empty() => Some(open(directory)?),
+        _ => None,
+    };
+    let shared = Mutex::new((Vec::new(), file, Ok(())));
+    let next = AtomicUsize::new(0);
+    let start = Instant::now();
+    let worker = || {
+        while let Some((seed, sender)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = measured::measure(&Set::draw(*seed), sender, plan);
+            let Ok(mut shared) = shared.lock() else { return };
+            let (results, file, failed) = &mut *shared;
+            let written = result.and_then(|result| {
+                if let Some(file) = file {
+                    write(file, &result)?;
+                }
+                results.push(result);
+                Ok(())
+            });
+            if let Err(error) = written {
+                *failed = Err(error);
+                next.store(cases.len(), Ordering::Relaxed);
+                return;
+            }
+            if results.len().is_multiple_of((cases.len() / 20).max(1)) {
+                let each = start.elapsed().as_secs_f64() / results.len() as f64;
+                let left = each * (cases.len() - results.len()) as f64;
+                let _ = writeln!(
+                    io::stderr(),
+                    "{} of {}, {left:.0} s left",
+                    results.len(),
+                    cases.len()
+                );
+            }
+        }
+    };
+    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(worker);
+        }
+    });
+    let (results, _, failed) =
+        shared.into_inner().map_err(|_| io::Error::other("a run panicked"))?;
+    failed.map(|()| results)
+}
+
+#[cfg(test)]
+mod tests;

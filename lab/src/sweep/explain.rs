@@ -1,0 +1,186 @@
+//! The time line of a bulk transfer through mpip: who was limited by what.
+
+use std::fmt::Write as _;
+use std::io;
+
+use mpip_core::{PathStatus, PeerStatus};
+use mpip_link::Counters;
+use mpip_sim::clock::{MILLI, Nanos, SECOND};
+use mpip_sim::measure::{Sender, WARM_UP};
+use mpip_sim::spec::outer_address;
+use mpip_sim::world::{Observe, World};
+
+use super::distribution::{END, FROM, Set};
+use super::measured::{self, Plan};
+
+/// Interval of the lines.
+const STEP: Nanos = 250 * MILLI;
+/// MTU of the links.
+const WHOLE: u16 = 1_500;
+
+const LEGEND: &str = "\
+Goodput and each path's rate in Mbit/s over the last 250 ms. inner: the sender's window in kB, and
+packets that it declared lost (QUIC: and how many of its packets had not arrived by then, those on
+the way included; more lost than missing are spurious). queue: kB in the tunnel's queue, packets
+that it dropped or marked. wait: kB that the receiver holds for order. Of a path: window and bytes
+in flight in kB, round trip in ms, kB in the link's queue, packets dropped by the link's queue and
+lost on the link, packets that the path declared lost (spuriously), the state of its congestion
+control, why it carries nothing, and its MTU if it was found to be below 1,500.
+";
+
+/// Counters at the last line.
+#[derive(Clone, Default)]
+struct Before {
+    goodput: u64,
+    inner_lost: u64,
+    drops: u64,
+    paths: Vec<(u64, Counters, u64, u64)>,
+}
+
+/// The set, what each path carries alone, and the time line of `sender` over it.
+///
+/// # Errors
+/// If there is no sender of that name.
+pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
+    let sender = Sender::from_name(name).map_err(io::Error::other)?;
+    let found = measured::measure(set, name, &Plan { short: false, ..plan.clone() })?;
+    let mut text = set.describe();
+    let mbps = |bits: f64| format!("{:.2}", bits / 1e6);
+    let alone: Vec<String> = found.bulk.alone.iter().map(|bits| mbps(*bits)).collect();
+    let (from, end) = (FROM / SECOND, END / SECOND);
+    let _ = writeln!(
+        text,
+        "{name}, {from} to {end} s, Mbit/s: limit {}, alone {}, mpip {}; of the limit {:.3}, of the \
+         best path {:.3}",
+        mbps(found.bulk.limit),
+        alone.join(" "),
+        mbps(found.bulk.mpip),
+        found.bulk.mpip / found.bulk.limit.max(1.0),
+        found.bulk.mpip / found.bulk.best(),
+    );
+    let _ = writeln!(
+        text,
+        "ping, 95th percentile: alone {:.1} ms, beside bulk {:.1} ms, lost {:.1} %\n\n{LEGEND}",
+        found.bulk.ping_alone,
+        found.bulk.ping,
+        found.bulk.ping_lost * 100.0
+    );
+    let mut world = World::new(measured::loaded(set, sender, plan), Observe::default());
+    world.run_until(WARM_UP);
+    let mut before = look(&world, set.paths.len());
+    for step in 1..=END / STEP {
+        world.run_until(WARM_UP + step * STEP);
+        line(&mut text, &world, &before);
+        before = look(&world, set.paths.len());
+    }
+    Ok(text)
+}
+
+fn peer(world: &World, host: usize) -> Option<PeerStatus> {
+    world.status(host)?.peers.into_iter().find(|peer| peer.established)
+}
+
+/// The path over the links numbered `index`. The engine also tries the other pairs of addresses.
+fn path_of(status: &PeerStatus, index: usize) -> Option<&PathStatus> {
+    let [local, remote] = [0, 1].map(|host| outer_address(host, index, 0, false));
+    let mut paths = status.paths.iter();
+    paths.find(|path| (path.local.ip(), path.remote.ip()) == (local, remote))
+}
+
+/// Packets that the inner sender has declared lost.
+fn inner_lost(world: &World) -> u64 {
+    let tcp = world.tcp_sender(0).map(|state| state.lost);
+    tcp.or_else(|| world.quic_state(0).map(|state| state.lost)).unwrap_or(0)
+}
+
+fn look(world: &World, paths: usize) -> Before {
+    let status = peer(world, 0);
+    let path = |index: usize| {
+        let own = status.as_ref().and_then(|status| path_of(status, index));
+        let lost = own.map_or((0, 0), |path| (path.packets_lost, path.spurious_losses));
+        let counters = *world.network().link_counters(2 * index);
+        (world.interface_bytes(0, index), counters, lost.0, lost.1)
+    };
+    Before {
+        goodput: world.flow_bytes(0),
+        inner_lost: inner_lost(world),
+        drops: status.as_ref().map_or(0, |status| status.queue_drops),
+        paths: (0..paths).map(path).collect(),
+    }
+}
+
+fn line(text: &mut String, world: &World, before: &Before) {
+    let rate = |bytes: u64| bytes as f64 * 8.0 / (STEP as f64 / SECOND as f64) / 1e6;
+    let now = look(world, before.paths.len());
+    let kilo = |bytes: u64| bytes / 1_000;
+    let seconds = (world.now() - WARM_UP) as f64 / SECOND as f64;
+    let lost = now.inner_lost - before.inner_lost;
+    let inner = match world.quic_state(0) {
+        Some(state) => format!("{:6} {lost:3}/{:<4}", kilo(state.window), state.missing),
+        None => {
+            let window = world.tcp_sender(0).map_or(0, |state| state.window);
+            format!("{:6} {lost:3}", kilo(window))
+        }
+    };
+    let status = peer(world, 0);
+    let queued = status.as_ref().map_or(0, |status| status.queued as u64);
+    let held = peer(world, 1).map_or(0, |status| status.resequencing as u64);
+    let _ = writeln!(
+        text,
+        "{seconds:6.2} s {:7.2}  inner {inner}  queue {:4} {:3}  wait {:5}",
+        rate(now.goodput - before.goodput),
+        kilo(queued),
+        now.drops - before.drops,
+        kilo(held),
+    );
+    for (index, (then, this)) in before.paths.iter().zip(&now.paths).enumerate() {
+        let link = kilo(world.network().queued_bytes(2 * index));
+        let counted = |of: fn(&Counters) -> u64| of(&this.1) - of(&then.1);
+        let dropped = counted(|c| c.dropped_queue + c.dropped_codel);
+        let lost = counted(|c| c.dropped() - c.dropped_queue - c.dropped_codel);
+        let _ = write!(text, "   {index} {:7.2}", rate(this.0 - then.0));
+        let Some(path) = status.as_ref().and_then(|status| path_of(status, index)) else {
+            let _ = writeln!(text, "  no path");
+            continue;
+        };
+        let trip = path.rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3);
+        let _ = write!(
+            text,
+            "  window {:5} in flight {:5} rtt {trip:6.1}  link {link:4} drops {dropped:3} loss {lost:3}  \
+             lost {:3} ({})  {}",
+            kilo(path.window),
+            kilo(path.in_flight),
+            this.2.saturating_sub(then.2),
+            this.3.saturating_sub(then.3),
+            path.congestion_state,
+        );
+        if let Some(hold) = &path.hold {
+            let _ = write!(text, "  {hold:?}");
+        }
+        if path.mtu < WHOLE {
+            let _ = write!(text, "  mtu {}", path.mtu);
+        }
+        if path.guard != "used" {
+            let _ = write!(text, "  {}", path.guard);
+        }
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpip_core::Parameters;
+
+    #[test]
+    fn a_time_line_has_a_line_for_each_step_and_path() {
+        let seed = (0..).find(|seed| Set::draw(*seed).limit(FROM, END) < 8e6);
+        let set = Set::draw(seed.expect("there is a slow one"));
+        let plan = Plan { short: false, parameters: Parameters::default() };
+        let text = text(&set, "quic-cubic", &plan).expect("the sender exists");
+        let steps = text.lines().filter(|line| line.contains("  inner ")).count() as u64;
+        let paths = text.lines().filter(|line| line.contains("  window ")).count() as u64;
+        assert_eq!(steps, END / STEP);
+        assert!(paths > steps && paths <= steps * set.paths.len() as u64, "{text}");
+    }
+}
