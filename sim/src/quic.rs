@@ -313,10 +313,9 @@ impl Quic {
         let Some(end) = self.end(flow) else { return String::new() };
         let state = self.state(flow);
         let broken = end.broken.as_deref().unwrap_or("open");
-        state.map_or_else(
-            || format!("{:?}, {broken}", end.work),
-            |state| format!("{:?}, {broken}, {state:?}", end.work),
-        )
+        let QuicState { window, sent, lost, .. } = state.unwrap_or_default();
+        let work = &end.work;
+        format!("{work:?}, {broken}, window {window}, {sent} packets sent, {lost} declared lost")
     }
 
     /// Whether the sender of `flow` at this end lost its connection.

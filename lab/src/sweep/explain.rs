@@ -73,6 +73,7 @@ pub(super) fn text(set: &Set, name: &str, plan: &Plan) -> io::Result<String> {
         line(&mut text, &world, &before);
         before = look(&world, set.paths.len());
     }
+    let _ = writeln!(text, "the sender at the end: {}", world.tcp_state(0));
     Ok(text)
 }
 

@@ -22,15 +22,32 @@ const FINISHED: usize = 36;
 /// Length of AES-GCM's tag, and of the sample for the protection of headers.
 const TAG: usize = 16;
 
-/// Keys that change nothing. The tag holds the packet number, so that a packet whose number was
-/// expanded wrongly, which arrived too late, is dropped as with an AEAD.
+/// What stands for all secrets: nothing is encrypted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open;
 
-impl PacketKey for Open {
+/// A key that changes nothing. The tag holds the packet number and the key's generation, so that a
+/// packet whose number was expanded wrongly because it is so late, or that is of another key, is
+/// dropped as with an AEAD.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    generation: u64,
+}
+
+impl Key {
+    fn tag(self, packet: u64) -> [u8; TAG] {
+        (u128::from(packet) << 64 | u128::from(self.generation)).to_be_bytes()
+    }
+
+    fn pair(self) -> KeyPair<Box<dyn PacketKey>> {
+        KeyPair { local: Box::new(self), remote: Box::new(self) }
+    }
+}
+
+impl PacketKey for Key {
     fn encrypt(&self, packet: u64, buf: &mut [u8], _header_len: usize) {
         let tag = buf.len() - TAG;
-        buf[tag..tag + 8].copy_from_slice(&packet.to_be_bytes());
+        buf[tag..].copy_from_slice(&self.tag(packet));
     }
 
     fn decrypt(
@@ -40,7 +57,7 @@ impl PacketKey for Open {
         payload: &mut bytes::BytesMut,
     ) -> Result<(), CryptoError> {
         let len = payload.len().checked_sub(TAG).ok_or(CryptoError)?;
-        if payload[len..len + 8] != packet.to_be_bytes() {
+        if payload[len..] != self.tag(packet) {
             return Err(CryptoError);
         }
         payload.truncate(len);
@@ -111,7 +128,7 @@ impl AeadKey for Open {
 fn keys() -> Keys {
     Keys {
         header: KeyPair { local: Box::new(Open), remote: Box::new(Open) },
-        packet: KeyPair { local: Box::new(Open), remote: Box::new(Open) },
+        packet: Key { generation: 0 }.pair(),
     }
 }
 
@@ -192,6 +209,8 @@ struct Handshake {
     peer: Option<TransportParameters>,
     /// The client has keys to take after a flight of the server.
     owes_keys: bool,
+    /// Of the newest key.
+    generation: u64,
 }
 
 impl Handshake {
@@ -199,7 +218,7 @@ impl Handshake {
         let mut encoded = Vec::new();
         own.write(&mut encoded);
         let (turn, incoming) = (Turn::ClientHello, Vec::new());
-        Self { side, own: encoded, turn, incoming, peer: None, owes_keys: false }
+        Self { side, own: encoded, turn, incoming, peer: None, owes_keys: false, generation: 0 }
     }
 
     /// A flight carries the sender's transport parameters, if it is the first one that may.
@@ -282,7 +301,8 @@ impl Session for Handshake {
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        Some(KeyPair { local: Box::new(Open), remote: Box::new(Open) })
+        self.generation += 1;
+        Some(Key { generation: self.generation }.pair())
     }
 
     fn is_valid_retry(&self, _to: &ConnectionId, _header: &[u8], _payload: &[u8]) -> bool {
@@ -304,14 +324,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_under_another_number_is_refused() {
+    fn a_packet_under_another_number_or_key_is_refused() {
         let mut packet = vec![1; 100 + TAG];
-        PacketKey::encrypt(&Open, 300, &mut packet, 10);
-        let open = |number| {
+        Key { generation: 2 }.encrypt(300, &mut packet, 10);
+        let open = |number, generation| {
             let mut payload = bytes::BytesMut::from(&packet[10..]);
-            let opened = PacketKey::decrypt(&Open, number, &packet[..10], &mut payload);
+            let opened = Key { generation }.decrypt(number, &packet[..10], &mut payload);
             opened.map(|()| payload.len()).ok()
         };
-        assert_eq!((open(300), open(44)), (Some(90), None));
+        assert_eq!([open(300, 2), open(44, 2), open(300, 3)], [Some(90), None, None]);
     }
 }
