@@ -15,7 +15,7 @@ const JUDGED: u8 = 2;
 
 /// Judgements in a row that say that the window grows by less, before it is believed. Segmentation
 /// offload and jitter make single ones wrong.
-const LIMITED: u8 = 3;
+const LIMITED: u8 = 2;
 /// Shortest time that a sender gets to respond to an acknowledgement. Those that follow sooner, as
 /// after a gap has closed, are judged as one.
 pub(super) const RESPONSE: Duration = Duration::from_millis(1);
