@@ -250,6 +250,38 @@ mod tests {
     use super::*;
     use mpip_types::packet::Endpoint;
 
+    fn udp() -> Outgoing {
+        let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };
+        let key = SessionKey { protocol: protocol::UDP, source: end, destination: end };
+        Outgoing::new(SessionId(0), &key, true)
+    }
+
+    #[test]
+    fn a_udp_flow_of_full_packets_that_is_answered_is_put_in_order() {
+        let parameters = UdpTransportParameters::default();
+        let mut quic = udp();
+        quic.on_answer();
+        quic.on_datagrams(15, 1_228, &parameters);
+        assert!(!quic.ordered, "no more than a first flight");
+        quic.on_datagrams(1, 1_228, &parameters);
+        assert!(quic.ordered);
+    }
+
+    #[test]
+    fn a_udp_flow_of_small_packets_or_without_an_answer_is_not_put_in_order() {
+        let parameters = UdpTransportParameters::default();
+        let (mut voice, mut flood) = (udp(), udp());
+        voice.on_answer();
+        for _ in 0..1_000 {
+            voice.on_datagrams(1, 200, &parameters);
+            flood.on_datagrams(1, 1_400, &parameters);
+        }
+        assert!(!voice.ordered && !flood.ordered);
+        flood.on_answer();
+        flood.on_datagrams(1, 1_400, &parameters);
+        assert!(flood.ordered, "it is answered now");
+    }
+
     #[test]
     fn retransmissions_do_not_count_as_new_bytes() {
         let end = Endpoint { address: Ipv4Addr::LOCALHOST.into(), port: 1 };

@@ -12,6 +12,7 @@ mod inner_bbr;
 mod jitter;
 mod path_mtu;
 mod qlog;
+mod quic;
 mod rebinding;
 mod rekey;
 mod repair;

@@ -1,0 +1,39 @@
+//! QUIC inside: as fast as TCP on paths of unequal delay and with jitter, because its packets are put
+//! in order and repaired.
+
+use core::time::Duration;
+
+use mpip_link::LinkConfig;
+use mpip_sim::clock::SECOND;
+use mpip_sim::measure::{Scenario, Sender, Subject, limit, measure};
+
+use crate::common::{both, link};
+
+/// Share of the limit with `sender`, from the start.
+fn share(paths: &[(LinkConfig, LinkConfig)], sender: &str) -> f64 {
+    let sender = Sender::from_name(sender).expect("there is such a sender");
+    let paths = paths.to_vec();
+    let scenario = Scenario { paths, sender, duration: 15 * SECOND, from: 0, seed: 1 };
+    let found = measure(&scenario, Subject::MPIP);
+    assert!(found.violations.is_empty(), "{:?}", found.violations);
+    found.goodput / limit(&scenario.paths).expect("the links have rates")
+}
+
+#[test]
+fn it_fills_two_paths_of_unequal_delay() {
+    let paths = [both(link(20, 10, 100)), both(link(20, 40, 100))];
+    let share = share(&paths, "quic-cubic");
+    assert!(share > 0.88, "{share:.3}");
+}
+
+#[test]
+fn it_fills_two_paths_of_which_one_jitters() {
+    let paths = [
+        both(link(20, 12, 100)),
+        both(LinkConfig { jitter: Duration::from_millis(8), ..link(30, 35, 100) }),
+    ];
+    for sender in ["quic-cubic", "quic-bbr"] {
+        let share = share(&paths, sender);
+        assert!(share > 0.8, "{sender}: {share:.3}");
+    }
+}
