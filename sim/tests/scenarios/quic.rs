@@ -1,5 +1,5 @@
-//! QUIC inside: as fast as TCP on paths of unequal delay and with jitter, because its packets are put
-//! in order and repaired.
+//! QUIC inside: as fast as TCP on paths of unequal delay and with jitter, because its packets are
+//! put in order and repaired.
 
 use core::time::Duration;
 
