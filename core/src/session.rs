@@ -67,8 +67,8 @@ impl Outgoing {
         }
     }
 
-    /// Datagrams arrive from the host, `count` of `len` bytes each. A flow with a transport protocol
-    /// of its own is ordered from now on.
+    /// The host sends `count` datagrams of `len` bytes each. A flow with a transport protocol of
+    /// its own is ordered from now on.
     pub(crate) fn on_datagrams(
         &mut self,
         count: usize,
