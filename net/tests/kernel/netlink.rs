@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::HANG;
 use crate::common::Namespace;
-use crate::common::wait_until_gone;
+use crate::common::{wait_until_gone, wait_until_no_carrier};
 use mpip_net::netlink::Changes;
 use mpip_net::netlink::HostAddress;
 use mpip_net::netlink::Monitor;
@@ -331,6 +331,7 @@ fn a_sink_is_kept_when_it_is_to_be_and_takes_what_is_routed_to_it() {
     drop(dropped);
     wait_until_gone(&mut netlink, "sink0");
     netlink.set_up(&link).expect("up");
+    wait_until_no_carrier(&mut netlink, "sink1");
     let link = netlink.link("sink1").expect("still there");
     assert_eq!(link.alias.as_deref(), Some("nothing comes out"));
     assert!(link.up && !link.carrier);

@@ -19,9 +19,20 @@ pub(crate) const HANG: Duration = Duration::from_secs(60);
 /// Waits until the interface is gone. A closed device stays while a child of another test has it
 /// open too, until the child's execve(2).
 pub(crate) fn wait_until_gone(netlink: &mut Netlink, interface: &str) {
+    wait_until(&format!("{interface} is gone"), || netlink.link(interface).is_err());
+}
+
+/// Waits until the interface has no carrier. A kept device that was closed has one for as long as
+/// a child of another test has it open, see [`wait_until_gone`].
+pub(crate) fn wait_until_no_carrier(netlink: &mut Netlink, interface: &str) {
+    let carrier = |netlink: &mut Netlink| netlink.link(interface).is_ok_and(|link| link.carrier);
+    wait_until(&format!("{interface} has no carrier"), || !carrier(netlink));
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + HANG;
-    while netlink.link(interface).is_ok() {
-        assert!(Instant::now() < deadline, "{interface} is still there");
+    while !holds() {
+        assert!(Instant::now() < deadline, "not after {HANG:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
