@@ -173,6 +173,17 @@ pub(crate) struct Incoming {
     pub(crate) counters: Counters,
 }
 
+impl Incoming {
+    /// The connection that its packets answer, as this host sends it.
+    pub(crate) fn answered(&self) -> SessionKey {
+        let source = match &self.source_rewrite {
+            SourceRewrite::To(known) => known.0,
+            SourceRewrite::None | SourceRewrite::PerPacket => self.key.source,
+        };
+        SessionKey { source, ..self.key }.reversed()
+    }
+}
+
 /// How the source of packets restored from a session's fields is rewritten (NAT).
 #[derive(Debug)]
 pub(crate) enum SourceRewrite {

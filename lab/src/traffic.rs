@@ -184,6 +184,11 @@ fn command_lines(
     })
 }
 
+/// The command line of `program` with `arguments`.
+fn line(program: &str, arguments: &str) -> Vec<String> {
+    [vec![program.to_owned()], words(arguments)].concat()
+}
+
 /// Command lines of the lab's own programs.
 fn own_lines(
     kind: &TrafficKind,
@@ -224,8 +229,7 @@ fn own_lines(
         | TrafficKind::Web { .. }
         | TrafficKind::Quic { .. } => unreachable!("handled above"),
     };
-    let line = |text: String| [vec![program.clone()], words(&text)].concat();
-    (line(server), line(client))
+    (line(&program, &server), line(&program, &client))
 }
 
 /// `at` is the server's address, `between` are the client's and the server's.
@@ -249,8 +253,7 @@ fn quic_lines(
             format!("transfer {from} {to} {transfer}"),
         ),
     };
-    let line = |text: String| [vec![program.clone()], words(&text)].concat();
-    Ok((line(serve), line(client)))
+    Ok((line(&program, &serve), line(&program, &client)))
 }
 
 fn parse(side: &str, output: &Output) -> Result<Value, String> {

@@ -485,15 +485,11 @@ impl Association {
         if !self.thins || len > ACK_MAX {
             return None;
         }
-        let Incoming { key, source_rewrite, .. } = self.receiving.sessions().get(slot)?;
-        if key.protocol != protocol::TCP {
+        let session = self.receiving.sessions().get(slot)?;
+        if session.key.protocol != protocol::TCP {
             return None;
         }
-        let source = match source_rewrite {
-            SourceRewrite::To(known) => known.0,
-            SourceRewrite::None | SourceRewrite::PerPacket => key.source,
-        };
-        let answered = self.sending.sessions().find(&SessionKey { source, ..*key }.reversed())?;
+        let answered = self.sending.sessions().find(&session.answered())?;
         Some((answered, self.sending.queue().behind_since(now, answered)))
     }
 
@@ -505,12 +501,7 @@ impl Association {
         if session.key.protocol != protocol::UDP || session.answers.is_some_and(noted) {
             return;
         }
-        let source = match &session.source_rewrite {
-            SourceRewrite::To(known) => known.0,
-            SourceRewrite::None | SourceRewrite::PerPacket => session.key.source,
-        };
-        let answered = SessionKey { source, ..session.key }.reversed();
-        if let Some(slot) = self.sending.sessions().find(&answered)
+        if let Some(slot) = self.sending.sessions().find(&session.answered())
             && let Some(outgoing) = self.sending.get_mut(slot)
         {
             outgoing.on_answer();

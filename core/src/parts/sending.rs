@@ -50,10 +50,10 @@ pub(crate) struct NextPacket {
     pub(crate) first_sent: Option<Instant>,
 }
 
-/// Whether the packets of a session are segments of a TCP stream. Fragments have no ports, and most
-/// of them no TCP header.
-fn is_stream(key: &SessionKey) -> bool {
-    key.protocol == protocol::TCP && key.source.port != 0
+/// Whether the packets of a session are whole ones of `protocol`. Fragments have no ports, and most
+/// of them no header of the protocol.
+fn is_whole(key: &SessionKey, protocol: u8) -> bool {
+    key.protocol == protocol && key.source.port != 0
 }
 
 /// Sort key: the order in which packets were first sent.
@@ -181,11 +181,11 @@ impl Sending {
         self.sessions.touch(slot, now);
         if let Some(session) = self.sessions.get_mut(slot) {
             session.repair = treatment.repair;
-            if self.resequencing && key.protocol == protocol::UDP && key.source.port != 0 {
+            if self.resequencing && is_whole(&key, protocol::UDP) {
                 let (count, len) = (segments.count(), segments.segment_len(0));
                 session.on_datagrams(count, len, &self.udp_transport);
             }
-            if is_stream(&key)
+            if is_whole(&key, protocol::TCP)
                 && let Some((len, end)) = segments.whole_stream()
             {
                 let segment = segments.stream(0).map_or(len, |(first, _)| first);
@@ -363,7 +363,8 @@ impl Sending {
         let len = next.segments.segment_len(next.segment);
         self.bytes += len as u64;
         if let Some((key, session)) = session {
-            let stream = is_stream(key).then(|| next.segments.stream(next.segment)).flatten();
+            let stream =
+                is_whole(key, protocol::TCP).then(|| next.segments.stream(next.segment)).flatten();
             let (left, new) = match stream {
                 Some((payload, end)) => (payload as u64, session.on_segment(end)),
                 None => (len as u64, len as u64),

@@ -112,14 +112,7 @@ impl Growth {
 
     /// What follows is no response to the last acknowledgement.
     pub(super) fn forget(&mut self) {
-        *self = Self {
-            segment: self.segment,
-            proven: self.proven,
-            ceiling: self.ceiling,
-            limited: self.limited,
-            grown: self.grown,
-            ..Self::default()
-        };
+        (self.covered, self.sum_covered, self.sum_grown, self.count) = (0, 0, 0, 0);
     }
 }
 

@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_time_line_has_a_line_for_each_step_and_path() {
-        let seed = (0..).find(|seed| Set::draw(*seed).limit(FROM, END) < 8e6);
+        let seed = (0..).find(|seed| Set::draw(*seed).bulk_limit() < 8e6);
         let set = Set::draw(seed.expect("there is a slow one"));
         let plan = Plan { short: false, parameters: Parameters::default() };
         let text = text(&set, "quic-cubic", &plan).expect("the sender exists");

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use mpip_sim::clock::SECOND;
 
 use super::distribution::{END, FROM, Set};
-use super::measured::{Bulk, Measured, SIZES, Short};
+use super::measured::{Bulk, LONGEST, Measured, QUIC_PAYLOAD, SIZES, Short};
 use super::scenario::{self, BEFORE, BESIDE, BULK, NAMES, short_name};
 use crate::flow::FlowResult;
 use crate::results::RunResult;
@@ -21,12 +21,10 @@ use crate::statistics::Statistics;
 /// Sets whose links carry more than this together, bit/s, are left out: emulator, senders and
 /// daemons share the processors of one machine, and above it the emulator is late.
 const MOST: f64 = 250e6;
-/// Payload of full packets beside the length on a link that the simulator's limit counts with (1460
-/// of 1514 bytes): TCP has timestamps here; quinn and quic-go find 1,452 bytes of UDP payload.
+/// Payload of full TCP segments, which have timestamps here, beside that of the simulator's limit.
 const TCP_PAYLOAD: f64 = 1_448.0 / 1_460.0;
-const QUIC_PAYLOAD: f64 = (1_414.0 / 1_494.0) / (1_460.0 / 1_514.0);
 /// The time of a short transfer that did not end, seconds.
-const GIVEN_UP: f64 = 40.0;
+const GIVEN_UP: f64 = LONGEST as f64 / SECOND as f64;
 
 /// The senders that are measured by default.
 pub(super) const SENDERS: [&str; 5] =
@@ -111,7 +109,7 @@ fn measured(set: &Set, sender: Sender, runs: &[&RunResult]) -> Option<Measured> 
         seed: set.seed,
         sender: sender.to_string(),
         bulk: Bulk {
-            limit: set.limit(FROM, END) * payload,
+            limit: set.bulk_limit() * payload,
             alone: alone.iter().map(|run| goodput(run)).collect(),
             mpip: goodput(mpip),
             // A connection that fails because its first path is not there yet says nothing.

@@ -11,18 +11,19 @@ use mpip_sim::world::{Observe, World};
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{CROSS, Cross, END, FROM, Set};
+use crate::statistics::median;
 
 /// Bytes of the short transfers.
 pub(crate) const SIZES: [u64; 3] = [20_000, 200_000, 2_000_000];
 /// Runs of each short transfer; the median counts, so that a loss or its absence does not decide.
 const REPETITIONS: u64 = 3;
 /// When a short transfer is given up.
-const LONGEST: Nanos = 40 * SECOND;
+pub(super) const LONGEST: Nanos = 40 * SECOND;
 /// Interval of the requests beside bulk.
 const REQUESTS: Nanos = 100 * MILLI;
 /// Payload of full QUIC packets beside that of TCP segments in packets of the same links: 1,414 of
-/// 1,494 bytes and 1,460 of 1,514 (`quinn` searches up to 1,452 bytes of UDP payload).
-const QUIC_PAYLOAD: f64 = (1_414.0 / 1_494.0) / (1_460.0 / 1_514.0);
+/// 1,494 bytes and 1,460 of 1,514 (`quinn` and quic-go find 1,452 bytes of UDP payload).
+pub(super) const QUIC_PAYLOAD: f64 = (1_414.0 / 1_494.0) / (1_460.0 / 1_514.0);
 
 /// The results of a sender over a set, one line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,8 +203,7 @@ fn note(violations: &mut Vec<String>, world: &World) {
 
 /// Bulk through mpip, and requests beside it as the last flow.
 pub(super) fn loaded(set: &Set, sender: Sender, plan: &Plan) -> WorldSpec {
-    let spec = world(set, Subject::MPIP, (sender, None), END, 0).with_ping(WARM_UP, REQUESTS);
-    through_mpip(spec, plan)
+    through_mpip(set.bulk(Subject::MPIP, sender).with_ping(WARM_UP, REQUESTS), plan)
 }
 
 fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) -> Bulk {
@@ -211,7 +211,7 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
     let mut alone = Vec::new();
     let mut ping_alone = f64::INFINITY;
     for subject in subjects(set) {
-        let spec = world(set, subject, (sender, None), END, 0);
+        let spec = set.bulk(subject, sender);
         let mut world = World::new(spec.clone(), Observe::default());
         alone.push(goodput(&mut world));
         note(violations, &world);
@@ -234,7 +234,7 @@ fn bulk(set: &Set, sender: Sender, plan: &Plan, violations: &mut Vec<String>) ->
     note(violations, &world);
     let ping = world.flow(number);
     Bulk {
-        limit: set.limit(FROM, END) * payload,
+        limit: set.bulk_limit() * payload,
         alone,
         mpip,
         mptcp: None,
@@ -250,7 +250,7 @@ fn milliseconds(nanos: Option<Nanos>) -> f64 {
 
 fn short(set: &Set, sender: Sender, size: u64, plan: &Plan, violations: &mut Vec<String>) -> Short {
     let mut time = |subject: Subject| {
-        let mut times: Vec<f64> = (0..REPETITIONS)
+        let times: Vec<f64> = (0..REPETITIONS)
             .map(|repetition| {
                 let spec = world(set, subject, (sender, Some(size)), LONGEST, repetition);
                 let mut world = World::new(through_mpip(spec, plan), Observe::default());
@@ -265,8 +265,7 @@ fn short(set: &Set, sender: Sender, size: u64, plan: &Plan, violations: &mut Vec
                 done as f64 / SECOND as f64
             })
             .collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+        median(&times)
     };
     Short { alone: subjects(set).map(&mut time).collect(), mpip: time(Subject::MPIP) }
 }
