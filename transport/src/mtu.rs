@@ -29,10 +29,19 @@ const COMMON: [u16; 22] = [
     1_280, 1_300, 1_320, 1_340, 1_360, 1_380, 1_400, 1_410, 1_420, 1_430, 1_440, 1_450, 1_460,
     1_472, 1_480, 1_492, 1_500, 2_000, 4_000, 8_000, 8_900, 9_000,
 ];
-/// Lost probes in a row after which a size is too big (RFC 8899, section 5.1.2).
+/// Lost probes in a row after which a size is too big (RFC 8899, section 5.1.2), on a path that
+/// loses nothing else.
 const MAX_PROBES: u8 = 3;
+/// Most probes of a size, however much the path loses.
+const MOST_PROBES: f64 = 16.0;
+/// Probability with which a size that fits may be taken for too big, because all its probes were
+/// lost by chance.
+const FALSE_VERDICT: f64 = 1e-4;
 /// Lost probes in a row after which a confirmed size is too big, after [`BLACK_HOLE_LOSSES`].
-const MAX_CONFIRMATIONS: u8 = 2;
+const MAX_CONFIRMATIONS: u8 = 3;
+/// Pause between these. A queue that overflows loses several packets within a few milliseconds, and
+/// in the pause data of that size can prove that it arrives.
+const CONFIRMATION_PAUSE: Duration = Duration::from_millis(100);
 /// Lost datagrams above the base, with none of their size arriving in between, after which the size
 /// is probed again (black hole detection).
 const BLACK_HOLE_LOSSES: u32 = 3;
@@ -45,8 +54,8 @@ enum State {
     Untested,
     /// A size above the confirmed one is probed.
     Searching,
-    /// The confirmed size is probed again.
-    Confirming,
+    /// The confirmed size is probed again, from this instant on.
+    Confirming(Instant),
     /// Nothing is probed before this instant.
     Complete(Option<Instant>),
 }
@@ -121,6 +130,7 @@ impl Search {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Complete(raise_at) => raise_at,
+            State::Confirming(probe_at) => (!self.probe_in_flight).then_some(probe_at),
             _ => None,
         }
     }
@@ -132,7 +142,12 @@ impl Search {
         {
             self.search_anew();
         }
-        (!self.probe_in_flight && !matches!(self.state, State::Complete(_))).then_some(self.target)
+        let due = match self.state {
+            State::Complete(_) => false,
+            State::Confirming(probe_at) => now >= probe_at,
+            State::Untested | State::Searching => true,
+        };
+        (due && !self.probe_in_flight).then_some(self.target)
     }
 
     /// The probe that [`poll`](Self::poll) asked for has left.
@@ -148,10 +163,10 @@ impl Search {
     }
 
     /// The path has changed or recovered: the result may be out of date.
-    pub(crate) fn on_path_change(&mut self) {
+    pub(crate) fn on_path_change(&mut self, now: Instant) {
         self.on_interruption();
         if let State::Complete(_) = self.state {
-            if self.confirmed > self.base { self.confirm() } else { self.search_anew() }
+            if self.confirmed > self.base { self.confirm(now) } else { self.search_anew() }
         }
     }
 
@@ -174,7 +189,7 @@ impl Search {
         if size > self.limit {
             return;
         }
-        let confirms = self.state == State::Confirming && size >= self.target;
+        let confirms = matches!(self.state, State::Confirming(_)) && size >= self.target;
         if size > self.confirmed || confirms {
             self.confirmed = self.confirmed.max(size);
             if self.too_big.is_some_and(|too_big| too_big <= size) {
@@ -186,8 +201,8 @@ impl Search {
         }
     }
 
-    /// A probe of `size` was lost on a path that works.
-    pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16) {
+    /// A probe of `size` was lost on a path that works, and lately lost this share of all packets.
+    pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16, loss: f64) {
         if !self.probe_in_flight || size != self.target {
             return;
         }
@@ -195,16 +210,16 @@ impl Search {
         self.lost += 1;
         match self.state {
             State::Complete(_) => {}
-            State::Confirming if self.lost >= MAX_CONFIRMATIONS => {
+            State::Confirming(_) if self.lost >= MAX_CONFIRMATIONS => {
                 self.confirmed = self.base.min(self.limit);
                 self.too_big = Some(size);
                 self.settled = false;
                 self.advance(now);
             }
-            State::Confirming => {}
+            State::Confirming(_) => self.state = State::Confirming(now + CONFIRMATION_PAUSE),
             State::Untested | State::Searching => {
                 self.state = State::Searching;
-                if self.lost >= MAX_PROBES {
+                if self.lost >= probes_needed(loss) {
                     self.too_big = Some(size);
                     self.advance(now);
                 }
@@ -214,7 +229,7 @@ impl Search {
 
     /// `count` datagrams above the base were lost, probes not counted; the smallest had `smallest`
     /// bytes.
-    pub(crate) fn on_lost(&mut self, count: u32, smallest: u16) {
+    pub(crate) fn on_lost(&mut self, now: Instant, count: u32, smallest: u16) {
         if count == 0 {
             return;
         }
@@ -222,12 +237,12 @@ impl Search {
         self.smallest_lost = self.smallest_lost.min(smallest);
         let known = matches!(self.state, State::Searching | State::Complete(_));
         if known && self.suspicious_losses >= BLACK_HOLE_LOSSES && self.confirmed > self.base {
-            self.confirm();
+            self.confirm(now);
         }
     }
 
-    fn confirm(&mut self) {
-        self.state = State::Confirming;
+    fn confirm(&mut self, now: Instant) {
+        self.state = State::Confirming(now);
         self.begin(self.confirmed);
     }
 
@@ -276,6 +291,12 @@ impl Search {
         let left = &COMMON[first..COMMON.partition_point(|&size| size < end).max(first)];
         left.get(left.len() / 2).copied()
     }
+}
+
+/// Lost probes in a row that show a size to be too big on a path that loses this share of packets.
+fn probes_needed(loss: f64) -> u8 {
+    let needed = FALSE_VERDICT.ln() / loss.clamp(0.01, 0.99).ln();
+    needed.ceil().clamp(f64::from(MAX_PROBES), MOST_PROBES) as u8
 }
 
 #[cfg(test)]

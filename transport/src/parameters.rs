@@ -60,6 +60,9 @@ parameters! {
         full_growth: f64 = 1.25, "times", 1.0..=10.0, "the draft";
         /// Packets lost in a round after which Startup may end.
         startup_losses: u64 = 6, "packets", 1.0..=1e6, "the draft: BBRStartupFullLossCnt";
+        /// Share of the packets of a round that are lost, from which Startup ends although none of
+        /// them waited in a queue: a queue of a few packets does not delay them.
+        startup_flood: f64 = 0.2, "share", 0.0..=1.0, "measured";
         /// Ends Startup within a round on a long path if all packets of the round are late.
         overshoot: bool = true, "", 0.0..=1.0, "measured";
         /// Flight time above which `overshoot` applies.

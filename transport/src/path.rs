@@ -172,7 +172,7 @@ impl<C: Content> Path<C> {
             self.peer.count_from(self.flight.next_number());
         }
         if former == PathState::Failed {
-            self.mtu.on_path_change();
+            self.mtu.on_path_change(now);
         }
         if state == PathState::Active && former != PathState::Standby {
             // An active path measures itself, so it does not rest.
@@ -272,7 +272,7 @@ impl<C: Content> Path<C> {
         let former = core::mem::replace(&mut self.address, address);
         let same_local = former.local == address.local;
         if same_local {
-            self.mtu.on_path_change();
+            self.mtu.on_path_change(now);
         } else {
             self.interface.clone_from(&local.interface);
             self.local = local.address;
@@ -392,9 +392,9 @@ impl<C: Content> Path<C> {
         own: usize,
     ) {
         if losses.probe > 0 {
-            self.mtu.on_probe_lost(now, self.size_of(losses.probe));
+            self.mtu.on_probe_lost(now, self.size_of(losses.probe), self.loss.share());
         }
-        self.mtu.on_lost(losses.large, self.size_of(losses.smallest_large));
+        self.mtu.on_lost(now, losses.large, self.size_of(losses.smallest_large));
         if losses.packets == 0 {
             return;
         }
@@ -638,7 +638,8 @@ impl<C: Content> Path<C> {
             self.heartbeat_at(),
             self.mtu
                 .next_timeout()
-                .filter(|_| self.heartbeat_at().is_some() && !self.rest.is_resting()),
+                .filter(|_| self.heartbeat_at().is_some() && !self.rest.is_resting())
+                .filter(|_| !self.liveness.is_silent()),
         ]
         .into_iter()
         .flatten()

@@ -374,9 +374,12 @@ impl Bbr {
                 }
             }
             State::ProbeBwCruise => {
-                // The first round still includes losses of the probe.
-                if self.rounds_in_state > 1 && !late {
-                    self.random_loss.add(self.round.lost, self.round.acked);
+                // The feedback of the first round is for what was sent in ProbeBwDown.
+                let (lost, acked) = (self.round.lost, self.round.acked);
+                if self.rounds_in_state == 1 {
+                    self.random_loss.add_low(lost, acked, self.max_datagram);
+                } else if !late {
+                    self.random_loss.add(lost, acked);
                 }
                 if self.rounds_in_state >= self.cruise_rounds {
                     self.enter(State::ProbeBwUp);
@@ -390,7 +393,10 @@ impl Bbr {
             }
         }
         let bound = matches!(self.state, State::ProbeRtt(_) | State::Startup | State::Compete);
-        if overflowed && !bound {
+        let shallow = self.state == State::ProbeBwCruise
+            && self.random_loss.depends_on_rate()
+            && self.round.lost_more(loss, self.max_datagram);
+        if (overflowed || shallow) && !bound {
             self.reduce(now, measured.unwrap_or(before));
         }
         self.round = Round::new(now, sample.delivered, sample.in_flight);
@@ -407,9 +413,12 @@ impl Bbr {
                     if late { self.parameters.full_rounds.div_ceil(2) } else { 1 };
             }
         }
-        let overflowed = overflowed
-            && (self.round.ecn
-                || self.round.lost >= self.parameters.startup_losses * self.max_datagram);
+        let Round { acked, lost, ecn, .. } = self.round;
+        let least = self.parameters.startup_losses * self.max_datagram;
+        let flooded = lost as f64 > self.parameters.startup_flood * (lost + acked) as f64;
+        let overflowed = ecn && overflowed
+            || lost >= least && overflowed
+            || lost >= self.parameters.late_packets * self.max_datagram && flooded;
         if self.full_bandwidth.rounds >= self.parameters.full_rounds || overflowed {
             self.full_bandwidth.reached_by_loss = overflowed;
             self.full_bandwidth.reached = true;

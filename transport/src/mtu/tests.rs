@@ -8,21 +8,29 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Answers every probe as a path of `mtu` does, until none is asked for. Returns their sizes.
-fn run(search: &mut Search, mtu: u16, now: Instant) -> Vec<u16> {
+/// Answers every probe as a path of `mtu` does, until none is asked for within a second. Returns
+/// their sizes.
+fn run(search: &mut Search, mtu: u16, mut now: Instant) -> Vec<u16> {
+    let end = now + Duration::from_secs(1);
     let mut probes = Vec::new();
-    while let Some(size) = search.poll(now) {
+    loop {
+        let Some(size) = search.poll(now) else {
+            match search.next_timeout().filter(|at| *at <= end) {
+                Some(at) => now = at,
+                None => return probes,
+            }
+            continue;
+        };
         probes.push(size);
         search.on_probe_sent();
         assert_eq!(search.poll(now), None, "one at a time");
         if size <= mtu {
             search.on_arrived(now, size);
         } else {
-            search.on_probe_lost(now, size);
+            search.on_probe_lost(now, size, 0.0);
         }
         assert!(probes.len() < 100, "{search:?}");
     }
-    probes
 }
 
 #[test]
@@ -52,7 +60,7 @@ fn nothing_is_hoped_for_after_the_first_lost_probe() {
     let mut search = Search::new(BASE, 1_500);
     assert_eq!(search.poll(at(0)), Some(1_500));
     search.on_probe_sent();
-    search.on_probe_lost(at(0), 1_500);
+    search.on_probe_lost(at(0), 1_500, 0.0);
     assert_eq!((search.hoped(), search.lasting()), (BASE, None));
 }
 
@@ -60,18 +68,18 @@ fn nothing_is_hoped_for_after_the_first_lost_probe() {
 fn lost_large_datagrams_with_none_arriving_are_a_black_hole_if_probes_are_lost_too() {
     let mut search = Search::new(BASE, 1_500);
     run(&mut search, 1_500, at(0));
-    search.on_lost(2, 1_400);
+    search.on_lost(at(0), 2, 1_400);
     assert_eq!(search.poll(at(1)), None);
-    search.on_lost(1, 1_500);
-    assert_eq!(search.poll(at(1)), Some(1_500));
-    search.on_probe_sent();
-    search.on_probe_lost(at(2), 1_500);
-    assert_eq!(search.confirmed(), 1_500, "one more chance");
-    assert_eq!(search.poll(at(2)), Some(1_500));
-    search.on_probe_sent();
-    search.on_probe_lost(at(3), 1_500);
+    search.on_lost(at(1), 1, 1_500);
+    for probed in [1, 101, 201] {
+        assert_eq!(search.confirmed(), 1_500, "one more chance");
+        assert_eq!(search.poll(at(probed - 1)), None, "a pause, in which data may prove it");
+        assert_eq!(search.poll(at(probed)), Some(1_500));
+        search.on_probe_sent();
+        search.on_probe_lost(at(probed), 1_500, 0.5);
+    }
     assert_eq!((search.confirmed(), search.hoped(), search.lasting()), (BASE, BASE, None));
-    run(&mut search, 1_400, at(4));
+    run(&mut search, 1_400, at(300));
     assert_eq!(search.lasting(), Some(1_400));
 }
 
@@ -80,13 +88,40 @@ fn losses_of_a_path_whose_large_datagrams_arrive_are_no_black_hole() {
     let mut search = Search::new(BASE, 1_500);
     run(&mut search, 1_500, at(0));
     for _ in 0..100 {
-        search.on_lost(2, 1_500);
+        search.on_lost(at(1), 2, 1_500);
         search.on_arrived(at(1), 1_500);
     }
     assert_eq!(search.poll(at(1)), None);
     // Nor when the probe arrives.
-    search.on_lost(50, 1_500);
+    search.on_lost(at(1), 50, 1_500);
     assert_eq!(run(&mut search, 1_500, at(1)), [1_500]);
+    assert_eq!(search.lasting(), Some(1_500));
+}
+
+#[test]
+fn on_a_path_that_loses_much_a_size_gets_more_probes() {
+    for (loss, probes) in [(0.0, 3), (0.1, 4), (0.5, 14), (1.0, 16)] {
+        let mut search = Search::new(BASE, 1_500);
+        search.on_arrived(at(0), 1_472);
+        for _ in 0..probes {
+            assert_eq!(search.poll(at(0)), Some(1_500), "{loss}");
+            search.on_probe_sent();
+            search.on_probe_lost(at(0), 1_500, loss);
+        }
+        assert_ne!(search.poll(at(0)), Some(1_500), "{loss}");
+    }
+}
+
+#[test]
+fn data_that_arrives_between_two_confirmations_ends_them() {
+    let mut search = Search::new(BASE, 1_500);
+    run(&mut search, 1_500, at(0));
+    search.on_lost(at(1), 3, 1_500);
+    assert_eq!(search.poll(at(1)), Some(1_500));
+    search.on_probe_sent();
+    search.on_probe_lost(at(2), 1_500, 0.5);
+    search.on_arrived(at(50), 1_500);
+    assert_eq!((search.poll(at(102)), search.next_timeout()), (None, None));
     assert_eq!(search.lasting(), Some(1_500));
 }
 
@@ -115,7 +150,7 @@ fn a_jumbo_interface_on_a_path_of_ordinary_size() {
 fn a_path_that_works_again_or_has_moved_is_asked_again() {
     let mut search = Search::new(BASE, 1_500);
     run(&mut search, 1_500, at(0));
-    search.on_path_change();
+    search.on_path_change(at(1));
     assert_eq!(search.hoped(), 1_500, "until it is known better");
     run(&mut search, 1_400, at(1));
     assert_eq!(search.lasting(), Some(1_400));
@@ -183,17 +218,17 @@ proptest! {
                     if kept && size <= mtu {
                         search.on_arrived(now, size);
                     } else {
-                        search.on_probe_lost(now, size);
+                        search.on_probe_lost(now, size, 0.0);
                     }
                 },
                 Step::Data(size) if size <= search.hoped() => match size {
                     _ if size <= mtu => search.on_arrived(now, size),
-                    _ if size > BASE => search.on_lost(1, size),
+                    _ if size > BASE => search.on_lost(now, 1, size),
                     _ => {}
                 },
                 Step::Data(_) => {}
                 Step::Failure => search.on_interruption(),
-                Step::PathChange => search.on_path_change(),
+                Step::PathChange => search.on_path_change(now),
                 Step::Limit(limit) => search.on_limit(limit),
                 Step::Mtu(size) => mtu = size,
             }
@@ -205,7 +240,7 @@ proptest! {
             search.on_interruption();
             run(&mut search, mtu, now);
             if search.confirmed() > mtu {
-                search.on_lost(BLACK_HOLE_LOSSES, search.confirmed());
+                search.on_lost(now, BLACK_HOLE_LOSSES, search.confirmed());
             }
         }
         prop_assert!(search.confirmed() <= mtu, "{search:?} on {mtu}");

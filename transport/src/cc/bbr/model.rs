@@ -158,15 +158,24 @@ impl FlightExcess {
     }
 }
 
+/// Weight of former packets that were sent below the bandwidth, for each round of such packets.
+const LOW_MEMORY: f64 = 0.95;
+
 /// Random loss: the share of packets lost without a queue.
 ///
 /// Random loss goes on all the time. An undetected queue overflow happens now and then; if it
 /// counted as random loss, the sender would send even more. So the mean is limited to [`MAX_MEAN`]
 /// times the median of several measurements, plus [`LOSS_NOISE`].
+///
+/// A queue of a few packets overflows without a delay that shows. Its losses depend on the rate, and
+/// random loss does not: what was sent below the estimated bandwidth, after a probe, bounds it.
 #[derive(Debug, Default)]
 pub(super) struct RandomLoss {
     lost: f64,
     total: f64,
+    /// Packets lost, and packets lost or acknowledged, that were sent below the bandwidth.
+    low_lost: f64,
+    low_total: f64,
     /// Bytes lost, and bytes lost or acknowledged.
     parts: [(u64, u64); LOSS_PARTS],
     at: usize,
@@ -187,8 +196,30 @@ impl RandomLoss {
         self.ratio = (self.lost / self.total.max(1.0)).min(most).min(MAX_RANDOM_LOSS);
     }
 
+    /// The same for packets that were sent below the estimated bandwidth.
+    pub(super) fn add_low(&mut self, lost: u64, acked: u64, packet: u64) {
+        let packets = |bytes: u64| bytes as f64 / packet as f64;
+        self.low_lost = self.low_lost * LOW_MEMORY + packets(lost);
+        self.low_total = self.low_total * LOW_MEMORY + packets(lost + acked);
+    }
+
     pub(super) fn ratio(&self) -> f64 {
-        self.ratio
+        self.ratio.min(self.bound())
+    }
+
+    /// Whether more was lost than what was lost below the bandwidth explains: the rate is too high
+    /// for the queue.
+    pub(super) fn depends_on_rate(&self) -> bool {
+        self.ratio > self.bound() + LOSS_NOISE
+    }
+
+    /// Upper bound of the random loss, two standard deviations above what was lost below the
+    /// bandwidth.
+    fn bound(&self) -> f64 {
+        // One more lost, because few packets without a loss prove little.
+        let (lost, total) = (self.low_lost + 1.0, self.low_total + 1.0);
+        let ratio = lost / total;
+        ratio + 2.0 * (ratio / total).sqrt()
     }
 
     fn median(&self) -> f64 {
