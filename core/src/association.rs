@@ -129,6 +129,8 @@ pub(crate) struct Association {
     /// The delays of the paths differ so much that the inner TCP mistakes the longer ones for
     /// queuing.
     thins: bool,
+    /// Bytes that paths in slow start will soon take from the queue.
+    awaited: u64,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
@@ -173,6 +175,7 @@ impl Association {
             delay_reference: None,
             uneven: false,
             thins: false,
+            awaited: 0,
             period_at: now,
             periods: 0,
             inner_mtu: 0,

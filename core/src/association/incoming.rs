@@ -490,7 +490,9 @@ impl Association {
             return None;
         }
         let answered = self.sending.sessions().find(&session.answered())?;
-        Some((answered, self.sending.queue().behind_since(now, answered)))
+        let queue = self.sending.queue();
+        let behind = queue.behind_since(now, answered);
+        Some((answered, behind.filter(|_| queue.bytes() as u64 > self.awaited)))
     }
 
     /// A packet of the session in `slot` arrives. If it is the first one that answers a UDP session

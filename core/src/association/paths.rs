@@ -462,17 +462,10 @@ impl Association {
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        // Slow start goes on for the sake of later paths. If a far one loses, the window outgrows
-        // it.
-        let nearest = paths.iter().map(|path| path.delay).min().unwrap_or_default();
-        let far = self.parameters.earliest.far.as_micros() as i64;
-        let far = paths.iter().filter(|path| path.delay - nearest >= far);
-        let mut far = far.filter(|path| !self.selection.guard.leaves_out(path.id));
-        let loses =
-            |id| self.paths.get(PathId(id)).is_some_and(|path| path.loss() > thinning.lossy);
-        let lossy = far.any(|path| loses(path.id));
-        self.thins =
-            self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
+        let searching = in_use().filter(|path| path.is_usable() && path.cc.searches());
+        let windows: u64 = searching.map(|path| path.cc.window()).sum();
+        self.awaited = (windows as f64 * thinning.ahead) as u64;
+        self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
         let answer =

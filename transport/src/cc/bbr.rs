@@ -319,7 +319,7 @@ impl Bbr {
             // Loss without a queue is taken for random. A queue of a few packets does not show, so
             // this holds in Startup only.
             let (lost, acked) = self.round.on_time();
-            self.startup_loss.add(lost, acked);
+            self.startup_loss.add(lost, acked, self.max_datagram);
             loss = loss.max(self.startup_loss.ratio());
         }
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
@@ -379,7 +379,7 @@ impl Bbr {
                 if self.rounds_in_state == 1 {
                     self.random_loss.add_low(lost, acked, self.max_datagram);
                 } else if !late {
-                    self.random_loss.add(lost, acked);
+                    self.random_loss.add(lost, acked, self.max_datagram);
                 }
                 if self.rounds_in_state >= self.cruise_rounds {
                     self.enter(State::ProbeBwUp);

@@ -13,11 +13,7 @@ const MIN_DEPARTURES: u64 = 8;
 const MAX_RANDOM_LOSS: f64 = 0.3;
 /// Weight of the previous measurements of loss when a new one is added.
 const LOSS_MEMORY: f64 = 0.95;
-/// Bytes over which one loss ratio is measured for the median, and number of these measurements.
-const LOSS_PART: u64 = 300_000;
-const LOSS_PARTS: usize = 9;
-/// Bound on the mean: this multiple of the median plus this share. Few losses come in clumps.
-const MAX_MEAN: f64 = 1.5;
+/// Difference of loss ratios that is no noise.
 const LOSS_NOISE: f64 = 0.02;
 
 /// The highest value of the last [`FILTER_ROUNDS`] round trips.
@@ -158,78 +154,62 @@ impl FlightExcess {
     }
 }
 
-/// Weight of former packets that were sent below the bandwidth, for each round of such packets.
-const LOW_MEMORY: f64 = 0.95;
-
 /// Random loss: the share of packets lost without a queue.
 ///
-/// Random loss goes on all the time. An undetected queue overflow happens now and then; if it
-/// counted as random loss, the sender would send even more. So the mean is limited to [`MAX_MEAN`]
-/// times the median of several measurements, plus [`LOSS_NOISE`].
-///
-/// A queue of a few packets overflows without a delay that shows. Its losses depend on the rate, and
-/// random loss does not: what was sent below the estimated bandwidth, after a probe, bounds it.
+/// It does not depend on the rate. The losses of a queue that overflows do, even if the queue is so
+/// short that no delay shows it. If these counted as random loss, the sender would send even more.
+/// So what is lost of the packets sent below the estimated bandwidth, after a probe, bounds it.
 #[derive(Debug, Default)]
 pub(super) struct RandomLoss {
-    lost: f64,
-    total: f64,
-    /// Packets lost, and packets lost or acknowledged, that were sent below the bandwidth.
-    low_lost: f64,
-    low_total: f64,
-    /// Bytes lost, and bytes lost or acknowledged.
-    parts: [(u64, u64); LOSS_PARTS],
-    at: usize,
-    ratio: f64,
+    all: Losses,
+    low: Losses,
 }
 
 impl RandomLoss {
-    pub(super) fn add(&mut self, lost: u64, acked: u64) {
-        self.lost = self.lost * LOSS_MEMORY + lost as f64;
-        self.total = self.total * LOSS_MEMORY + (lost + acked) as f64;
-        if self.parts[self.at].1 >= LOSS_PART {
-            self.at = (self.at + 1) % LOSS_PARTS;
-            self.parts[self.at] = (0, 0);
-        }
-        let part = &mut self.parts[self.at];
-        *part = (part.0 + lost, part.1 + lost + acked);
-        let most = MAX_MEAN * self.median() + LOSS_NOISE;
-        self.ratio = (self.lost / self.total.max(1.0)).min(most).min(MAX_RANDOM_LOSS);
+    /// Bytes lost and acknowledged in a round at the estimated bandwidth.
+    pub(super) fn add(&mut self, lost: u64, acked: u64, packet: u64) {
+        self.all.add(lost, acked, packet);
     }
 
-    /// The same for packets that were sent below the estimated bandwidth.
+    /// The same of a round below it.
     pub(super) fn add_low(&mut self, lost: u64, acked: u64, packet: u64) {
-        let packets = |bytes: u64| bytes as f64 / packet as f64;
-        self.low_lost = self.low_lost * LOW_MEMORY + packets(lost);
-        self.low_total = self.low_total * LOW_MEMORY + packets(lost + acked);
+        self.low.add(lost, acked, packet);
     }
 
     pub(super) fn ratio(&self) -> f64 {
-        self.ratio.min(self.bound())
+        self.all.ratio().min(self.low.bound()).min(MAX_RANDOM_LOSS)
     }
 
-    /// Whether more was lost than what was lost below the bandwidth explains: the rate is too high
-    /// for the queue.
+    /// Whether more is lost than below the bandwidth: the rate is too high for the queue.
     pub(super) fn depends_on_rate(&self) -> bool {
-        self.ratio > self.bound() + LOSS_NOISE
+        self.all.ratio() > self.low.bound() + LOSS_NOISE
+    }
+}
+
+/// Packets lost, and packets lost or acknowledged, in the last rounds.
+#[derive(Debug, Default)]
+struct Losses {
+    lost: f64,
+    total: f64,
+}
+
+impl Losses {
+    fn add(&mut self, lost: u64, acked: u64, packet: u64) {
+        let packets = |bytes: u64| bytes as f64 / packet as f64;
+        self.lost = self.lost * LOSS_MEMORY + packets(lost);
+        self.total = self.total * LOSS_MEMORY + packets(lost + acked);
     }
 
-    /// Upper bound of the random loss, two standard deviations above what was lost below the
-    /// bandwidth.
+    fn ratio(&self) -> f64 {
+        self.lost / self.total.max(1.0)
+    }
+
+    /// Upper bound of the ratio: two standard deviations above it. One more counts as lost, because
+    /// few packets without a loss prove little.
     fn bound(&self) -> f64 {
-        // One more lost, because few packets without a loss prove little.
-        let (lost, total) = (self.low_lost + 1.0, self.low_total + 1.0);
+        let (lost, total) = (self.lost + 1.0, self.total + 1.0);
         let ratio = lost / total;
         ratio + 2.0 * (ratio / total).sqrt()
-    }
-
-    fn median(&self) -> f64 {
-        let known = self.parts.iter().filter(|part| part.1 > 0).count();
-        let mut ratios = self.parts.map(|(lost, total)| match total {
-            0 => f64::INFINITY,
-            total => lost as f64 / total as f64,
-        });
-        ratios.sort_unstable_by(f64::total_cmp);
-        if known > 0 { ratios[(known - 1) / 2] } else { 0.0 }
     }
 }
 
@@ -312,22 +292,34 @@ mod tests {
 
     /// What 100 rounds of 200 packets make of `lost` packets in every round and `overflows` in each
     /// fifth.
-    fn random_loss(lost: u64, overflows: u64) -> f64 {
+    /// After rounds in which a share of the packets is lost at the bandwidth, and below it.
+    fn random_loss(at: u64, below: u64) -> RandomLoss {
         let mut loss = RandomLoss::default();
-        for round in 0..100 {
-            let lost = lost + if round % 5 == 0 { overflows } else { 0 };
-            loss.add(lost * PACKET, (200 - lost) * PACKET);
+        for _ in 0..100 {
+            loss.add(at * PACKET, (200 - at) * PACKET, PACKET);
+            loss.add_low(below * PACKET, (200 - below) * PACKET, PACKET);
         }
-        loss.ratio()
+        loss
     }
 
     #[test]
-    fn loss_is_random_that_is_there_all_the_time() {
-        assert!((random_loss(10, 0) - 0.05).abs() < 0.001);
-        assert!((random_loss(0, 10) - 0.01).abs() < 0.003);
-        assert!(random_loss(0, 150) <= LOSS_NOISE, "queues that overflow");
-        assert!(random_loss(10, 150) <= 0.05 * MAX_MEAN + LOSS_NOISE);
+    fn loss_is_random_that_does_not_depend_on_the_rate() {
+        let loss = random_loss(10, 10);
+        assert!((loss.ratio() - 0.05).abs() < 0.001 && !loss.depends_on_rate(), "{loss:?}");
+        let loss = random_loss(20, 0);
+        assert!(loss.ratio() < 0.01 && loss.depends_on_rate(), "a short queue: {loss:?}");
+        let loss = random_loss(30, 10);
+        assert!(loss.ratio() < 0.07 && loss.depends_on_rate(), "both: {loss:?}");
         assert_eq!(RandomLoss::default().ratio(), 0.0);
+    }
+
+    #[test]
+    fn few_packets_below_the_bandwidth_prove_nothing() {
+        let mut loss = RandomLoss::default();
+        loss.add(20 * PACKET, 180 * PACKET, PACKET);
+        assert!((loss.ratio() - 0.1).abs() < 0.001 && !loss.depends_on_rate(), "{loss:?}");
+        loss.add_low(0, 8 * PACKET, PACKET);
+        assert!(!loss.depends_on_rate(), "{loss:?}");
     }
 
     #[test]
