@@ -462,10 +462,19 @@ impl Association {
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        let searching = in_use().filter(|path| path.is_usable() && path.cc.searches());
-        let windows: u64 = searching.map(|path| path.cc.window()).sum();
+        let searching = || in_use().filter(|path| path.is_usable() && path.cc.searches());
+        let windows: u64 = searching().map(|path| path.cc.window()).sum();
         self.awaited = (windows as f64 * thinning.ahead) as u64;
-        self.thins = self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven;
+        // Slow start goes on for the sake of later paths. If a far one loses, the window outgrows
+        // it. Losses at the end of its own slow start do not count.
+        let nearest = paths.iter().map(|path| path.delay).min().unwrap_or_default();
+        let far = self.parameters.earliest.far.as_micros() as i64;
+        let is_far = |path: &Path| {
+            paths.iter().any(|known| known.id == path.id.0 && known.delay - nearest >= far)
+        };
+        let lossy = searching().any(|path| path.loss() > thinning.lossy && is_far(path));
+        self.thins =
+            self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
         let misleading = uneven >= tuning.misleading;
         let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
         let answer =
