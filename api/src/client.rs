@@ -109,6 +109,30 @@ impl Client {
         }
     }
 
+    /// The daemon's statistics, with the list of sessions if asked for.
+    pub fn status(&mut self, sessions: bool) -> Result<Status, ClientError> {
+        match self.request(&Request::Status { sessions })? {
+            Response::Status { status } => Ok(*status),
+            other => Err(ClientError::Response(ResponseError::Malformed(format!(
+                "expected a status, found {}",
+                other.to_line().trim_end()
+            )))),
+        }
+    }
+
+    /// The latest events that the daemon remembers, the oldest first. None from an older daemon.
+    pub fn recent_events(&mut self) -> Result<Vec<Event>, ClientError> {
+        match self.request(&Request::RecentEvents) {
+            Ok(Response::RecentEvents { events }) => Ok(events),
+            Ok(other) => Err(ClientError::Response(ResponseError::Malformed(format!(
+                "expected events, found {}",
+                other.to_line().trim_end()
+            )))),
+            Err(ClientError::Refused(_)) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Subscribes to events; the stream ends when the daemon does.
     pub fn events(mut self) -> Result<EventStream, ClientError> {
         self.request(&Request::Events)?;
@@ -174,13 +198,7 @@ pub fn request(path: &Path, request: &Request) -> Result<Response, ClientError> 
 
 /// The statistics of the daemon that listens on `path`, with the list of sessions if asked for.
 pub fn status(path: &Path, sessions: bool) -> Result<Status, ClientError> {
-    match request(path, &Request::Status { sessions })? {
-        Response::Status { status } => Ok(*status),
-        other => Err(ClientError::Response(ResponseError::Malformed(format!(
-            "expected a status, found {}",
-            other.to_line().trim_end()
-        )))),
-    }
+    Client::connect(path)?.status(sessions)
 }
 
 /// What the daemon that listens on `path` knows of the destinations that its host talks to.

@@ -33,13 +33,15 @@ pub enum Request {
     /// Every event from now on; answered by [`Response::Done`] and then a [`Response::Event`]
     /// each.
     Events,
+    /// The latest events that the daemon remembers; answered by [`Response::RecentEvents`].
+    RecentEvents,
     /// What is known of the destinations that the host talks to; answered by
     /// [`Response::Availability`].
     Availability,
 }
 
 /// The names of all requests.
-const REQUESTS: [&str; 4] = ["status", "down", "events", "availability"];
+const REQUESTS: [&str; 5] = ["status", "down", "events", "recent-events", "availability"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +63,11 @@ pub enum Response {
     Event {
         /// What happened.
         event: Event,
+    },
+    /// The latest events.
+    RecentEvents {
+        /// The events, the oldest first.
+        events: Vec<Event>,
     },
     /// The request was refused.
     Error {
@@ -224,6 +231,7 @@ mod tests {
             Request::Status { sessions: true },
             Request::Down,
             Request::Events,
+            Request::RecentEvents,
             Request::Availability,
         ] {
             let line = request.to_line();
@@ -252,7 +260,7 @@ mod tests {
             (
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
-                 `availability`",
+                 `recent-events`, `availability`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,

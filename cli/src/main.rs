@@ -5,22 +5,28 @@
 //! - [`keys`]: `genkey`, `pubkey`, `genpsk`
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
+//! - [`metrics`]: its state in the text format of Prometheus
 //!
-//! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`] and [`drops`]
-//! (text for people), and [`failure`] (the error that ends the program). None of these use a
-//! command.
+//! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
+//! [`drops`] (text for people), [`rates`] (between two samples), and [`failure`] (the error that ends
+//! the program). None of these use a command.
 
 mod availability;
 mod daemon;
 mod drops;
 mod events;
+#[cfg(test)]
+mod example;
 mod failure;
 mod keys;
+mod metrics;
 mod output;
+mod rates;
 mod socket;
 mod status;
 mod table;
 mod units;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,12 +94,19 @@ enum Command {
         #[arg(conflicts_with = "socket")]
         file: Option<PathBuf>,
     },
-    /// Show peers and paths
+    /// Show what is wrong, and what each path does
     ///
-    /// Per path: state; round-trip time, and its minimum over the last 10 s; one-way delay beyond
-    /// that of the fastest path; queuing delay; loss rate over the last seconds; delivery rate;
-    /// weight (scheduler `weighted`); share of the data sent.
+    /// A line for each path: round-trip time, loss over the last seconds, what it sends and receives
+    /// now, and its state in words. What does not work is listed first.
     Status {
+        /// Show the engine's inner figures too: delays, queues, windows, guard, what was dropped
+        ///
+        /// Per path: state; round-trip time, and its minimum over the last 10 s; one-way delay
+        /// beyond that of the fastest path; queuing delay; loss rate over the last seconds;
+        /// delivery rate; weight (scheduler `weighted`); share of the data sent; congestion
+        /// control, reordering, and why it takes no packet now.
+        #[arg(long, short, conflicts_with = "json")]
+        verbose: bool,
         /// Print one JSON object with all fields
         #[arg(long)]
         json: bool,
@@ -117,6 +130,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print metrics in the text format of Prometheus
+    ///
+    /// For a textfile collector, or to look at. `mpip web` serves the same as /metrics.
+    Metrics,
     /// Find what on this host keeps mpip from working, and how to mend it
     ///
     /// Prints a line for each fault (`wrong`), each `note`, and each check that could not be made.
@@ -156,9 +173,13 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
         Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
-        Command::Status { json, sessions } => status::show(&socket()?, *json, *sessions)?,
+        Command::Status { verbose, json, sessions } => {
+            let shown = status::Shown { json: *json, sessions: *sessions, verbose: *verbose };
+            status::show(&socket()?, shown)?;
+        }
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
+        Command::Metrics => metrics::show(&socket()?)?,
         Command::Doctor { file, json } => {
             let socket = match (file, &arguments.socket) {
                 (Some(_), None) => None,

@@ -50,7 +50,7 @@ use crate::parts::selection::Selection;
 use crate::parts::sending::Sending;
 use crate::path_status;
 use crate::resequencer::WAIT_BUCKETS;
-use crate::session::Order;
+use crate::session::{Counters, Order};
 use crate::shared::Context;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
@@ -393,6 +393,9 @@ impl Association {
 
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
         let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
+        let recent = |counters: &Counters| {
+            counters.paths.among(now, self.paths.iter().map(|path| path.id))
+        };
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
         let outgoing = self.sending.sessions().iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,
@@ -402,6 +405,7 @@ impl Association {
             destination: address(key.destination),
             packets: session.counters.packets,
             bytes: session.counters.bytes,
+            paths: recent(&session.counters),
             repaired: session.repaired,
             longest_wait: Duration::ZERO,
             waits: [0; WAIT_BUCKETS],
@@ -415,6 +419,7 @@ impl Association {
             destination: address(session.key.destination),
             packets: session.counters.packets,
             bytes: session.counters.bytes,
+            paths: recent(&session.counters),
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),

@@ -49,6 +49,7 @@ mod path_status;
 mod pins;
 mod prefixes;
 pub mod queue;
+mod recent_paths;
 mod repeats;
 pub mod resequencer;
 pub mod rules;

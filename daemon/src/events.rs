@@ -1,6 +1,6 @@
 //! Events: writes them to the log, counts them, and hands them to subscribers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
@@ -48,6 +48,9 @@ impl Lines {
     }
 }
 
+/// Events that are remembered for clients that come later.
+const REMEMBERED: usize = 128;
+
 /// Counts events and hands them to subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -55,6 +58,8 @@ pub(crate) struct Events {
     lines: BTreeMap<&'static str, Lines>,
     /// Time of the last report of a refused handshake, since the Unix epoch.
     refused: Option<Duration>,
+    /// The latest ones, the oldest first; at most [`REMEMBERED`].
+    recent: VecDeque<Arc<Event>>,
     subscribers: Vec<SyncSender<Arc<Event>>>,
 }
 
@@ -62,6 +67,11 @@ impl Events {
     /// Sends every event from now on to `subscriber`. A subscription ends when its channel is full.
     pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<Event>>) {
         self.subscribers.push(subscriber);
+    }
+
+    /// The latest events, the oldest first.
+    pub(crate) fn recent(&self) -> Vec<Arc<Event>> {
+        self.recent.iter().cloned().collect()
     }
 
     /// The number of events of each kind.
@@ -122,10 +132,11 @@ impl Events {
             self.refused = Some(unix_time);
         }
         self.log(unix_time, &message, &kind);
-        if self.subscribers.is_empty() {
-            return;
-        }
         let event = Arc::new(Event { unix_time_ms: ms(unix_time), message, kind });
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Arc::clone(&event));
         self.subscribers.retain(|subscriber| match subscriber.try_send(Arc::clone(&event)) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
@@ -226,6 +237,18 @@ mod tests {
         assert_eq!(json["event"], counters[0].name.as_str());
         assert_eq!((counters[0].count, event.unix_time_ms), (2, 1_500.0));
         assert_eq!(event.message, lost().to_string());
+    }
+
+    #[test]
+    fn the_latest_events_are_remembered_for_those_who_come_later() {
+        let mut events = Events::default();
+        for second in 0..200 {
+            events.engine(Duration::from_secs(second), &lost());
+        }
+        let recent = events.recent();
+        let times: Vec<f64> = recent.iter().map(|event| event.unix_time_ms).collect();
+        assert_eq!(times.len(), REMEMBERED);
+        assert_eq!((times[0], times[127]), (72_000.0, 199_000.0));
     }
 
     #[test]

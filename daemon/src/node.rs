@@ -517,6 +517,11 @@ impl Node {
         self.events.subscribe(subscriber);
     }
 
+    /// The latest events, the oldest first.
+    pub(crate) fn recent_events(&self) -> Vec<Arc<api::Event>> {
+        self.events.recent()
+    }
+
     /// The host talks from the first to the second of each pair.
     pub(crate) fn destinations_in_use(&mut self, now: Instant, list: &[(IpAddr, IpAddr)]) {
         for (source, destination) in list {

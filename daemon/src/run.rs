@@ -183,6 +183,9 @@ fn answer(node: &mut Node, now: mpip_core::Instant, asks: &Receiver<Ask>) -> Opt
                 waiting.get_or_insert_with(Vec::new).push((done, answered));
             }
             Ask::Events { subscriber } => node.subscribe(subscriber),
+            Ask::RecentEvents { reply } => {
+                let _ = reply.try_send(node.recent_events());
+            }
             Ask::Availability { reply } => {
                 let _ = reply.try_send(node.availability(now));
             }

@@ -116,8 +116,10 @@ fn a_daemon_goes_up_is_asked_and_goes_down() {
     assert!(!again && words.starts_with("mpip: already running: "), "{words}");
 
     let (shown, words) = world.mpip(&["--socket", &socket, "status"]);
-    assert!(shown && words.contains("peer b: not established"), "{words}");
-    assert!(words.contains("paths start from 198.18.0.1 (eth0)"), "{words}");
+    assert!(shown && words.contains("wrong: b: not connected"), "{words}");
+    let (shown, verbose) = world.mpip(&["--socket", &socket, "status", "--verbose"]);
+    assert!(shown && verbose.contains("peer b: not established"), "{verbose}");
+    assert!(verbose.contains("paths start from 198.18.0.1 (eth0)"), "{verbose}");
     assert!(!words.contains('\x1b'), "no colours where nobody sees them");
     let (shown, words) = world.mpip(&["status", "--json", "--sessions", "--socket", &socket]);
     let status: mpip_api::Status = serde_json::from_str(&words).expect("JSON of a status");

@@ -32,6 +32,11 @@ pub enum Ask {
         /// Where events go.
         subscriber: SyncSender<Arc<Event>>,
     },
+    /// The latest events.
+    RecentEvents {
+        /// Where the answer goes.
+        reply: SyncSender<Vec<Arc<Event>>>,
+    },
     /// What is known of the destinations that the host talks to.
     Availability {
         /// Where the answer goes.

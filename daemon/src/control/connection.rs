@@ -96,6 +96,17 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let destinations = crate::snapshot::destinations(list);
             answer(stream, &Response::Availability { destinations })
         }
+        Request::RecentEvents => {
+            let (reply, replies) = sync_channel(1);
+            if !asker.ask(Ask::RecentEvents { reply }) {
+                return ending(stream);
+            }
+            let Ok(list) = replies.recv() else {
+                return ending(stream);
+            };
+            let events = list.iter().map(|event| Event::clone(event)).collect();
+            answer(stream, &Response::RecentEvents { events })
+        }
         Request::Events => {
             let (subscriber, events) = sync_channel(EVENTS_MAX);
             if !asker.ask(Ask::Events { subscriber }) {
