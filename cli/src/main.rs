@@ -6,10 +6,11 @@
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
+//! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
-//! [`drops`] (text for people), [`rates`] (between two samples), and [`failure`] (the error that ends
-//! the program). None of these use a command.
+//! [`drops`] (text for people), [`rates`] (between two samples), [`sampler`] (samples for what is
+//! shown live), and [`failure`] (the error that ends the program). None of these use a command.
 
 mod availability;
 mod daemon;
@@ -22,10 +23,13 @@ mod keys;
 mod metrics;
 mod output;
 mod rates;
+mod sampler;
 mod socket;
 mod status;
 mod table;
+mod top;
 mod units;
+mod web;
 mod words;
 
 use std::path::PathBuf;
@@ -130,6 +134,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show paths, sessions and events live, in the terminal
+    ///
+    /// Per path: what it receives and sends, round-trip time, loss and the delay in queues, each over
+    /// the last minutes. The keys are explained on the screen. Colours are left out where NO_COLOR is
+    /// set.
+    Top,
+    /// Serve a page that shows paths, sessions and events live
+    ///
+    /// Open the address that it prints in a browser. Nothing can be changed there unless a password
+    /// is set. /metrics has what `mpip metrics` prints. Runs until it is interrupted.
+    Web(web::Options),
     /// Print metrics in the text format of Prometheus
     ///
     /// For a textfile collector, or to look at. `mpip web` serves the same as /metrics.
@@ -179,6 +194,8 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
+        Command::Top => top::run(&socket()?)?,
+        Command::Web(options) => web::serve(&socket()?, options)?,
         Command::Metrics => metrics::show(&socket()?)?,
         Command::Doctor { file, json } => {
             let socket = match (file, &arguments.socket) {

@@ -59,6 +59,25 @@ pub(crate) fn works(path: &PathStatus) -> bool {
     matches!(path.state.as_str(), "active" | "standby")
 }
 
+/// The paths that people want to see, and how many others there are.
+///
+/// Every address of one end is tried with every one of the other. Most such pairs cannot work, and
+/// nobody expects them to: an answer never came, and the interface has another path. They are left
+/// out.
+pub(crate) fn paths_of(peer: &PeerStatus) -> (Vec<&PathStatus>, usize) {
+    let tried = |path: &PathStatus| {
+        path.received_bytes == 0 && matches!(path.state.as_str(), "validating" | "abandoned")
+    };
+    let has_other = |path: &PathStatus| {
+        let others = peer.paths.iter().filter(|other| other.interface == path.interface);
+        let mut others = others.filter(|other| other.id != path.id);
+        others.any(|other| !tried(other) || other.id < path.id)
+    };
+    let shown: Vec<_> = peer.paths.iter().filter(|path| !tried(path) || !has_other(path)).collect();
+    let others = peer.paths.len() - shown.len();
+    (shown, others)
+}
+
 /// The state of a peer, in one or two words.
 pub(crate) fn peer_state(peer: &PeerStatus) -> (Condition, &'static str) {
     match peer.established {
@@ -84,8 +103,8 @@ pub(crate) fn summary(status: &Status) -> String {
 
 /// How many of the peers' paths work.
 fn paths(peers: &[&PeerStatus]) -> String {
-    let all = || peers.iter().flat_map(|peer| &peer.paths).filter(|path| path.state != "abandoned");
-    let (working, count) = (all().filter(|path| works(path)).count(), all().count());
+    let all: Vec<_> = peers.iter().flat_map(|peer| paths_of(peer).0).collect();
+    let (working, count) = (all.iter().filter(|path| works(path)).count(), all.len());
     match (working, count) {
         (1, 1) => "1 path".to_owned(),
         _ if working == count => format!("{count} paths"),

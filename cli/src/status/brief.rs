@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use mpip_api::{PeerStatus, Status};
+use mpip_api::{PathStatus, PeerStatus, Status};
 
 use super::sessions;
 use crate::rates::Rates;
@@ -65,12 +65,16 @@ fn render_peer(out: &mut String, peer: &PeerStatus, rates: &Rates, colours: bool
         _ => {}
     }
     out.push('\n');
-    if !peer.paths.is_empty() {
-        out.push_str(&path_table(peer, rates).render("  ", colours));
+    let (paths, others) = words::paths_of(peer);
+    if !paths.is_empty() {
+        out.push_str(&path_table(peer, &paths, rates).render("  ", colours));
+    }
+    if others > 0 {
+        let _ = writeln!(out, "  and {others} pairs of addresses that gave no answer (--verbose)");
     }
 }
 
-fn path_table(peer: &PeerStatus, rates: &Rates) -> Table {
+fn path_table(peer: &PeerStatus, paths: &[&PathStatus], rates: &Rates) -> Table {
     let mut table = Table::new(&[
         ("path", Align::Right),
         ("by", Align::Left),
@@ -82,7 +86,7 @@ fn path_table(peer: &PeerStatus, rates: &Rates) -> Table {
         ("receives", Align::Right),
         ("state", Align::Left),
     ]);
-    for path in &peer.paths {
+    for path in paths {
         let (condition, state) = words::path_state(path);
         let now = rates.of(&peer.name, path.id);
         let works = words::works(path);

@@ -113,6 +113,22 @@ gateway: connected, 2.0 MB sent, 5 B received
 }
 
 #[test]
+fn pairs_of_addresses_that_never_answered_are_counted_unless_the_interface_has_nothing_else() {
+    let mut status = example::status();
+    let silent = |id: u16, interface: &str| mpip_api::PathStatus {
+        interface: interface.to_owned(),
+        ..example::path(id, "validating")
+    };
+    let active = example::path(0, "active");
+    status.peers[0].paths = vec![active, silent(1, "eth0"), silent(2, "wwan0"), silent(3, "wwan0")];
+    let text = brief(&status);
+    assert!(text.starts_with("mpip0 up 2 h: gateway connected by 1 of 2 paths\n"), "{text}");
+    assert_eq!(text.matches("being checked, no answer yet").count(), 1, "{text}");
+    assert!(text.contains("     2  wwan0  "), "{text}");
+    assert!(text.ends_with("  and 2 pairs of addresses that gave no answer (--verbose)\n"), "{text}");
+}
+
+#[test]
 fn a_path_has_its_state_in_words() {
     let mut status = example::status();
     let mut state = |change: fn(&mut mpip_api::PathStatus), expected: &str| {

@@ -113,7 +113,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        id: mpip_wire::PathId,
+        id: PathId,
         from: PathAddress,
         len: usize,
     ) -> Result<PathIndex, DropReason> {
