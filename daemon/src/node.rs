@@ -190,8 +190,8 @@ impl Description {
 }
 
 fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
-    let prefixes = |peer: &PeerConfig| peer.allowed_prefixes.iter().map(ToString::to_string);
-    peers.iter().map(|peer| prefixes(peer).collect()).collect()
+    let all = peers.iter().map(|peer| peer.allowed_prefixes.iter());
+    all.map(|prefixes| prefixes.map(ToString::to_string).collect()).collect()
 }
 
 impl Node {

@@ -108,12 +108,11 @@ pub(super) fn path_states(
 ) -> BTreeMap<String, InterfaceState> {
     let mut found = BTreeMap::new();
     for path in paths {
-        let raw::Path { interface: Some(interface), state, .. } = path.get_ref() else {
-            continue;
-        };
+        let raw::Path { interface, state, .. } = path.get_ref();
         let state = named(state.as_ref(), "state", InterfaceState::NAMES, problems);
         let state = state.filter(|state| *state != InterfaceState::Active);
-        found.extend(state.map(|state| (interface.get_ref().clone(), state)));
+        let name = interface.as_ref().map(|name| name.get_ref().clone());
+        found.extend(name.zip(state));
     }
     found
 }
@@ -125,12 +124,11 @@ pub(super) fn path_encapsulations(
 ) -> BTreeMap<String, EncapsulationPolicy> {
     let mut found = BTreeMap::new();
     for path in paths {
-        let raw::Path { interface: Some(interface), encapsulation, .. } = path.get_ref() else {
-            continue;
-        };
+        let raw::Path { interface, encapsulation, .. } = path.get_ref();
         let policy =
             named(encapsulation.as_ref(), "encapsulation", EncapsulationPolicy::NAMES, problems);
-        found.extend(policy.map(|policy| (interface.get_ref().clone(), policy)));
+        let name = interface.as_ref().map(|name| name.get_ref().clone());
+        found.extend(name.zip(policy));
     }
     found
 }

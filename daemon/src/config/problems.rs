@@ -8,8 +8,8 @@ use super::error::Problem;
 pub(super) struct Problems<'a> {
     text: &'a str,
     list: Vec<Problem>,
-    /// Whether the text is no TOML: keys may only seem to be missing.
-    broken: bool,
+    /// Lines that are no TOML: what they have is not known, and keys may only seem to be missing.
+    broken: Vec<Option<usize>>,
     /// Missing keys, with the line of their section.
     missing: Vec<(&'static str, usize)>,
     /// Keys that were left out because of their value, with their line: they are not missing.
@@ -22,7 +22,7 @@ impl<'a> Problems<'a> {
         Self {
             text,
             list: Vec::new(),
-            broken: false,
+            broken: Vec::new(),
             missing: Vec::new(),
             left_out: Vec::new(),
         }
@@ -30,13 +30,18 @@ impl<'a> Problems<'a> {
 
     /// Adds the problem that `message` describes at `span`.
     pub(super) fn add(&mut self, span: &Range<usize>, message: String) {
-        self.list.push(Problem::at(self.text, span, message));
+        let problem = Problem::at(self.text, span, message);
+        // The parser puts values without a place where it found none.
+        let unknown = span.is_empty() || self.broken.contains(&problem.line);
+        if self.broken.is_empty() || !unknown {
+            self.list.push(problem);
+        }
     }
 
     /// Adds an error of the parser, unless the line has one already.
     pub(super) fn syntax(&mut self, problem: Problem) {
-        self.broken = true;
-        if self.list.iter().all(|other| other.line != problem.line || problem.line.is_none()) {
+        if !self.broken.contains(&problem.line) {
+            self.broken.push(problem.line);
             self.list.push(problem);
         }
     }
@@ -88,7 +93,7 @@ impl<'a> Problems<'a> {
             }
         }
         for (key, line) in std::mem::take(&mut self.missing) {
-            if !self.broken {
+            if self.broken.is_empty() {
                 let message = format!("missing key `{key}`");
                 self.list.push(Problem { line: Some(line), message });
             }

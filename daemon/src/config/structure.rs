@@ -103,16 +103,16 @@ fn take<'i>(table: &mut DeTable<'i>, span: &Range<usize>, meant: Option<&str>) -
                 .map(|found| found.unwrap_or_else(|| key.get_ref().to_string()))
         });
     };
-    let mut taken = None;
-    table.retain(|key, value| {
-        let gone = here(key, value) && taken.is_none();
-        if gone {
-            taken = Some((key.span(), value.clone()));
+    let (mut taken, entries) = (Vec::new(), std::mem::take(table));
+    for (key, value) in entries {
+        if here(&key, &value) {
+            taken.push((key.span(), value));
+        } else {
+            table.insert(key, value);
         }
-        !gone
-    });
-    if let (Some(meant), Some((key, value))) = (meant, taken) {
-        insert(table, key, meant, value);
+    }
+    if let Some(meant) = meant {
+        taken.into_iter().for_each(|(key, value)| insert(table, key, meant, value));
     }
     Some(name)
 }

@@ -7,9 +7,9 @@ use mpip_transport::cc::CongestionControlKind;
 
 use super::super::harness::*;
 use super::super::*;
-use crate::config::{PeerConfig, Priority, Rule, SchedulerKind};
+use crate::config::{PeerConfig, Policy, Priority, Rule, SchedulerKind};
 use mpip_transport::PathState;
-use mpip_types::Offload;
+use mpip_types::{Offload, Prefix};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -337,4 +337,61 @@ fn places_of_removed_peers_are_used_again() {
     for (name, size, bound) in engine.kept() {
         assert!(size <= bound, "{name}: {size} of {bound}");
     }
+}
+
+fn host_mode() -> Pair {
+    let mut pair = Pair::with(|_, config| {
+        config.peers[0].host_mode = true;
+        config.peers[0].policy = Policy::Prefer;
+    });
+    pair.run_for(SECOND * 2);
+    pair
+}
+
+fn captures(pair: &mut Pair) -> Vec<crate::Capture> {
+    std::iter::from_fn(|| pair.engines[0].poll_capture()).collect()
+}
+
+#[test]
+fn the_host_is_told_of_a_changed_policy_although_the_addresses_stay() {
+    let mut pair = host_mode();
+    let before = captures(&mut pair).pop().expect("captured");
+    assert!(!before.fail_closed && !before.prefixes.is_empty());
+    reload(&mut pair, 0, |own| vec![PeerConfig { policy: Policy::Require, ..own }]);
+    pair.run_for(SECOND);
+    let closed = captures(&mut pair).pop().expect("told");
+    assert!(closed.fail_closed);
+    assert!(before.prefixes.iter().all(|prefix| closed.prefixes.contains(prefix)));
+    reload(&mut pair, 0, |own| vec![PeerConfig { policy: Policy::Off, ..own }]);
+    pair.run_for(SECOND);
+    let off = captures(&mut pair).pop().expect("told");
+    assert!(!off.fail_closed && off.prefixes.is_empty(), "{off:?}");
+    reload(&mut pair, 0, |own| vec![PeerConfig { policy: Policy::Prefer, ..own }]);
+    pair.run_for(SECOND);
+    assert_eq!(captures(&mut pair).pop(), Some(before));
+}
+
+#[test]
+fn nothing_is_captured_for_a_peer_that_was_removed() {
+    let mut pair = host_mode();
+    let before = captures(&mut pair).pop().expect("captured");
+    reload(&mut pair, 0, |_| vec![]);
+    let after = captures(&mut pair).pop().expect("told at once");
+    assert_eq!(after.peer, before.peer);
+    assert!(after.prefixes.is_empty() && after.nats.is_empty());
+    for prefix in before.prefixes {
+        assert_eq!(pair.engines[0].shared.prefixes.find(prefix.address()), None);
+    }
+}
+
+#[test]
+fn an_address_that_is_not_exclusive_any_more_is_not_the_peers() {
+    let mut pair = host_mode();
+    captures(&mut pair);
+    reload(&mut pair, 0, |own| vec![PeerConfig { exclusive: vec![], ..own }]);
+    pair.run_for(SECOND);
+    let after = captures(&mut pair).pop().expect("told");
+    let inner: Prefix = "198.19.0.2".parse().expect("valid");
+    assert_eq!(after.prefixes, [inner], "what the configuration gives it");
+    assert_eq!(pair.engines[0].shared.prefixes.find(address(1, 0).ip()), None);
 }
