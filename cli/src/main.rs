@@ -4,6 +4,7 @@
 //!
 //! - [`keys`]: `genkey`, `pubkey`, `genpsk`
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
+//! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
 //! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
@@ -13,6 +14,7 @@
 //! shown live), and [`failure`] (the error that ends the program). None of these use a command.
 
 mod availability;
+mod change;
 mod daemon;
 mod drops;
 mod events;
@@ -24,6 +26,7 @@ mod metrics;
 mod output;
 mod rates;
 mod sampler;
+mod save;
 mod socket;
 mod status;
 mod table;
@@ -98,6 +101,28 @@ enum Command {
         #[arg(conflicts_with = "socket")]
         file: Option<PathBuf>,
     },
+    /// Apply a changed configuration without a restart
+    ///
+    /// Peers, rules, paths and the device's addresses come, go and change; what did not change goes
+    /// on without a lost packet. A configuration with an error changes nothing, and its errors are
+    /// printed. So does one that changes what cannot change while the daemon runs. What was set for
+    /// the time being gives way to the file.
+    Reload,
+    /// Change a setting for the time being: until `mpip reload` or the daemon's end
+    Set {
+        #[command(subcommand)]
+        what: SetCommand,
+    },
+    /// Put the paths of an interface on standby, or take them out, for the time being
+    Path {
+        #[command(subcommand)]
+        what: PathCommand,
+    },
+    /// Write what was set for the time being into the configuration file
+    ///
+    /// Comments and order of the file stay as they are. Then the file is applied, as by `mpip
+    /// reload`.
+    Save,
     /// Show what is wrong, and what each path does
     ///
     /// A line for each path: round-trip time, loss over the last seconds, what it sends and receives
@@ -168,6 +193,36 @@ enum Command {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum SetCommand {
+    /// Change settings of a peer
+    ///
+    /// mpip set peer gateway scheduler=round-robin max_paths=2
+    Peer {
+        /// The peer's name
+        name: String,
+        /// scheduler, congestion_control, max_paths, policy, resequencing, ack_thinning or
+        /// encapsulation, as in docs/configuration.md; an empty value is the default
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum PathCommand {
+    /// Change the state of an interface
+    ///
+    /// mpip path set wwan0 standby
+    Set {
+        /// The interface
+        interface: String,
+        /// active; standby: its paths carry packets only while no other path works; off: it has no
+        /// paths
+        #[arg(value_parser = ["active", "standby", "off"])]
+        state: String,
+    },
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match act(&arguments) {
@@ -188,6 +243,14 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
         Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
+        Command::Reload => change::reload(&socket()?)?,
+        Command::Set { what: SetCommand::Peer { name, settings } } => {
+            change::set_peer(&socket()?, name, settings)?;
+        }
+        Command::Path { what: PathCommand::Set { interface, state } } => {
+            change::set_path(&socket()?, interface, state)?;
+        }
+        Command::Save => save::save(&socket()?)?,
         Command::Status { verbose, json, sessions } => {
             let shown = status::Shown { json: *json, sessions: *sessions, verbose: *verbose };
             status::show(&socket()?, shown)?;

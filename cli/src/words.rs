@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpip_api::{FaultStatus, PathStatus, PeerStatus, Status};
+use mpip_api::{EventKind, FaultStatus, PathStatus, PeerStatus, Status};
 
 use crate::units::duration;
 
@@ -148,6 +148,31 @@ fn fault(fault: &FaultStatus) -> String {
         0 => format!("{what}: {why}"),
         1 => format!("{what}: {why} (tried once, {since} ago)"),
         _ => format!("{what}: {why} (tried {attempts} times in {since})"),
+    }
+}
+
+/// How good it is that something happened; none if that is neither.
+pub(crate) fn event_condition(kind: &EventKind) -> Option<Condition> {
+    use Condition::{Good, Spare, Wrong};
+    match kind {
+        EventKind::Established { .. } | EventKind::AddressAdded { .. } => Some(Good),
+        EventKind::Lost { .. }
+        | EventKind::HandshakeTimeout { .. }
+        | EventKind::HandshakeRefused { .. }
+        | EventKind::KeyChanged { .. } => Some(Wrong),
+        EventKind::AddressRemoved { .. } | EventKind::PeerRestarted { .. } => Some(Spare),
+        EventKind::Path { to, .. } => match to.as_str() {
+            "active" => Some(Good),
+            "failed" => Some(Wrong),
+            _ => Some(Spare),
+        },
+        EventKind::LeftOut { left_out, .. } => Some(if *left_out { Spare } else { Good }),
+        EventKind::Traffic { to, .. } => match to.as_str() {
+            "multipath" => Some(Good),
+            "blocked" => Some(Wrong),
+            _ => Some(Spare),
+        },
+        _ => None,
     }
 }
 

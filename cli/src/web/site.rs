@@ -31,6 +31,9 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// The name of the cookie. Browsers send it to every port of a host, so it has the program's name.
 const COOKIE: &str = "mpip-login";
 
+/// The header in which the page sends its token.
+const TOKEN: &str = "x-mpip-token";
+
 /// Headers of every answer: only this page's own files, in no frame, and nothing is kept.
 const HEADERS: [(header::HeaderName, &str); 6] = [
     (
@@ -92,6 +95,7 @@ impl Site {
             return match path {
                 "/login" => self.log_in(request).await,
                 "/logout" => self.log_out(&request),
+                "/path" => self.set_path(request).await,
                 _ => text(StatusCode::NOT_FOUND, "there is nothing to change here"),
             };
         }
@@ -230,6 +234,41 @@ impl Site {
     /// Whether our own page asks.
     fn may_change(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         guard::changes(headers, guard::host(headers, &self.names)?)
+    }
+
+    /// Puts the paths of an interface on standby, or uses them again.
+    async fn set_path<B: Content>(&self, request: Request<B>) -> Answer {
+        #[derive(Deserialize)]
+        struct Wanted {
+            interface: String,
+            state: String,
+        }
+        if let Err(refusal) = self.may_change(request.headers()) {
+            return refused(refusal);
+        }
+        if self.password.is_none() {
+            return text(StatusCode::FORBIDDEN, "read-only: no password is set");
+        }
+        let token = request.headers().get(TOKEN).and_then(|value| value.to_str().ok());
+        let login = self.login(request.headers());
+        if !login.is_some_and(|login| token.is_some_and(|token| login.permits(token))) {
+            return text(StatusCode::UNAUTHORIZED, "expected a login");
+        }
+        let Some(Wanted { interface, state }) = body(request).await else {
+            return text(StatusCode::BAD_REQUEST, "expected an interface and a state");
+        };
+        // `off` would also need a way back from a page that may be reached by that very interface.
+        if !matches!(state.as_str(), "active" | "standby") {
+            return text(StatusCode::BAD_REQUEST, "state: expected active or standby");
+        }
+        let socket = self.socket.clone();
+        let change = mpip_api::Request::SetPath { interface, state };
+        let asked = tokio::task::spawn_blocking(move || mpip_api::request(&socket, &change)).await;
+        match asked {
+            Ok(Ok(_)) => as_json(&json!({})),
+            Ok(Err(error)) => text(StatusCode::CONFLICT, error.to_string()),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the change broke off"),
+        }
     }
 }
 

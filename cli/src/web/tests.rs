@@ -127,6 +127,36 @@ fn with_a_password_only_who_gives_it_reads() {
 }
 
 #[test]
+fn a_change_needs_password_cookie_and_token() {
+    let change = r#"{"interface":"wwan0","state":"standby"}"#;
+    let (status, answer) = ask(&site(None), "POST /path", &OURS, change);
+    assert_eq!((status, answer.body().as_str()), (403, "read-only: no password is set"));
+    let site = site(Some(PASSWORD));
+    assert_eq!(ask(&site, "POST /path", &OURS, change).0, 401);
+    let (_, answer) = log_in(&site, PASSWORD);
+    let cookie = answer.headers()["set-cookie"].to_str().expect("text").to_owned();
+    let cookie = cookie.split(';').next().expect("a pair");
+    let json: serde_json::Value = serde_json::from_str(answer.body()).expect("JSON");
+    let token = json["token"].as_str().expect("a token");
+    let with = |headers: &[(&str, &str)], body: &str| {
+        let all = [&OURS[..], headers].concat();
+        ask(&site, "POST /path", &all, body)
+    };
+    let (both, no_daemon) = ([("cookie", cookie), ("x-mpip-token", token)], 409);
+    assert_eq!(with(&[both[0]], change).0, 401, "a page of others cannot know the token");
+    assert_eq!(with(&[both[1]], change).0, 401);
+    assert_eq!(with(&[both[0], ("x-mpip-token", cookie)], change).0, 401);
+    let basic = [("authorization", "Basic cHJvbWV0aGV1czpjb3JyZWN0IGhvcnNl"), both[1]];
+    assert_eq!(with(&basic, change).0, 401, "a browser would send it for other pages too");
+    let (status, answer) = with(&both, change);
+    assert_eq!(status, no_daemon);
+    assert!(answer.body().starts_with("no daemon runs: "), "{answer:?}");
+    for wrong in ["{}", r#"{"interface":"wwan0","state":"off"}"#] {
+        assert_eq!(with(&both, wrong).0, 400, "{wrong}");
+    }
+}
+
+#[test]
 fn a_scraper_gives_the_password_by_basic_authentication_and_reads_metrics_only() {
     let site = site(Some(PASSWORD));
     // prometheus:correct horse, and prometheus:wrong

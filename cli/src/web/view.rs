@@ -89,7 +89,8 @@ pub(super) struct Sample<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct EventView {
     time: String,
-    kind: String,
+    /// How good it is; none for what is neither.
+    condition: Option<&'static str>,
     message: String,
 }
 
@@ -191,11 +192,9 @@ impl<'a> Sample<'a> {
 
 impl EventView {
     pub(super) fn of(event: &Event) -> Self {
-        let kind = serde_json::to_value(&event.kind).ok();
-        let kind = kind.as_ref().and_then(|kind| kind.get("event")?.as_str());
         Self {
             time: rfc3339(event.unix_time_ms),
-            kind: kind.unwrap_or("unknown").to_owned(),
+            condition: words::event_condition(&event.kind).map(Condition::name),
             message: event.message.clone(),
         }
     }

@@ -60,7 +60,8 @@ function onHistory(samples) {
 }
 
 function onState(state) {
-  at("lost").hidden = true;
+  if (isLost) at("lost").hidden = true;
+  isLost = false;
   at("main").hidden = false;
   document.title = `${state.problems.length ? "✕ " : ""}${state.interface} – mpip`;
   at("interface").textContent = state.interface;
@@ -160,7 +161,10 @@ function showPaths(state) {
       spark(card.loss.svg, points, key, "loss", 0.02);
       const via = path.encapsulation === "tcp" ? " by TCP" : "";
       card.ends.textContent = `${path.local} → ${path.remote}${via}`;
-      card.button.hidden = true;
+      card.button.hidden = token === null || !(path.works || path.condition === "wrong");
+      card.button.textContent = path.state === "standby" ? "Use again" : "Put on standby";
+      card.button.title = `all paths by ${path.interface}, until the daemon ends or reloads`;
+      card.button.onclick = () => setPath(card.button, path.interface, path.state === "standby" ? "active" : "standby");
       boxes.push(card.box);
     }
   }
@@ -202,7 +206,8 @@ function showSessions(state) {
   const rows = connections(state).filter((row) => row.idle < SILENT);
   rows.sort((a, b) => b.up + b.down - (a.up + a.down) || a.idle - b.idle);
   const total = state.peers.reduce((sum, peer) => sum + peer.session_count, 0);
-  at("session-count").textContent = total ? `${total}, those in use` : "none";
+  // A connection is two sessions, one in each direction.
+  at("session-count").textContent = total ? `${rows.length} connections in use, ${total} sessions known` : "none";
   at("sessions").hidden = rows.length === 0;
   const body = rows.slice(0, SESSIONS).map((row) => {
     const chips = [...row.paths].sort((a, b) => a - b).map((id) => {
@@ -219,8 +224,8 @@ function showSessions(state) {
       still ? "still" : "",
       element("td", "", element("span", "protocol", row.protocol), row.here),
       element("td", "", row.there),
-      element("td", "", rate(row.down)),
-      element("td", "", rate(row.up)),
+      element("td", "", row.down < 1 ? "–" : rate(row.down)),
+      element("td", "", row.up < 1 ? "–" : rate(row.up)),
       element("td", "", bytes(row.bytes)),
       element("td", "", ...chips),
     );
@@ -234,14 +239,18 @@ function onEvents(events) {
       const time = element("time", "", timeOfDay(event.time));
       time.dateTime = event.time;
       time.title = event.time;
-      return element("li", "", time, element("span", "", event.message));
+      // As it would be printed: the messages are made for terminals.
+      const words = event.message.replaceAll("`", "").replaceAll("->", "→");
+      return element("li", event.condition ?? "", time, element("span", "", words));
     }),
   );
 }
 
+let isLost = false;
+
 function lost(words) {
-  at("lost").textContent = words;
-  at("lost").hidden = false;
+  isLost = true;
+  notice(words);
   at("summary").textContent = "not connected";
   at("summary").className = "wrong";
 }
@@ -272,6 +281,24 @@ function post(path, content) {
   const headers = { "content-type": "application/json" };
   if (token) headers["x-mpip-token"] = token;
   return fetch(path, { method: "POST", headers, body: JSON.stringify(content) });
+}
+
+async function setPath(button, name, state) {
+  button.disabled = true;
+  try {
+    const answer = await post("/path", { interface: name, state });
+    if (answer.ok) at("lost").hidden = true;
+    else notice(await answer.text());
+    if (answer.status === 401) start();
+  } catch {
+    notice("mpip web does not answer.");
+  }
+  button.disabled = false;
+}
+
+function notice(words) {
+  at("lost").textContent = words;
+  at("lost").hidden = false;
 }
 
 /** Asks who we are, and shows the page or the question for the password. */

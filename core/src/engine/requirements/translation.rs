@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 
 use super::super::harness::{Packets, Pair, SECOND};
 use super::super::*;
+use crate::config::Policy;
 use crate::translation::rewrite::tests::{Kind, error, is_right, packet};
 use mpip_types::Offload;
 use mpip_types::packet::{Endpoint, Header};
+use mpip_types::Prefix;
 
 pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;
