@@ -15,7 +15,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 
 .PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
-	lab setup mptcp install clean
+	lab setup mptcp metrics install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,10 @@ sweep: ## Random links with every kind of inner sender, in the simulator: make s
 	$(CARGO) build --locked --release -p mpip-lab
 	target/release/mpip-lab sweep --first-seed $(FIRST) --sets $(or $(SETS),200) --out results
 	target/release/mpip-lab report results
+
+metrics: ## Let Prometheus' promtool judge the metrics: names, units, types
+	@sh scripts/setup.sh promtool:prometheus
+	MPIP_TEST_PROMTOOL=1 $(CARGO) test --locked -p mpip-cli --bin mpip promtool
 
 install: build ## Install the binaries to PREFIX (default /usr/local)
 	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd

@@ -3,19 +3,28 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use mpip_api::{Client, ClientError, Event, Status};
 
 /// Shortest and longest time between two samples.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// A sample may take this part of the time until the next one, so that a daemon with many sessions
-/// is asked less often.
-const PART: u32 = 100;
+/// A sample may take this part of a processor until the next one, so that a daemon with many
+/// sessions is asked less often.
+const PART: u32 = 200;
 
-/// Time from the beginning of a sample that took so long to the next one.
+/// Time from a sample that took so much of a processor to the next one.
 pub(crate) fn interval(took: Duration) -> Duration {
     let (shortest, longest) = PAUSE;
     (took * PART).clamp(shortest, longest)
+}
+
+/// Time that the calling thread has had a processor.
+pub(crate) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither is negative, and there are less than 10^9 nanoseconds.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A connection to a daemon, made anew when it breaks.
@@ -76,7 +85,7 @@ mod tests {
     fn a_daemon_that_answers_slowly_is_asked_less_often() {
         let millis = Duration::from_millis;
         assert_eq!(interval(millis(1)), millis(1_000));
-        assert_eq!(interval(millis(30)), millis(3_000));
+        assert_eq!(interval(millis(15)), millis(3_000));
         assert_eq!(interval(millis(5_000)), millis(10_000));
     }
 }

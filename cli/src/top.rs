@@ -55,11 +55,13 @@ pub(crate) fn run(socket: &Path) -> Result<(), Failure> {
         let now = Instant::now();
         let mut changed = false;
         if now >= next {
+            let busy = sampler::processor_time();
             match sampler.sample() {
                 Ok(sampled) => model.take(sampled),
                 Err(error) => model.lose(error.to_string()),
             }
-            next = now + sampler::interval(now.elapsed());
+            let took = sampler::processor_time().saturating_sub(busy);
+            next = now + sampler::interval(took);
             changed = true;
         }
         let wait = next.saturating_duration_since(Instant::now()).min(WAIT);

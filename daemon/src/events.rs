@@ -8,6 +8,8 @@ use std::time::Duration;
 use mpip_api::{Counter, Event, EventKind};
 use mpip_core::LocalAddress;
 
+use crate::lines::{Allowance, Lines};
+use crate::logging;
 use crate::snapshot::ms;
 
 /// Shortest interval between reports of refused handshakes, because strangers can cause them.
@@ -18,35 +20,12 @@ const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
 /// when a network comes or goes, and one in half a second in the long run. Peers cause most events,
 /// and may cause any number of them: who moves, or tells addresses that are nobody's, changes
 /// paths.
-const LINES: u32 = 200;
-const LINE_INTERVAL: Duration = Duration::from_millis(500);
+const LINES: Allowance = Allowance { lines: 200, interval: Duration::from_millis(500) };
 
-/// What is left of the lines of one kind of events.
-#[derive(Clone, Copy, Debug)]
-struct Lines {
-    left: u32,
-    /// Since when that is all, since the Unix epoch.
-    since: Duration,
-    left_out: u64,
-}
-
-impl Lines {
-    /// Whether a line may be written, and how many were not since the last one.
-    fn permit(&mut self, unix_time: Duration) -> Option<u64> {
-        // A wall clock that was set back must not silence them.
-        let more = unix_time.abs_diff(self.since).as_millis() / LINE_INTERVAL.as_millis();
-        if more > 0 {
-            let more = u32::try_from(more).unwrap_or(LINES);
-            (self.left, self.since) = (self.left.saturating_add(more).min(LINES), unix_time);
-        }
-        let Some(left) = self.left.checked_sub(1) else {
-            self.left_out += 1;
-            return None;
-        };
-        self.left = left;
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
+/// A peer that does not answer is called again every few seconds, for days. The first attempts are
+/// logged, then those whose number is a power of two, and then every one with this number of others
+/// before it (about an hour). All are events.
+const ATTEMPTS: u32 = 512;
 
 /// Events that are remembered for clients that come later.
 const REMEMBERED: usize = 128;
@@ -107,18 +86,24 @@ impl Events {
 
     /// Writes a line to the log, unless there were too many of the kind.
     fn log(&mut self, unix_time: Duration, message: &str, kind: &EventKind) {
+        if let EventKind::HandshakeTimeout { attempts, .. } = kind
+            && !(attempts.is_power_of_two() || attempts % ATTEMPTS == 0)
+        {
+            return;
+        }
         let name = name(kind);
-        let full = Lines { left: LINES, since: unix_time, left_out: 0 };
+        let full = Lines::new(LINES, unix_time);
         let Some(left_out) = self.lines.entry(name).or_insert(full).permit(unix_time) else {
             return;
         };
         if left_out > 0 {
             log::warn!("{left_out} lines on `{name}` events were left out");
         }
-        match kind {
-            EventKind::KeyChanged { .. } => log::error!("{message}"),
-            _ => log::info!("{message}"),
-        }
+        let level = match kind {
+            EventKind::KeyChanged { .. } => log::Level::Error,
+            _ => log::Level::Info,
+        };
+        logging::event(level, message, kind);
     }
 
     fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
@@ -267,25 +252,6 @@ mod tests {
         drop(events);
         let times: Vec<_> = received.iter().map(|event| event.unix_time_ms).collect();
         assert_eq!(times, [5_000.0, 6_000.0, 2_000.0]);
-    }
-
-    #[test]
-    fn a_flood_of_events_becomes_few_lines_whatever_the_clock_does() {
-        let start = Duration::from_secs(1_000_000);
-        let mut lines = Lines { left: LINES, since: start, left_out: 0 };
-        let millis = Duration::from_millis;
-        let flood = (0..60_000).map(|ms| lines.permit(start + millis(ms)));
-        let flood: Vec<u64> = flood.flatten().collect();
-        // As many as may be at once, and two in each second of a minute.
-        assert_eq!(flood.len(), 200 + 119);
-        assert_eq!(flood[..200], [0; 200]);
-        assert_eq!(flood[201..], [499; 118]);
-        let told: u64 = flood.iter().sum::<u64>() + lines.left_out;
-        assert_eq!(told, 60_000 - 319);
-        let an_hour_ago = start - Duration::from_secs(3_600);
-        assert_eq!(lines.permit(an_hour_ago), Some(499), "the clock was set back");
-        assert_eq!((1..LINES).filter(|_| lines.permit(an_hour_ago) == Some(0)).count(), 199);
-        assert_eq!(lines.permit(an_hour_ago), None);
     }
 
     #[test]

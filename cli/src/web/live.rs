@@ -95,10 +95,10 @@ impl Feed {
         let mut sampler = Sampler::new(self.socket.clone());
         let mut seen = Instant::now();
         loop {
-            let began = Instant::now();
+            let (began, busy) = (Instant::now(), sampler::processor_time());
             self.publish(sampler.sample());
-            let took = began.elapsed();
-            thread::sleep(sampler::interval(took).saturating_sub(took));
+            let took = sampler::processor_time().saturating_sub(busy);
+            thread::sleep(sampler::interval(took).saturating_sub(began.elapsed()));
             let mut state = self.lock();
             if state.viewers > 0 {
                 seen = Instant::now();

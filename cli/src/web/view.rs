@@ -41,7 +41,9 @@ struct PeerView<'a> {
 
 #[derive(Debug, Serialize)]
 struct PathView<'a> {
+    /// Its number, by which sessions name it.
     id: u16,
+    key: String,
     interface: &'a str,
     local: String,
     remote: String,
@@ -79,11 +81,24 @@ struct SessionView<'a> {
 
 /// A sample of all paths, for those who look later.
 #[derive(Debug, Serialize)]
-pub(super) struct Sample<'a> {
+pub(super) struct Sample {
     t: f64,
     pid: u32,
-    /// Peer, path and its values.
-    paths: Vec<(&'a str, u16, PathSample)>,
+    paths: Vec<KeyedSample>,
+}
+
+#[derive(Debug, Serialize)]
+struct KeyedSample {
+    key: String,
+    #[serde(flatten)]
+    sample: PathSample,
+}
+
+/// What tells a path from others for people: a path that is opened anew between the same addresses
+/// has another number, and is the same one to them.
+fn key(peer: &PeerStatus, path: &PathStatus) -> String {
+    let PathStatus { interface, local, remote, encapsulation, .. } = path;
+    format!("{}\n{interface}\n{local}\n{remote}\n{encapsulation}", peer.name)
 }
 
 #[derive(Debug, Serialize)]
@@ -140,17 +155,18 @@ impl<'a> PeerView<'a> {
             traffic: peer.traffic.as_deref(),
             queued_bytes: peer.queued_bytes,
             session_count: peer.session_count.unwrap_or(0),
-            paths: words::paths_of(peer).0.into_iter().map(PathView::of).collect(),
+            paths: words::paths_of(peer).0.into_iter().map(|path| PathView::of(peer, path)).collect(),
             sessions: peer.sessions.iter().take(SESSIONS).map(SessionView::of).collect(),
         }
     }
 }
 
 impl<'a> PathView<'a> {
-    fn of(path: &'a PathStatus) -> Self {
+    fn of(peer: &PeerStatus, path: &'a PathStatus) -> Self {
         let (condition, words) = words::path_state(path);
         Self {
             id: path.id,
+            key: key(peer, path),
             interface: &path.interface,
             local: path.local.ip().to_string(),
             remote: path.remote.ip().to_string(),
@@ -179,12 +195,12 @@ impl<'a> SessionView<'a> {
     }
 }
 
-impl<'a> Sample<'a> {
-    pub(super) fn of(status: &'a Status) -> Self {
+impl Sample {
+    pub(super) fn of(status: &Status) -> Self {
         let peers = status.peers.iter().take(PEERS);
         let paths = peers.flat_map(|peer| {
             let paths = words::paths_of(peer).0.into_iter();
-            paths.map(|path| (peer.name.as_str(), path.id, PathSample::of(path)))
+            paths.map(|path| KeyedSample { key: key(peer, path), sample: PathSample::of(path) })
         });
         Self { t: status.uptime_ms, pid: status.pid, paths: paths.collect() }
     }

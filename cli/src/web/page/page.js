@@ -19,7 +19,16 @@ let before = null;
 let stream = null;
 let token = null;
 
-const keyOf = (peer, id) => `${peer}\n${id}`;
+/** Every path with its peer. Where a new path takes the place of one with the same ends, only it. */
+function pathsOf(state) {
+  const paths = new Map();
+  for (const peer of state.peers) {
+    for (const path of peer.paths) {
+      if (path.works || !paths.get(path.key)?.path.works) paths.set(path.key, { peer, path });
+    }
+  }
+  return [...paths.values()];
+}
 
 function element(name, className, ...children) {
   const made = document.createElement(name);
@@ -34,9 +43,9 @@ function colourOf(key) {
   return colours.get(key);
 }
 
-/** Adds a sample of the counters: [[peer, path, counters]], at the daemon's time `t`. */
+/** Adds a sample of the counters, [{ key, sent, received, … }], at the daemon's time `t`. */
 function addSample({ t, pid, paths }) {
-  const now = new Map(paths.map(([peer, id, counters]) => [keyOf(peer, id), counters]));
+  const now = new Map(paths.map((path) => [path.key, path]));
   const elapsed = before && before.pid === pid ? t - before.t : 0;
   if (elapsed < 0 || (before && before.pid !== pid)) points = [];
   if (elapsed > 0) {
@@ -73,8 +82,8 @@ function onState(state) {
   at("more-peers").hidden = state.more_peers === 0;
   at("more-peers").textContent = `${state.more_peers} more peers are not shown`;
 
-  const samples = state.peers.flatMap((peer) => peer.paths.map((path) => [peer.name, path.id, path]));
-  if (before?.t !== state.t) addSample({ t: state.t, pid: state.pid, paths: samples });
+  const paths = pathsOf(state).map(({ path }) => path);
+  if (before?.t !== state.t) addSample({ t: state.t, pid: state.pid, paths });
   showThroughput(state);
   showPaths(state);
   showSessions(state);
@@ -83,12 +92,12 @@ function onState(state) {
 /** What to call a path: its interface, and more where several have it. */
 function names(state) {
   const count = new Map();
-  const all = state.peers.flatMap((peer) => peer.paths.map((path) => [peer, path]));
-  for (const [, path] of all) count.set(path.interface, (count.get(path.interface) ?? 0) + 1);
+  const all = pathsOf(state);
+  for (const { path } of all) count.set(path.interface, (count.get(path.interface) ?? 0) + 1);
   return new Map(
-    all.map(([peer, path]) => {
+    all.map(({ path }) => {
       const more = count.get(path.interface) > 1 ? ` to ${path.remote}` : "";
-      return [keyOf(peer.name, path.id), path.interface + more];
+      return [path.key, path.interface + more];
     }),
   );
 }
@@ -143,30 +152,28 @@ function newCard(key) {
 function showPaths(state) {
   const boxes = [];
   const latest = points.at(-1)?.values;
-  for (const peer of state.peers) {
-    for (const path of peer.paths) {
-      const key = keyOf(peer.name, path.id);
-      const card = cards.get(key) ?? newCard(key);
-      const now = latest?.get(key);
-      card.box.className = `card path c${colourOf(key)}${path.works ? "" : " idle"}`;
-      card.name.textContent = path.interface;
-      card.peer.textContent = `to ${peer.name}, path ${path.id}`;
-      card.state.className = `state ${path.condition}`;
-      card.state.textContent = path.words;
-      card.down.textContent = `↓ ${now ? rate(now.down) : "–"}`;
-      card.up.textContent = `↑ ${now ? rate(now.up) : "–"}`;
-      card.rtt.value.textContent = duration(path.rtt_ms);
-      card.loss.value.textContent = path.works ? percent(path.loss) : "–";
-      spark(card.rtt.svg, points, key, "rtt", 1);
-      spark(card.loss.svg, points, key, "loss", 0.02);
-      const via = path.encapsulation === "tcp" ? " by TCP" : "";
-      card.ends.textContent = `${path.local} → ${path.remote}${via}`;
-      card.button.hidden = token === null || !(path.works || path.condition === "wrong");
-      card.button.textContent = path.state === "standby" ? "Use again" : "Put on standby";
-      card.button.title = `all paths by ${path.interface}, until the daemon ends or reloads`;
-      card.button.onclick = () => setPath(card.button, path.interface, path.state === "standby" ? "active" : "standby");
-      boxes.push(card.box);
-    }
+  for (const { peer, path } of pathsOf(state)) {
+    const key = path.key;
+    const card = cards.get(key) ?? newCard(key);
+    const now = latest?.get(key);
+    card.box.className = `card path c${colourOf(key)}${path.works ? "" : " idle"}`;
+    card.name.textContent = path.interface;
+    card.peer.textContent = `to ${peer.name}, path ${path.id}`;
+    card.state.className = `state ${path.condition}`;
+    card.state.textContent = path.words;
+    card.down.textContent = `↓ ${now ? rate(now.down) : "–"}`;
+    card.up.textContent = `↑ ${now ? rate(now.up) : "–"}`;
+    card.rtt.value.textContent = duration(path.rtt_ms);
+    card.loss.value.textContent = path.works ? percent(path.loss) : "–";
+    spark(card.rtt.svg, points, key, "rtt", 1);
+    spark(card.loss.svg, points, key, "loss", 0.02);
+    const via = path.encapsulation === "tcp" ? " by TCP" : "";
+    card.ends.textContent = `${path.local} → ${path.remote}${via}`;
+    card.button.hidden = token === null || !(path.works || path.condition === "wrong");
+    card.button.textContent = path.state === "standby" ? "Use again" : "Put on standby";
+    card.button.title = `all paths by ${path.interface}, until the daemon ends or reloads`;
+    card.button.onclick = () => setPath(card.button, path.interface, path.state === "standby" ? "active" : "standby");
+    boxes.push(card.box);
   }
   at("paths").replaceChildren(...boxes);
 }
@@ -203,6 +210,9 @@ function connections(state) {
 
 function showSessions(state) {
   const named = names(state);
+  const keys = new Map(
+    state.peers.flatMap((peer) => peer.paths.map((path) => [`${peer.name}\n${path.id}`, path.key])),
+  );
   const rows = connections(state).filter((row) => row.idle < SILENT);
   rows.sort((a, b) => b.up + b.down - (a.up + a.down) || a.idle - b.idle);
   const total = state.peers.reduce((sum, peer) => sum + peer.session_count, 0);
@@ -211,7 +221,7 @@ function showSessions(state) {
   at("sessions").hidden = rows.length === 0;
   const body = rows.slice(0, SESSIONS).map((row) => {
     const chips = [...row.paths].sort((a, b) => a - b).map((id) => {
-      const key = keyOf(row.peer, id);
+      const key = keys.get(`${row.peer}\n${id}`) ?? "";
       const chip = element("span", `swatch c${colourOf(key)}`);
       chip.title = named.get(key) ?? `path ${id}`;
       chip.setAttribute("role", "img");
@@ -222,8 +232,8 @@ function showSessions(state) {
     return element(
       "tr",
       still ? "still" : "",
-      element("td", "", element("span", "protocol", row.protocol), row.here),
-      element("td", "", row.there),
+      element("td", "", element("span", "protocol", row.protocol), row.there),
+      element("td", "", row.here),
       element("td", "", row.down < 1 ? "–" : rate(row.down)),
       element("td", "", row.up < 1 ? "–" : rate(row.up)),
       element("td", "", bytes(row.bytes)),
