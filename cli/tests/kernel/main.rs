@@ -195,3 +195,122 @@ fn a_start_that_fails_says_why() {
         assert!(!success && words.contains(&expected), "{command}: {words}");
     }
 }
+
+/// A child that is killed when dropped.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `ready` gives something.
+fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let start = std::time::Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(start.elapsed().as_secs() < 60, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_a_key_or_a_signal_ends_it() {
+    if !can_run(&["script"]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-top");
+    let (up, words) = world.mpip(&["up", &world.path("mpip0.toml")]);
+    assert!(up, "{words}");
+    for end in ["key", "signal"] {
+        let (shown, process) = (world.path(&format!("{end}.out")), world.path(&format!("{end}.pid")));
+        let command = format!(
+            "stty rows 24 cols 80; echo $$ > {process}; exec {} --socket {} top",
+            env!("CARGO_BIN_EXE_mpip"),
+            world.path("mpip0.sock")
+        );
+        let mut script = Running(
+            Command::new("script")
+                .args(["-q", "-f", "-c", &command, &shown])
+                .env("TERM", "xterm")
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .expect("script"),
+        );
+        let read = || String::from_utf8_lossy(&fs::read(&shown).unwrap_or_default()).into_owned();
+        wait_for("the screen", || read().contains("not connected").then_some(()));
+        match end {
+            "key" => {
+                use std::io::Write;
+                script.0.stdin.as_mut().expect("piped").write_all(b"q").expect("it reads");
+            }
+            _ => {
+                let process = fs::read_to_string(&process).expect("written");
+                assert!(run("kill", &["-TERM", process.trim()]).status.success());
+            }
+        }
+        wait_for("its end", || script.0.try_wait().expect("a child"));
+        let text = read();
+        let (entered, left) = (text.find("\x1b[?1049h"), text.rfind("\x1b[?1049l"));
+        assert!(entered.is_some() && entered < left, "{end}: the screen is given back: {text:?}");
+        assert!(text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l"), "{end}: the cursor is shown");
+    }
+}
+
+/// Sends a request to `address` and returns what comes until `enough` is in it.
+fn ask(address: &str, request: &str, enough: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    let timeout = Some(std::time::Duration::from_secs(60));
+    stream.set_read_timeout(timeout).expect("a timeout");
+    let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("sent");
+    let (mut text, mut buffer) = (String::new(), [0; 4_096]);
+    while !text.contains(enough) {
+        let len = stream.read(&mut buffer).expect("an answer");
+        assert!(len > 0, "{request}: {text}");
+        text += &String::from_utf8_lossy(&buffer[..len]);
+    }
+    text
+}
+
+#[test]
+fn the_page_and_the_metrics_show_a_daemon_that_runs() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-web");
+    let (up, words) = world.mpip(&["up", &world.path("mpip0.toml")]);
+    assert!(up, "{words}");
+    let socket = world.path("mpip0.sock");
+    let mut web = Running(
+        Command::new(env!("CARGO_BIN_EXE_mpip"))
+            .args(["--socket", &socket, "web", "--listen", "127.0.0.1:0"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("mpip"),
+    );
+    let mut line = String::new();
+    let stdout = web.0.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("a line");
+    let address = line.strip_prefix("http://").and_then(|rest| rest.split('/').next());
+    let address = address.expect(&line).to_owned();
+
+    let page = ask(&address, "GET /", "</html>");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    let metrics = ask(&address, "GET /metrics", "mpip_peer_inner_mtu_bytes{");
+    assert!(metrics.contains("mpip_up 1\n"), "{metrics}");
+    assert!(metrics.contains("mpip_peer_established{peer=\"b\"} 0\n"), "{metrics}");
+    let live = ask(&address, "GET /live", "event: state");
+    assert!(live.contains("\r\ncontent-type: text/event-stream\r\n"), "{live}");
+    assert!(live.contains("event: history\ndata: ["), "{live}");
+    let (printed, words) = world.mpip(&["--socket", &socket, "metrics"]);
+    assert!(printed && words.contains("mpip_build_info{version="), "{words}");
+}

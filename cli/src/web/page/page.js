@@ -215,9 +215,9 @@ function showSessions(state) {
   );
   const rows = connections(state).filter((row) => row.idle < SILENT);
   rows.sort((a, b) => b.up + b.down - (a.up + a.down) || a.idle - b.idle);
-  const total = state.peers.reduce((sum, peer) => sum + peer.session_count, 0);
   // A connection is two sessions, one in each direction.
-  at("session-count").textContent = total ? `${rows.length} connections in use, ${total} sessions known` : "none";
+  const more = rows.length > SESSIONS ? `, the ${SESSIONS} fastest` : "";
+  at("session-count").textContent = rows.length ? `${rows.length} in use${more}` : "none in use";
   at("sessions").hidden = rows.length === 0;
   const body = rows.slice(0, SESSIONS).map((row) => {
     const chips = [...row.paths].sort((a, b) => a - b).map((id) => {
