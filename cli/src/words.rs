@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpip_api::{EventKind, FaultStatus, PathStatus, PeerStatus, Status};
+use mpip_api::{Event, EventKind, FaultStatus, PathStatus, PeerStatus, Status};
 
 use crate::units::duration;
 
@@ -148,6 +148,17 @@ fn fault(fault: &FaultStatus) -> String {
         0 => format!("{what}: {why}"),
         1 => format!("{what}: {why} (tried once, {since} ago)"),
         _ => format!("{what}: {why} (tried {attempts} times in {since})"),
+    }
+}
+
+/// An event in one line, as short as people need it.
+pub(crate) fn event(event: &Event) -> String {
+    match &event.kind {
+        EventKind::Path { peer, path, interface, from, to, reason, .. } => {
+            format!("{peer}: path {path} by {interface}: {from} → {to} ({reason})")
+        }
+        // The messages mark names as in a document.
+        _ => event.message.replace("peer `", "").replace('`', ""),
     }
 }
 

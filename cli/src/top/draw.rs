@@ -100,7 +100,7 @@ impl Canvas<'_, '_> {
             Span::styled(words::summary(status), self.style(condition)),
         ];
         if self.model.paused {
-            line.push(Span::styled("  stands still", self.style(Condition::Spare)));
+            line.push(Span::styled("  paused", self.style(Condition::Spare)));
         }
         self.frame.render_widget(Line::from(line), area);
         let up = format!("up {}", duration(Some(status.uptime_ms)));
@@ -203,7 +203,7 @@ impl Canvas<'_, '_> {
                 let time = rfc3339(event.unix_time_ms);
                 // Only the time of day, in UTC as everywhere in the terminal.
                 let time = time.get(11..19).unwrap_or_default();
-                Line::from(format!("{time} {}", event.message))
+                Line::from(format!("{time} {}", words::event(event)))
             });
             self.list("Events (UTC)", lines.take(usize::from(events.height)).collect(), events);
         }

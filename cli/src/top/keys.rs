@@ -8,8 +8,8 @@ use super::model::{Model, Panel};
 pub(super) const KEYS: [(&str, &str); 5] = [
     ("q", "quit"),
     ("↑ ↓", "scroll paths"),
-    ("tab", "sessions, events, both"),
-    ("space", "stand still"),
+    ("tab", "switch lists"),
+    ("space", "pause"),
     ("?", "explain"),
 ];
 

@@ -14,8 +14,17 @@ fn sampled(seconds: u64) -> Sampled {
     status.peers[0].paths[0].received_bytes = seconds * seconds * 125_000;
     let event = Event {
         unix_time_ms: 1_735_689_600_000.0,
-        message: "peer `gateway`: path 1 failed".to_owned(),
-        kind: EventKind::Unknown,
+        message: "peer `gateway`: path 1 (eth1, …): active -> failed (no answer)".to_owned(),
+        kind: EventKind::Path {
+            peer: "gateway".to_owned(),
+            path: 1,
+            interface: "eth1".to_owned(),
+            local: "198.18.1.1:6182".parse().expect("valid"),
+            remote: "198.18.1.2:6182".parse().expect("valid"),
+            from: "active".to_owned(),
+            to: "failed".to_owned(),
+            reason: "no answer".to_owned(),
+        },
     };
     Sampled { status, events: (seconds == 0).then(|| vec![event]) }
 }
@@ -61,11 +70,11 @@ mpip0  gateway connected by 1 of 2 paths                                  up 2 h
         "Sessions (20000, the last used first)",
         "tcp   10.77.0.1:40000 → 10.77.0.2  4.0 kB  eth0/0 eth1/1",
         "Events (UTC)",
-        "00:00:00 peer `gateway`: path 1 failed",
+        "00:00:00 gateway: path 1 by eth1: active → failed (no answer)",
     ] {
         assert!(all.contains(part), "{part}\n{all}");
     }
-    assert_eq!(lines[23], " q  quit   ↑ ↓  scroll paths   tab  sessions, events, both   space  stand still");
+    assert_eq!(lines[23], " q  quit   ↑ ↓  scroll paths   tab  switch lists   space  pause   ?  explain");
 }
 
 #[test]
@@ -116,7 +125,7 @@ fn a_screen_that_stands_still_does_not_change() {
     let mut model = model(3);
     press(&mut model, KeyCode::Char(' '));
     let before = screen(&model, 100, 30);
-    assert!(before[0].contains("stands still"), "{}", before[0]);
+    assert!(before[0].contains("paused"), "{}", before[0]);
     model.take(sampled(4));
     assert_eq!(screen(&model, 100, 30), before);
     press(&mut model, KeyCode::Char(' '));

@@ -211,7 +211,7 @@ impl EventView {
         Self {
             time: rfc3339(event.unix_time_ms),
             condition: words::event_condition(&event.kind).map(Condition::name),
-            message: event.message.clone(),
+            message: words::event(event),
         }
     }
 }

@@ -3,7 +3,6 @@
 use log::kv::{Error, Key, Source, ToValue, Value, VisitSource};
 use log::{Level, Record};
 use mpip_api::EventKind;
-use serde_json::Map;
 
 /// The field that names the kind of an event.
 const EVENT: &str = "event";
@@ -88,10 +87,15 @@ pub(super) fn visit(record: &Record<'_>, each: impl FnMut(&str, &Value<'_>)) {
 
 /// A record as a JSON object.
 pub(super) fn json(time: &str, message: &str, record: &Record<'_>) -> String {
-    let mut object = Map::new();
+    // By hand, so that time, level and message come first.
+    let mut object = String::from("{");
+    let mut add = |name: &str, value: serde_json::Value| {
+        let separator = if object.len() > 1 { "," } else { "" };
+        object += &format!("{separator}{}:{value}", serde_json::Value::from(name));
+    };
     let level = record.level().as_str().to_ascii_lowercase();
     for (name, text) in [("time", time), ("level", &level), ("message", message)] {
-        object.insert(name.to_owned(), text.into());
+        add(name, text.into());
     }
     visit(record, |name, value| {
         let value = if let Some(flag) = value.to_bool() {
@@ -103,7 +107,7 @@ pub(super) fn json(time: &str, message: &str, record: &Record<'_>) -> String {
         } else {
             value.to_string().into()
         };
-        object.insert(name.to_owned(), value);
+        add(name, value);
     });
-    serde_json::Value::Object(object).to_string()
+    object + "}"
 }

@@ -48,6 +48,8 @@ fn logged(format: Format, write_line: impl FnOnce()) -> String {
 fn an_event_has_its_fields_in_json() {
     let line = logged(Format::Json, || event(Level::Info, "path 3 failed", &failed()));
     assert_eq!(line.matches('\n').count(), 1);
+    let start = r#"{"time":"1970-01-01T00:00:01.000Z","level":"info","message":"path 3 failed","#;
+    assert!(line.starts_with(start), "{line}");
     let json: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     let expected = serde_json::json!({
         "time": "1970-01-01T00:00:01.000Z", "level": "info", "message": "path 3 failed",

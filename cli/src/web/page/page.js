@@ -249,9 +249,7 @@ function onEvents(events) {
       const time = element("time", "", timeOfDay(event.time));
       time.dateTime = event.time;
       time.title = event.time;
-      // As it would be printed: the messages are made for terminals.
-      const words = event.message.replaceAll("`", "").replaceAll("->", "→");
-      return element("li", event.condition ?? "", time, element("span", "", words));
+      return element("li", event.condition ?? "", time, element("span", "", event.message));
     }),
   );
 }
