@@ -7,7 +7,7 @@ SEEDS ?= 10000
 FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables conntrack:conntrack \
-	ping:iputils-ping sysctl:procps
+	ping:iputils-ping sysctl:procps python3:python3 systemd-analyze:systemd
 
 # Crates of the engine, which need neither a kernel nor privileges.
 ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core -p mpip-segments
@@ -93,6 +93,10 @@ metrics: ## Let Prometheus' promtool judge the metrics: names, units, types
 install: build ## Install the binaries to PREFIX (default /usr/local)
 	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd
 	install -D -m 755 target/release/mpip $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mpip
+	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system
+	for unit in mpip@ mpip-web@; do \
+		sed 's|/usr/local|$(or $(PREFIX),/usr/local)|' contrib/$$unit.service \
+			>$(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system/$$unit.service; done
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

@@ -26,7 +26,8 @@ pub(crate) fn save(socket: &Path) -> Result<(), Failure> {
     if count == 0 {
         return print(&format!("nothing was set for the time being; {shown} stays as it is\n"));
     }
-    let failed = |what: &str, error: std::io::Error| Failure(format!("cannot {what} {shown}: {error}"));
+    let failed =
+        |what: &str, error: std::io::Error| Failure(format!("cannot {what} {shown}: {error}"));
     // The file itself, not a link to it, is replaced.
     let file = fs::canonicalize(&config_file).map_err(|error| failed("find", error))?;
     let former = fs::read_to_string(&file).map_err(|error| failed("read", error))?;
@@ -156,11 +157,8 @@ mod tests {
          \n[[rule]]\npriority = \"response\"\n";
 
     fn peer(peer: &str, key: &str, value: &str) -> Overrides {
-        let peer = PeerOverride {
-            peer: peer.to_owned(),
-            key: key.to_owned(),
-            value: value.to_owned(),
-        };
+        let peer =
+            PeerOverride { peer: peer.to_owned(), key: key.to_owned(), value: value.to_owned() };
         Overrides { peers: vec![peer], paths: vec![] }
     }
 

@@ -31,9 +31,9 @@ use crate::translation::Translations;
 use crate::unknown_peers::UnknownPeers;
 use mpip_types::Bucket;
 use mpip_types::Instant;
+use mpip_types::LocalAddress;
 use mpip_types::Rate;
 use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
-use mpip_types::LocalAddress;
 
 mod from_host;
 mod handshake_messages;

@@ -273,7 +273,9 @@ impl LocalAddresses {
         let theirs = |prefix: &Prefix| {
             prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len
         };
-        !host.deprecated && !self.permitted.own.contains(&host.address) && !self.permitted.prefixes.iter().any(theirs)
+        !host.deprecated
+            && !self.permitted.own.contains(&host.address)
+            && !self.permitted.prefixes.iter().any(theirs)
     }
 }
 
@@ -281,9 +283,7 @@ impl LocalAddresses {
 fn ports(settings: &Changeable, [udp, tcp]: [u16; 2]) -> Vec<Port> {
     let mut ports = Vec::new();
     // UDP is always opened: peers get its address, and nobody else can take the port.
-    for (encapsulation, number) in
-        [(Encapsulation::Udp, udp), (Encapsulation::Tcp, tcp)]
-    {
+    for (encapsulation, number) in [(Encapsulation::Udp, udp), (Encapsulation::Tcp, tcp)] {
         let required = encapsulation == Encapsulation::Udp || settings.requires(encapsulation);
         if required || settings.permits(encapsulation) {
             ports.push(Port { encapsulation, number, required });

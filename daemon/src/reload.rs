@@ -147,7 +147,8 @@ pub(crate) fn summary(report: &ReloadReport) -> String {
         peers("changed", &report.changed),
         report.rules.then(|| "rules changed".to_owned()),
         report.interfaces.then(|| "interfaces changed".to_owned()),
-        (report.overrides_dropped > 0).then(|| "what was set for the time being is gone".to_owned()),
+        (report.overrides_dropped > 0)
+            .then(|| "what was set for the time being is gone".to_owned()),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     match parts.is_empty() {

@@ -76,7 +76,8 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     if let Some(prefixes) = noticed {
         crate::destinations::watch(&prefixes, asker.clone())?;
     }
-    control::serve(&control, asker.clone()).map_err(system("start the thread of the control socket"))?;
+    control::serve(&control, asker.clone())
+        .map_err(system("start the thread of the control socket"))?;
     node.started();
     let mut sources = Sources { poller, signals, monitor, waker, asks, asker };
     let ended = serve(&mut node, &mut sources);

@@ -14,10 +14,7 @@ use super::settings::{Place, Settings};
 use super::{host_mode, interface, node, opportunistic, rule, structure};
 
 /// The settings, or everything that is wrong with them, in the file's order.
-pub(super) fn resolve(
-    file: &Path,
-    text: &str,
-) -> Result<Settings, Vec<Problem>> {
+pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>> {
     let directory = file.parent().unwrap_or(Path::new(""));
     let mut problems = Problems::new(text);
     let Some(raw) = structure::read(text, &mut problems) else {
@@ -48,7 +45,9 @@ pub(super) fn resolve(
         file: file.to_owned(),
         private_key: node.private_key.expect(checked),
         listen_port: node.listen_port.expect(checked),
-        listen_port_place: place(raw_node.and_then(|node| node.listen_port.as_ref()).map(Spanned::span)),
+        listen_port_place: place(
+            raw_node.and_then(|node| node.listen_port.as_ref()).map(Spanned::span),
+        ),
         tcp_port: node.tcp_port.unwrap_or(DEFAULT_PORT),
         tcp_port_place: place(raw_node.and_then(|node| node.tcp_port.as_ref()).map(Spanned::span)),
         control_socket: node.control_socket,

@@ -181,7 +181,10 @@ fn structure_errors_name_the_line() {
                 with_peer("max_paths = 'x'"),
                 "6: max_paths: expected a whole number, found string \"x\"",
             ),
-            (with_peer("resequencing = 1"), "6: resequencing: expected `true` or `false`, found integer `1`"),
+            (
+                with_peer("resequencing = 1"),
+                "6: resequencing: expected `true` or `false`, found integer `1`",
+            ),
             (
                 "[node]\nprivate_key_file = 3\n".to_owned(),
                 "2: private_key_file: expected a string, found integer `3`",

@@ -126,7 +126,8 @@ impl Asker {
     }
 
     fn load_and_ask(&self, file: &Path) -> Result<ReloadReport, String> {
-        let settings = config::load(file).map_err(|error| format!("nothing is changed:\n{error}"))?;
+        let settings =
+            config::load(file).map_err(|error| format!("nothing is changed:\n{error}"))?;
         let (reply, replies) = sync_channel(1);
         self.ask(Ask::Reload { settings: Box::new(settings), reply });
         replies.recv().unwrap_or_else(|_| Err("the daemon is ending".to_owned()))

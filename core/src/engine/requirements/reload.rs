@@ -142,9 +142,8 @@ fn a_changed_scheduler_and_limit_take_effect() {
     pair.run_for(SECOND);
     reload(&mut pair, 0, |own| vec![PeerConfig { max_paths: Some(1), ..own }]);
     pair.run_for(SECOND);
-    let standby = |pair: &Pair| {
-        pair.states(0).iter().filter(|state| **state == PathState::Standby).count()
-    };
+    let standby =
+        |pair: &Pair| pair.states(0).iter().filter(|state| **state == PathState::Standby).count();
     assert_eq!(standby(&pair), 3);
     let scheduler = SchedulerKind::RoundRobin;
     reload(&mut pair, 0, |own| vec![PeerConfig { max_paths: None, scheduler, ..own }]);
@@ -152,8 +151,12 @@ fn a_changed_scheduler_and_limit_take_effect() {
     assert_eq!(standby(&pair), 0);
     pair.tap = Some(Vec::new());
     transfer(&mut pair, 0..100, 0, |_| {});
-    let used: BTreeSet<_> =
-        pair.tapped().iter().filter(|d| d.host == 0 && d.carries()).filter_map(Tapped::path).collect();
+    let used: BTreeSet<_> = pair
+        .tapped()
+        .iter()
+        .filter(|d| d.host == 0 && d.carries())
+        .filter_map(Tapped::path)
+        .collect();
     assert_eq!(used.len(), 4, "in turn");
 }
 
@@ -257,8 +260,12 @@ fn rules_change_for_the_next_packet() {
     assert!(done.rules && done.changed.is_empty());
     pair.tap = Some(Vec::new());
     transfer(&mut pair, 0..100, 0, |_| {});
-    let used: BTreeSet<_> =
-        pair.tapped().iter().filter(|d| d.host == 0 && d.carries()).filter_map(Tapped::path).collect();
+    let used: BTreeSet<_> = pair
+        .tapped()
+        .iter()
+        .filter(|d| d.host == 0 && d.carries())
+        .filter_map(Tapped::path)
+        .collect();
     assert_eq!(used.len(), 1, "the path with the lowest delay");
     let done = pair.engines[0].reconfigure(pair.now, peers, vec![rule], &mut pair.out[0]);
     assert!(done.is_nothing());

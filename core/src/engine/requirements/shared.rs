@@ -6,8 +6,8 @@ use super::translation::{ACK, SYN, across, client, end, ends, open, plain, serve
 use crate::config::{Opportunistic, Policy};
 use crate::translation::rewrite::tests::{Kind, packet};
 use mpip_types::Offload;
-use mpip_types::packet::Endpoint;
 use mpip_types::Prefix;
+use mpip_types::packet::Endpoint;
 
 /// The public address of host 0 at host 1.
 const SHARED: [u8; 4] = [198, 18, 0, 1];

@@ -9,8 +9,8 @@ use super::super::*;
 use crate::config::Policy;
 use crate::translation::rewrite::tests::{Kind, error, is_right, packet};
 use mpip_types::Offload;
-use mpip_types::packet::{Endpoint, Header};
 use mpip_types::Prefix;
+use mpip_types::packet::{Endpoint, Header};
 
 pub(super) const SYN: u8 = 0x02;
 pub(super) const ACK: u8 = 0x10;

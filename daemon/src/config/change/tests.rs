@@ -116,7 +116,8 @@ fn what_cannot_change_is_named_with_its_values() {
              mpipd runs; `mpip down` and `mpip up` (or `systemctl restart`) apply it"
         )
     );
-    let keys = ["listen_port", "tcp_port", "control_socket", "keepalive", "name", "mark", "opportu"];
+    let keys =
+        ["listen_port", "tcp_port", "control_socket", "keepalive", "name", "mark", "opportu"];
     assert_eq!(refused.len(), keys.len(), "{refused:?}");
     for (line, key) in refused.iter().zip(keys) {
         assert!(line.contains(key), "{line}");
