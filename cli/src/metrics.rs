@@ -12,8 +12,8 @@ use mpip_api::Status;
 
 use crate::failure::Failure;
 use crate::output::print;
-use exposition::{Exposition, Kind};
 pub(crate) use exposition::CONTENT_TYPE;
+use exposition::{Exposition, Kind};
 use families::{NODE, PATH, PATH_STATES, PEER, TRAFFIC};
 
 /// Prints the metrics of the daemon that listens on `socket`.
@@ -118,12 +118,8 @@ fn paths(out: &mut Exposition, status: &Status) {
     );
     for (peer, id, path) in all() {
         for state in PATH_STATES {
-            let labels = [
-                ("peer", peer),
-                ("path", &id),
-                ("interface", &path.interface),
-                ("state", state),
-            ];
+            let labels =
+                [("peer", peer), ("path", &id), ("interface", &path.interface), ("state", state)];
             out.sample(&labels, f64::from(u8::from(path.state == state)));
         }
     }

@@ -44,9 +44,10 @@ impl Rates {
 }
 
 fn paths(status: &Status) -> impl Iterator<Item = ((&str, u16), &PathStatus)> {
-    status.peers.iter().flat_map(|peer| {
-        peer.paths.iter().map(move |path| ((peer.name.as_str(), path.id), path))
-    })
+    status
+        .peers
+        .iter()
+        .flat_map(|peer| peer.paths.iter().map(move |path| ((peer.name.as_str(), path.id), path)))
 }
 
 #[cfg(test)]

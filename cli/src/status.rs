@@ -45,11 +45,7 @@ pub(crate) fn show(socket: &Path, shown: Shown) -> Result<(), Failure> {
 }
 
 /// A second sample, and the rates since the first.
-fn sampled(
-    client: &mut Client,
-    first: Status,
-    sessions: bool,
-) -> Result<(Status, Rates), Failure> {
+fn sampled(client: &mut Client, first: Status, sessions: bool) -> Result<(Status, Rates), Failure> {
     if first.peers.iter().all(|peer| peer.paths.is_empty()) {
         return Ok((first, Rates::default()));
     }

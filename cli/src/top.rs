@@ -67,13 +67,11 @@ pub(crate) fn run(socket: &Path) -> Result<(), Failure> {
         let wait = next.saturating_duration_since(Instant::now()).min(WAIT);
         // A signal that interrupts the wait is seen at the head of the loop.
         if event::poll(wait).unwrap_or(false) {
-            match event::read()? {
-                Input::Key(key) if key.kind != KeyEventKind::Release => {
-                    if keys::press(&mut model, key) == Next::End {
-                        break;
-                    }
-                }
-                _ => {}
+            if let Input::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && keys::press(&mut model, key) == Next::End
+            {
+                break;
             }
             changed = true;
         }

@@ -57,7 +57,9 @@ pub(crate) fn serve(socket: &Path, options: &Options) -> Result<(), Failure> {
     let mode = if password.is_some() { "with password" } else { "read-only" };
     print(&format!("http://{address}/ ({mode}, metrics in /metrics)\n"))?;
     if !listen.ip().is_loopback() {
-        eprintln!("mpip: the password and the page are not encrypted: use a proxy with TLS, or ssh");
+        eprintln!(
+            "mpip: the password and the page are not encrypted: use a proxy with TLS, or ssh"
+        );
     }
     server::run(listener, Site::new(socket, names.clone(), password))
 }

@@ -162,6 +162,12 @@ pub(crate) fn event(event: &Event) -> String {
     }
 }
 
+/// Whether people want to see an event among others: not the end of a pair of addresses that never
+/// answered, as [`paths_of`] does not list it.
+pub(crate) fn matters(event: &Event) -> bool {
+    !matches!(&event.kind, EventKind::Path { from, to, .. } if from == "validating" && to == "abandoned")
+}
+
 /// How good it is that something happened; none if that is neither.
 pub(crate) fn event_condition(kind: &EventKind) -> Option<Condition> {
     use Condition::{Good, Spare, Wrong};

@@ -394,9 +394,8 @@ impl Association {
 
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
         let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
-        let recent = |counters: &Counters| {
-            counters.paths.among(now, self.paths.iter().map(|path| path.id))
-        };
+        let recent =
+            |counters: &Counters| counters.paths.among(now, self.paths.iter().map(|path| path.id));
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
         let outgoing = self.sending.sessions().iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,

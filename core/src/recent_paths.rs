@@ -42,11 +42,7 @@ impl RecentPaths {
     }
 
     /// Those of `paths` that were used lately.
-    pub(crate) fn among(
-        &self,
-        now: Instant,
-        paths: impl Iterator<Item = PathId>,
-    ) -> Vec<u16> {
+    pub(crate) fn among(&self, now: Instant, paths: impl Iterator<Item = PathId>) -> Vec<u16> {
         let used = match period(now).wrapping_sub(self.period) {
             0 => self.now | self.before,
             1 => self.now,

@@ -63,7 +63,11 @@ pub struct NoJournal(io::Error);
 impl fmt::Display for NoJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(error) = self;
-        write!(f, "--log-format journald: expected systemd's journal on {}: {error}", journal::SOCKET)
+        write!(
+            f,
+            "--log-format journald: expected systemd's journal on {}: {error}",
+            journal::SOCKET
+        )
     }
 }
 

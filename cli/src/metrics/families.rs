@@ -45,9 +45,12 @@ pub(super) const NODE: [Family<Status>; 4] = [
     family("mpip_uptime_seconds", Gauge, "Time since mpipd started.", |status| {
         seconds(status.uptime_ms)
     }),
-    family("mpip_interface_mtu_bytes", Gauge, "Largest packet that the TUN device takes.", |status| {
-        count(status.interface.mtu_bytes.into())
-    }),
+    family(
+        "mpip_interface_mtu_bytes",
+        Gauge,
+        "Largest packet that the TUN device takes.",
+        |status| count(status.interface.mtu_bytes.into()),
+    ),
     family("mpip_local_addresses", Gauge, "Addresses that paths start from.", |status| {
         count(status.local_addresses.len() as u64)
     }),
@@ -60,9 +63,12 @@ pub(super) const NODE: [Family<Status>; 4] = [
 ];
 
 pub(super) const PEER: [Family<PeerStatus>; 10] = [
-    family("mpip_peer_established", Gauge, "Whether there are keys that the peer has confirmed.", |peer| {
-        flag(peer.established)
-    }),
+    family(
+        "mpip_peer_established",
+        Gauge,
+        "Whether there are keys that the peer has confirmed.",
+        |peer| flag(peer.established),
+    ),
     family(
         "mpip_peer_handshake_age_seconds",
         Gauge,
@@ -93,12 +99,18 @@ pub(super) const PEER: [Family<PeerStatus>; 10] = [
         "Inner packets marked with congestion experienced by the send queue.",
         |peer| count(peer.queue_marks),
     ),
-    family("mpip_peer_resequencing_bytes", Gauge, "Data held until earlier packets arrive.", |peer| {
-        count(peer.resequencing_bytes)
-    }),
-    family("mpip_peer_inner_mtu_bytes", Gauge, "Largest inner packet that every path carries.", |peer| {
-        count(peer.inner_mtu_bytes.into())
-    }),
+    family(
+        "mpip_peer_resequencing_bytes",
+        Gauge,
+        "Data held until earlier packets arrive.",
+        |peer| count(peer.resequencing_bytes),
+    ),
+    family(
+        "mpip_peer_inner_mtu_bytes",
+        Gauge,
+        "Largest inner packet that every path carries.",
+        |peer| count(peer.inner_mtu_bytes.into()),
+    ),
     family(
         "mpip_peer_translated_connections",
         Gauge,
@@ -111,9 +123,12 @@ pub(super) const PATH: [Family<PathStatus>; 23] = [
     family("mpip_path_rtt_seconds", Gauge, "Smoothed round-trip time.", |path| {
         path.rtt_ms.and_then(seconds)
     }),
-    family("mpip_path_min_rtt_seconds", Gauge, "Lowest round-trip time of the last 10 s.", |path| {
-        path.min_rtt_ms.and_then(seconds)
-    }),
+    family(
+        "mpip_path_min_rtt_seconds",
+        Gauge,
+        "Lowest round-trip time of the last 10 s.",
+        |path| path.min_rtt_ms.and_then(seconds),
+    ),
     family(
         "mpip_path_relative_delay_seconds",
         Gauge,
@@ -129,9 +144,12 @@ pub(super) const PATH: [Family<PathStatus>; 23] = [
     family("mpip_path_jitter_seconds", Gauge, "Mean deviation of the one-way delay.", |path| {
         seconds(path.jitter_ms)
     }),
-    family("mpip_path_loss_ratio", Gauge, "Share of packets lost in the last seconds, 0 to 1.", |path| {
-        Some(path.loss)
-    }),
+    family(
+        "mpip_path_loss_ratio",
+        Gauge,
+        "Share of packets lost in the last seconds, 0 to 1.",
+        |path| Some(path.loss),
+    ),
     family(
         "mpip_path_delivery_rate_bytes_per_second",
         Gauge,
@@ -187,12 +205,9 @@ pub(super) const PATH: [Family<PathStatus>; 23] = [
     family("mpip_path_resting", Gauge, "Whether nothing is sent but keepalives.", |path| {
         flag(path.resting)
     }),
-    family(
-        "mpip_path_keepalive_seconds",
-        Gauge,
-        "Interval of the keepalives at rest.",
-        |path| seconds(path.keepalive_ms),
-    ),
+    family("mpip_path_keepalive_seconds", Gauge, "Interval of the keepalives at rest.", |path| {
+        seconds(path.keepalive_ms)
+    }),
     family(
         "mpip_path_left_out",
         Gauge,

@@ -125,7 +125,10 @@ fn pairs_of_addresses_that_never_answered_are_counted_unless_the_interface_has_n
     assert!(text.starts_with("mpip0 up 2 h: gateway connected by 1 of 2 paths\n"), "{text}");
     assert_eq!(text.matches("being checked, no answer yet").count(), 1, "{text}");
     assert!(text.contains("     2  wwan0  "), "{text}");
-    assert!(text.ends_with("  and 2 pairs of addresses that gave no answer (--verbose)\n"), "{text}");
+    assert!(
+        text.ends_with("  and 2 pairs of addresses that gave no answer (--verbose)\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -199,7 +199,8 @@ impl Canvas<'_, '_> {
             self.sessions(status, sessions);
         }
         if events.height > 0 {
-            let lines = self.model.events.iter().map(|event| {
+            let shown = self.model.events.iter().filter(|event| words::matters(event));
+            let lines = shown.map(|event| {
                 let time = rfc3339(event.unix_time_ms);
                 // Only the time of day, in UTC as everywhere in the terminal.
                 let time = time.get(11..19).unwrap_or_default();
@@ -217,9 +218,10 @@ impl Canvas<'_, '_> {
             .collect();
         all.sort_by(|a, b| a.1.idle_ms.total_cmp(&b.1.idle_ms));
         let count: u64 = status.peers.iter().filter_map(|peer| peer.session_count).sum();
-        let lines = all.iter().take(usize::from(area.height)).map(|(peer, session)| {
-            Line::from(session_text(peer, session))
-        });
+        let lines = all
+            .iter()
+            .take(usize::from(area.height))
+            .map(|(peer, session)| Line::from(session_text(peer, session)));
         self.list(&format!("Sessions ({count}, the last used first)"), lines.collect(), area);
     }
 

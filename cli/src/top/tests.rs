@@ -26,7 +26,11 @@ fn sampled(seconds: u64) -> Sampled {
             reason: "no answer".to_owned(),
         },
     };
-    Sampled { status, events: (seconds == 0).then(|| vec![event]) }
+    let mut tried = event.clone();
+    if let EventKind::Path { from, to, .. } = &mut tried.kind {
+        (*from, *to) = ("validating".to_owned(), "abandoned".to_owned());
+    }
+    Sampled { status, events: (seconds == 0).then(|| vec![tried, event]) }
 }
 
 fn model(seconds: u64) -> Model {
@@ -74,7 +78,11 @@ mpip0  gateway connected by 1 of 2 paths                                  up 2 h
     ] {
         assert!(all.contains(part), "{part}\n{all}");
     }
-    assert_eq!(lines[23], " q  quit   ↑ ↓  scroll paths   tab  switch lists   space  pause   ?  explain");
+    assert!(!all.contains("abandoned"), "what never worked is not told: {all}");
+    assert_eq!(
+        lines[23],
+        " q  quit   ↑ ↓  scroll paths   tab  switch lists   space  pause   ?  explain"
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 
 /// Why a request is refused.
@@ -68,7 +68,7 @@ pub(super) fn host<'a>(headers: &'a HeaderMap, names: &[String]) -> Result<&'a s
 
 /// Checks that no other page reads. Programs that are no browsers do not say for whom they ask.
 pub(super) fn reads(headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.get("sec-fetch-site").map(|value| value.as_bytes()) {
+    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
         None | Some(b"same-origin" | b"none") => Ok(()),
         Some(_) => Err(Refusal::CrossSite),
     }

@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 
 use super::view::{EventView, Sample, View};
 use crate::sampler::{self, Sampled, Sampler};
+use crate::words;
 
 /// How long samples are taken after the last page was closed: a page that is loaded again continues.
 const LINGER: Duration = Duration::from_secs(5);
@@ -120,7 +121,8 @@ impl Feed {
         match sampled {
             Ok(Sampled { status, events }) => {
                 if let Some(events) = events {
-                    let list: Vec<EventView> = events.iter().map(EventView::of).collect();
+                    let events = events.iter().filter(|event| words::matters(event));
+                    let list: Vec<EventView> = events.map(EventView::of).collect();
                     state.events = Some(send("events", &json(&list)));
                 }
                 state.state = Some(send("state", &json(&View::of(&status))));
@@ -196,7 +198,11 @@ mod tests {
             thread::yield_now();
         }
         let second = feed.view().expect("a thread");
-        assert!(second.first[0].starts_with(b"event: history\ndata: [{\"t\":"), "{:?}", second.first);
+        assert!(
+            second.first[0].starts_with(b"event: history\ndata: [{\"t\":"),
+            "{:?}",
+            second.first
+        );
         assert_eq!(second.first.len(), 3);
         drop((viewer, second));
         assert_eq!(feed.lock().viewers, 0);
@@ -208,6 +214,9 @@ mod tests {
         let feed = Feed::new(PathBuf::from("/nonexistent/mpip0.sock"));
         let mut viewer = feed.view().expect("a thread");
         let message = viewer.messages.blocking_recv().expect("a message");
-        assert!(message.starts_with(b"event: down\ndata: {\"error\":\"no daemon runs: "), "{message:?}");
+        assert!(
+            message.starts_with(b"event: down\ndata: {\"error\":\"no daemon runs: "),
+            "{message:?}"
+        );
     }
 }

@@ -134,7 +134,8 @@ impl Logins {
     /// The login with this cookie.
     pub(super) fn find(&mut self, now: Instant, cookie: &str) -> Option<&Login> {
         self.expire(now);
-        let same = |login: &&mut Login| bool::from(login.cookie.as_bytes().ct_eq(cookie.as_bytes()));
+        let same =
+            |login: &&mut Login| bool::from(login.cookie.as_bytes().ct_eq(cookie.as_bytes()));
         let login = self.logins.iter_mut().find(same)?;
         login.used = now;
         Some(login)
@@ -181,7 +182,10 @@ mod tests {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("ours");
             Password::read(&file).map_err(|failure| failure.to_string())
         };
-        assert!(read("correct horse\nand a remark\n", 0o600).is_ok_and(|it| it.matches("correct horse")));
+        assert!(
+            read("correct horse\nand a remark\n", 0o600)
+                .is_ok_and(|it| it.matches("correct horse"))
+        );
         assert!(read("correct horse", 0o440).is_ok());
         let words = read("correct horse", 0o644).expect_err("others can read it");
         assert!(words.contains("has mode 644: chmod 600 it"), "{words}");

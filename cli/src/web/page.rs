@@ -48,7 +48,8 @@ mod tests {
         }
         for asset in ASSETS.iter().filter(|asset| asset.content_type == JAVASCRIPT) {
             // Names and messages come from others: they are set as text.
-            for part in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            for part in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
+            {
                 assert!(!asset.text.contains(part), "{}: {part}", asset.path);
             }
         }

@@ -28,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Serves `site` on `listener` for as long as the process lives.
 pub(super) fn run(listener: TcpListener, site: Arc<Site>) -> Result<(), Failure> {
     // One thread does it: pages are small, and what waits for the daemon has a thread of its own.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     runtime.block_on(accept(listener, site))
 }
 

@@ -51,7 +51,10 @@ const HEADERS: [(header::HeaderName, &str); 6] = [
 pub(super) type Answer = Response<Either<Full<Bytes>, Channel<Bytes, Infallible>>>;
 
 /// The body of a request.
-pub(super) trait Content: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> {}
+pub(super) trait Content:
+    Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+{
+}
 
 impl<B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Content for B {}
 
@@ -146,7 +149,9 @@ impl Site {
     /// It may read only.
     fn is_basic(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some(given) = given.and_then(|given| given.strip_prefix("Basic ")) else { return false };
+        let Some(given) = given.and_then(|given| given.strip_prefix("Basic ")) else {
+            return false;
+        };
         let Ok(decoded) = STANDARD.decode(given.trim()) else { return false };
         let decoded = String::from_utf8_lossy(&decoded);
         let Some((_, password)) = decoded.split_once(':') else { return false };
@@ -212,7 +217,8 @@ impl Site {
             Ok(false) => text(StatusCode::FORBIDDEN, "this is not the password"),
             Ok(true) => match self.logins().begin(Instant::now()) {
                 Ok(login) => {
-                    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", login.cookie);
+                    let cookie =
+                        format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", login.cookie);
                     with_cookie(as_json(&json!({ "token": login.token })), &cookie)
                 }
                 Err(failure) => text(StatusCode::INTERNAL_SERVER_ERROR, failure.to_string()),

@@ -17,7 +17,12 @@ fn site(password: Option<&str>) -> Arc<Site> {
 }
 
 /// Status, headers and text of what `site` answers.
-fn ask(site: &Site, request: &str, headers: &[(&str, &str)], body: &str) -> (u16, Response<String>) {
+fn ask(
+    site: &Site,
+    request: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Response<String>) {
     let (method, path) = request.split_once(' ').expect("method and path");
     let mut builder = Request::builder().method(method).uri(path);
     if !headers.iter().any(|(name, _)| *name == "host") {

@@ -155,7 +155,11 @@ impl<'a> PeerView<'a> {
             traffic: peer.traffic.as_deref(),
             queued_bytes: peer.queued_bytes,
             session_count: peer.session_count.unwrap_or(0),
-            paths: words::paths_of(peer).0.into_iter().map(|path| PathView::of(peer, path)).collect(),
+            paths: words::paths_of(peer)
+                .0
+                .into_iter()
+                .map(|path| PathView::of(peer, path))
+                .collect(),
             sessions: peer.sessions.iter().take(SESSIONS).map(SessionView::of).collect(),
         }
     }
@@ -228,7 +232,10 @@ mod tests {
         assert_eq!(json["summary"], "gateway connected by 1 of 2 paths");
         assert_eq!(json["problems"].as_array().map(Vec::len), Some(1));
         let path = &json["peers"][0]["paths"][1];
-        assert_eq!((&path["condition"], &path["words"]), (&"wrong".into(), &"does not answer".into()));
+        assert_eq!(
+            (&path["condition"], &path["words"]),
+            (&"wrong".into(), &"does not answer".into())
+        );
         assert_eq!(path["rtt_ms"], serde_json::Value::Null, "none is true of a failed path");
         let session = &json["peers"][0]["sessions"][0];
         assert_eq!(session["paths"], serde_json::json!([0, 1]));
@@ -243,7 +250,7 @@ mod tests {
         let mut away = status.peers[0].clone();
         (away.established, away.name) = (false, "away".to_owned());
         let peer = status.peers.remove(0);
-        status.peers = vec![vec![away; 500], vec![peer; 30]].concat();
+        status.peers = [vec![away; 500], vec![peer; 30]].concat();
         let json = serde_json::to_value(View::of(&status)).expect("serialises");
         let peers = json["peers"].as_array().expect("a list");
         assert_eq!((peers.len(), &json["more_peers"]), (50, &480.into()));

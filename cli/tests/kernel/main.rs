@@ -284,7 +284,8 @@ fn top_gives_the_terminal_back_when_a_key_or_a_signal_ends_it() {
     let (up, words) = world.mpip(&["up", &world.path("mpip0.toml")]);
     assert!(up, "{words}");
     for end in ["key", "signal"] {
-        let (shown, process) = (world.path(&format!("{end}.out")), world.path(&format!("{end}.pid")));
+        let (shown, process) =
+            (world.path(&format!("{end}.out")), world.path(&format!("{end}.pid")));
         let command = format!(
             "stty rows 24 cols 80; echo $$ > {process}; exec {} --socket {} top",
             env!("CARGO_BIN_EXE_mpip"),

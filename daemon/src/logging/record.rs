@@ -45,7 +45,8 @@ fn fields(kind: &EventKind) -> Fields {
             number.as_u64().map(Field::Whole).or(number.as_f64().map(Field::Number))
         }
         serde_json::Value::Array(list) => {
-            let texts = list.iter().map(|item| item.as_str().map_or(item.to_string(), str::to_owned));
+            let texts =
+                list.iter().map(|item| item.as_str().map_or(item.to_string(), str::to_owned));
             Some(Field::Text(texts.collect::<Vec<_>>().join(", ")))
         }
         other => Some(Field::Text(other.to_string())),

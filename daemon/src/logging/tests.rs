@@ -79,7 +79,10 @@ fn the_journal_gets_fields_and_lines_cannot_forge_any() {
     let entry = logged(Format::Journald, || log::info!("one\nPRIORITY=0"));
     let length = ["one\nPRIORITY=0".len() as u8, 0, 0, 0, 0, 0, 0, 0];
     let length = std::str::from_utf8(&length).expect("ASCII");
-    assert!(entry.starts_with(&format!("MESSAGE\n{length}one\nPRIORITY=0\nPRIORITY=6\n")), "{entry:?}");
+    assert!(
+        entry.starts_with(&format!("MESSAGE\n{length}one\nPRIORITY=0\nPRIORITY=6\n")),
+        "{entry:?}"
+    );
 }
 
 #[test]
