@@ -129,8 +129,8 @@ enum Command {
     Save,
     /// Show what is wrong, and what each path does
     ///
-    /// A line for each path: round-trip time, loss over the last seconds, what it sends and receives
-    /// now, and its state in words. What does not work is listed first.
+    /// A line for each path: round-trip time, loss over the last seconds, what it sends and
+    /// receives now, and its state in words. What does not work is listed first.
     Status {
         /// Show the engine's inner figures too: delays, queues, windows, guard, what was dropped
         ///
@@ -165,9 +165,9 @@ enum Command {
     },
     /// Show paths, sessions and events live, in the terminal
     ///
-    /// Per path: what it receives and sends, round-trip time, loss and the delay in queues, each over
-    /// the last minutes. The keys are explained on the screen. Colours are left out where NO_COLOR is
-    /// set.
+    /// Per path: what it receives and sends, round-trip time, loss and the delay in queues, each
+    /// over the last minutes. The keys are explained on the screen. Colours are left out where
+    /// NO_COLOR is set.
     Top,
     /// Serve a page that shows paths, sessions and events live
     ///

@@ -1,7 +1,7 @@
 //! `mpip status`: the state of a daemon, for people or as JSON.
 //!
-//! [`brief`] is what people get, [`verbose`] has the engine's inner figures, [`sessions`] is the list
-//! of both.
+//! [`brief`] is what people get, [`verbose`] has the engine's inner figures, [`sessions`] is the
+//! list of both.
 
 mod brief;
 mod sessions;
@@ -17,8 +17,8 @@ use crate::failure::Failure;
 use crate::output::{colours, print};
 use crate::rates::Rates;
 
-/// Time between the two samples from which rates are computed: long enough for a few hundred packets
-/// of a slow link, too short to be waited for.
+/// Time between the two samples from which rates are computed: long enough for a few hundred
+/// packets of a slow link, too short to be waited for.
 const SAMPLE: Duration = Duration::from_millis(250);
 
 /// How the state is shown.

@@ -1,7 +1,7 @@
 //! `mpip top`: paths, sessions and events live, in the terminal.
 //!
-//! [`model`] is what is known and selected, [`keys`] what a key does, [`draw`] shows the model. This
-//! file owns the terminal, and gives it back however the program ends.
+//! [`model`] is what is known and selected, [`keys`] what a key does, [`draw`] shows the model.
+//! This file owns the terminal, and gives it back however the program ends.
 
 mod draw;
 mod keys;

@@ -85,8 +85,8 @@ fn without_a_daemon_the_page_says_that_it_is_down() {
     assert_eq!(names(&down()), BTreeSet::from(["mpip_up".to_owned()]));
 }
 
-/// `promtool check metrics` parses the text as Prometheus does, and judges names and units. It is in
-/// Debian's package `prometheus`; `make metrics` installs it. The other tests here are the rules
+/// `promtool check metrics` parses the text as Prometheus does, and judges names and units. It is
+/// in Debian's package `prometheus`; `make metrics` installs it. The other tests here are the rules
 /// that it checks, so it is not asked for where all tests must run.
 #[test]
 fn promtool_accepts_the_text() {

@@ -1,7 +1,7 @@
 //! Which requests may be answered at all: those that a browser makes for our own page.
 //!
-//! A page of somebody else may make the user's browser send requests here. Three checks keep it from
-//! reading or changing anything:
+//! A page of somebody else may make the user's browser send requests here. Three checks keep it
+//! from reading or changing anything:
 //!
 //! - **Host**: a name that an attacker makes point here (DNS rebinding) is not ours. An address
 //!   literal cannot be made to point elsewhere, so it is accepted.

@@ -14,7 +14,8 @@ use super::view::{EventView, Sample, View};
 use crate::sampler::{self, Sampled, Sampler};
 use crate::words;
 
-/// How long samples are taken after the last page was closed: a page that is loaded again continues.
+/// How long samples are taken after the last page was closed: a page that is loaded again
+/// continues.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Samples that a page gets when it is opened.
