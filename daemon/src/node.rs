@@ -112,6 +112,7 @@ pub(crate) struct Node {
     settings: Description,
     /// The configuration that is applied.
     in_force: InForce,
+    reloads: Vec<change::Reload>,
     engine: Engine,
     worker: Worker,
     worker_done: Arc<Waker>,
@@ -243,6 +244,7 @@ impl Node {
             network,
             settings: description,
             in_force,
+            reloads: Vec::new(),
             engine: Engine::new(config, seed, now, clock::unix_time()),
             worker,
             worker_done,
@@ -381,6 +383,7 @@ impl Node {
             }
         }
         self.network.work(now);
+        self.answer_reloads(now);
         if self.refresh.routes.take_if(|due| *due <= now).is_some() {
             self.refresh.routes_told = now;
             self.engine.handle_command(now, Command::RoutesChanged);

@@ -1,7 +1,9 @@
 //! Changes of the configuration while the node runs.
 
+use std::sync::mpsc::SyncSender;
+
 use mpip_api as api;
-use mpip_core::{Command, Reconfigured};
+use mpip_core::{Command, Instant, Reconfigured};
 use mpip_net::{Poller, clock};
 
 use super::Node;
@@ -11,25 +13,53 @@ use crate::error::Error;
 use crate::reload::{self, Change};
 use crate::snapshot::ms;
 
+/// Where the result of a reload goes.
+type Reply = SyncSender<Result<api::ReloadReport, String>>;
+
+/// A change whose routes are being set.
+#[derive(Debug)]
+pub(super) struct Reload {
+    start: Instant,
+    report: api::ReloadReport,
+    reply: Reply,
+}
+
 impl Node {
-    /// Applies what the configuration file says now: what changed, or why nothing was changed.
+    /// Applies what the configuration file says now. `reply` is told what changed once all of it is
+    /// done, or why nothing was changed.
     pub(crate) fn reload(
         &mut self,
         settings: &Settings,
+        reply: Reply,
         poller: &Poller,
-    ) -> Result<Result<api::ReloadReport, String>, Error> {
+    ) -> Result<(), Error> {
         let start = clock::now();
         let change = match self.in_force.reload(settings) {
             Ok(change) => change,
-            Err(reason) => return Ok(Err(reason)),
+            Err(reason) => {
+                let _ = reply.try_send(Err(reason));
+                return Ok(());
+            }
         };
         let dropped = self.in_force.overrides().count();
         let interfaces = reload::interfaces_differ(self.in_force.changeable(), &change.to);
         let done = self.apply(change, poller)?;
-        let mut report = reload::report(done, interfaces, dropped);
-        report.duration_ms = ms(clock::now().since(start));
+        let report = reload::report(done, interfaces, dropped);
         log::info!("{}", reload::summary(&report));
-        Ok(Ok(report))
+        self.reloads.push(Reload { start, report, reply });
+        Ok(())
+    }
+
+    /// Answers those whose change has arrived at the kernel.
+    pub(super) fn answer_reloads(&mut self, now: Instant) {
+        if self.network.is_busy() {
+            return;
+        }
+        for Reload { start, mut report, reply } in self.reloads.drain(..) {
+            report.duration_ms = ms(now.since(start));
+            // A client that does not wait any more is no concern of ours.
+            let _ = reply.try_send(Ok(report));
+        }
     }
 
     /// Changes settings for the time being, or says why not.
