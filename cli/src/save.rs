@@ -90,7 +90,7 @@ fn put_path(document: &mut DocumentMut, interface: &str, state: &str) -> Result<
             put(section, "state", value);
             return Ok(());
         }
-        let state = |section: &Table| section.get("state").and_then(Item::as_str) != None;
+        let state = |section: &Table| section.get("state").and_then(Item::as_str).is_some();
         limits = list.iter().any(|section| !state(section));
     }
     // Without sections of active interfaces, all are active that have no section.
