@@ -51,6 +51,7 @@ fn session_table(sessions: &[SessionStatus]) -> Table {
         ("99 %", Align::Right),
         ("longest", Align::Right),
         ("idle", Align::Right),
+        ("paths", Align::Left),
     ]);
     for session in sessions {
         table.row(vec![
@@ -67,6 +68,7 @@ fn session_table(sessions: &[SessionStatus]) -> Table {
             wait_quantile(session, 0.99).into(),
             duration(Some(session.longest_wait_ms)).into(),
             duration(Some(session.idle_ms)).into(),
+            session.paths.iter().map(u16::to_string).collect::<Vec<_>>().join(" ").into(),
         ]);
     }
     table

@@ -52,7 +52,9 @@ fn sessions_are_shown_when_asked_for() {
     assert!(text.contains("20000 sessions, the last 1 used"), "{text}");
     let row = text.lines().find(|line| line.contains("10.77.0.1:40000")).expect("a row");
     // 98 packets waited for up to 1.024 ms, one for up to 2.048 ms, one for the longest time.
-    for part in ["out", "tcp", "10.77.0.2", "4.0 kB", "100  1.02 ms  2.05 ms  70.0 ms", "2 min"] {
+    for part in
+        ["out", "tcp", "10.77.0.2", "4.0 kB", "100  1.02 ms  2.05 ms  70.0 ms", "2 min  0 1"]
+    {
         assert!(row.contains(part), "{part}: {row}");
     }
     assert!(!row.contains("10.77.0.2:0"), "no port where the protocol has none");
