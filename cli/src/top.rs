@@ -25,7 +25,7 @@ use model::Model;
 /// How often signals are looked for.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Gives the terminal back when dropped. The hook that [`ratatui::init`] sets does so at a panic.
+/// Gives the terminal back when dropped. The hook that `ratatui::try_init` sets does so at a panic.
 struct Screen(DefaultTerminal);
 
 impl Drop for Screen {
