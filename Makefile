@@ -7,7 +7,7 @@ SEEDS ?= 10000
 FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables conntrack:conntrack \
-	ping:iputils-ping sysctl:procps
+	ping:iputils-ping sysctl:procps python3:python3 systemd-analyze:systemd
 
 # Crates of the engine, which need neither a kernel nor privileges.
 ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core -p mpip-segments
@@ -15,7 +15,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 
 .PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
-	lab setup mptcp install clean
+	lab setup mptcp metrics install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,9 +86,17 @@ sweep: ## Random links with every kind of inner sender, in the simulator: make s
 	target/release/mpip-lab sweep --first-seed $(FIRST) --sets $(or $(SETS),200) --out results
 	target/release/mpip-lab report results
 
+metrics: ## Let Prometheus' promtool judge the metrics: names, units, types
+	@sh scripts/setup.sh promtool:prometheus
+	MPIP_TEST_PROMTOOL=1 $(CARGO) test --locked -p mpip-cli --bin mpip promtool
+
 install: build ## Install the binaries to PREFIX (default /usr/local)
 	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd
 	install -D -m 755 target/release/mpip $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mpip
+	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system
+	for unit in mpip@ mpip-web@; do \
+		sed 's|/usr/local|$(or $(PREFIX),/usr/local)|' contrib/$$unit.service \
+			>$(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system/$$unit.service; done
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

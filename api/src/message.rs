@@ -1,10 +1,12 @@
 //! Requests and responses: one JSON object each, on one line.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::change::{Overrides, ReloadReport};
 use crate::event::Event;
 use crate::status::{DestinationStatus, Status};
 
@@ -33,13 +35,53 @@ pub enum Request {
     /// Every event from now on; answered by [`Response::Done`] and then a [`Response::Event`]
     /// each.
     Events,
+    /// The latest events that the daemon remembers; answered by [`Response::RecentEvents`].
+    RecentEvents,
     /// What is known of the destinations that the host talks to; answered by
     /// [`Response::Availability`].
     Availability,
+    /// Which versions and requests the daemon knows; answered by [`Response::Hello`], whatever the
+    /// version of the request is.
+    Hello,
+    /// Read the configuration file again and apply what changed; answered by
+    /// [`Response::Reloaded`].
+    Reload,
+    /// Change settings of a peer for the time being: until the daemon ends or reloads; answered by
+    /// [`Response::Done`].
+    SetPeer {
+        /// The peer's name.
+        peer: String,
+        /// Keys of its `[[peer]]` section and their values, as `mpip set` takes them.
+        settings: BTreeMap<String, String>,
+    },
+    /// Change whether paths start from an interface, for the time being; answered by
+    /// [`Response::Done`].
+    SetPath {
+        /// The interface.
+        interface: String,
+        /// `active`, `standby` or `off`.
+        state: String,
+    },
+    /// What was set for the time being; answered by [`Response::Overrides`].
+    Overrides,
 }
 
 /// The names of all requests.
-const REQUESTS: [&str; 4] = ["status", "down", "events", "availability"];
+pub const REQUESTS: [&str; 10] = [
+    "status",
+    "down",
+    "events",
+    "recent-events",
+    "availability",
+    "hello",
+    "reload",
+    "set-peer",
+    "set-path",
+    "overrides",
+];
+
+/// Requests with fields.
+const WITH_FIELDS: [&str; 3] = ["status", "set-peer", "set-path"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,12 +97,38 @@ pub enum Response {
         /// The destinations, those with a node first.
         destinations: Vec<DestinationStatus>,
     },
+    /// What the daemon speaks.
+    Hello {
+        /// Versions of the protocol.
+        versions: Vec<u64>,
+        /// Release of the daemon.
+        daemon_version: String,
+        /// Names of the requests that it knows.
+        requests: Vec<String>,
+    },
+    /// The configuration file is applied.
+    Reloaded {
+        /// What changed.
+        changes: ReloadReport,
+    },
+    /// What was set for the time being.
+    Overrides {
+        /// The configuration file that says otherwise.
+        config_file: String,
+        /// The settings.
+        overrides: Overrides,
+    },
     /// What was asked for has happened.
     Done,
     /// Something happened.
     Event {
         /// What happened.
         event: Event,
+    },
+    /// The latest events.
+    RecentEvents {
+        /// The events, the oldest first.
+        events: Vec<Event>,
     },
     /// The request was refused.
     Error {
@@ -126,7 +194,9 @@ impl Request {
             return Err(RequestError::NotAnObject("found another JSON value".to_owned()));
         };
         let version = object.remove("version");
-        if version.as_ref().and_then(Value::as_u64) != Some(VERSION) {
+        // Whoever asks which versions there are cannot know.
+        let hello = object.get("request").and_then(Value::as_str) == Some("hello");
+        if version.as_ref().and_then(Value::as_u64) != Some(VERSION) && !hello {
             return Err(RequestError::Version(version.map(|found| found.to_string())));
         }
         let name = match object.get("request") {
@@ -137,7 +207,8 @@ impl Request {
             other => return Err(RequestError::Unknown(other.map(ToString::to_string))),
         };
         // A variant without fields accepts any, so they are refused here.
-        if name != "status"
+        if !WITH_FIELDS.contains(&name.as_str())
+            && name != "hello"
             && let Some(field) = object.keys().find(|key| *key != "request")
         {
             let reason = format!("unknown field `{field}`, expected none");
@@ -224,7 +295,16 @@ mod tests {
             Request::Status { sessions: true },
             Request::Down,
             Request::Events,
+            Request::RecentEvents,
             Request::Availability,
+            Request::Hello,
+            Request::Reload,
+            Request::SetPeer {
+                peer: "gateway".to_owned(),
+                settings: [("scheduler".to_owned(), "weighted".to_owned())].into(),
+            },
+            Request::SetPath { interface: "wwan0".to_owned(), state: "standby".to_owned() },
+            Request::Overrides,
         ] {
             let line = request.to_line();
             assert_eq!(line.matches('\n').count(), 1);
@@ -252,7 +332,8 @@ mod tests {
             (
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
-                 `availability`",
+                 `recent-events`, `availability`, `hello`, `reload`, `set-peer`, `set-path`, \
+                 `overrides`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,
@@ -266,6 +347,17 @@ mod tests {
         for (line, expected) in cases {
             let error = Request::parse(line.as_bytes()).expect_err(line).to_string();
             assert!(error.starts_with(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_hello_of_any_version_is_understood_and_may_say_more() {
+        for line in [
+            r#"{"version":1,"request":"hello"}"#,
+            r#"{"version":9,"request":"hello"}"#,
+            r#"{"request":"hello","client":"a program"}"#,
+        ] {
+            assert_eq!(Request::parse(line.as_bytes()), Ok(Request::Hello), "{line}");
         }
     }
 

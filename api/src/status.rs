@@ -246,6 +246,9 @@ pub struct SessionStatus {
     pub packets: u64,
     /// Inner data.
     pub inner_bytes: u64,
+    /// The paths on which its packets travelled in the last two to four seconds.
+    #[serde(default)]
+    pub paths: Vec<u16>,
     /// Packets sent a second time on another path.
     pub repaired_packets: u64,
     /// Longest time that a packet was held for reordering.

@@ -4,23 +4,36 @@
 //!
 //! - [`keys`]: `genkey`, `pubkey`, `genpsk`
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
+//! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
+//! - [`metrics`]: its state in the text format of Prometheus
+//! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
 //!
-//! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`] and [`drops`]
-//! (text for people), and [`failure`] (the error that ends the program). None of these use a
-//! command.
+//! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
+//! [`drops`] (text for people), [`rates`] (between two samples), [`sampler`] (samples for what is
+//! shown live), and [`failure`] (the error that ends the program). None of these use a command.
 
 mod availability;
+mod change;
 mod daemon;
 mod drops;
 mod events;
+#[cfg(test)]
+mod example;
 mod failure;
 mod keys;
+mod metrics;
 mod output;
+mod rates;
+mod sampler;
+mod save;
 mod socket;
 mod status;
 mod table;
+mod top;
 mod units;
+mod web;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,12 +101,45 @@ enum Command {
         #[arg(conflicts_with = "socket")]
         file: Option<PathBuf>,
     },
-    /// Show peers and paths
+    /// Apply a changed configuration without a restart
     ///
-    /// Per path: state; round-trip time, and its minimum over the last 10 s; one-way delay beyond
-    /// that of the fastest path; queuing delay; loss rate over the last seconds; delivery rate;
-    /// weight (scheduler `weighted`); share of the data sent.
+    /// Peers, rules, paths and the device's addresses come, go and change; what did not change goes
+    /// on without a lost packet. A configuration with an error changes nothing, and its errors are
+    /// printed. So does one that changes what cannot change while the daemon runs. What was set for
+    /// the time being gives way to the file.
+    Reload {
+        /// The configuration (default: that of the daemon of --socket)
+        #[arg(conflicts_with = "socket")]
+        file: Option<PathBuf>,
+    },
+    /// Change a setting for the time being: until `mpip reload` or the daemon's end
+    Set {
+        #[command(subcommand)]
+        what: SetCommand,
+    },
+    /// Put the paths of an interface on standby, or take them out, for the time being
+    Path {
+        #[command(subcommand)]
+        what: PathCommand,
+    },
+    /// Write what was set for the time being into the configuration file
+    ///
+    /// Comments and order of the file stay as they are. Then the file is applied, as by `mpip
+    /// reload`.
+    Save,
+    /// Show what is wrong, and what each path does
+    ///
+    /// A line for each path: round-trip time, loss over the last seconds, what it sends and
+    /// receives now, and its state in words. What does not work is listed first.
     Status {
+        /// Show the engine's inner figures too: delays, queues, windows, guard, what was dropped
+        ///
+        /// Per path: state; round-trip time, and its minimum over the last 10 s; one-way delay
+        /// beyond that of the fastest path; queuing delay; loss rate over the last seconds;
+        /// delivery rate; weight (scheduler `weighted`); share of the data sent; congestion
+        /// control, reordering, and why it takes no packet now.
+        #[arg(long, short, conflicts_with = "json")]
+        verbose: bool,
         /// Print one JSON object with all fields
         #[arg(long)]
         json: bool,
@@ -117,6 +163,21 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show paths, sessions and events live, in the terminal
+    ///
+    /// Per path: what it receives and sends, round-trip time, loss and the delay in queues, each
+    /// over the last minutes. The keys are explained on the screen. Colours are left out where
+    /// NO_COLOR is set.
+    Top,
+    /// Serve a page that shows paths, sessions and events live
+    ///
+    /// Open the address that it prints in a browser. Nothing can be changed there unless a password
+    /// is set. /metrics has what `mpip metrics` prints. Runs until it is interrupted.
+    Web(web::Options),
+    /// Print metrics in the text format of Prometheus
+    ///
+    /// For a textfile collector, or to look at. `mpip web` serves the same as /metrics.
+    Metrics,
     /// Find what on this host keeps mpip from working, and how to mend it
     ///
     /// Prints a line for each fault (`wrong`), each `note`, and each check that could not be made.
@@ -133,6 +194,36 @@ enum Command {
     Check {
         /// The configuration
         file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum SetCommand {
+    /// Change settings of a peer
+    ///
+    /// mpip set peer gateway scheduler=round-robin max_paths=2
+    Peer {
+        /// The peer's name
+        name: String,
+        /// scheduler, congestion_control, max_paths, policy, resequencing, ack_thinning or
+        /// encapsulation, as in docs/configuration.md; an empty value is the default
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum PathCommand {
+    /// Change the state of an interface
+    ///
+    /// mpip path set wwan0 standby
+    Set {
+        /// The interface
+        interface: String,
+        /// active; standby: its paths carry packets only while no other path works; off: it has no
+        /// paths
+        #[arg(value_parser = ["active", "standby", "off"])]
+        state: String,
     },
 }
 
@@ -156,9 +247,24 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
         Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
-        Command::Status { json, sessions } => status::show(&socket()?, *json, *sessions)?,
+        Command::Reload { file: Some(file) } => change::reload(&daemon::socket_of(file)?)?,
+        Command::Reload { file: None } => change::reload(&socket()?)?,
+        Command::Set { what: SetCommand::Peer { name, settings } } => {
+            change::set_peer(&socket()?, name, settings)?;
+        }
+        Command::Path { what: PathCommand::Set { interface, state } } => {
+            change::set_path(&socket()?, interface, state)?;
+        }
+        Command::Save => save::save(&socket()?)?,
+        Command::Status { verbose, json, sessions } => {
+            let shown = status::Shown { json: *json, sessions: *sessions, verbose: *verbose };
+            status::show(&socket()?, shown)?;
+        }
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
+        Command::Top => top::run(&socket()?)?,
+        Command::Web(options) => web::serve(&socket()?, options)?,
+        Command::Metrics => metrics::show(&socket()?)?,
         Command::Doctor { file, json } => {
             let socket = match (file, &arguments.socket) {
                 (Some(_), None) => None,

@@ -1,323 +1,58 @@
-//! `mpip status`: a table for people, or JSON.
+//! `mpip status`: the state of a daemon, for people or as JSON.
+//!
+//! [`brief`] is what people get, [`verbose`] has the engine's inner figures, [`sessions`] is the
+//! list of both.
 
-use std::fmt::Write;
+mod brief;
+mod sessions;
+mod verbose;
+
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-use mpip_api::{Counter, FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
+use mpip_api::{Client, Status};
 
-use crate::drops::words;
 use crate::failure::Failure;
 use crate::output::{colours, print};
-use crate::table::{Align, Cell, Colour, Table};
-use crate::units::{bytes, duration, rate};
+use crate::rates::Rates;
+
+/// Time between the two samples from which rates are computed: long enough for a few hundred
+/// packets of a slow link, too short to be waited for.
+const SAMPLE: Duration = Duration::from_millis(250);
+
+/// How the state is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) json: bool,
+    pub(crate) sessions: bool,
+    pub(crate) verbose: bool,
+}
 
 /// Prints the state of the daemon that listens on `socket`.
-pub(crate) fn show(socket: &Path, json: bool, sessions: bool) -> Result<(), Failure> {
-    let status = mpip_api::status(socket, sessions)?;
+pub(crate) fn show(socket: &Path, shown: Shown) -> Result<(), Failure> {
+    let Shown { json, sessions, verbose } = shown;
+    let mut client = Client::connect(socket)?;
+    let status = client.status(sessions)?;
     if json {
         return print(&format!("{}\n", serde_json::to_string_pretty(&status)?));
     }
-    print(&render(&status, sessions, colours()))
+    if verbose {
+        return print(&verbose::render(&status, sessions, colours()));
+    }
+    let (status, rates) = sampled(&mut client, status, sessions)?;
+    print(&brief::render(&status, &rates, sessions, colours()))
 }
 
-/// The state as text.
-fn render(status: &Status, sessions: bool, colours: bool) -> String {
-    let mut out = String::new();
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        out,
-        "{}: {}, MTU {}, port {}, up {}, process {}",
-        status.interface.name,
-        list(&status.interface.addresses, "no address"),
-        status.interface.mtu_bytes,
-        status.listen_port,
-        duration(Some(status.uptime_ms)),
-        status.pid
-    );
-    let _ = writeln!(out, "node {}, public key {}", status.node, status.public_key);
-    let local: Vec<String> = status
-        .local_addresses
-        .iter()
-        .map(|local| format!("{} ({})", local.address, local.interface))
-        .collect();
-    let _ = writeln!(
-        out,
-        "paths start from {}",
-        list(&local, "nowhere: no interface has a usable address")
-    );
-    render_faults(&mut out, status, colours);
-    for peer in &status.peers {
-        render_peer(&mut out, peer, sessions, colours);
+/// A second sample, and the rates since the first.
+fn sampled(client: &mut Client, first: Status, sessions: bool) -> Result<(Status, Rates), Failure> {
+    if first.peers.iter().all(|peer| peer.paths.is_empty()) {
+        return Ok((first, Rates::default()));
     }
-    render_drops(&mut out, status);
-    out
-}
-
-/// What was dropped or refused: a line for each cause.
-fn render_drops(out: &mut String, status: &Status) {
-    let drops: Vec<_> = status.drops.iter().filter(|drop| drop.count > 0).collect();
-    let width = drops.iter().map(|drop| drop.count.to_string().len()).max().unwrap_or_default();
-    for (index, drop) in drops.into_iter().enumerate() {
-        if index == 0 {
-            out.push_str("\ndropped:\n");
-        }
-        let Counter { name, count } = drop;
-        let _ = match words(name) {
-            Some(words) => writeln!(out, "  {count:width$}  {words} ({name})"),
-            None => writeln!(out, "  {count:width$}  {name}"),
-        };
-    }
-}
-
-/// What is not as it should be on the host: a line for each, as far as people read them.
-fn render_faults(out: &mut String, status: &Status, colours: bool) {
-    const SHOWN: usize = 5;
-    let wrong = Colour::Red.paint("wrong", colours);
-    for FaultStatus { what, why, since_ms, attempts } in status.faults.iter().take(SHOWN) {
-        let tried = match attempts {
-            0 => String::new(),
-            1 => format!(" (tried once, {} ago)", duration(Some(*since_ms))),
-            _ => format!(" (tried {attempts} times in {})", duration(Some(*since_ms))),
-        };
-        let _ = writeln!(out, "{wrong}: {what}: {why}{tried}");
-    }
-    let more = status.fault_count.saturating_sub(SHOWN as u64);
-    if more > 0 {
-        let _ = writeln!(out, "{wrong}: {more} more of the kind (--json lists some of them)");
-    }
-}
-
-fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: bool) {
-    let state = if peer.established {
-        let age = duration(peer.handshake_age_ms);
-        let aead = peer.aead.as_deref().unwrap_or("unknown AEAD");
-        format!("{}, {aead}, handshake {age} ago", Colour::Green.paint("established", colours))
-    } else {
-        Colour::Red.paint("not established", colours)
-    };
-    let _ = writeln!(out, "\npeer {}: {state}", peer.name);
-    let _ =
-        writeln!(out, "  node {}, prefixes {}", peer.node, list(&peer.allowed_prefixes, "none"));
-    let _ = writeln!(
-        out,
-        "  scheduler {}, congestion control {}, inner MTU {}",
-        peer.scheduler, peer.congestion_control, peer.inner_mtu_bytes
-    );
-    let _ = writeln!(
-        out,
-        "  sent {}, received {}, queued {}, held for reordering {}",
-        bytes(peer.sent_bytes),
-        bytes(peer.received_bytes),
-        bytes(peer.queued_bytes),
-        bytes(peer.resequencing_bytes)
-    );
-    if let Some(traffic) = &peer.traffic {
-        let captured = list(&peer.captured, "nothing");
-        let _ = writeln!(
-            out,
-            "  host mode, policy {}: traffic is {traffic}, captured {captured}",
-            peer.policy
-        );
-        if !peer.nats.is_empty() || peer.translated > 0 {
-            let nats = list(&peer.nats, "none");
-            let _ = writeln!(
-                out,
-                "  NATs in front of the peer: {nats}; translated connections: {}",
-                peer.translated
-            );
-        }
-    }
-    if peer.paths.is_empty() {
-        let _ = writeln!(out, "  no paths");
-    } else {
-        out.push_str(&paths(&peer.paths).render("  ", colours));
-        out.push_str(&control_table(&peer.paths).render("  ", colours));
-    }
-    if sessions {
-        let count = peer.session_count.unwrap_or(0);
-        let listed = peer.sessions.len() as u64;
-        let limited =
-            if listed < count { format!(", the last {listed} used") } else { String::new() };
-        let _ = writeln!(out, "  {count} sessions{limited}");
-        if listed > 0 {
-            out.push_str(&session_table(&peer.sessions).render("  ", colours));
-        }
-    }
-}
-
-fn paths(paths: &[PathStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("path", Align::Right),
-        ("interface", Align::Left),
-        ("local", Align::Left),
-        ("remote", Align::Left),
-        ("as", Align::Left),
-        ("state", Align::Left),
-        ("RTT", Align::Right),
-        ("min", Align::Right),
-        ("one-way", Align::Right),
-        ("queue", Align::Right),
-        ("loss", Align::Right),
-        ("rate", Align::Right),
-        ("weight", Align::Right),
-        ("share", Align::Right),
-        ("sent", Align::Right),
-        ("received", Align::Right),
-    ]);
-    for path in paths {
-        let colour = match path.state.as_str() {
-            "active" => Colour::Green,
-            "validating" | "standby" => Colour::Yellow,
-            _ => Colour::Red,
-        };
-        table.row(vec![
-            path.id.to_string().into(),
-            path.interface.as_str().into(),
-            path.local.to_string().into(),
-            path.remote.to_string().into(),
-            path.encapsulation.as_str().into(),
-            Cell::coloured(&state(path), colour),
-            duration(path.rtt_ms).into(),
-            duration(path.min_rtt_ms).into(),
-            path.relative_delay_ms
-                .map_or("-".to_owned(), |ms| format!("+{}", duration(Some(ms))))
-                .into(),
-            duration(Some(path.queuing_delay_ms)).into(),
-            format!("{:.1} %", path.loss * 100.0).into(),
-            rate(path.delivery_rate_bps).into(),
-            // Only the scheduler `weighted` has weights.
-            if path.weight == 0 { "-".into() } else { path.weight.to_string().into() },
-            format!("{:.0} %", path.share * 100.0).into(),
-            bytes(path.sent_bytes).into(),
-            bytes(path.received_bytes).into(),
-        ]);
-    }
-    table
-}
-
-/// The state of a path; at rest, also its keepalive interval.
-fn state(path: &PathStatus) -> String {
-    match path.resting {
-        true => format!("{}, rests {:.0} s", path.state, path.keepalive_ms / 1e3),
-        false => path.state.clone(),
-    }
-}
-
-/// Congestion control and loss detection of each path.
-fn control_table(paths: &[PathStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("path", Align::Right),
-        ("control", Align::Left),
-        ("window", Align::Right),
-        ("in flight", Align::Right),
-        ("pacing", Align::Right),
-        ("lost", Align::Right),
-        ("spurious", Align::Right),
-        ("jitter", Align::Right),
-        ("reordering", Align::Right),
-        ("reorder window", Align::Right),
-        ("bottleneck", Align::Right),
-        ("guard", Align::Left),
-        ("takes no packet because", Align::Left),
-    ]);
-    for path in paths {
-        table.row(vec![
-            path.id.to_string().into(),
-            path.congestion_state.as_str().into(),
-            bytes(path.window_bytes).into(),
-            bytes(path.in_flight_bytes).into(),
-            path.pacing_rate_bps.map_or("-".to_owned(), rate).into(),
-            path.lost_packets.to_string().into(),
-            path.spurious_losses.to_string().into(),
-            duration(Some(path.jitter_ms)).into(),
-            path.reordering_extent_packets.to_string().into(),
-            duration(Some(path.reordering_window_ms)).into(),
-            // Show a bottleneck only if several paths share it.
-            match paths.iter().filter(|other| other.bottleneck == path.bottleneck).count() {
-                1 => "-".into(),
-                _ => path.bottleneck.to_string().into(),
-            },
-            path.guard.as_str().into(),
-            path.hold.as_deref().unwrap_or("-").into(),
-        ]);
-    }
-    table
-}
-
-/// The quantile `share` (0 to 1) of the time that delayed packets waited, rounded up to the upper
-/// end of its histogram bin, and at most the longest wait: the last bin has no upper end.
-fn wait_quantile(session: &SessionStatus, share: f64) -> String {
-    let total: u64 = session.waits.iter().map(|count| u64::from(*count)).sum();
-    let mut seen = 0;
-    for (bin, count) in session.waits.iter().enumerate() {
-        seen += u64::from(*count);
-        if total > 0 && seen as f64 >= share * total as f64 {
-            let bound = (1_u64 << bin.min(63)) as f64 / 1e3;
-            return duration(Some(bound.min(session.longest_wait_ms)));
-        }
-    }
-    "-".to_owned()
-}
-
-fn session_table(sessions: &[SessionStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("session", Align::Right),
-        ("", Align::Left),
-        ("protocol", Align::Left),
-        ("source", Align::Left),
-        ("destination", Align::Left),
-        ("packets", Align::Right),
-        ("data", Align::Right),
-        ("repaired", Align::Right),
-        ("waited", Align::Right),
-        ("median", Align::Right),
-        ("99 %", Align::Right),
-        ("longest", Align::Right),
-        ("idle", Align::Right),
-    ]);
-    for session in sessions {
-        table.row(vec![
-            session.id.to_string().into(),
-            (if session.outgoing { "out" } else { "in" }).into(),
-            protocol(session.protocol).into(),
-            end(session.source).into(),
-            end(session.destination).into(),
-            session.packets.to_string().into(),
-            bytes(session.inner_bytes).into(),
-            session.repaired_packets.to_string().into(),
-            session.waits.iter().map(|count| u64::from(*count)).sum::<u64>().to_string().into(),
-            wait_quantile(session, 0.5).into(),
-            wait_quantile(session, 0.99).into(),
-            duration(Some(session.longest_wait_ms)).into(),
-            duration(Some(session.idle_ms)).into(),
-        ]);
-    }
-    table
-}
-
-fn list(texts: &[String], none: &str) -> String {
-    if texts.is_empty() { none.to_owned() } else { texts.join(", ") }
-}
-
-/// The address of one end of a session, and its port unless the protocol has none (0).
-fn end(address: std::net::SocketAddr) -> String {
-    if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
-}
-
-fn protocol(number: u8) -> String {
-    let name = match number {
-        1 => "icmp",
-        6 => "tcp",
-        17 => "udp",
-        47 => "gre",
-        50 => "esp",
-        51 => "ah",
-        58 => "icmpv6",
-        132 => "sctp",
-        136 => "udplite",
-        _ => return number.to_string(),
-    };
-    name.to_owned()
+    thread::sleep(SAMPLE);
+    let second = client.status(sessions)?;
+    let rates = Rates::between(&first, &second);
+    Ok((second, rates))
 }
 
 #[cfg(test)]

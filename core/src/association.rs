@@ -3,9 +3,9 @@
 //! Its parts own their state ([`parts`](crate::parts)). The modules here combine the parts:
 //! `handshake` negotiates keys; `paths`, `moving` and `early` manage the paths; `outgoing` and
 //! `incoming` carry packets; `control` sends control frames; `too_big` answers packets that exceed
-//! the MTU; `advertised` decides which addresses that the peer advertises are used; `rest` lets
-//! idle paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns
-//! packet numbers, and with them nonces.
+//! the MTU; `reload` changes settings; `advertised` decides which addresses that the peer
+//! advertises are used; `rest` lets idle paths rest; `host` and `translated` implement host mode
+//! and NAT. Only `departure` assigns packet numbers, and with them nonces.
 
 mod advertised;
 mod benefit;
@@ -22,6 +22,7 @@ mod kept;
 mod moving;
 mod outgoing;
 mod paths;
+mod reload;
 mod rest;
 mod too_big;
 mod translated;
@@ -50,7 +51,7 @@ use crate::parts::selection::Selection;
 use crate::parts::sending::Sending;
 use crate::path_status;
 use crate::resequencer::WAIT_BUCKETS;
-use crate::session::Order;
+use crate::session::{Counters, Order};
 use crate::shared::Context;
 use crate::status::{PeerStatus, SessionStatus};
 use crate::trace::Trace;
@@ -396,6 +397,8 @@ impl Association {
 
     fn session_status(&self, now: Instant) -> Vec<SessionStatus> {
         let address = |end: mpip_types::packet::Endpoint| (end.address, end.port).into();
+        let recent =
+            |counters: &Counters| counters.paths.among(now, self.paths.iter().map(|path| path.id));
         let idle = |used: Option<Instant>| used.map_or(Duration::ZERO, |used| now.since(used));
         let outgoing = self.sending.sessions().iter().map(|(slot, key, session)| SessionStatus {
             id: session.id.0,
@@ -405,6 +408,7 @@ impl Association {
             destination: address(key.destination),
             packets: session.counters.packets,
             bytes: session.counters.bytes,
+            paths: recent(&session.counters),
             repaired: session.repaired,
             longest_wait: Duration::ZERO,
             waits: [0; WAIT_BUCKETS],
@@ -418,6 +422,7 @@ impl Association {
             destination: address(session.key.destination),
             packets: session.counters.packets,
             bytes: session.counters.bytes,
+            paths: recent(&session.counters),
             repaired: 0,
             longest_wait: session.order.as_ref().map_or(Duration::ZERO, Order::longest_wait),
             waits: session.order.as_ref().map_or([0; WAIT_BUCKETS], Order::waits),

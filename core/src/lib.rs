@@ -49,6 +49,7 @@ mod path_status;
 mod pins;
 mod prefixes;
 pub mod queue;
+mod recent_paths;
 mod repeats;
 pub mod resequencer;
 pub mod rules;
@@ -71,7 +72,7 @@ pub use config::{
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, Engine, Sender};
+pub use engine::{Command, Engine, Reconfigured, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;

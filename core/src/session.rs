@@ -5,10 +5,11 @@
 
 use core::time::Duration;
 
-use mpip_wire::{SessionFields, SessionId};
+use mpip_wire::{PathId, SessionFields, SessionId};
 
 use crate::omission::SessionHeader;
 use crate::parameters::UdpTransportParameters;
+use crate::recent_paths::RecentPaths;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::thinning::Thinning;
 use crate::window::DuplicateWindow;
@@ -245,10 +246,14 @@ impl Order {
 pub(crate) struct Counters {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
+    /// The paths on which they travelled lately.
+    pub(crate) paths: RecentPaths,
 }
 
 impl Counters {
-    pub(crate) fn add(&mut self, len: usize) {
+    /// A packet of `len` bytes travelled on `path`.
+    pub(crate) fn add(&mut self, now: Instant, path: PathId, len: usize) {
+        self.paths.add(now, path);
         self.packets += 1;
         self.bytes += len as u64;
     }

@@ -1,6 +1,6 @@
 //! Events: writes them to the log, counts them, and hands them to subscribers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
@@ -8,6 +8,8 @@ use std::time::Duration;
 use mpip_api::{Counter, Event, EventKind};
 use mpip_core::LocalAddress;
 
+use crate::lines::{Allowance, Lines};
+use crate::logging;
 use crate::snapshot::ms;
 
 /// Shortest interval between reports of refused handshakes, because strangers can cause them.
@@ -18,35 +20,15 @@ const REFUSED_INTERVAL: Duration = Duration::from_secs(1);
 /// when a network comes or goes, and one in half a second in the long run. Peers cause most events,
 /// and may cause any number of them: who moves, or tells addresses that are nobody's, changes
 /// paths.
-const LINES: u32 = 200;
-const LINE_INTERVAL: Duration = Duration::from_millis(500);
+const LINES: Allowance = Allowance { lines: 200, interval: Duration::from_millis(500) };
 
-/// What is left of the lines of one kind of events.
-#[derive(Clone, Copy, Debug)]
-struct Lines {
-    left: u32,
-    /// Since when that is all, since the Unix epoch.
-    since: Duration,
-    left_out: u64,
-}
+/// A peer that does not answer is called again every few seconds, for days. The first attempts are
+/// logged, then those whose number is a power of two, and then every one with this number of others
+/// before it (about an hour). All are events.
+const ATTEMPTS: u32 = 512;
 
-impl Lines {
-    /// Whether a line may be written, and how many were not since the last one.
-    fn permit(&mut self, unix_time: Duration) -> Option<u64> {
-        // A wall clock that was set back must not silence them.
-        let more = unix_time.abs_diff(self.since).as_millis() / LINE_INTERVAL.as_millis();
-        if more > 0 {
-            let more = u32::try_from(more).unwrap_or(LINES);
-            (self.left, self.since) = (self.left.saturating_add(more).min(LINES), unix_time);
-        }
-        let Some(left) = self.left.checked_sub(1) else {
-            self.left_out += 1;
-            return None;
-        };
-        self.left = left;
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
+/// Events that are remembered for clients that come later.
+const REMEMBERED: usize = 128;
 
 /// Counts events and hands them to subscribers.
 #[derive(Debug, Default)]
@@ -55,6 +37,8 @@ pub(crate) struct Events {
     lines: BTreeMap<&'static str, Lines>,
     /// Time of the last report of a refused handshake, since the Unix epoch.
     refused: Option<Duration>,
+    /// The latest ones, the oldest first; at most [`REMEMBERED`].
+    recent: VecDeque<Arc<Event>>,
     subscribers: Vec<SyncSender<Arc<Event>>>,
 }
 
@@ -62,6 +46,11 @@ impl Events {
     /// Sends every event from now on to `subscriber`. A subscription ends when its channel is full.
     pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<Event>>) {
         self.subscribers.push(subscriber);
+    }
+
+    /// The latest events, the oldest first.
+    pub(crate) fn recent(&self) -> Vec<Arc<Event>> {
+        self.recent.iter().cloned().collect()
     }
 
     /// The number of events of each kind.
@@ -97,18 +86,24 @@ impl Events {
 
     /// Writes a line to the log, unless there were too many of the kind.
     fn log(&mut self, unix_time: Duration, message: &str, kind: &EventKind) {
+        if let EventKind::HandshakeTimeout { attempts, .. } = kind
+            && !(attempts.is_power_of_two() || attempts % ATTEMPTS == 0)
+        {
+            return;
+        }
         let name = name(kind);
-        let full = Lines { left: LINES, since: unix_time, left_out: 0 };
+        let full = Lines::new(LINES, unix_time);
         let Some(left_out) = self.lines.entry(name).or_insert(full).permit(unix_time) else {
             return;
         };
         if left_out > 0 {
             log::warn!("{left_out} lines on `{name}` events were left out");
         }
-        match kind {
-            EventKind::KeyChanged { .. } => log::error!("{message}"),
-            _ => log::info!("{message}"),
-        }
+        let level = match kind {
+            EventKind::KeyChanged { .. } => log::Level::Error,
+            _ => log::Level::Info,
+        };
+        logging::event(level, message, kind);
     }
 
     fn publish(&mut self, unix_time: Duration, message: String, kind: EventKind) {
@@ -122,10 +117,11 @@ impl Events {
             self.refused = Some(unix_time);
         }
         self.log(unix_time, &message, &kind);
-        if self.subscribers.is_empty() {
-            return;
-        }
         let event = Arc::new(Event { unix_time_ms: ms(unix_time), message, kind });
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Arc::clone(&event));
         self.subscribers.retain(|subscriber| match subscriber.try_send(Arc::clone(&event)) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
@@ -229,6 +225,18 @@ mod tests {
     }
 
     #[test]
+    fn the_latest_events_are_remembered_for_those_who_come_later() {
+        let mut events = Events::default();
+        for second in 0..200 {
+            events.engine(Duration::from_secs(second), &lost());
+        }
+        let recent = events.recent();
+        let times: Vec<f64> = recent.iter().map(|event| event.unix_time_ms).collect();
+        assert_eq!(times.len(), REMEMBERED);
+        assert_eq!((times[0], times[127]), (72_000.0, 199_000.0));
+    }
+
+    #[test]
     fn refused_handshakes_are_reported_once_a_second_and_all_counted() {
         let mut events = Events::default();
         let (subscriber, received) = sync_channel(8);
@@ -244,25 +252,6 @@ mod tests {
         drop(events);
         let times: Vec<_> = received.iter().map(|event| event.unix_time_ms).collect();
         assert_eq!(times, [5_000.0, 6_000.0, 2_000.0]);
-    }
-
-    #[test]
-    fn a_flood_of_events_becomes_few_lines_whatever_the_clock_does() {
-        let start = Duration::from_secs(1_000_000);
-        let mut lines = Lines { left: LINES, since: start, left_out: 0 };
-        let millis = Duration::from_millis;
-        let flood = (0..60_000).map(|ms| lines.permit(start + millis(ms)));
-        let flood: Vec<u64> = flood.flatten().collect();
-        // As many as may be at once, and two in each second of a minute.
-        assert_eq!(flood.len(), 200 + 119);
-        assert_eq!(flood[..200], [0; 200]);
-        assert_eq!(flood[201..], [499; 118]);
-        let told: u64 = flood.iter().sum::<u64>() + lines.left_out;
-        assert_eq!(told, 60_000 - 319);
-        let an_hour_ago = start - Duration::from_secs(3_600);
-        assert_eq!(lines.permit(an_hour_ago), Some(499), "the clock was set back");
-        assert_eq!((1..LINES).filter(|_| lines.permit(an_hour_ago) == Some(0)).count(), 199);
-        assert_eq!(lines.permit(an_hour_ago), None);
     }
 
     #[test]

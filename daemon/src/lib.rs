@@ -4,7 +4,7 @@
 //! routes, sockets), hands packets, datagrams and time to the engine of `mpip-core`, and answers
 //! the [`control`] socket.
 //!
-//! [`doctor`] finds what on the host keeps it from working.
+//! [`doctor`] finds what on the host keeps it from working. [`logging`] is the form of the log.
 //!
 //! One thread owns the engine and everything that it uses of the host ([`run()`]). Another one does
 //! the public-key work of handshakes. The control socket has threads of its own, which send
@@ -20,11 +20,14 @@ mod events;
 mod faults;
 mod host;
 mod kernel;
+mod lines;
 mod local;
+pub mod logging;
 mod network;
 mod node;
 mod pins;
 mod qlog;
+mod reload;
 mod reverse_path;
 mod routes;
 mod run;

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use log::LevelFilter;
-use mpip_api::rfc3339;
-use mpip_daemon::{config, doctor, listed};
+use mpip_daemon::{config, doctor, listed, logging};
 
 /// One mpip node: all paths between this host and its peers, used at the same time.
 ///
@@ -46,6 +45,10 @@ struct Arguments {
     /// environment variable RUST_LOG, else info
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LevelFilter>,
+    /// Form of the log: text, json (an object per line, with the fields of events), or journald (to
+    /// systemd's journal, with fields)
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: logging::Format,
     /// Trace every path into this directory, as qlog: a file of up to 256 MB for each configured
     /// peer. For debugging; it costs performance
     #[arg(long, value_name = "DIRECTORY")]
@@ -54,7 +57,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    start_log(arguments.log_level);
+    if let Err(error) = logging::start(arguments.log_level, arguments.log_format) {
+        eprintln!("mpipd: {error}");
+        return ExitCode::FAILURE;
+    }
     match act(&arguments) {
         Ok(code) => code,
         Err(error) => {
@@ -108,17 +114,4 @@ fn examine(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(if report.is_healthy() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn start_log(level: Option<LevelFilter>) {
-    let mut builder = env_logger::Builder::new();
-    builder.filter_level(LevelFilter::Info).parse_default_env();
-    if let Some(level) = level {
-        builder.filter_level(level);
-    }
-    builder.format(|out, record| {
-        let time = rfc3339(mpip_net::clock::unix_time().as_secs_f64() * 1e3);
-        writeln!(out, "{time} {:5} {}", record.level(), record.args())
-    });
-    builder.init();
 }

@@ -10,7 +10,7 @@ use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
-    LocalAddress, LocalId, PacketPool, Parameters, PathAddress, Sender,
+    LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -18,7 +18,7 @@ use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
-use crate::config::Settings;
+use crate::config::{Changeable, Settings};
 use crate::error::{Error, system};
 use crate::events::Events;
 use crate::local::{Changes, LocalAddresses};
@@ -26,9 +26,12 @@ use crate::network::Network;
 use crate::network::listed;
 use crate::pins;
 use crate::qlog::TraceFile;
+use crate::reload::{InForce, Reload};
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
 use crate::worker::{self, Worker};
+
+mod change;
 
 /// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
 /// than the engine's send queue and what is in flight at 1 Gbit/s and 200 ms.
@@ -107,6 +110,9 @@ pub(crate) struct Node {
     // Dropped first: it removes routes and addresses from the device.
     network: Network,
     settings: Description,
+    /// The configuration that is applied.
+    in_force: InForce,
+    reloads: Vec<Reload>,
     engine: Engine,
     worker: Worker,
     worker_done: Arc<Waker>,
@@ -152,8 +158,9 @@ struct Description {
     config_file: String,
     public_key: String,
     listen_port: u16,
-    /// 0 without paths by TCP.
     tcp_port: u16,
+    /// Whether there are paths by TCP.
+    uses_tcp: bool,
     interface: String,
     addresses: Vec<String>,
     allowed_prefixes: Vec<Vec<String>>,
@@ -161,19 +168,32 @@ struct Description {
 
 impl Description {
     fn of(settings: &Settings) -> Self {
-        let prefixes = |peer: &mpip_core::PeerConfig| {
-            peer.allowed_prefixes.iter().map(ToString::to_string).collect()
-        };
         Self {
-            config_file: settings.file.display().to_string(),
+            config_file: std::path::absolute(&settings.file)
+                .unwrap_or_else(|_| settings.file.clone())
+                .display()
+                .to_string(),
             public_key: settings.private_key.public_key().to_string(),
             listen_port: settings.listen_port,
-            tcp_port: if settings.permits(Encapsulation::Tcp) { settings.tcp_port } else { 0 },
+            tcp_port: settings.tcp_port,
+            uses_tcp: settings.changeable().permits(Encapsulation::Tcp),
             interface: settings.interface.clone(),
             addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-            allowed_prefixes: settings.peers.iter().map(prefixes).collect(),
+            allowed_prefixes: allowed_prefixes(&settings.peers),
         }
     }
+
+    /// Follows changed settings.
+    fn follow(&mut self, settings: &Changeable) {
+        self.uses_tcp = settings.permits(Encapsulation::Tcp);
+        self.addresses = settings.addresses.iter().map(ToString::to_string).collect();
+        self.allowed_prefixes = allowed_prefixes(&settings.peers);
+    }
+}
+
+fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
+    let all = peers.iter().map(|peer| peer.allowed_prefixes.iter());
+    all.map(|prefixes| prefixes.map(ToString::to_string).collect()).collect()
 }
 
 impl Node {
@@ -203,6 +223,7 @@ impl Node {
         let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
+        let in_force = InForce::new(&settings);
         let port_place = settings.listen_port_place.clone();
         let tcp_port_place = settings.tcp_port_place.clone();
         let pins = settings.opportunistic.as_ref();
@@ -222,6 +243,8 @@ impl Node {
         let mut node = Self {
             network,
             settings: description,
+            in_force,
+            reloads: Vec::new(),
             engine: Engine::new(config, seed, now, clock::unix_time()),
             worker,
             worker_done,
@@ -244,6 +267,8 @@ impl Node {
             started: now,
         };
         seed.zeroize();
+        let standby = node.in_force.changeable().standby();
+        node.engine.handle_command(now, Command::Standby(standby));
         log::info!(
             "{}: node with public key {}",
             node.settings.interface,
@@ -358,6 +383,7 @@ impl Node {
             }
         }
         self.network.work(now);
+        self.answer_reloads(now);
         if self.refresh.routes.take_if(|due| *due <= now).is_some() {
             self.refresh.routes_told = now;
             self.engine.handle_command(now, Command::RoutesChanged);
@@ -517,6 +543,11 @@ impl Node {
         self.events.subscribe(subscriber);
     }
 
+    /// The latest events, the oldest first.
+    pub(crate) fn recent_events(&self) -> Vec<Arc<api::Event>> {
+        self.events.recent()
+    }
+
     /// The host talks from the first to the second of each pair.
     pub(crate) fn destinations_in_use(&mut self, now: Instant, list: &[(IpAddr, IpAddr)]) {
         for (source, destination) in list {
@@ -553,7 +584,7 @@ impl Node {
             node: String::new(),
             public_key: self.settings.public_key.clone(),
             listen_port: self.settings.listen_port,
-            tcp_port: self.settings.tcp_port,
+            tcp_port: if self.settings.uses_tcp { self.settings.tcp_port } else { 0 },
             interface: api::InterfaceStatus {
                 name: self.settings.interface.clone(),
                 addresses: self.settings.addresses.clone(),

@@ -159,6 +159,7 @@ fn session_status(session: &SessionStatus) -> api::SessionStatus {
         destination: session.destination,
         packets: session.packets,
         inner_bytes: session.bytes,
+        paths: session.paths.clone(),
         repaired_packets: session.repaired,
         longest_wait_ms: ms(session.longest_wait),
         waits: session.waits.to_vec(),

@@ -23,6 +23,27 @@ fn examples(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The unit that comes with it, with programs that are there.
+#[test]
+fn systemd_accepts_the_unit_and_it_reloads_by_mpip() {
+    if !mpip_testing::can_run(&["systemd-analyze"]) {
+        return;
+    }
+    let unit = document("../contrib/mpip@.service");
+    assert!(unit.contains("\nExecReload=/usr/local/bin/mpip reload /etc/mpip/%i.toml\n"));
+    let there = env!("CARGO_BIN_EXE_mpipd");
+    let unit = unit.replace("/usr/local/bin/mpip ", &format!("{there} "));
+    let unit = unit.replace("/usr/local/sbin/mpipd", there);
+    let directory = Directory::new("unit");
+    let file = directory.0.join("mpip@mpip0.service");
+    fs::write(&file, unit).expect("writable");
+    let output = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output();
+    let output = output.expect("it is there");
+    let words = String::from_utf8_lossy(&output.stderr);
+    let own = words.lines().filter(|line| line.contains("mpip@")).collect::<Vec<_>>();
+    assert!(output.status.success() && own.is_empty(), "{output:?}");
+}
+
 /// A directory with the key files that the examples name, removed when dropped.
 struct Directory(PathBuf);
 
@@ -66,7 +87,8 @@ fn every_key_is_described() {
         let head = if section == "node" { "" } else { "[node]\nprivate_key_file = 'mpip0.key'\n" };
         let example = format!("{head}[{section}]\nno_such_key = 1\n");
         let error = config::parse(&directory.0.join("mpip0.toml"), &example).expect_err("unknown");
-        let message = &error.problems()[0].message;
+        let mut messages = error.problems().iter().map(|problem| &problem.message);
+        let message = messages.find(|message| message.starts_with("unknown key")).expect(section);
         let (_, known) = message.split_once("expected ").expect(message);
         let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
         assert!(!keys.is_empty(), "{message}");

@@ -20,10 +20,11 @@ pub const ALL: &str = "MPIP_TEST_ALL";
 const CAPABILITIES: u64 = 1 << 12 | 1 << 21;
 
 /// Programs whose package in Debian has another name.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 7] = [
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("ping", "iputils-ping"),
+    ("script", "bsdutils"),
     ("ss", "iproute2"),
     ("sysctl", "procps"),
     ("tc", "iproute2"),

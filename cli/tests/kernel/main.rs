@@ -116,8 +116,10 @@ fn a_daemon_goes_up_is_asked_and_goes_down() {
     assert!(!again && words.starts_with("mpip: already running: "), "{words}");
 
     let (shown, words) = world.mpip(&["--socket", &socket, "status"]);
-    assert!(shown && words.contains("peer b: not established"), "{words}");
-    assert!(words.contains("paths start from 198.18.0.1 (eth0)"), "{words}");
+    assert!(shown && words.contains("wrong: b: not connected"), "{words}");
+    let (shown, verbose) = world.mpip(&["--socket", &socket, "status", "--verbose"]);
+    assert!(shown && verbose.contains("peer b: not established"), "{verbose}");
+    assert!(verbose.contains("paths start from 198.18.0.1 (eth0)"), "{verbose}");
     assert!(!words.contains('\x1b'), "no colours where nobody sees them");
     let (shown, words) = world.mpip(&["status", "--json", "--sessions", "--socket", &socket]);
     let status: mpip_api::Status = serde_json::from_str(&words).expect("JSON of a status");
@@ -179,6 +181,62 @@ fn down_removes_what_a_killed_daemon_left() {
 }
 
 #[test]
+fn what_is_set_is_saved_with_the_comments_and_a_changed_file_is_applied() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-save");
+    let (file, socket) = (world.path("mpip0.toml"), world.path("mpip0.sock"));
+    world.configure("# Both links are fast.\nmax_paths = 2  # of two");
+    let before = fs::read_to_string(&file).expect("written");
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up, "{words}");
+    let mpip = |arguments: &[&str]| world.mpip(&[&["--socket", &socket], arguments].concat());
+
+    let (saved, words) = mpip(&["save"]);
+    assert!(saved && words.ends_with("stays as it is\n"), "{words}");
+    let (set, words) = mpip(&["set", "peer", "b", "scheduler=weighted", "max_paths=1"]);
+    assert!(set && words.starts_with("peer b: set until `mpip reload`"), "{words}");
+    let (set, words) = mpip(&["set", "peer", "b", "schedular=weighted", "max_paths=0"]);
+    assert!(!set && words.contains("did you mean `scheduler`?"), "{words}");
+    assert!(words.contains("max_paths: expected a number from 1 to 64, found `0`"), "{words}");
+    let (set, words) = mpip(&["set", "peer", "b", "scheduler"]);
+    assert!(!set && words.contains("expected KEY=VALUE"), "{words}");
+    let (set, words) = mpip(&["path", "set", "eth0", "standby"]);
+    assert!(set && words.starts_with("paths from eth0: set until"), "{words}");
+    let (set, _) = mpip(&["path", "set", "eth0", "asleep"]);
+    assert!(!set);
+    let (saved, words) = mpip(&["save"]);
+    assert!(saved && words == format!("3 settings saved to {file}\n"), "{words}");
+    let after = fs::read_to_string(&file).expect("written");
+    let expected = before.replace(
+        "max_paths = 2  # of two\n",
+        "max_paths = 1  # of two\nscheduler = \"weighted\"\n",
+    );
+    assert_eq!(after, format!("{expected}\n[[path]]\ninterface = \"eth0\"\nstate = \"standby\"\n"));
+    let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
+    assert_eq!(status.peers[0].scheduler, "weighted");
+    let (applied, words) = world.mpip(&["reload", &file]);
+    assert!(applied && words == "nothing has changed\n", "{words}");
+
+    world.configure("schedular = 'weighted'");
+    let (applied, words) = mpip(&["reload"]);
+    assert!(!applied && words.contains(&format!("{file}:11: unknown key `schedular`")), "{words}");
+    // A file that is wrong elsewhere is not saved either, and stays as it is.
+    let wrong = fs::read_to_string(&file).expect("written");
+    let (set, words) = mpip(&["set", "peer", "b", "scheduler=earliest"]);
+    assert!(set, "{words}");
+    let (saved, words) = mpip(&["save"]);
+    assert!(!saved && words.contains("is not changed: "), "{words}");
+    assert_eq!(fs::read_to_string(&file).expect("put back"), wrong);
+    world.configure("scheduler = 'round-robin'");
+    let (applied, words) = mpip(&["reload"]);
+    let expected = "changed: b; interfaces changed; 1 settings that were set by hand are gone; ";
+    assert!(applied && words.starts_with(expected), "{words}");
+}
+
+#[test]
 fn a_start_that_fails_says_why() {
     if !can_run(&[]) {
         return;
@@ -192,4 +250,124 @@ fn a_start_that_fails_says_why() {
         let expected = format!("{file}:11: unknown key `no_such_key`, expected one of");
         assert!(!success && words.contains(&expected), "{command}: {words}");
     }
+}
+
+/// A child that is killed when dropped.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `ready` gives something.
+fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let start = std::time::Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(start.elapsed().as_secs() < 60, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_a_key_or_a_signal_ends_it() {
+    if !can_run(&["script"]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-top");
+    let (up, words) = world.mpip(&["up", &world.path("mpip0.toml")]);
+    assert!(up, "{words}");
+    for end in ["key", "signal"] {
+        let (shown, process) =
+            (world.path(&format!("{end}.out")), world.path(&format!("{end}.pid")));
+        let command = format!(
+            "stty rows 24 cols 80; echo $$ > {process}; exec {} --socket {} top",
+            env!("CARGO_BIN_EXE_mpip"),
+            world.path("mpip0.sock")
+        );
+        let mut script = Running(
+            Command::new("script")
+                .args(["-q", "-f", "-c", &command, &shown])
+                .env("TERM", "xterm")
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .expect("script"),
+        );
+        let read = || String::from_utf8_lossy(&fs::read(&shown).unwrap_or_default()).into_owned();
+        wait_for("the screen", || read().contains("not connected").then_some(()));
+        match end {
+            "key" => {
+                use std::io::Write;
+                script.0.stdin.as_mut().expect("piped").write_all(b"q").expect("it reads");
+            }
+            _ => {
+                let process = fs::read_to_string(&process).expect("written");
+                assert!(run("kill", &["-TERM", process.trim()]).status.success());
+            }
+        }
+        wait_for("its end", || script.0.try_wait().expect("a child"));
+        let text = read();
+        let (entered, left) = (text.find("\x1b[?1049h"), text.rfind("\x1b[?1049l"));
+        assert!(entered.is_some() && entered < left, "{end}: the screen is given back: {text:?}");
+        assert!(text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l"), "{end}: the cursor is shown");
+    }
+}
+
+/// Sends a request to `address` and returns what comes until `enough` is in it.
+fn ask(address: &str, request: &str, enough: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    let timeout = Some(std::time::Duration::from_secs(60));
+    stream.set_read_timeout(timeout).expect("a timeout");
+    let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("sent");
+    let (mut text, mut buffer) = (String::new(), [0; 4_096]);
+    while !text.contains(enough) {
+        let len = stream.read(&mut buffer).expect("an answer");
+        assert!(len > 0, "{request}: {text}");
+        text += &String::from_utf8_lossy(&buffer[..len]);
+    }
+    text
+}
+
+#[test]
+fn the_page_and_the_metrics_show_a_daemon_that_runs() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-web");
+    let (up, words) = world.mpip(&["up", &world.path("mpip0.toml")]);
+    assert!(up, "{words}");
+    let socket = world.path("mpip0.sock");
+    let mut web = Running(
+        Command::new(env!("CARGO_BIN_EXE_mpip"))
+            .args(["--socket", &socket, "web", "--listen", "127.0.0.1:0"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("mpip"),
+    );
+    let mut line = String::new();
+    let stdout = web.0.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("a line");
+    let address = line.strip_prefix("http://").and_then(|rest| rest.split('/').next());
+    let address = address.expect(&line).to_owned();
+
+    let page = ask(&address, "GET /", "</html>");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    let metrics = ask(&address, "GET /metrics", "mpip_peer_inner_mtu_bytes{");
+    assert!(metrics.contains("mpip_up 1\n"), "{metrics}");
+    assert!(metrics.contains("mpip_peer_established{peer=\"b\"} 0\n"), "{metrics}");
+    let live = ask(&address, "GET /live", "event: state");
+    assert!(live.contains("\r\ncontent-type: text/event-stream\r\n"), "{live}");
+    assert!(live.contains("event: history\ndata: ["), "{live}");
+    let (printed, words) = world.mpip(&["--socket", &socket, "metrics"]);
+    assert!(printed && words.contains("mpip_build_info{version="), "{words}");
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use mpip_wire::{
-    CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, SessionFields, SessionId,
+    CompactFrameHeader, Feedback, Frame, Frames, NetworkFields, PathId, SessionFields, SessionId,
     TransportHeader,
 };
 
@@ -113,7 +113,7 @@ impl Association {
         &mut self,
         now: Instant,
         cx: &mut Context<'_>,
-        id: mpip_wire::PathId,
+        id: PathId,
         from: PathAddress,
         len: usize,
     ) -> Result<PathIndex, DropReason> {
@@ -152,14 +152,15 @@ impl Association {
         let mut asks = false;
         let mut closed = false;
         let mut not_before = Instant::ZERO;
+        let path = self.paths[index].id;
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
             cx.shared.work += u64::from(frame.work());
             match frame {
                 Frame::Packet { header, packet } => {
-                    let delivery =
-                        Delivery { sequence: header.sequence, ordered: header.ordered, not_before };
+                    let (sequence, ordered) = (header.sequence, header.ordered);
+                    let delivery = Delivery { sequence, ordered, not_before, path };
                     let session = header.session;
                     if let Err(reason) = self.on_packet(now, session, delivery, packet, cx, packets)
                     {
@@ -205,7 +206,7 @@ impl Association {
                     let received = self.on_compact_packet(
                         now,
                         header,
-                        not_before,
+                        (not_before, path),
                         (compact, ecn),
                         cx,
                         packets,
@@ -407,7 +408,7 @@ impl Association {
         &mut self,
         now: Instant,
         frame: CompactFrameHeader,
-        not_before: Instant,
+        (not_before, path): (Instant, PathId),
         (compact, ecn): (&[u8], Ecn),
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
@@ -451,7 +452,7 @@ impl Association {
                 }
             }
         }
-        let delivery = Delivery { sequence, ordered: frame.ordered, not_before };
+        let delivery = Delivery { sequence, ordered: frame.ordered, not_before, path };
         self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
     }

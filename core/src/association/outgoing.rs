@@ -132,7 +132,7 @@ impl Association {
             let choice = self.selection.choose(now, next.priority, &demand, draws);
             let Some(index) = choice else { break };
             if self.send_packet(now, index, &next, len, out) {
-                self.sending.on_packet_sent(now, &next);
+                self.sending.on_packet_sent(now, self.paths[index].id, &next);
             } else {
                 self.paths[index].blocked = true;
             }

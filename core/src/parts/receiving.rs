@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use mpip_types::packet::SessionKey;
 use mpip_types::table::{Removed, Table};
 use mpip_types::{InnerPacket, Instant, PacketSink};
-use mpip_wire::SessionId;
+use mpip_wire::{PathId, SessionId};
 
 use crate::drops::{DropReason, Drops};
 use crate::resequencer::{Hold, HoldLimits, HoldPool, Received, Resequencer, Share};
@@ -25,6 +25,8 @@ pub(crate) struct Delivery {
     pub(crate) ordered: bool,
     /// The earliest delivery time.
     pub(crate) not_before: Instant,
+    /// The path on which the packet came.
+    pub(crate) path: PathId,
 }
 
 /// What delivery needs: memory for held packets, drop counters, and the sink.
@@ -187,7 +189,7 @@ impl Receiving {
         &mut self,
         now: Instant,
         slot: u32,
-        Delivery { sequence, ordered, not_before }: Delivery,
+        Delivery { sequence, ordered, not_before, path }: Delivery,
         inner: InnerPacket<'_>,
         DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
         mut passes: impl FnMut(&InnerPacket<'_>) -> bool,
@@ -195,7 +197,7 @@ impl Receiving {
         self.sessions.touch(slot, now);
         let hold = &mut Hold::new(hold, &mut self.share);
         let Some(session) = self.sessions.get_mut(slot) else { return };
-        session.counters.add(inner.len());
+        session.counters.add(now, path, inner.len());
         if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
             session.newest = sequence;
         }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use mpip_types::Instant;
 use mpip_types::packet::{Segments, SessionKey, protocol};
-use mpip_wire::SessionId;
+use mpip_wire::{PathId, SessionId};
 
 use super::outbox::{Notice, Outbox, Skip};
 use super::path_set::PathSet;
@@ -115,6 +115,11 @@ impl Sending {
         self.next_session = 0;
         self.queue = SendQueue::new(limits.send_queue, limits.sessions);
         self.repairs.clear();
+    }
+
+    /// Whether packets of new sessions are resequenced.
+    pub(crate) fn set_resequencing(&mut self, resequencing: bool) {
+        self.resequencing = resequencing;
     }
 
     /// The sessions.
@@ -348,14 +353,15 @@ impl Sending {
         }
     }
 
-    /// Records that `next` was sent.
-    pub(crate) fn on_packet_sent(&mut self, now: Instant, next: &NextPacket) {
+    /// Records that `next` was sent on `path`.
+    pub(crate) fn on_packet_sent(&mut self, now: Instant, path: PathId, next: &NextPacket) {
         let session = self.sessions.get_key_value_mut(next.slot);
         let session = session.filter(|(_, known)| known.id == next.session);
         if next.first_sent.is_some() {
             self.repairs.pop_front();
             if let Some((_, session)) = session {
                 session.repaired += 1;
+                session.counters.paths.add(now, path);
             }
             return;
         }
@@ -372,7 +378,7 @@ impl Sending {
             self.period.left += left;
             self.period.new += new;
             session.next_sequence = session.next_sequence.wrapping_add(1);
-            session.counters.add(len);
+            session.counters.add(now, path, len);
         }
         self.sessions.touch(next.slot, now);
     }

@@ -1,12 +1,16 @@
 //! Requests of connections to the thread that owns the engine.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mpip_api::Event;
+use mpip_api::{Event, Overrides, ReloadReport};
 use mpip_core::AvailabilityStatus;
+
+use crate::config::{self, Settings};
 
 use crate::snapshot::Snapshot;
 
@@ -32,10 +36,34 @@ pub enum Ask {
         /// Where events go.
         subscriber: SyncSender<Arc<Event>>,
     },
+    /// The latest events.
+    RecentEvents {
+        /// Where the answer goes.
+        reply: SyncSender<Vec<Arc<Event>>>,
+    },
     /// What is known of the destinations that the host talks to.
     Availability {
         /// Where the answer goes.
         reply: SyncSender<Vec<AvailabilityStatus>>,
+    },
+    /// Apply what the configuration file says now.
+    Reload {
+        /// What it says.
+        settings: Box<Settings>,
+        /// Where the report goes, or why nothing was changed.
+        reply: SyncSender<Result<ReloadReport, String>>,
+    },
+    /// Change settings for the time being.
+    Set {
+        /// What to change.
+        change: Set,
+        /// Where the result goes, or why nothing was changed.
+        reply: SyncSender<Result<(), String>>,
+    },
+    /// What was set for the time being.
+    Overrides {
+        /// Where the answer goes: the configuration file and what was set.
+        reply: SyncSender<(String, Overrides)>,
     },
     /// Not a request: destinations that the host talks to.
     Destinations {
@@ -44,17 +72,65 @@ pub enum Ask {
     },
 }
 
+/// What to change for the time being.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// Settings of a peer.
+    Peer {
+        /// Its name.
+        name: String,
+        /// Keys and values.
+        settings: BTreeMap<String, String>,
+    },
+    /// The state of an interface.
+    Path {
+        /// The interface.
+        interface: String,
+        /// The name of the state.
+        state: String,
+    },
+}
+
 /// Sends requests to the thread that owns the engine.
 #[derive(Clone)]
 pub struct Asker {
     asks: Sender<Ask>,
     wake: Arc<dyn Fn() + Send + Sync>,
+    /// The configuration file. One thread at a time reads it, so that the newest is applied last.
+    file: Arc<Mutex<PathBuf>>,
 }
 
 impl Asker {
     /// Sends to `asks` and calls `wake` after each request.
     pub fn new(asks: Sender<Ask>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { asks, wake: Arc::new(wake) }
+        Self { asks, wake: Arc::new(wake), file: Arc::default() }
+    }
+
+    /// [`reload`](Self::reload) reads `file`.
+    pub fn with_config(self, file: PathBuf) -> Self {
+        Self { file: Arc::new(Mutex::new(file)), ..self }
+    }
+
+    /// Reads the configuration file on this thread and has it applied.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing was changed, in one or more lines.
+    pub fn reload(&self) -> Result<ReloadReport, String> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.load_and_ask(&file);
+        if let Err(reason) = &result {
+            reason.lines().for_each(|line| log::error!("reload: {line}"));
+        }
+        result
+    }
+
+    fn load_and_ask(&self, file: &Path) -> Result<ReloadReport, String> {
+        let settings =
+            config::load(file).map_err(|error| format!("nothing is changed:\n{error}"))?;
+        let (reply, replies) = sync_channel(1);
+        self.ask(Ask::Reload { settings: Box::new(settings), reply });
+        replies.recv().unwrap_or_else(|_| Err("the daemon is ending".to_owned()))
     }
 
     /// Sends `ask`. Returns whether the engine's thread still runs.

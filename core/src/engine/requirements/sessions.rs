@@ -48,6 +48,26 @@ fn no_packet_is_delivered_twice_on_any_path() {
     }
 }
 
+#[test]
+fn a_session_says_on_which_paths_its_packets_travelled_lately() {
+    let mut pair = running();
+    inject(&mut pair, 0, 50, 0, true);
+    inject(&mut pair, 3, 50, 1, true);
+    pair.run_for(WAY * 500);
+    let paths = |pair: &mut Pair| {
+        let now = pair.now;
+        let status = pair.engines[1].status(now, true);
+        let session = status.peers[0].sessions.iter().find(|session| session.id == 50);
+        session.expect("known").paths.clone()
+    };
+    assert_eq!(paths(&mut pair), [0, 3]);
+    inject(&mut pair, 2, 50, 2, true);
+    pair.run_for(SECOND * 4);
+    inject(&mut pair, 1, 50, 3, true);
+    pair.run_for(WAY * 500);
+    assert_eq!(paths(&mut pair), [1], "those of four seconds ago are forgotten");
+}
+
 /// [S-2]
 #[test]
 fn a_gap_holds_back_its_own_session_only() {

@@ -1,0 +1,75 @@
+//! The sessions of a peer as a table.
+
+use std::fmt::Write;
+
+use mpip_api::{PeerStatus, SessionStatus};
+
+use crate::table::{Align, Table};
+use crate::units::{bytes, duration};
+use crate::words::{end, protocol};
+
+/// How many sessions there are, and those that are listed.
+pub(super) fn render(peer: &PeerStatus, colours: bool) -> String {
+    let mut out = String::new();
+    let count = peer.session_count.unwrap_or(0);
+    let listed = peer.sessions.len() as u64;
+    let limited = if listed < count { format!(", the last {listed} used") } else { String::new() };
+    let _ = writeln!(out, "  {count} sessions{limited}");
+    if listed > 0 {
+        out.push_str(&session_table(&peer.sessions).render("  ", colours));
+    }
+    out
+}
+
+/// The quantile `share` (0 to 1) of the time that delayed packets waited, rounded up to the upper
+/// end of its histogram bin, and at most the longest wait: the last bin has no upper end.
+fn wait_quantile(session: &SessionStatus, share: f64) -> String {
+    let total: u64 = session.waits.iter().map(|count| u64::from(*count)).sum();
+    let mut seen = 0;
+    for (bin, count) in session.waits.iter().enumerate() {
+        seen += u64::from(*count);
+        if total > 0 && seen as f64 >= share * total as f64 {
+            let bound = (1_u64 << bin.min(63)) as f64 / 1e3;
+            return duration(Some(bound.min(session.longest_wait_ms)));
+        }
+    }
+    "-".to_owned()
+}
+
+fn session_table(sessions: &[SessionStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("session", Align::Right),
+        ("", Align::Left),
+        ("protocol", Align::Left),
+        ("source", Align::Left),
+        ("destination", Align::Left),
+        ("packets", Align::Right),
+        ("data", Align::Right),
+        ("repaired", Align::Right),
+        ("waited", Align::Right),
+        ("median", Align::Right),
+        ("99 %", Align::Right),
+        ("longest", Align::Right),
+        ("idle", Align::Right),
+        ("paths", Align::Left),
+    ]);
+    for session in sessions {
+        table.row(vec![
+            session.id.to_string().into(),
+            (if session.outgoing { "out" } else { "in" }).into(),
+            protocol(session.protocol).into(),
+            end(session.source).into(),
+            end(session.destination).into(),
+            session.packets.to_string().into(),
+            bytes(session.inner_bytes).into(),
+            session.repaired_packets.to_string().into(),
+            session.waits.iter().map(|count| u64::from(*count)).sum::<u64>().to_string().into(),
+            wait_quantile(session, 0.5).into(),
+            wait_quantile(session, 0.99).into(),
+            duration(Some(session.longest_wait_ms)).into(),
+            duration(Some(session.idle_ms)).into(),
+            session.paths.iter().map(u16::to_string).collect::<Vec<_>>().join(" ").into(),
+        ]);
+    }
+    table
+}
