@@ -22,12 +22,14 @@
 
 mod client;
 mod event;
+mod invite;
 mod message;
 mod status;
 mod time;
 
 pub use client::{Client, ClientError, EventStream, availability, request, status};
 pub use event::{Event, EventKind};
+pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{
     MAX_REQUEST, MAX_RESPONSE, Request, RequestError, Response, ResponseError, VERSION,
 };

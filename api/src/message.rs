@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::Event;
+use crate::invite::{InvitationStatus, KnownPeer};
 use crate::status::{DestinationStatus, Status};
 
 /// The version of the control protocol.
@@ -36,10 +37,33 @@ pub enum Request {
     /// What is known of the destinations that the host talks to; answered by
     /// [`Response::Availability`].
     Availability,
+    /// Invite a node; answered by [`Response::Invitation`].
+    Invite {
+        /// What it is to be called.
+        name: String,
+        /// How long the token is good for, s: 60 to 2,592,000 (30 days).
+        valid_s: u64,
+        /// Where the gateway is, each an address with a port; empty for where its paths start.
+        #[serde(default)]
+        endpoints: Vec<String>,
+        /// Networks behind the invited node.
+        #[serde(default)]
+        prefixes: Vec<String>,
+    },
+    /// The nodes that were invited; answered by [`Response::Peers`].
+    Peers,
+    /// Forget a peer that joined, or withdraw an invitation; answered by [`Response::Done`].
+    RemovePeer {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// The names of all requests.
-const REQUESTS: [&str; 4] = ["status", "down", "events", "availability"];
+const REQUESTS: [&str; 7] =
+    ["status", "down", "events", "availability", "invite", "peers", "remove-peer"];
+/// Those of them that have no fields.
+const WITHOUT_FIELDS: [&str; 4] = ["down", "events", "availability", "peers"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +78,16 @@ pub enum Response {
     Availability {
         /// The destinations, those with a node first.
         destinations: Vec<DestinationStatus>,
+    },
+    /// An invitation was made.
+    Invitation {
+        /// The invitation.
+        invitation: InvitationStatus,
+    },
+    /// The nodes that were invited.
+    Peers {
+        /// Those that joined, and invitations.
+        peers: Vec<KnownPeer>,
     },
     /// What was asked for has happened.
     Done,
@@ -137,7 +171,7 @@ impl Request {
             other => return Err(RequestError::Unknown(other.map(ToString::to_string))),
         };
         // A variant without fields accepts any, so they are refused here.
-        if name != "status"
+        if WITHOUT_FIELDS.contains(&name.as_str())
             && let Some(field) = object.keys().find(|key| *key != "request")
         {
             let reason = format!("unknown field `{field}`, expected none");
@@ -225,6 +259,14 @@ mod tests {
             Request::Down,
             Request::Events,
             Request::Availability,
+            Request::Peers,
+            Request::RemovePeer { name: "laptop".to_owned() },
+            Request::Invite {
+                name: "laptop".to_owned(),
+                valid_s: 3_600,
+                endpoints: vec!["198.18.0.1:6182".to_owned()],
+                prefixes: Vec::new(),
+            },
         ] {
             let line = request.to_line();
             assert_eq!(line.matches('\n').count(), 1);
@@ -252,7 +294,7 @@ mod tests {
             (
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
-                 `availability`",
+                 `availability`, `invite`, `peers`, `remove-peer`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,

@@ -9,6 +9,7 @@
 //! values), `keys` (key files) and `problems` (the list of what is wrong), and never each other.
 
 mod error;
+mod gateway;
 mod host_mode;
 mod interface;
 mod keys;
@@ -25,7 +26,10 @@ mod values;
 use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, Problem};
-pub use settings::{HostMode, InterfaceAddress, OpportunisticSettings, Place, Settings};
+pub use settings::{
+    GatewaySettings, HostMode, InterfaceAddress, OpportunisticSettings, Place, RouterSettings,
+    Settings,
+};
 
 /// Reads and checks the configuration in `file` and the key files that it names.
 pub fn load(file: &Path) -> Result<Settings, ConfigError> {

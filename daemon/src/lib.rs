@@ -19,6 +19,8 @@ mod error;
 mod events;
 mod faults;
 mod host;
+mod invite;
+mod joined;
 mod kernel;
 mod local;
 mod network;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
-    AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
-    LocalAddress, LocalId, PacketPool, Parameters, PathAddress, Sender,
+    AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
+    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -19,8 +19,10 @@ use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
 use crate::config::Settings;
+use crate::control::PeerChange;
 use crate::error::{Error, system};
 use crate::events::Events;
+use crate::invite::Door;
 use crate::local::{Changes, LocalAddresses};
 use crate::network::Network;
 use crate::network::listed;
@@ -131,6 +133,8 @@ pub(crate) struct Node {
     events: Events,
     /// Writes keys of nodes that nobody configured, with their addresses.
     pins: Option<pins::Writer>,
+    /// Who takes requests to join, if this is a gateway.
+    door: Option<Door>,
     started: Instant,
 }
 
@@ -241,6 +245,7 @@ impl Node {
             broken_frames: 0,
             events: Events::default(),
             pins,
+            door: None,
             started: now,
         };
         seed.zeroize();
@@ -305,16 +310,24 @@ impl Node {
             self.sender.errors(local, |remote| self.engine.handle_refused(now, local, remote));
         }
         if ready.readable {
-            let Self { engine, writer, buffers, received, sender, .. } = self;
+            let Self { engine, writer, buffers, received, sender, door, .. } = self;
+            let mut answers = Vec::new();
             sender.receive(now, local, buffers, |remote, ecn, datagram| {
                 *received = true;
                 let from = PathAddress { local, remote };
+                if let Some((true, answer)) = door.as_mut().map(|it| it.take(now, from, datagram)) {
+                    answers.extend(answer.map(|answer| (from, answer)));
+                    return false;
+                }
                 let handled = engine.handle_datagram(now, from, ecn, datagram, writer);
                 if let Err(reason) = handled {
                     log::trace!("datagram from {remote} dropped: {reason:?}");
                 }
                 handled == Ok(Sender::Authenticated)
             });
+            for (to, answer) in answers {
+                self.send(to, &answer);
+            }
         }
         if ready.writable && self.sender.writable(now, local) {
             self.engine.handle_writable(now, local, &mut self.sender);
@@ -510,6 +523,22 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    /// Has requests to join taken.
+    pub(crate) fn open(&mut self, door: Option<Door>) {
+        self.door = door;
+    }
+
+    /// A peer has joined, or was removed.
+    pub(crate) fn change_peer(&mut self, _now: Instant, change: PeerChange) {
+        log::debug!("{change:?}");
+    }
+
+    /// Sends a datagram that is not the engine's. If there is no room it is lost.
+    pub(crate) fn send(&mut self, to: PathAddress, datagram: &[u8]) {
+        self.sender.send(to, datagram);
+        self.received = true;
     }
 
     /// Whoever listens gets every event from now on.

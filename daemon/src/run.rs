@@ -62,14 +62,25 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     poller.add(&monitor, Token::Network.into(), Interest::Readable).map_err(&add)?;
     poller.add(&*waker, Token::Control.into(), Interest::Readable).map_err(&add)?;
 
+    let gateway = settings.gateway.clone();
+    let (door, joining) = match crate::invite::open(&settings) {
+        Some((door, waiting, jobs)) => (Some(door), Some((waiting, jobs))),
+        None => (None, None),
+    };
     let opportunistic = settings.opportunistic.as_ref();
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
     let mut node = Node::start(settings, plain.unwrap_or_default(), &poller, &mut monitor)?;
+    node.open(door);
     for (peer, file) in traces.into_iter().flatten() {
         node.trace(&peer, file);
     }
     let wake = Arc::clone(&waker);
-    let asker = Asker::new(asking, move || wake.wake());
+    let mut asker = Asker::new(asking, move || wake.wake());
+    if let (Some(gateway), Some((waiting, jobs))) = (gateway, joining) {
+        crate::invite::serve(gateway, waiting, asker.clone())
+            .map_err(system("start the thread of peers that join"))?;
+        asker = asker.with_jobs(jobs);
+    }
     if let Some(prefixes) = noticed {
         crate::destinations::watch(&prefixes, asker.clone())?;
     }
@@ -186,6 +197,11 @@ fn answer(node: &mut Node, now: mpip_core::Instant, asks: &Receiver<Ask>) -> Opt
             Ask::Availability { reply } => {
                 let _ = reply.try_send(node.availability(now));
             }
+            Ask::Peer { change, done } => {
+                node.change_peer(now, change);
+                let _ = done.try_send(());
+            }
+            Ask::Send { to, datagram } => node.send(to, &datagram),
             Ask::Destinations { list } => node.destinations_in_use(now, &list),
         }
     }

@@ -4,14 +4,14 @@
 use std::ops::Range;
 use std::path::Path;
 
-use mpip_core::DEFAULT_PORT;
+use mpip_core::{DEFAULT_PORT, PeerConfig};
 use toml::Spanned;
 
 use super::error::Problem;
 use super::peer::Peers;
 use super::problems::Problems;
 use super::settings::{Place, Settings};
-use super::{host_mode, interface, node, opportunistic, raw, rule};
+use super::{gateway, host_mode, interface, node, opportunistic, raw, rule};
 
 /// The settings, or everything that is wrong with them, in the file's order.
 pub(super) fn resolve(
@@ -29,12 +29,23 @@ pub(super) fn resolve(
     let host_mode = host_mode::resolve(&raw.host_mode, &mut problems);
     let own_key = node.private_key.as_ref().map(|key| *key.public_key());
     let mut peers = Peers::new(own_key, directory, &addresses, path_interfaces.as_deref());
-    let peers = raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
+    let mut peers: Vec<PeerConfig> =
+        raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
+    let default_route = raw.peer.iter().any(|peer| peer.get_ref().default_route);
     let rules = raw.rule.iter().filter_map(|raw| rule::resolve(raw, &mut problems)).collect();
     let opportunistic = raw.opportunistic.as_ref();
     let opportunistic =
         opportunistic.and_then(|raw| opportunistic::resolve(raw, directory, &mut problems));
+    let context = gateway::Context { file, own_key, addresses: &addresses, peers: &peers };
+    let gateway = raw.gateway.as_ref();
+    let gateway = gateway.and_then(|raw| gateway::resolve(raw, &context, &mut problems));
+    let router = raw.router.as_ref();
+    let router = router.and_then(|raw| gateway::resolve_router(raw, &interface, &mut problems));
     problems.check()?;
+    let gateway = gateway.map(|(settings, joined)| {
+        peers.extend(joined);
+        settings
+    });
     let place = |span: Option<Range<usize>>| Place {
         file: file.to_owned(),
         line: span.map(|span| problems.line_of(&span)),
@@ -59,5 +70,8 @@ pub(super) fn resolve(
         peers,
         rules,
         opportunistic,
+        gateway,
+        router,
+        default_route,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use mpip_core::{
     Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule,
 };
 use mpip_crypto::PrivateKey;
+
+use crate::joined::Surroundings;
 
 /// The settings of one daemon.
 #[derive(Debug)]
@@ -50,6 +52,38 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// Associations with nodes that `peers` does not name; `None` for none.
     pub opportunistic: Option<OpportunisticSettings>,
+    /// Nodes that are invited, and the way to the Internet for peers; `None` for neither.
+    pub gateway: Option<GatewaySettings>,
+    /// The networks behind this node; `None` for none.
+    pub router: Option<RouterSettings>,
+    /// Whether a peer is the way to everything that has no other.
+    pub default_route: bool,
+}
+
+/// What a gateway does for its peers.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// What invitations depend on.
+    pub(crate) around: Surroundings,
+    /// The file of peers that joined, and of invitations.
+    pub peers_file: PathBuf,
+    /// Where invitations say that this node is; empty for where its paths start.
+    pub endpoints: Vec<SocketAddr>,
+    /// What peers that join may reach.
+    pub reaches: Vec<Prefix>,
+    /// Whether peers reach other hosts through this one.
+    pub forward: bool,
+    /// Whether they do so with an address of this host.
+    pub masquerade: bool,
+}
+
+/// The networks behind this node.
+#[derive(Clone, Debug)]
+pub struct RouterSettings {
+    /// Their interfaces.
+    pub interfaces: Vec<String>,
+    /// Whether their hosts reach peers with an inner address of this node.
+    pub masquerade: bool,
 }
 
 /// Associations with nodes that the configuration does not name.
