@@ -18,6 +18,8 @@ pub mod doctor;
 mod error;
 mod events;
 mod faults;
+mod firewall;
+mod forwarding;
 mod host;
 mod invite;
 mod joined;
@@ -35,5 +37,6 @@ mod sockets;
 mod worker;
 
 pub use error::Error;
+pub use firewall::helper as firewall_helper;
 pub use network::listed;
 pub use run::{clean_up, run};

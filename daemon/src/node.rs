@@ -22,6 +22,7 @@ use crate::config::Settings;
 use crate::control::PeerChange;
 use crate::error::{Error, system};
 use crate::events::Events;
+use crate::firewall::Firewall;
 use crate::invite::Door;
 use crate::local::{Changes, LocalAddresses};
 use crate::network::Network;
@@ -135,6 +136,8 @@ pub(crate) struct Node {
     pins: Option<pins::Writer>,
     /// Who takes requests to join, if this is a gateway.
     door: Option<Door>,
+    /// Our part of the packet filter, if there is one.
+    firewall: Option<Firewall>,
     started: Instant,
 }
 
@@ -246,6 +249,7 @@ impl Node {
             events: Events::default(),
             pins,
             door: None,
+            firewall: None,
             started: now,
         };
         seed.zeroize();
@@ -426,6 +430,9 @@ impl Node {
             }
         }
         self.keep_addresses(&changes.removed, &addresses);
+        if let Some(firewall) = &mut self.firewall {
+            firewall.follow(&addresses, device);
+        }
         // What is this host's own has to be known when paths are opened. What is kept is, though
         // the list does not have it yet.
         let kept = self.network.host().pinned().iter().copied();
@@ -525,9 +532,9 @@ impl Node {
         Ok(())
     }
 
-    /// Has requests to join taken.
-    pub(crate) fn open(&mut self, door: Option<Door>) {
-        self.door = door;
+    /// Has requests to join taken, and the packet filter kept up with the host's networks.
+    pub(crate) fn open(&mut self, door: Option<Door>, firewall: Option<Firewall>) {
+        (self.door, self.firewall) = (door, firewall);
     }
 
     /// A peer has joined, or was removed.
@@ -624,6 +631,9 @@ impl Node {
     /// stays.
     pub(crate) fn started(&mut self) {
         self.network.started(clock::now());
+        if let Some(firewall) = &mut self.firewall {
+            firewall.started();
+        }
     }
 
     /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written.
@@ -632,6 +642,9 @@ impl Node {
         // From here on packets of peers in host mode leave as plain IP, if they may; what is on its
         // way on the paths still arrives.
         self.network.release(clock::now(), orderly);
+        if let Some(firewall) = self.firewall.as_mut().filter(|_| orderly) {
+            firewall.open();
+        }
         self.linger(DRAIN, true);
         self.engine.handle_command(clock::now(), Command::Shutdown);
         self.linger(if self.network.is_active() { FAREWELL } else { Duration::ZERO }, false);

@@ -15,6 +15,7 @@ use mpip_net::{
 use crate::config::Settings;
 use crate::control::{self, Ask, Asker, Socket};
 use crate::error::{Error, system};
+use crate::firewall::Firewall;
 use crate::node::{Node, Token};
 
 /// How long the last answer to a client may take when the process ends.
@@ -50,6 +51,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         low_ports: ports.iter().any(|port| *port < 1024),
     };
     let plain = if settings.gives_back() { plain_sender(settings.host_mode.mark) } else { None };
+    let firewall = Firewall::start(&settings)?;
     privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
     let poller = Poller::new().map_err(system("make an epoll"))?;
@@ -70,7 +72,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     let opportunistic = settings.opportunistic.as_ref();
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
     let mut node = Node::start(settings, plain.unwrap_or_default(), &poller, &mut monitor)?;
-    node.open(door);
+    node.open(door, firewall);
     for (peer, file) in traces.into_iter().flatten() {
         node.trace(&peer, file);
     }
@@ -113,7 +115,8 @@ pub fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
     let device = Tun::open(&settings.interface).map_err(|error| Error::tun(settings, error))?;
     let refusing = crate::network::clean_up(settings)?;
     drop(device);
-    Ok(refusing.or_else(|| stale.then(Vec::new)))
+    let firewall = crate::firewall::clean_up(settings)?;
+    Ok(refusing.or_else(|| (stale || firewall).then(Vec::new)))
 }
 
 /// What sends packets that go back to plain IP. Without it they are lost, which their senders find

@@ -78,7 +78,7 @@ pub struct GatewaySettings {
 }
 
 /// The networks behind this node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterSettings {
     /// Their interfaces.
     pub interfaces: Vec<String>,
