@@ -4,7 +4,9 @@
 //!
 //! A client connects to the daemon's Unix stream socket and writes requests, one JSON object per
 //! line; the daemon answers each with one JSON object per line, in order. Every object carries
-//! `"version"`, which is [`VERSION`]; a daemon that speaks another version says so in an error.
+//! `"version"`, which is [`VERSION`]; a daemon that speaks another version says so in an error. The
+//! request `hello` is answered whatever its version is, with the versions and requests that the
+//! daemon knows.
 //!
 //! ```text
 //! → {"version":1,"request":"status","sessions":false}
@@ -20,6 +22,7 @@
 //! not know. Durations are milliseconds (`_ms`, fractional), rates bits per second (`_bps`),
 //! amounts of data bytes (`_bytes`); a value that is not known is `null`.
 
+mod change;
 mod client;
 mod event;
 mod invite;
@@ -27,11 +30,12 @@ mod message;
 mod status;
 mod time;
 
+pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport};
 pub use client::{Client, ClientError, EventStream, availability, request, status};
 pub use event::{Event, EventKind};
 pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{
-    MAX_REQUEST, MAX_RESPONSE, Request, RequestError, Response, ResponseError, VERSION,
+    MAX_REQUEST, MAX_RESPONSE, REQUESTS, Request, RequestError, Response, ResponseError, VERSION,
 };
 pub use status::{
     Counter, DestinationStatus, FaultStatus, InterfaceStatus, LocalAddressStatus, PathStatus,

@@ -1,10 +1,12 @@
 //! Requests and responses: one JSON object each, on one line.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::change::{Overrides, ReloadReport};
 use crate::event::Event;
 use crate::invite::{InvitationStatus, KnownPeer};
 use crate::status::{DestinationStatus, Status};
@@ -37,6 +39,30 @@ pub enum Request {
     /// What is known of the destinations that the host talks to; answered by
     /// [`Response::Availability`].
     Availability,
+    /// Which versions and requests the daemon knows; answered by [`Response::Hello`], whatever the
+    /// version of the request is.
+    Hello,
+    /// Read the configuration file again and apply what changed; answered by
+    /// [`Response::Reloaded`].
+    Reload,
+    /// Change settings of a peer for the time being: until the daemon ends or reloads; answered by
+    /// [`Response::Done`].
+    SetPeer {
+        /// The peer's name.
+        peer: String,
+        /// Keys of its `[[peer]]` section and their values, as `mpip set` takes them.
+        settings: BTreeMap<String, String>,
+    },
+    /// Change whether paths start from an interface, for the time being; answered by
+    /// [`Response::Done`].
+    SetPath {
+        /// The interface.
+        interface: String,
+        /// `active`, `standby` or `off`.
+        state: String,
+    },
+    /// What was set for the time being; answered by [`Response::Overrides`].
+    Overrides,
     /// Invite a node; answered by [`Response::Invitation`].
     Invite {
         /// What it is to be called.
@@ -60,10 +86,23 @@ pub enum Request {
 }
 
 /// The names of all requests.
-const REQUESTS: [&str; 7] =
-    ["status", "down", "events", "availability", "invite", "peers", "remove-peer"];
-/// Those of them that have no fields.
-const WITHOUT_FIELDS: [&str; 4] = ["down", "events", "availability", "peers"];
+pub const REQUESTS: [&str; 12] = [
+    "status",
+    "down",
+    "events",
+    "availability",
+    "hello",
+    "reload",
+    "set-peer",
+    "set-path",
+    "overrides",
+    "invite",
+    "peers",
+    "remove-peer",
+];
+
+/// Requests with fields.
+const WITH_FIELDS: [&str; 5] = ["status", "set-peer", "set-path", "invite", "remove-peer"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +127,27 @@ pub enum Response {
     Peers {
         /// Those that joined, and invitations.
         peers: Vec<KnownPeer>,
+    },
+    /// What the daemon speaks.
+    Hello {
+        /// Versions of the protocol.
+        versions: Vec<u64>,
+        /// Release of the daemon.
+        daemon_version: String,
+        /// Names of the requests that it knows.
+        requests: Vec<String>,
+    },
+    /// The configuration file is applied.
+    Reloaded {
+        /// What changed.
+        changes: ReloadReport,
+    },
+    /// What was set for the time being.
+    Overrides {
+        /// The configuration file that says otherwise.
+        config_file: String,
+        /// The settings.
+        overrides: Overrides,
     },
     /// What was asked for has happened.
     Done,
@@ -160,7 +220,9 @@ impl Request {
             return Err(RequestError::NotAnObject("found another JSON value".to_owned()));
         };
         let version = object.remove("version");
-        if version.as_ref().and_then(Value::as_u64) != Some(VERSION) {
+        // Whoever asks which versions there are cannot know.
+        let hello = object.get("request").and_then(Value::as_str) == Some("hello");
+        if version.as_ref().and_then(Value::as_u64) != Some(VERSION) && !hello {
             return Err(RequestError::Version(version.map(|found| found.to_string())));
         }
         let name = match object.get("request") {
@@ -171,7 +233,8 @@ impl Request {
             other => return Err(RequestError::Unknown(other.map(ToString::to_string))),
         };
         // A variant without fields accepts any, so they are refused here.
-        if WITHOUT_FIELDS.contains(&name.as_str())
+        if !WITH_FIELDS.contains(&name.as_str())
+            && name != "hello"
             && let Some(field) = object.keys().find(|key| *key != "request")
         {
             let reason = format!("unknown field `{field}`, expected none");
@@ -267,6 +330,14 @@ mod tests {
                 endpoints: vec!["198.18.0.1:6182".to_owned()],
                 prefixes: Vec::new(),
             },
+            Request::Hello,
+            Request::Reload,
+            Request::SetPeer {
+                peer: "gateway".to_owned(),
+                settings: [("scheduler".to_owned(), "weighted".to_owned())].into(),
+            },
+            Request::SetPath { interface: "wwan0".to_owned(), state: "standby".to_owned() },
+            Request::Overrides,
         ] {
             let line = request.to_line();
             assert_eq!(line.matches('\n').count(), 1);
@@ -294,7 +365,8 @@ mod tests {
             (
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
-                 `availability`, `invite`, `peers`, `remove-peer`",
+                 `availability`, `hello`, `reload`, `set-peer`, `set-path`, `overrides`, `invite`, \
+                 `peers`, `remove-peer`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,
@@ -308,6 +380,17 @@ mod tests {
         for (line, expected) in cases {
             let error = Request::parse(line.as_bytes()).expect_err(line).to_string();
             assert!(error.starts_with(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_hello_of_any_version_is_understood_and_may_say_more() {
+        for line in [
+            r#"{"version":1,"request":"hello"}"#,
+            r#"{"version":9,"request":"hello"}"#,
+            r#"{"request":"hello","client":"a program"}"#,
+        ] {
+            assert_eq!(Request::parse(line.as_bytes()), Ok(Request::Hello), "{line}");
         }
     }
 

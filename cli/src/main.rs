@@ -5,6 +5,7 @@
 //! - [`keys`]: `genkey`, `pubkey`, `genpsk`
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
 //! - [`setup`], [`invite`], [`join`]: `init`; `invite`, `peers`, `remove`; `join`
+//! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`] and [`drops`]
@@ -12,6 +13,7 @@
 //! command.
 
 mod availability;
+mod change;
 mod daemon;
 mod drops;
 mod events;
@@ -20,6 +22,7 @@ mod invite;
 mod join;
 mod keys;
 mod output;
+mod save;
 mod setup;
 mod socket;
 mod status;
@@ -152,6 +155,28 @@ enum Command {
         #[arg(conflicts_with = "socket")]
         file: Option<PathBuf>,
     },
+    /// Apply a changed configuration without a restart
+    ///
+    /// Peers, rules, paths and the device's addresses come, go and change; what did not change goes
+    /// on without a lost packet. A configuration with an error changes nothing, and its errors are
+    /// printed. So does one that changes what cannot change while the daemon runs. What was set for
+    /// the time being gives way to the file.
+    Reload,
+    /// Change a setting for the time being: until `mpip reload` or the daemon's end
+    Set {
+        #[command(subcommand)]
+        what: SetCommand,
+    },
+    /// Put the paths of an interface on standby, or take them out, for the time being
+    Path {
+        #[command(subcommand)]
+        what: PathCommand,
+    },
+    /// Write what was set for the time being into the configuration file
+    ///
+    /// Comments and order of the file stay as they are. Then the file is applied, as by `mpip
+    /// reload`.
+    Save,
     /// Show peers and paths
     ///
     /// Per path: state; round-trip time, and its minimum over the last 10 s; one-way delay beyond
@@ -200,6 +225,36 @@ enum Command {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum SetCommand {
+    /// Change settings of a peer
+    ///
+    /// mpip set peer gateway scheduler=round-robin max_paths=2
+    Peer {
+        /// The peer's name
+        name: String,
+        /// scheduler, congestion_control, max_paths, policy, resequencing, ack_thinning or
+        /// encapsulation, as in docs/configuration.md; an empty value is the default
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum PathCommand {
+    /// Change the state of an interface
+    ///
+    /// mpip path set wwan0 standby
+    Set {
+        /// The interface
+        interface: String,
+        /// active; standby: its paths carry packets only while no other path works; off: it has no
+        /// paths
+        #[arg(value_parser = ["active", "standby", "off"])]
+        state: String,
+    },
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match act(&arguments) {
@@ -232,6 +287,14 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
         Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
+        Command::Reload => change::reload(&socket()?)?,
+        Command::Set { what: SetCommand::Peer { name, settings } } => {
+            change::set_peer(&socket()?, name, settings)?;
+        }
+        Command::Path { what: PathCommand::Set { interface, state } } => {
+            change::set_path(&socket()?, interface, state)?;
+        }
+        Command::Save => save::save(&socket()?)?,
         Command::Status { json, sessions } => status::show(&socket()?, *json, *sessions)?,
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,

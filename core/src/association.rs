@@ -3,7 +3,7 @@
 //! Its parts own their state ([`parts`](crate::parts)). The modules here combine the parts:
 //! `handshake` negotiates keys; `paths`, `moving` and `early` manage the paths; `outgoing` and
 //! `incoming` carry packets; `control` sends control frames; `too_big` answers packets that exceed
-//! the MTU; `advertised` decides which addresses that the peer advertises are used; `rest` lets
+//! the MTU; `reload` changes settings; `advertised` decides which addresses that the peer advertises are used; `rest` lets
 //! idle paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns
 //! packet numbers, and with them nonces.
 
@@ -22,6 +22,7 @@ mod kept;
 mod moving;
 mod outgoing;
 mod paths;
+mod reload;
 mod rest;
 mod too_big;
 mod translated;

@@ -80,7 +80,7 @@ impl Opportunistic {
 }
 
 /// Settings of one peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PeerConfig {
     /// The name in status output and logs; unique in the configuration.
     pub name: String,

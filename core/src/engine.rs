@@ -14,7 +14,6 @@ use crate::association::Association;
 use crate::capture::Capture;
 use crate::config::Config;
 use crate::config::Limits;
-use crate::config::Policy;
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
@@ -32,17 +31,19 @@ use crate::translation::Translations;
 use crate::unknown_peers::UnknownPeers;
 use mpip_types::Bucket;
 use mpip_types::Instant;
+use mpip_types::LocalAddress;
 use mpip_types::Rate;
 use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
-use mpip_types::{LocalAddress, Prefix};
 
 mod from_host;
 mod handshake_messages;
 mod kept;
 mod plain;
+mod reload;
 mod replies;
 mod unknown;
 
+pub use self::reload::Reconfigured;
 use self::replies::Replies;
 
 /// Most events that wait for [`Engine::poll_event`]; beyond this the oldest are dropped.
@@ -59,6 +60,9 @@ pub enum Command {
     /// Every address of this host, whether or not paths may start from it; replaces the former
     /// list. None of them is ever accepted as a peer's, and every peer may send to them.
     OwnAddresses(Vec<IpAddr>),
+    /// The interfaces whose paths are on standby, which carry packets only while no other path
+    /// works; replaces the former list. Peers are told.
+    Standby(Vec<String>),
     /// The host's routes changed: destinations without a route may have one now.
     RoutesChanged,
     /// The current wall clock, as time since 1970-01-01 00:00 UTC. Give it before each
@@ -84,10 +88,12 @@ pub struct Engine {
     mac1_key: Mac1Key,
     limits: Limits,
     parameters: Arc<Parameters>,
-    /// Those with configured peers, then those with unknown peers.
+    /// Those with configured and with unknown peers, and those that ended.
     associations: Vec<Association>,
-    /// Number of configured peers.
-    configured: usize,
+    /// The configured peers, in the configuration's order.
+    configured: Vec<usize>,
+    /// Places of associations that ended.
+    vacant: Vec<usize>,
     by_key: BTreeMap<PublicKey, usize>,
     /// Associations to be flushed after a batch, and the one that is flushed first.
     touched: BTreeSet<usize>,
@@ -118,13 +124,8 @@ impl Engine {
         let parameters = Arc::new(config.parameters);
         for (index, peer) in config.peers.into_iter().enumerate() {
             by_key.insert(peer.public_key, index);
-            for prefix in &peer.allowed_prefixes {
-                prefixes.claim(*prefix, index, true);
-            }
-            if peer.host_mode && peer.policy == Policy::Require {
-                for endpoint in &peer.endpoints {
-                    prefixes.claim(Prefix::host(endpoint.ip()), index, false);
-                }
+            for (prefix, source) in peer.claims() {
+                prefixes.claim(prefix, index, source);
             }
             endpoints.extend(peer.endpoints.iter().map(SocketAddr::ip));
             associations.push(Association::new(peer, &config.limits, &parameters, &mut rng, now));
@@ -147,6 +148,7 @@ impl Engine {
             rng,
             draws,
             locals: Arc::new([]),
+            standby: Arc::new([]),
             own: Vec::new(),
             rules: RuleTable::new(config.rules),
             prefixes,
@@ -167,7 +169,8 @@ impl Engine {
             mac1_key: Mac1Key::of(&public_key),
             timeouts: vec![None; associations.len()],
             schedule: BTreeSet::new(),
-            configured: associations.len(),
+            configured: (0..associations.len()).collect(),
+            vacant: Vec::new(),
             associations,
             by_key,
             touched: BTreeSet::new(),
@@ -317,6 +320,7 @@ impl Engine {
         match command {
             Command::LocalAddresses(locals) => self.shared.locals = locals.into(),
             Command::OwnAddresses(own) => return self.follow_own_addresses(own),
+            Command::Standby(interfaces) => return self.follow_standby(now, interfaces),
             Command::WallClock(unix_time) => {
                 self.shared.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
                 return;
@@ -389,16 +393,13 @@ impl Engine {
 
     /// Statistics. `sessions` adds the list of sessions.
     pub fn status(&self, now: Instant, sessions: bool) -> Status {
-        let unknown = self.unknown.as_ref();
-        let exists = |peer: &usize| {
-            *peer < self.configured || unknown.is_some_and(|unknown| unknown.is_node(*peer))
-        };
         let status = |peer: usize| {
             let mut status = self.associations[peer].status(now, sessions);
             status.translated += self.shared.translations.count(peer);
             status
         };
-        let peers = (0..self.associations.len()).filter(exists);
+        let unknown = (0..self.associations.len()).filter(|peer| self.is_node(*peer));
+        let peers = self.configured.iter().copied().chain(unknown);
         // Packets that were not held for resequencing because memory was exhausted.
         let refused = self.shared.hold.refused();
         let not_held = (refused > 0).then_some(("not_held", refused));
@@ -412,9 +413,9 @@ impl Engine {
     /// Traces the association with `peer` to `sink`, replacing a former sink. Returns `false` if
     /// there is no such peer.
     pub fn trace(&mut self, peer: &str, sink: Box<dyn TraceSink>) -> bool {
-        let named = |association: &&mut Association| association.config.name == peer;
-        let Some(association) = self.associations.iter_mut().find(named) else { return false };
-        association.trace = Trace::to(sink);
+        let named = |index: &&usize| self.associations[**index].config.name == peer;
+        let Some(index) = self.configured.iter().find(named) else { return false };
+        self.associations[*index].trace = Trace::to(sink);
         true
     }
 

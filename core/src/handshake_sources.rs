@@ -50,6 +50,11 @@ impl HandshakeSources {
         }
     }
 
+    /// Replaces the addresses of configured peers.
+    pub(crate) fn set_endpoints(&mut self, endpoints: impl Iterator<Item = IpAddr>) {
+        self.endpoints = endpoints.map(Source::of).collect();
+    }
+
     /// Counts an initiation. Returns whether its sender has to show a cookie.
     pub(crate) fn is_under_load(&mut self, now: Instant) -> bool {
         if now.since(self.initiations_since) >= Duration::from_secs(1) {

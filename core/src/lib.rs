@@ -71,7 +71,7 @@ pub use config::{
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
 pub use engine::check;
-pub use engine::{Command, Engine, Sender};
+pub use engine::{Command, Engine, Reconfigured, Sender};
 pub use event::Event;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;

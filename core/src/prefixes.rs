@@ -49,6 +49,12 @@ impl PrefixTable {
         self.by_len.retain(|(_, prefixes)| !prefixes.is_empty());
     }
 
+    /// The peer that owns exactly `prefix`.
+    pub(crate) fn owner_of(&self, prefix: Prefix) -> Option<usize> {
+        let (_, prefixes) = self.by_len.iter().find(|(len, _)| *len == prefix.prefix_len())?;
+        prefixes.get(&prefix.address()).map(|owner| owner.peer)
+    }
+
     /// The peer to which packets to `address` are sent.
     pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
         self.owner(address).map(|owner| owner.peer)

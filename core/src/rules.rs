@@ -24,6 +24,11 @@ impl RuleTable {
         Self { rules }
     }
 
+    /// The rules, in order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
     /// The priority of a packet with `header` and `length` bytes from its IP header on; for a
     /// super-packet, `length` is that of its first segment. [`Priority::Throughput`] without a
     /// matching rule.

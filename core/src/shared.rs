@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) draws: ChaCha8Rng,
     /// Addresses from which paths may start.
     pub(crate) locals: Arc<[LocalAddress]>,
+    /// Interfaces whose paths are on standby.
+    pub(crate) standby: Arc<[String]>,
     /// All addresses of this host, sorted.
     pub(crate) own: Vec<IpAddr>,
     pub(crate) rules: RuleTable,

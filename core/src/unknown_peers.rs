@@ -30,8 +30,6 @@ pub(crate) struct UnknownPeers {
     pub(crate) by_address: BTreeMap<IpAddr, usize>,
     /// When unknown peers without keys are removed. Entries of those with keys are ignored.
     pub(crate) deadlines: BTreeSet<(Instant, usize)>,
-    /// Free indices of associations.
-    pub(crate) vacant: Vec<usize>,
 }
 
 /// An unknown peer.
@@ -64,7 +62,6 @@ impl UnknownPeers {
             nodes: BTreeMap::new(),
             by_address: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            vacant: Vec::new(),
         }
     }
 

@@ -70,6 +70,11 @@ impl Captures {
         }
     }
 
+    /// Nothing is known of `peer` any more.
+    pub(crate) fn forget_peer(&mut self, peer: &str) {
+        self.inner_mtu.remove(peer);
+    }
+
     /// Follows what the engine says.
     pub(crate) fn apply<K: Kernel>(
         &mut self,

@@ -2,12 +2,15 @@
 //!
 //! The raw structures (`raw`) define which keys exist and their types; the settings (`settings`)
 //! are what the daemon works with, every value checked. An error (`error`) names file and line,
-//! what was expected and what was found. All wrong values are reported together.
+//! what was expected and what was found. Everything that is wrong is reported together.
 //!
-//! `resolve` makes settings of raw structures. It calls a module for each kind of section: `node`,
+//! `structure` reads raw structures and notes unknown keys and values of wrong types; `suggestion`
+//! finds what was meant. `resolve` makes settings; `change` says what of them can change while
+//! the daemon runs. It calls a module for each kind of section: `node`,
 //! `interface`, `host_mode`, `peer`, `rule`, `opportunistic`. These use `values` (checks of single
 //! values), `keys` (key files) and `problems` (the list of what is wrong), and never each other.
 
+mod change;
 mod error;
 mod gateway;
 mod host_mode;
@@ -21,14 +24,18 @@ mod raw;
 mod resolve;
 mod rule;
 mod settings;
+mod structure;
+mod suggestion;
 mod values;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use change::Fixed;
+pub use change::{Changeable, SETTABLE};
 pub use error::{ConfigError, Problem};
 pub use settings::{
-    GatewaySettings, HostMode, InterfaceAddress, OpportunisticSettings, Place, RouterSettings,
-    Settings,
+    GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place,
+    RouterSettings, Settings,
 };
 
 /// Reads and checks the configuration in `file` and the key files that it names.
@@ -63,9 +70,7 @@ pub fn control_socket(file: &Path) -> Result<PathBuf, ConfigError> {
 /// Checks the configuration `text`. Errors name `file`, and relative paths start from its
 /// directory.
 pub fn parse(file: &Path, text: &str) -> Result<Settings, ConfigError> {
-    let raw: raw::Config = toml::from_str(text)
-        .map_err(|error| ConfigError::new(file, vec![Problem::syntax(text, &error)]))?;
-    resolve::resolve(file, text, &raw).map_err(|problems| ConfigError::new(file, problems))
+    resolve::resolve(file, text).map_err(|problems| ConfigError::new(file, problems))
 }
 
 #[cfg(test)]

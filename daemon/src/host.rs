@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use mpip_api::FaultStatus;
-use mpip_core::{Instant, Prefix};
+use mpip_core::{Instant, PeerConfig, Prefix};
 use mpip_net::netlink::{HostAddress, Link, Netlink, NetlinkError};
 
 use crate::config::{InterfaceAddress, Settings};
@@ -63,7 +63,7 @@ impl Host {
             log::debug!("{error}");
         }
         host.netlink.set_up(&host.link)?;
-        host.warn_of_conflicts(settings)?;
+        host.warn_of_conflicts(&settings.peers)?;
         host.add_addresses()?;
         Ok(host)
     }
@@ -73,6 +73,27 @@ impl Host {
             self.netlink.add_address(&self.link, *address, *prefix_len)?;
         }
         Ok(())
+    }
+
+    /// Gives the device these addresses in place of its former ones. What cannot be done is tried
+    /// again.
+    pub(crate) fn set_addresses(&mut self, now: Instant, addresses: &[InterfaceAddress]) {
+        let former = std::mem::replace(&mut self.addresses, addresses.to_vec());
+        if former == self.addresses {
+            return;
+        }
+        for own in former.iter().filter(|own| !addresses.contains(own)) {
+            let InterfaceAddress { address, prefix_len } = own;
+            if let Err(error) = self.netlink.remove_address(&self.link, *address, *prefix_len) {
+                log::warn!("{error}");
+            }
+        }
+        self.retry(now);
+    }
+
+    /// Nothing is known of `peer` any more.
+    pub(crate) fn forget_peer(&mut self, peer: &str) {
+        self.inner_mtu.remove(peer);
     }
 
     /// Packets to `peer` have `mtu` bytes at most, and `routes` makes its routes say so. The
@@ -202,10 +223,10 @@ impl Host {
     }
 
     /// Says which prefixes the host reaches without us: its own route to the same prefix wins.
-    fn warn_of_conflicts(&mut self, settings: &Settings) -> Result<(), NetlinkError> {
+    pub(crate) fn warn_of_conflicts(&mut self, peers: &[PeerConfig]) -> Result<(), NetlinkError> {
         let links = self.netlink.links()?;
         let addresses = self.netlink.addresses()?;
-        for peer in &settings.peers {
+        for peer in peers {
             for on_link in addresses.iter().filter(|on_link| on_link.link != self.link.index) {
                 if peer.allowed_prefixes.contains(&Prefix::host(on_link.address)) {
                     log::warn!(

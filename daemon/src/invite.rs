@@ -16,7 +16,7 @@ use zeroize::Zeroize;
 
 use crate::config::{GatewaySettings, Settings};
 use crate::control::{Ask, Asker, PeerChange};
-use crate::joined::{Job, Joining, Record, Records, Wish};
+use crate::joined::{Job, Joining, Record, Records, Terms, Wish};
 
 /// Jobs that wait; further requests to join are dropped, and repeated by who sent them.
 const JOBS: usize = 16;
@@ -79,7 +79,7 @@ pub(crate) fn serve(
     let mut seed = clock::random_seed()?;
     let rng = Rng::new(seed);
     seed.zeroize();
-    let mut keeper = Keeper { settings, records, asker, rng };
+    let mut keeper = Keeper { terms: settings.terms, records, asker, rng };
     thread::Builder::new().name("joining".to_owned()).spawn(move || {
         for job in jobs {
             keeper.work(job);
@@ -89,7 +89,7 @@ pub(crate) fn serve(
 }
 
 struct Keeper {
-    settings: GatewaySettings,
+    terms: Terms,
     records: Records,
     asker: Asker,
     rng: Rng,
@@ -102,18 +102,19 @@ impl Keeper {
             Job::Invite { wish, reply } => drop(reply.try_send(self.invite(unix, wish))),
             Job::Remove { name, reply } => drop(reply.try_send(self.remove(&name))),
             Job::List { reply } => drop(reply.try_send(self.records.list(unix))),
+            Job::Follow { terms } => self.terms = *terms,
             Job::Join { from, request } => self.join(unix, from, &request),
         }
     }
 
     fn invite(&mut self, unix: u64, mut wish: Wish) -> Result<InvitationStatus, String> {
         if wish.endpoints.is_empty() {
-            wish.endpoints.clone_from(&self.settings.endpoints);
+            wish.endpoints.clone_from(&self.terms.endpoints);
         }
         if wish.endpoints.is_empty() {
             wish.endpoints = self.own_endpoints()?;
         }
-        let around = &self.settings.around;
+        let around = &self.terms.around;
         let invitation = self.records.invite(unix, &wish, around, &mut self.rng)?;
         log::info!("`{}` is invited for {} s", wish.name, wish.valid_s);
         Ok(InvitationStatus {
@@ -140,7 +141,9 @@ impl Keeper {
     }
 
     fn remove(&mut self, name: &str) -> Result<(), String> {
-        if self.records.remove(name, &self.settings.around)? {
+        let asker = self.asker.clone();
+        let _alone = asker.alone();
+        if self.records.remove(name, &self.terms.around)? {
             self.change(PeerChange::Remove(name.to_owned()));
         }
         log::info!("`{name}` is removed");
@@ -148,7 +151,10 @@ impl Keeper {
     }
 
     fn join(&mut self, unix: u64, from: PathAddress, request: &ReceivedJoin) {
-        let judged = self.records.join(unix, request, &self.settings.around);
+        // What is written down and what is in force change together.
+        let asker = self.asker.clone();
+        let _alone = asker.alone();
+        let judged = self.records.join(unix, request, &self.terms.around);
         let datagram = match judged {
             Joining::Unknown => request.note(Note::Unknown).to_vec(),
             Joining::Answer(secret, verdict, record) => {
@@ -163,7 +169,7 @@ impl Keeper {
     }
 
     fn add(&self, record: &Record) {
-        if let Some(peer) = record.peer(&self.settings.reaches) {
+        if let Some(peer) = record.peer(&self.terms.reaches) {
             log::info!("`{}` has joined with key {}", peer.name, peer.public_key);
             self.change(PeerChange::Add(Box::new(peer)));
         }

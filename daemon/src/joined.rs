@@ -52,6 +52,11 @@ pub(crate) enum Job {
         /// Where the answer goes.
         reply: SyncSender<Vec<KnownPeer>>,
     },
+    /// The configuration was read again.
+    Follow {
+        /// What it says.
+        terms: Box<Terms>,
+    },
     /// A node asks to join.
     Join {
         /// Where it asks from.
@@ -139,6 +144,16 @@ impl Record {
             expires_unix_s: self.joined.is_none().then_some(self.expires),
         }
     }
+}
+
+/// What the configuration says of invitations.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) around: Surroundings,
+    /// Where invitations say that this node is; empty for where its paths start.
+    pub(crate) endpoints: Vec<SocketAddr>,
+    /// What peers that join may reach.
+    pub(crate) reaches: Vec<Prefix>,
 }
 
 /// What invitations depend on besides the records.

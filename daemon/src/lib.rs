@@ -29,6 +29,7 @@ mod network;
 mod node;
 mod pins;
 mod qlog;
+mod reload;
 mod reverse_path;
 mod routes;
 mod run;

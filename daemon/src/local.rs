@@ -9,7 +9,7 @@ use mpip_net::netlink::{HostAddress, Link};
 use mpip_net::udp::{BindError, SocketConfig};
 use mpip_net::{TcpSocket, UdpSocket};
 
-use crate::config::Settings;
+use crate::config::{Changeable, Settings};
 use crate::sockets::Socket;
 
 /// Kernel buffer of a socket in each direction, in bytes: 100 ms at 500 Mbit/s.
@@ -36,7 +36,7 @@ struct Open {
 }
 
 /// A socket to open at each address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Port {
     encapsulation: Encapsulation,
     number: u16,
@@ -64,15 +64,28 @@ impl Changes {
     }
 }
 
+/// What the settings say of the addresses that paths may use.
+#[derive(Debug, Default, PartialEq)]
+struct Permitted {
+    ports: Vec<Port>,
+    /// The only interfaces; `None` for all.
+    interfaces: Option<Vec<String>>,
+    /// Interfaces without paths.
+    off: Vec<String>,
+    encapsulations: BTreeMap<String, EncapsulationPolicy>,
+    /// Inner addresses of the peers.
+    prefixes: Vec<Prefix>,
+    /// Addresses of our own device.
+    own: Vec<IpAddr>,
+}
+
 /// The addresses in use.
 #[derive(Debug, Default)]
 pub(crate) struct LocalAddresses {
-    ports: Vec<Port>,
+    /// The configured ports of UDP and TCP.
+    numbers: [u16; 2],
     mark: u32,
-    interfaces: Option<Vec<String>>,
-    encapsulations: BTreeMap<String, EncapsulationPolicy>,
-    prefixes: Vec<Prefix>,
-    own: Vec<IpAddr>,
+    permitted: Permitted,
     open: Vec<Open>,
     next_id: u16,
     /// Ports of other programs that were logged already.
@@ -82,18 +95,30 @@ pub(crate) struct LocalAddresses {
 impl LocalAddresses {
     /// No addresses yet. `settings` says which may be used.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let prefixes = settings.peers.iter().flat_map(|peer| peer.allowed_prefixes.clone());
-        Self {
-            ports: ports(settings),
+        let mut local = Self {
+            numbers: [settings.listen_port, settings.tcp_port],
             mark: settings.host_mode.mark,
+            ..Self::default()
+        };
+        local.reconfigure(&settings.changeable());
+        local
+    }
+
+    /// Which addresses may be used from the next [`refresh`](Self::refresh) on. Returns whether
+    /// that has changed.
+    pub(crate) fn reconfigure(&mut self, settings: &Changeable) -> bool {
+        let peers = settings.peers.iter();
+        let rules = Permitted {
+            ports: ports(settings, self.numbers),
             interfaces: settings.path_interfaces.clone(),
+            off: settings.off(),
             encapsulations: settings.path_encapsulations.clone(),
-            prefixes: prefixes.collect(),
+            prefixes: peers.flat_map(|peer| peer.allowed_prefixes.iter().copied()).collect(),
             own: settings.addresses.iter().map(|own| own.address).collect(),
-            open: Vec::new(),
-            next_id: 0,
-            taken: Vec::new(),
-        }
+        };
+        let changed = rules != self.permitted;
+        self.permitted = rules;
+        changed
     }
 
     /// The complete list.
@@ -111,8 +136,12 @@ impl LocalAddresses {
     ) -> Changes {
         let usable = self.usable(links, addresses, tun);
         let mut changes = Changes::default();
-        self.open.retain_mut(|open| {
-            let found = usable.iter().find(|usable| open.is(usable));
+        let mut opened = std::mem::take(&mut self.open);
+        opened.retain_mut(|open| {
+            let kind = open.address.encapsulation;
+            let wanted = |port: &Port| port.encapsulation == kind;
+            let wanted = self.ports_on(&open.address.interface).iter().any(wanted);
+            let found = usable.iter().find(|usable| wanted && open.is(usable));
             match found {
                 Some(usable) if usable.mtu != open.address.mtu => {
                     open.address.mtu = usable.mtu;
@@ -123,6 +152,7 @@ impl LocalAddresses {
             }
             found.is_some()
         });
+        self.open = opened;
         for usable in usable {
             for port in self.ports_on(&usable.interface) {
                 let same = |open: &Open| {
@@ -144,8 +174,8 @@ impl LocalAddresses {
 
     /// The sockets to open at the addresses of `interface`.
     fn ports_on(&self, interface: &str) -> Vec<Port> {
-        let policy = self.encapsulations.get(interface).copied().unwrap_or_default();
-        let ports = self.ports.iter().filter(|port| policy.permits(port.encapsulation));
+        let policy = self.permitted.encapsulations.get(interface).copied().unwrap_or_default();
+        let ports = self.permitted.ports.iter().filter(|port| policy.permits(port.encapsulation));
         // A policy that names an encapsulation permits no other.
         let by_name = policy != EncapsulationPolicy::Auto;
         ports.map(|port| Port { required: port.required || by_name, ..*port }).collect()
@@ -225,7 +255,10 @@ impl LocalAddresses {
     }
 
     fn permits_link(&self, link: &Link) -> bool {
-        let wanted = match &self.interfaces {
+        if self.permitted.off.contains(&link.name) {
+            return false;
+        }
+        let wanted = match &self.permitted.interfaces {
             Some(names) => names.contains(&link.name),
             None => !link.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind)),
         };
@@ -240,17 +273,17 @@ impl LocalAddresses {
         let theirs = |prefix: &Prefix| {
             prefix.contains(host.address) && prefix.prefix_len() >= host.prefix_len
         };
-        !host.deprecated && !self.own.contains(&host.address) && !self.prefixes.iter().any(theirs)
+        !host.deprecated
+            && !self.permitted.own.contains(&host.address)
+            && !self.permitted.prefixes.iter().any(theirs)
     }
 }
 
 /// The sockets that the peers' settings ask for.
-fn ports(settings: &Settings) -> Vec<Port> {
+fn ports(settings: &Changeable, [udp, tcp]: [u16; 2]) -> Vec<Port> {
     let mut ports = Vec::new();
     // UDP is always opened: peers get its address, and nobody else can take the port.
-    for (encapsulation, number) in
-        [(Encapsulation::Udp, settings.listen_port), (Encapsulation::Tcp, settings.tcp_port)]
-    {
+    for (encapsulation, number) in [(Encapsulation::Udp, udp), (Encapsulation::Tcp, tcp)] {
         let required = encapsulation == Encapsulation::Udp || settings.requires(encapsulation);
         if required || settings.permits(encapsulation) {
             ports.push(Port { encapsulation, number, required });
@@ -286,15 +319,14 @@ mod tests {
 
     fn local(interfaces: Option<&[&str]>, prefixes: &[&str]) -> LocalAddresses {
         LocalAddresses {
-            mark: 0,
-            ports: vec![UDP],
-            interfaces: interfaces.map(|names| names.iter().map(ToString::to_string).collect()),
-            encapsulations: BTreeMap::new(),
-            prefixes: prefixes.iter().map(|text| text.parse().expect("valid")).collect(),
-            own: vec!["10.77.0.1".parse().expect("valid")],
-            open: Vec::new(),
-            next_id: 0,
-            taken: Vec::new(),
+            permitted: Permitted {
+                ports: vec![UDP],
+                interfaces: interfaces.map(|names| names.iter().map(ToString::to_string).collect()),
+                prefixes: prefixes.iter().map(|text| text.parse().expect("valid")).collect(),
+                own: vec!["10.77.0.1".parse().expect("valid")],
+                ..Permitted::default()
+            },
+            ..LocalAddresses::default()
         }
     }
 
@@ -345,6 +377,36 @@ mod tests {
             names(&local(None, &["198.18.1.0/24", "198.18.0.1/32"]), &links, &addresses),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn an_interface_that_is_off_has_no_addresses_and_the_others_keep_theirs() {
+        let mut local = local(None, &[]);
+        let links = [link(1, "lo"), link(2, "eth1")];
+        // Loopback addresses can be bound everywhere, and `lo` exists.
+        let addresses = [address(1, "127.0.0.1/8"), address(2, "198.18.77.1/24")];
+        let changes = local.refresh(&links, &addresses, 9);
+        assert_eq!((changes.added.len(), changes.failed.len()), (1, 1), "it has no eth1");
+        local.permitted.off = vec!["eth1".to_owned()];
+        let before = local.list();
+        let changes = local.refresh(&links, &addresses, 9);
+        assert!(!changes.any() && changes.failed.is_empty(), "{changes:?}");
+        assert_eq!(local.list(), before, "the same socket");
+        local.permitted.off = vec!["lo".to_owned()];
+        assert_eq!(local.refresh(&links, &addresses, 9).removed, before);
+        assert!(local.list().is_empty());
+    }
+
+    #[test]
+    fn a_port_that_nobody_needs_any_more_is_closed() {
+        let mut local = local(None, &[]);
+        let addresses = [address(1, "127.0.0.1/8")];
+        local.refresh(&[link(1, "lo")], &addresses, 9);
+        local.permitted.encapsulations = [("lo".to_owned(), EncapsulationPolicy::Tcp)].into();
+        let changes = local.refresh(&[link(1, "lo")], &addresses, 9);
+        assert_eq!(changes.removed.len(), 1);
+        local.permitted.encapsulations.clear();
+        assert_eq!(local.refresh(&[link(1, "lo")], &addresses, 9).added.len(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mpip_net::clock;
 use mpip_net::netlink::{HostAddress, Link, Netlink, Notice};
 
 use crate::capture::Captures;
-use crate::config::Settings;
+use crate::config::{Changeable, Settings};
 use crate::error::Error;
 use crate::host::{Host, route_mtu, routed};
 use crate::kernel::{IGNORED, ignores_sinks};
@@ -22,7 +22,7 @@ use crate::routes::{Claimant, Key, MAIN_TABLE, Routes, Way};
 const REPAIR_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A peer's prefixes outside of host mode.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Tunnel {
     prefixes: Vec<Prefix>,
     /// No packet to them may leave in another way.
@@ -64,8 +64,9 @@ pub(crate) struct Network {
     host: Host,
     /// By the peer's name.
     tunnels: BTreeMap<String, Tunnel>,
-    /// Whether packets are captured.
+    /// Whether packets are captured, and whether they are in any case.
     active: bool,
+    opportunistic: bool,
     /// Whether some peer's policy is `require`.
     requires: bool,
     repaired: Instant,
@@ -76,7 +77,8 @@ impl Network {
     /// what a former daemon left. What refuses packets comes first.
     pub(crate) fn set_up(settings: &Settings) -> Result<Self, Error> {
         let now = clock::now();
-        let active = captures(settings);
+        let opportunistic = settings.opportunistic.is_some();
+        let active = opportunistic || settings.changeable().captures();
         let mut reverse_path = ReversePath::new(settings);
         reverse_path.restore();
         let mut routes = take_over(settings, active)?;
@@ -102,6 +104,7 @@ impl Network {
             host,
             tunnels,
             active,
+            opportunistic,
             requires: settings.peers.iter().any(|peer| peer.policy == Policy::Require),
             repaired: now,
         };
@@ -114,6 +117,60 @@ impl Network {
     /// The daemon works from here on: however it ends, what refuses packets stays.
     pub(crate) fn started(&mut self, now: Instant) {
         self.routes.started(now, self.requires);
+    }
+
+    /// Follows changed settings. The engine knows them already, so that packets that are led to the
+    /// device find their peer. What the host does not take is tried again.
+    pub(crate) fn reconfigure(&mut self, now: Instant, settings: &Changeable) {
+        let active = self.opportunistic || settings.captures();
+        self.reverse_path.set_interfaces(settings.path_interfaces.clone());
+        if active != self.active {
+            if let Err(error) = self.routes.set_active(active) {
+                log::warn!("{error}");
+            }
+            if !active {
+                self.reverse_path.restore();
+            }
+            self.active = active;
+        }
+        self.host.set_addresses(now, &settings.addresses);
+        let mut wanted: BTreeMap<&str, &PeerConfig> =
+            settings.peers.iter().map(|peer| (peer.name.as_str(), peer)).collect();
+        wanted.retain(|_, peer| !peer.host_mode);
+        let gone = self.tunnels.keys().filter(|name| !wanted.contains_key(name.as_str()));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.tunnels.remove(&name);
+            self.routes.claim(&Claimant::Tunnel(name), BTreeMap::new());
+        }
+        let mut new = Vec::new();
+        for (name, peer) in wanted {
+            let former = self.tunnels.get(name);
+            let mtu = former.and_then(|former| former.mtu);
+            let tunnel = Tunnel { mtu, ..Tunnel::of(peer) };
+            if former == Some(&tunnel) {
+                continue;
+            }
+            self.routes.claim(&Claimant::Tunnel(name.to_owned()), tunnel.routes());
+            self.tunnels.insert(name.to_owned(), tunnel);
+            new.push(peer.clone());
+        }
+        self.requires = settings.peers.iter().any(|peer| peer.policy == Policy::Require);
+        self.routes.requires(self.requires);
+        self.routes.apply(now);
+        if !new.is_empty()
+            && let Err(error) = self.host.warn_of_conflicts(&new)
+        {
+            log::warn!("{error}");
+        }
+    }
+
+    /// Forgets the longest packet to `peer`, whose association has ended.
+    pub(crate) fn forget_peer(&mut self, peer: &str) {
+        self.host.forget_peer(peer);
+        self.captures.forget_peer(peer);
+        if let Some(tunnel) = self.tunnels.get_mut(peer) {
+            tunnel.mtu = None;
+        }
     }
 
     /// Whether packets are captured.
@@ -282,18 +339,13 @@ fn take_over(settings: &Settings, active: bool) -> Result<Routes<Netlink>, Error
 /// anything; returns to where packets were refused. Nobody may use the device.
 pub(crate) fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
     let filters = ReversePath::new(settings).restore();
-    let mut routes = take_over(settings, captures(settings))?;
+    let active = settings.opportunistic.is_some() || settings.changeable().captures();
+    let mut routes = take_over(settings, active)?;
     let refusing = routes.refusing();
     let left = filters || routes.has_left();
     routes.open();
     routes.release(clock::now(), |_| false);
     Ok(left.then_some(refusing))
-}
-
-/// Whether packets are captured.
-fn captures(settings: &Settings) -> bool {
-    let mut host_mode = settings.peers.iter().filter(|peer| peer.host_mode);
-    settings.opportunistic.is_some() || host_mode.any(|peer| peer.policy != Policy::Off)
 }
 
 /// Prefixes for people to read, however many there are.

@@ -10,7 +10,8 @@ use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
-    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, Sender,
+    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Reconfigured,
+    Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -18,8 +19,8 @@ use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
-use crate::config::Settings;
-use crate::control::PeerChange;
+use crate::config::{Changeable, Settings};
+use crate::control::{PeerChange, Set};
 use crate::error::{Error, system};
 use crate::events::Events;
 use crate::firewall::Firewall;
@@ -29,6 +30,7 @@ use crate::network::Network;
 use crate::network::listed;
 use crate::pins;
 use crate::qlog::TraceFile;
+use crate::reload::{self, Change, InForce};
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
 use crate::worker::{self, Worker};
@@ -110,6 +112,8 @@ pub(crate) struct Node {
     // Dropped first: it removes routes and addresses from the device.
     network: Network,
     settings: Description,
+    /// The configuration that is applied.
+    in_force: InForce,
     engine: Engine,
     worker: Worker,
     worker_done: Arc<Waker>,
@@ -159,8 +163,9 @@ struct Description {
     config_file: String,
     public_key: String,
     listen_port: u16,
-    /// 0 without paths by TCP.
     tcp_port: u16,
+    /// Whether there are paths by TCP.
+    uses_tcp: bool,
     interface: String,
     addresses: Vec<String>,
     allowed_prefixes: Vec<Vec<String>>,
@@ -168,19 +173,32 @@ struct Description {
 
 impl Description {
     fn of(settings: &Settings) -> Self {
-        let prefixes = |peer: &mpip_core::PeerConfig| {
-            peer.allowed_prefixes.iter().map(ToString::to_string).collect()
-        };
         Self {
-            config_file: settings.file.display().to_string(),
+            config_file: std::path::absolute(&settings.file)
+                .unwrap_or_else(|_| settings.file.clone())
+                .display()
+                .to_string(),
             public_key: settings.private_key.public_key().to_string(),
             listen_port: settings.listen_port,
-            tcp_port: if settings.permits(Encapsulation::Tcp) { settings.tcp_port } else { 0 },
+            tcp_port: settings.tcp_port,
+            uses_tcp: settings.changeable().permits(Encapsulation::Tcp),
             interface: settings.interface.clone(),
             addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-            allowed_prefixes: settings.peers.iter().map(prefixes).collect(),
+            allowed_prefixes: allowed_prefixes(&settings.peers),
         }
     }
+
+    /// Follows changed settings.
+    fn follow(&mut self, settings: &Changeable) {
+        self.uses_tcp = settings.permits(Encapsulation::Tcp);
+        self.addresses = settings.addresses.iter().map(ToString::to_string).collect();
+        self.allowed_prefixes = allowed_prefixes(&settings.peers);
+    }
+}
+
+fn allowed_prefixes(peers: &[PeerConfig]) -> Vec<Vec<String>> {
+    let all = peers.iter().map(|peer| peer.allowed_prefixes.iter());
+    all.map(|prefixes| prefixes.map(ToString::to_string).collect()).collect()
 }
 
 impl Node {
@@ -210,6 +228,7 @@ impl Node {
         let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
         let description = Description::of(&settings);
+        let in_force = InForce::new(&settings);
         let port_place = settings.listen_port_place.clone();
         let tcp_port_place = settings.tcp_port_place.clone();
         let pins = settings.opportunistic.as_ref();
@@ -229,6 +248,7 @@ impl Node {
         let mut node = Self {
             network,
             settings: description,
+            in_force,
             engine: Engine::new(config, seed, now, clock::unix_time()),
             worker,
             worker_done,
@@ -253,6 +273,8 @@ impl Node {
             started: now,
         };
         seed.zeroize();
+        let standby = node.in_force.changeable().standby();
+        node.engine.handle_command(now, Command::Standby(standby));
         log::info!(
             "{}: node with public key {}",
             node.settings.interface,
@@ -538,14 +560,93 @@ impl Node {
     }
 
     /// A peer has joined, or was removed.
-    pub(crate) fn change_peer(&mut self, _now: Instant, change: PeerChange) {
-        log::debug!("{change:?}");
+    pub(crate) fn change_peer(&mut self, change: PeerChange, poller: &Poller) -> Result<(), Error> {
+        self.apply(self.in_force.change_peer(change), poller).map(drop)
     }
 
     /// Sends a datagram that is not the engine's. If there is no room it is lost.
     pub(crate) fn send(&mut self, to: PathAddress, datagram: &[u8]) {
         self.sender.send(to, datagram);
         self.received = true;
+    }
+
+    /// Applies what the configuration file says now: what changed, or why nothing was changed.
+    pub(crate) fn reload(
+        &mut self,
+        settings: &Settings,
+        poller: &Poller,
+    ) -> Result<Result<api::ReloadReport, String>, Error> {
+        let start = clock::now();
+        let change = match self.in_force.reload(settings) {
+            Ok(change) => change,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let dropped = self.in_force.overrides().count();
+        let interfaces = reload::interfaces_differ(self.in_force.changeable(), &change.to);
+        let done = self.apply(change, poller)?;
+        let mut report = reload::report(done, interfaces, dropped);
+        report.duration_ms = ms(clock::now().since(start));
+        log::info!("{}", reload::summary(&report));
+        Ok(Ok(report))
+    }
+
+    /// Changes settings for the time being, or says why not.
+    pub(crate) fn set(
+        &mut self,
+        change: Set,
+        poller: &Poller,
+    ) -> Result<Result<(), String>, Error> {
+        let possible = match &change {
+            Set::Peer { name, settings } => self.in_force.set_peer(name, settings),
+            Set::Path { interface, state } => self.in_force.set_path(interface, state),
+        };
+        match possible {
+            Ok(possible) => self.apply(possible, poller)?,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        match change {
+            Set::Peer { name, settings } => {
+                for (key, value) in settings {
+                    log::info!("peer `{name}`: {key} = {value} for the time being");
+                }
+            }
+            Set::Path { interface, state } => {
+                log::info!("paths from {interface} are {state} for the time being");
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The configuration file, and what was set for the time being.
+    pub(crate) fn overrides(&self) -> (String, api::Overrides) {
+        (self.settings.config_file.clone(), self.in_force.overrides().clone())
+    }
+
+    /// Makes `change`. The engine is first: who is removed is told on the paths that exist, and
+    /// packets that are led to the device find their peer.
+    fn apply(&mut self, change: Change, poller: &Poller) -> Result<Reconfigured, Error> {
+        let now = clock::now();
+        let Self { engine, sender, .. } = self;
+        let Changeable { peers, rules, .. } = change.to.clone();
+        let done = engine.reconfigure(now, peers, rules, sender);
+        sender.flush(now);
+        for peer in &done.removed {
+            self.network.forget_peer(peer);
+        }
+        self.follow_captures(now);
+        self.network.reconfigure(now, &change.to);
+        self.settings.follow(&change.to);
+        let standby = change.to.standby();
+        if standby != self.in_force.changeable().standby() {
+            self.engine.handle_command(now, Command::Standby(standby));
+        }
+        if self.local.reconfigure(&change.to) {
+            for error in self.refresh(now, poller)?.failed {
+                log::warn!("{error}; trying again");
+            }
+        }
+        self.in_force.adopt(change);
+        Ok(done)
     }
 
     /// Whoever listens gets every event from now on.
@@ -589,7 +690,7 @@ impl Node {
             node: String::new(),
             public_key: self.settings.public_key.clone(),
             listen_port: self.settings.listen_port,
-            tcp_port: self.settings.tcp_port,
+            tcp_port: if self.settings.uses_tcp { self.settings.tcp_port } else { 0 },
             interface: api::InterfaceStatus {
                 name: self.settings.interface.clone(),
                 addresses: self.settings.addresses.clone(),

@@ -43,6 +43,11 @@ impl ReversePath {
         }
     }
 
+    /// The interfaces that paths may use; `None` for all.
+    pub(crate) fn set_interfaces(&mut self, interfaces: Option<Vec<String>>) {
+        self.interfaces = interfaces;
+    }
+
     /// Makes the strict filters of `links` loose, except that of our own device `tun`, which
     /// vanishes with the device.
     pub(crate) fn loosen(&mut self, links: &[Link], tun: u32) {

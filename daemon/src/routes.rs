@@ -192,9 +192,7 @@ impl<K: Kernel> Routes<K> {
     /// policy is `require`.
     pub(crate) fn started(&mut self, now: Instant, requires: bool) {
         self.ending.started();
-        if !requires {
-            self.claim(&Claimant::Former, BTreeMap::new());
-        }
+        self.requires(requires);
         for route in self.ending.take_outdated() {
             if let Err(error) = self.kernel.delete_route(&route) {
                 log::warn!("{error}");
@@ -250,6 +248,24 @@ impl<K: Kernel> Routes<K> {
                 claims.insert(claimant.clone(), way);
                 self.dirty.insert(key);
             }
+        }
+    }
+
+    /// Whether there are peers in host mode.
+    pub(crate) fn set_active(&mut self, active: bool) -> Result<(), Error> {
+        if active && !self.active {
+            self.list_rules()?;
+        }
+        self.rules_dirty |= active != self.active;
+        self.active = active;
+        Ok(())
+    }
+
+    /// Whether some peer's policy is `require`. Without one, what was left of a former daemon is
+    /// given up.
+    pub(crate) fn requires(&mut self, requires: bool) {
+        if !requires {
+            self.claim(&Claimant::Former, BTreeMap::new());
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::time::Duration;
 
-use mpip_core::{Encapsulation, Prefix};
+use mpip_core::Prefix;
 use mpip_net::netlink::Monitor;
 use mpip_net::privileges::Needs;
 use mpip_net::{
@@ -28,6 +28,7 @@ struct Sources {
     monitor: Monitor,
     waker: Arc<Waker>,
     asks: Receiver<Ask>,
+    asker: Asker,
 }
 
 /// Somebody who waits for the end.
@@ -47,10 +48,11 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     let traces = qlog.map(|directory| crate::qlog::open(directory, &settings)).transpose()?;
     let ports = [settings.listen_port, settings.tcp_port];
     let needs = Needs {
-        raw_sockets: settings.permits(Encapsulation::Tcp),
+        raw_sockets: settings.needs_raw_sockets(),
         low_ports: ports.iter().any(|port| *port < 1024),
     };
-    let plain = if settings.gives_back() { plain_sender(settings.host_mode.mark) } else { None };
+    // Also without a peer in host mode: one may come.
+    let plain = plain_sender(settings.host_mode.mark, settings.gives_back());
     let firewall = Firewall::start(&settings)?;
     privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
@@ -70,6 +72,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         None => (None, None),
     };
     let opportunistic = settings.opportunistic.as_ref();
+    let file = std::path::absolute(&settings.file).map_err(system("find the directory"))?;
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
     let mut node = Node::start(settings, plain.unwrap_or_default(), &poller, &mut monitor)?;
     node.open(door, firewall);
@@ -77,7 +80,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
         node.trace(&peer, file);
     }
     let wake = Arc::clone(&waker);
-    let mut asker = Asker::new(asking, move || wake.wake());
+    let mut asker = Asker::new(asking, move || wake.wake()).with_config(file);
     if let (Some(gateway), Some((waiting, jobs))) = (gateway, joining) {
         crate::invite::serve(gateway, waiting, asker.clone())
             .map_err(system("start the thread of peers that join"))?;
@@ -86,9 +89,10 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     if let Some(prefixes) = noticed {
         crate::destinations::watch(&prefixes, asker.clone())?;
     }
-    control::serve(&control, asker).map_err(system("start the thread of the control socket"))?;
+    control::serve(&control, asker.clone())
+        .map_err(system("start the thread of the control socket"))?;
     node.started();
-    let mut sources = Sources { poller, signals, monitor, waker, asks };
+    let mut sources = Sources { poller, signals, monitor, waker, asks, asker };
     let ended = serve(&mut node, &mut sources);
     log::info!("ending");
     node.end(ended.is_ok());
@@ -121,10 +125,11 @@ pub fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
 
 /// What sends packets that go back to plain IP. Without it they are lost, which their senders find
 /// out themselves.
-fn plain_sender(mark: u32) -> Option<PlainSender> {
+fn plain_sender(mark: u32, needed: bool) -> Option<PlainSender> {
+    let level = if needed { log::Level::Info } else { log::Level::Debug };
     let opened = PlainSender::open(mark);
     opened
-        .map_err(|error| log::info!("{error}; packets on their way are lost when paths fail, and behind NATs all stays plain"))
+        .map_err(|error| log::log!(level, "{error}; packets on their way are lost when paths fail, and behind NATs all stays plain"))
         .ok()
 }
 
@@ -150,14 +155,14 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
                     node.network_changed(now, changes);
                 }
                 Token::Signals => {
-                    if let Some(signal) = next_signal(&sources.signals)? {
+                    if let Some(signal) = next_signal(&sources.signals, &sources.asker)? {
                         ending = signal;
                     }
                 }
                 Token::Handshakes => node.handshakes_ready(now),
                 Token::Control => {
                     sources.waker.reset();
-                    if let Some(waiting) = answer(node, now, &sources.asks) {
+                    if let Some(waiting) = answer(node, now, sources)? {
                         ending.get_or_insert_default().extend(waiting);
                     }
                 }
@@ -171,23 +176,34 @@ fn serve(node: &mut Node, sources: &mut Sources) -> Result<Vec<Waiting>, Error> 
 }
 
 /// Takes signals: whether one of them ends the daemon.
-fn next_signal(signals: &Signals) -> Result<Option<Option<Vec<Waiting>>>, Error> {
+fn next_signal(signals: &Signals, asker: &Asker) -> Result<Option<Option<Vec<Waiting>>>, Error> {
     let mut end = None;
     while let Some(signal) = signals.read().map_err(system("read a signal"))? {
         match signal {
             Signal::Terminate => end = Some(Some(Vec::new())),
-            Signal::Reload => log::info!(
-                "SIGHUP changes nothing: a new configuration needs `mpip down` and `mpip up`"
-            ),
+            Signal::Reload => reload(asker.clone()),
         }
     }
     Ok(end)
 }
 
+/// Has the configuration read again, on a thread of its own: packets do not wait for a disk.
+fn reload(asker: Asker) {
+    // What is wrong is in the log.
+    let run = move || drop(asker.reload());
+    if let Err(error) = std::thread::Builder::new().name("reload".to_owned()).spawn(run) {
+        log::error!("no thread to reload the configuration: {error}");
+    }
+}
+
 /// Answers clients: those who wait for the end, if there are any.
-fn answer(node: &mut Node, now: mpip_core::Instant, asks: &Receiver<Ask>) -> Option<Vec<Waiting>> {
+fn answer(
+    node: &mut Node,
+    now: mpip_core::Instant,
+    sources: &Sources,
+) -> Result<Option<Vec<Waiting>>, Error> {
     let mut waiting = None;
-    while let Ok(ask) = asks.try_recv() {
+    while let Ok(ask) = sources.asks.try_recv() {
         match ask {
             // A client that does not wait any more is no concern of ours.
             Ask::Status { sessions, reply } => {
@@ -201,12 +217,21 @@ fn answer(node: &mut Node, now: mpip_core::Instant, asks: &Receiver<Ask>) -> Opt
                 let _ = reply.try_send(node.availability(now));
             }
             Ask::Peer { change, done } => {
-                node.change_peer(now, change);
+                node.change_peer(change, &sources.poller)?;
                 let _ = done.try_send(());
             }
             Ask::Send { to, datagram } => node.send(to, &datagram),
             Ask::Destinations { list } => node.destinations_in_use(now, &list),
+            Ask::Reload { settings, reply } => {
+                let _ = reply.try_send(node.reload(&settings, &sources.poller)?);
+            }
+            Ask::Set { change, reply } => {
+                let _ = reply.try_send(node.set(change, &sources.poller)?);
+            }
+            Ask::Overrides { reply } => {
+                let _ = reply.try_send(node.overrides());
+            }
         }
     }
-    waiting
+    Ok(waiting)
 }

@@ -47,7 +47,7 @@ pub use congestion::Congestion;
 pub use content::Content;
 pub use delay::{DelayEstimator, clock_difference};
 pub use flight::{Flight, LossSummary, Losses, NeverSent, Progress, bytes_per_datagram};
-pub use liveness::Silence;
+pub use liveness::{MAX_PROBE_INTERVAL, Silence};
 pub use metrics::Metrics;
 pub use parameters::{BbrParameters, BottleneckParameters, Parameters, PlayoutParameters};
 pub use path::{Counters, Path};

@@ -9,7 +9,7 @@ use mpip_types::Instant;
 /// Heartbeat interval of a path that carries nothing (seed 000, section 3.5).
 const HEARTBEAT: Duration = Duration::from_millis(300);
 /// Longest interval between probes of a failed path; the interval doubles up to this.
-pub(crate) const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
+pub const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest silence that counts as failure: schedulers of busy hosts pause that long.
 const MIN_SILENCE: Duration = Duration::from_millis(60);
 /// Silence after which a path has failed while no path answers. Then there is no other path to use,

@@ -291,6 +291,18 @@ impl<C: Content> Path<C> {
         }
     }
 
+    /// Continues with another congestion control, which starts anew.
+    pub fn set_congestion_control(
+        &mut self,
+        now: Instant,
+        kind: CongestionControlKind,
+        parameters: &Parameters,
+    ) {
+        let largest = self.max_datagram() as u64;
+        self.cc.replace(cc::new(kind, now, largest, &parameters.bbr));
+        self.pacer = Pacer::default();
+    }
+
     /// When `len` more bytes may leave.
     pub fn ready_at(&self, now: Instant, len: usize) -> Instant {
         if self.blocked || !self.flight.has_room() {

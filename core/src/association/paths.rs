@@ -21,7 +21,7 @@ use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::bottleneck::regroup;
 use mpip_transport::rest::{REST_PERIOD, Rest};
-use mpip_transport::{Challenge, PathState, Silence};
+use mpip_transport::{Challenge, MAX_PROBE_INTERVAL, PathState, Silence};
 use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::PathAddress;
@@ -42,6 +42,14 @@ const REGROUP_PERIODS: u32 = 10;
 /// Hysteresis of `max_paths`, µs: a standby path replaces an active one only if its delay is lower
 /// by more than this.
 const STANDBY_MARGIN: i64 = 2_000;
+
+/// Who wants a path on standby. Those that nobody wants there come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Aside {
+    No,
+    Peer,
+    Here,
+}
 
 impl Association {
     /// Changes a path's state and reports it.
@@ -193,13 +201,19 @@ impl Association {
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
-        if self.config.host_mode && self.config.policy == Policy::Prefer {
-            // Connections use plain IP until a path works again.
-            path.longest_pause = FALLBACK_PAUSE;
-        }
+        path.longest_pause = self.longest_pause();
         path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
         self.paths.add(path)
+    }
+
+    /// Longest pause between probes of a path that does not answer.
+    pub(super) fn longest_pause(&self) -> Duration {
+        match self.config.host_mode && self.config.policy == Policy::Prefer {
+            // Connections use plain IP until a path works again.
+            true => FALLBACK_PAUSE,
+            false => MAX_PROBE_INTERVAL,
+        }
     }
 
     /// At the limit, removes the path that has not worked for longest, for one that the peer opens.
@@ -392,17 +406,22 @@ impl Association {
     }
 
     /// Keeps the fastest `max_paths` paths active and the others on standby (seed 000, section
-    /// 3.3), as well as those that the peer wants on standby. If both nodes have such a limit the
+    /// 3.3), as well as those that this host or the peer wants on standby. If both nodes have such a limit the
     /// opener's choice holds: two nodes that followed each other would never agree.
-    pub(super) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
+    pub(crate) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
         let limit = self.config.max_paths;
-        let aside = |path: &Path| path.reserve.is_wanted() || path.state() == PathState::Standby;
-        if limit.is_none() && !self.paths.iter().any(aside) {
+        let standby = Arc::clone(&cx.shared.standby);
+        let own = |path: &Path| standby.contains(&path.interface);
+        let aside = |path: &Path| {
+            let reserve = &path.reserve;
+            reserve.is_wanted() || reserve.is_told() || path.state() == PathState::Standby
+        };
+        if limit.is_none() && !self.paths.iter().any(|path| aside(path) || own(path)) {
             return;
         }
         cx.shared.work += self.paths.len() as u64;
         let heeds = !self.identity.opens() || limit.is_none();
-        let mut working: Vec<(bool, i64, u16, PathIndex)> = Vec::new();
+        let mut working: Vec<(Aside, i64, u16, PathIndex)> = Vec::new();
         for (index, path) in self.paths.enumerate() {
             let margin = match path.state() {
                 PathState::Active => 0,
@@ -411,19 +430,27 @@ impl Association {
             };
             // Unloaded delay: queuing caused by a path's own traffic must not push it out.
             let delay = path.delay.minimum().unwrap_or(i64::MAX / 2) + margin;
-            working.push((heeds && path.reserve.is_wanted(), delay, path.id.0, index));
+            let aside = match (own(path), heeds && path.reserve.is_wanted()) {
+                (true, _) => Aside::Here,
+                (false, true) => Aside::Peer,
+                (false, false) => Aside::No,
+            };
+            working.push((aside, delay, path.id.0, index));
         }
         working.sort_unstable();
-        let available = working.iter().any(|(aside, ..)| !aside);
+        let available = working.iter().any(|(aside, ..)| *aside == Aside::No);
         for (rank, &(aside, _, _, index)) in working.iter().enumerate() {
             let beyond = limit.is_some_and(|limit| rank >= limit);
-            let (state, reason) = match (aside && available, beyond) {
-                (true, _) => (PathState::Standby, "the peer wants it on standby"),
-                (false, true) => (PathState::Standby, "others are faster"),
-                (false, false) => (PathState::Active, "among the fastest"),
+            let (state, reason) = match aside {
+                Aside::Here if available => (PathState::Standby, "its interface is on standby"),
+                Aside::Peer if available => (PathState::Standby, "the peer wants it on standby"),
+                _ if beyond => (PathState::Standby, "others are faster"),
+                Aside::No => (PathState::Active, "among the fastest"),
+                _ => (PathState::Active, "no other path works"),
             };
             self.change_state(now, cx, index, state, reason);
-            if self.paths[index].reserve.tell(beyond && !aside) {
+            let tells = aside == Aside::Here || beyond && aside == Aside::No;
+            if self.paths[index].reserve.tell(tells) {
                 self.outbox.owe(Notice::PathStatus(self.paths[index].id));
             }
         }

@@ -94,7 +94,7 @@ impl Engine {
 
     /// The peer of association `peer` has proved that it is at `from`.
     fn note_proof(&mut self, now: Instant, peer: usize, from: Option<PathAddress>) {
-        if let Some(from) = from.filter(|_| peer < self.configured) {
+        if let Some(from) = from.filter(|_| !self.is_node(peer)) {
             self.handshake_sources.note(now, Source::of(from.remote.ip()));
         }
     }

@@ -17,7 +17,11 @@ impl Engine {
                 crate::host_packets::HOST_MESSAGES,
             ),
             ("captures", self.shared.captures.len(), peers),
-            ("associations", peers, self.configured + self.limits.unknown_nodes),
+            (
+                "associations",
+                peers,
+                self.configured.len() + self.vacant.len() + self.limits.unknown_nodes,
+            ),
             ("timeouts", self.schedule.len(), peers),
             // Three of keys, one of a pending handshake, one of a response being made.
             ("receiver indices", self.shared.indices.len(), 5 * peers),

@@ -17,6 +17,7 @@ mod mtu;
 mod opener;
 mod paths;
 mod pauses;
+mod reload;
 mod rest;
 mod sessions;
 mod shared;

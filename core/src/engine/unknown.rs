@@ -1,8 +1,7 @@
 //! Unknown peers (opportunistic mode): queries, answers, and associations with nodes that are not
 //! configured.
 //!
-//! While its association exists, an unknown peer is handled like a configured one, after those in
-//! the engine's list. It is admitted where it proved to receive: at the address where it was found,
+//! While its association exists, an unknown peer is handled like a configured one. It is admitted where it proved to receive: at the address where it was found,
 //! and at the remote addresses of its paths, which answered a challenge. Trust is on first use: the
 //! first key that an address proved to hold is pinned to it, as `ssh` does. Receiving at one port
 //! of an address does not prove ownership of the whole address: only the configuration can say
@@ -221,17 +220,8 @@ impl Engine {
         let mut association =
             Association::new(config, &limits, parameters, &mut self.shared.rng, now);
         association.mark_as_unknown_peer();
-        let peer = match unknown.vacant.pop() {
-            Some(peer) => {
-                self.associations[peer] = association;
-                peer
-            }
-            None => {
-                self.associations.push(association);
-                self.timeouts.push(None);
-                self.associations.len() - 1
-            }
-        };
+        let peer = self.place(association);
+        let unknown = self.unknown.as_mut()?;
         let addresses = vec![address];
         let (established, path_changes, met) = (false, 0, today);
         let node = UnknownPeer { addresses, public_key, asked, established, path_changes, met };
@@ -255,21 +245,15 @@ impl Engine {
     }
 
     /// Removes the association `peer`, which is with an unknown peer.
-    fn remove_node(&mut self, now: Instant, peer: usize) {
+    pub(super) fn remove_node(&mut self, now: Instant, peer: usize) {
         let Some(unknown) = &mut self.unknown else { return };
         let Some(node) = unknown.nodes.remove(&peer) else { return };
         for address in node.addresses {
             unknown.by_address.remove(&address);
             unknown.table.refuse(now, address, AvailabilityState::NotEnabled);
         }
-        unknown.vacant.push(peer);
         unknown.deadlines.retain(|(_, other)| *other != peer);
-        self.by_key.remove(&node.public_key);
-        self.touched.remove(&peer);
-        let (association, mut cx) = self.association(peer);
-        association.retire(now, &mut cx);
-        association.follow_capture(now, &mut cx);
-        self.reschedule(peer);
+        self.vacate(now, peer);
     }
 
     /// Follows changes of the association `peer`, if it is with an unknown peer.

@@ -117,6 +117,11 @@ impl Sending {
         self.repairs.clear();
     }
 
+    /// Whether packets of new sessions are resequenced.
+    pub(crate) fn set_resequencing(&mut self, resequencing: bool) {
+        self.resequencing = resequencing;
+    }
+
     /// The sessions.
     pub(crate) fn sessions(&self) -> &OutgoingSessions {
         &self.sessions

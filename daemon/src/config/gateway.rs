@@ -13,7 +13,7 @@ use super::problems::Problems;
 use super::raw;
 use super::settings::{GatewaySettings, InterfaceAddress, RouterSettings};
 use super::values::prefixes;
-use crate::joined::{self, Surroundings};
+use crate::joined::{self, Surroundings, Terms};
 
 /// The name of a gateway without one.
 const DEFAULT_NAME: &str = "gateway";
@@ -86,10 +86,8 @@ pub(super) fn resolve(
         forwards: raw.forward,
     };
     let settings = GatewaySettings {
-        around,
+        terms: Terms { around, endpoints, reaches },
         peers_file,
-        endpoints,
-        reaches,
         forward: raw.forward,
         masquerade: masquerade.is_some_and(|on| *on.get_ref()),
     };

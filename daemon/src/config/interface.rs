@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::problems::Problems;
 use super::raw;
-use super::settings::InterfaceAddress;
+use super::settings::{InterfaceAddress, InterfaceState};
 use super::values::named;
 
 /// Name of the TUN device unless the configuration sets one.
@@ -67,14 +67,21 @@ fn address(text: &Spanned<String>, problems: &mut Problems<'_>) -> Option<Interf
     })
 }
 
-/// The interfaces that the `[[path]]` sections name; `None` without any.
+/// The interfaces that the `[[path]]` sections name, unless they are off; `None` if no section is
+/// active, because then all others are used, too.
 pub(super) fn path_interfaces(
-    paths: &[raw::Path],
+    paths: &[Spanned<raw::Path>],
     tun: &str,
     problems: &mut Problems<'_>,
 ) -> Option<Vec<String>> {
     let mut interfaces = Vec::new();
-    for raw::Path { interface, .. } in paths {
+    let mut used = Vec::new();
+    let mut limits = false;
+    for path in paths {
+        let Some(interface) = &path.get_ref().interface else {
+            problems.missing::<()>(&path.span(), "interface");
+            continue;
+        };
         check_name(interface, "interface", problems);
         let name = interface.get_ref();
         if name == tun {
@@ -86,20 +93,43 @@ pub(super) fn path_interfaces(
             problems.add(&interface.span(), message);
         }
         interfaces.push(name.clone());
+        let state = path.get_ref().state.as_ref().map(|state| state.get_ref().as_str());
+        limits |= !matches!(state, Some("standby" | "off"));
+        if state != Some("off") {
+            used.push(name.clone());
+        }
     }
-    (!interfaces.is_empty()).then_some(interfaces)
+    limits.then_some(used)
+}
+
+/// The states of interfaces that are not active.
+pub(super) fn path_states(
+    paths: &[Spanned<raw::Path>],
+    problems: &mut Problems<'_>,
+) -> BTreeMap<String, InterfaceState> {
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let raw::Path { interface, state, .. } = path.get_ref();
+        let state = named(state.as_ref(), "state", InterfaceState::NAMES, problems);
+        let state = state.filter(|state| *state != InterfaceState::Active);
+        let name = interface.as_ref().map(|name| name.get_ref().clone());
+        found.extend(name.zip(state));
+    }
+    found
 }
 
 /// The encapsulation of paths from each interface whose `[[path]]` section sets one.
 pub(super) fn path_encapsulations(
-    paths: &[raw::Path],
+    paths: &[Spanned<raw::Path>],
     problems: &mut Problems<'_>,
 ) -> BTreeMap<String, EncapsulationPolicy> {
     let mut found = BTreeMap::new();
-    for raw::Path { interface, encapsulation } in paths {
+    for path in paths {
+        let raw::Path { interface, encapsulation, .. } = path.get_ref();
         let policy =
             named(encapsulation.as_ref(), "encapsulation", EncapsulationPolicy::NAMES, problems);
-        found.extend(policy.map(|policy| (interface.get_ref().clone(), policy)));
+        let name = interface.as_ref().map(|name| name.get_ref().clone());
+        found.extend(name.zip(policy));
     }
     found
 }

@@ -35,11 +35,18 @@ pub(super) struct Node {
 /// Resolves the section of the node whose TUN device is `interface`. Key files are relative to
 /// `directory`.
 pub(super) fn resolve(
-    raw: &raw::Node,
+    section: Option<&Spanned<raw::Node>>,
     interface: &str,
     directory: &Path,
     problems: &mut Problems<'_>,
 ) -> Node {
+    let none = raw::Node::default();
+    let raw = section.map_or(&none, Spanned::get_ref);
+    let private_key = match (section, &raw.private_key_file) {
+        (_, Some(file)) => key_file(directory, file, problems),
+        (Some(section), None) => problems.missing(&section.span(), "private_key_file"),
+        (None, None) => problems.missing(&(0..0), "node"),
+    };
     let listen_port = match &raw.listen_port {
         Some(port) => integer(port, "listen_port", 1..=65_535, problems),
         None => Some(DEFAULT_PORT),
@@ -51,7 +58,7 @@ pub(super) fn resolve(
     let keepalive = raw.keepalive.as_ref();
     let keepalive = keepalive.and_then(|value| integer(value, "keepalive", KEEPALIVE, problems));
     Node {
-        private_key: key_file(directory, &raw.private_key_file, problems),
+        private_key,
         listen_port,
         tcp_port,
         keepalive: keepalive.map(Duration::from_secs),

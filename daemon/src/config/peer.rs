@@ -53,8 +53,14 @@ impl<'a> Peers<'a> {
     ) -> Option<PeerConfig> {
         let before = problems.count();
         let raw = peer.get_ref();
-        self.name(&raw.name, problems);
-        let public_key = self.public_key(&raw.public_key, problems);
+        let name = match &raw.name {
+            Some(name) => self.name(name, problems),
+            None => problems.missing(&peer.span(), "name"),
+        };
+        let public_key = match &raw.public_key {
+            Some(key) => self.public_key(key, problems),
+            None => problems.missing(&peer.span(), "public_key"),
+        };
         let preshared_key = match &raw.preshared_key_file {
             Some(file) => key_file(self.directory, file, problems),
             None => Some(PresharedKey::default()),
@@ -92,7 +98,7 @@ impl<'a> Peers<'a> {
             return None;
         }
         Some(PeerConfig {
-            name: raw.name.get_ref().clone(),
+            name: name?,
             public_key: public_key?,
             preshared_key: preshared_key?,
             endpoints,
@@ -112,7 +118,7 @@ impl<'a> Peers<'a> {
         })
     }
 
-    fn name(&mut self, name: &Spanned<String>, problems: &mut Problems<'_>) {
+    fn name(&mut self, name: &Spanned<String>, problems: &mut Problems<'_>) -> Option<String> {
         let text = name.get_ref();
         if !(1..=64).contains(&text.chars().count()) || text.chars().any(char::is_control) {
             let message = format!("name: expected 1 to 64 visible characters, found {text:?}");
@@ -125,6 +131,7 @@ impl<'a> Peers<'a> {
             );
             problems.add(&name.span(), message);
         }
+        Some(text.clone())
     }
 
     fn public_key(
@@ -209,7 +216,8 @@ impl<'a> Peers<'a> {
                 problems.add(&text.span(), message);
             }
             let line = problems.line_of(&text.span());
-            self.seen.prefixes.push((prefix, peer.name.get_ref().clone(), line));
+            let name = peer.name.as_ref().map(|name| name.get_ref().clone()).unwrap_or_default();
+            self.seen.prefixes.push((prefix, name, line));
             prefixes.push(prefix);
         }
         prefixes
@@ -222,10 +230,16 @@ impl<'a> Peers<'a> {
         allowed: &mut Vec<Prefix>,
         problems: &mut Problems<'_>,
     ) {
-        let name = peer.get_ref().name.get_ref();
+        let raw = peer.get_ref();
+        let name = raw.name.as_ref().map(|name| name.get_ref().clone()).unwrap_or_default();
+        if let Some(on) = raw.host_mode.as_ref().filter(|on| *on.get_ref()) {
+            let message =
+                "host_mode: expected no `default_route = true` beside it, which is for tunnels";
+            problems.add(&on.span(), message.to_owned());
+        }
         for all in ["0.0.0.0/0", "::/0"].map(|all| all.parse::<Prefix>().expect("a constant")) {
             let mut others = self.seen.prefixes.iter().filter(|(prefix, _, _)| *prefix == all);
-            match others.find(|(_, other, _)| other != name) {
+            match others.find(|(_, other, _)| *other != name) {
                 Some((_, other, line)) => {
                     let message = format!(
                         "default_route: expected one peer with it, `{other}` in line {line} has \

@@ -1,7 +1,8 @@
 //! The keys of the configuration file and their types, as written by the user.
 //!
 //! Numbers are read as `i64`. So an error about one out of range names the range of its key, not
-//! that of an integer type.
+//! that of an integer type. Keys that are required are optional here, so that what else is wrong
+//! is found without them.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use toml::Spanned;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    pub(super) node: Node,
+    pub(super) node: Option<Spanned<Node>>,
     #[serde(default)]
     pub(super) interface: Interface,
     #[serde(default)]
     pub(super) host_mode: HostMode,
     #[serde(default)]
-    pub(super) path: Vec<Path>,
+    pub(super) path: Vec<Spanned<Path>>,
     #[serde(default)]
     pub(super) peer: Vec<Spanned<Peer>>,
     #[serde(default)]
@@ -60,10 +61,10 @@ pub(super) struct Opportunistic {
     pub(super) port: Option<Spanned<i64>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Node {
-    pub(super) private_key_file: Spanned<String>,
+    pub(super) private_key_file: Option<Spanned<String>>,
     pub(super) listen_port: Option<Spanned<i64>>,
     pub(super) tcp_port: Option<Spanned<i64>>,
     pub(super) control_socket: Option<Spanned<String>>,
@@ -91,15 +92,16 @@ pub(super) struct HostMode {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Path {
-    pub(super) interface: Spanned<String>,
+    pub(super) interface: Option<Spanned<String>>,
     pub(super) encapsulation: Option<Spanned<String>>,
+    pub(super) state: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Peer {
-    pub(super) name: Spanned<String>,
-    pub(super) public_key: Spanned<String>,
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) public_key: Option<Spanned<String>>,
     pub(super) preshared_key_file: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) endpoints: Vec<Spanned<String>>,
@@ -129,7 +131,7 @@ pub(super) struct Rule {
     pub(super) remote_port: Option<Spanned<i64>>,
     pub(super) protocol: Option<Spanned<Protocol>>,
     pub(super) length: Option<Spanned<String>>,
-    pub(super) priority: Spanned<String>,
+    pub(super) priority: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) repair: bool,
 }

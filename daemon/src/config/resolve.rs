@@ -11,22 +11,23 @@ use super::error::Problem;
 use super::peer::Peers;
 use super::problems::Problems;
 use super::settings::{Place, Settings};
-use super::{gateway, host_mode, interface, node, opportunistic, raw, rule};
+use super::{gateway, host_mode, interface, node, opportunistic, rule, structure};
 
 /// The settings, or everything that is wrong with them, in the file's order.
-pub(super) fn resolve(
-    file: &Path,
-    text: &str,
-    raw: &raw::Config,
-) -> Result<Settings, Vec<Problem>> {
+pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>> {
     let directory = file.parent().unwrap_or(Path::new(""));
     let mut problems = Problems::new(text);
+    let Some(raw) = structure::read(text, &mut problems) else {
+        return Err(problems.check().expect_err("what cannot be read has a problem"));
+    };
     let interface = interface::name(&raw.interface, &mut problems);
-    let node = node::resolve(&raw.node, &interface, directory, &mut problems);
+    let node = node::resolve(raw.node.as_ref(), &interface, directory, &mut problems);
     let addresses = interface::addresses(&raw.interface, &mut problems);
     let path_interfaces = interface::path_interfaces(&raw.path, &interface, &mut problems);
     let path_encapsulations = interface::path_encapsulations(&raw.path, &mut problems);
+    let path_states = interface::path_states(&raw.path, &mut problems);
     let host_mode = host_mode::resolve(&raw.host_mode, &mut problems);
+    let raw_node = raw.node.as_ref().map(Spanned::get_ref);
     let own_key = node.private_key.as_ref().map(|key| *key.public_key());
     let mut peers = Peers::new(own_key, directory, &addresses, path_interfaces.as_deref());
     let mut peers: Vec<PeerConfig> =
@@ -55,9 +56,11 @@ pub(super) fn resolve(
         file: file.to_owned(),
         private_key: node.private_key.expect(checked),
         listen_port: node.listen_port.expect(checked),
-        listen_port_place: place(raw.node.listen_port.as_ref().map(Spanned::span)),
+        listen_port_place: place(
+            raw_node.and_then(|node| node.listen_port.as_ref()).map(Spanned::span),
+        ),
         tcp_port: node.tcp_port.unwrap_or(DEFAULT_PORT),
-        tcp_port_place: place(raw.node.tcp_port.as_ref().map(Spanned::span)),
+        tcp_port_place: place(raw_node.and_then(|node| node.tcp_port.as_ref()).map(Spanned::span)),
         control_socket: node.control_socket,
         control_group: node.control_group,
         keepalive: node.keepalive,
@@ -65,6 +68,7 @@ pub(super) fn resolve(
         interface_place: place(raw.interface.name.as_ref().map(Spanned::span)),
         addresses,
         path_interfaces,
+        path_states,
         path_encapsulations,
         host_mode,
         peers,

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::problems::Problems;
 use super::raw::{self, Protocol};
-use super::values::{integer, names};
+use super::values::{integer, named, names};
 
 /// Protocols that a rule can name (IANA, Assigned Internet Protocol Numbers).
 const PROTOCOLS: [(&str, u8); 9] = [
@@ -41,12 +41,11 @@ pub(super) fn resolve(rule: &Spanned<raw::Rule>, problems: &mut Problems<'_>) ->
             Ok(range) => Some(range),
             Err(reason) => problems.none(&text.span(), format!("rule: length: {reason}")),
         }),
-        priority: Priority::from_name(raw.priority.get_ref()).or_else(|| {
-            let expected = names(Priority::NAMES.iter().map(|(name, _)| *name));
-            let found = raw.priority.get_ref();
-            let message = format!("rule: priority: expected one of {expected}, found `{found}`");
-            problems.none(&raw.priority.span(), message)
-        })?,
+        priority: match &raw.priority {
+            Some(_) => named(raw.priority.as_ref(), "rule: priority", Priority::NAMES, problems),
+            None => problems.missing(&span, "priority"),
+        }
+        .unwrap_or_default(),
         repair: raw.repair,
     };
     if resolved.remote_port.is_some()

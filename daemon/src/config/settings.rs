@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mpip_core::{
-    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule,
-};
+use mpip_core::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Prefix, Rule};
 use mpip_crypto::PrivateKey;
 
-use crate::joined::Surroundings;
+use crate::joined::Terms;
 
 /// The settings of one daemon.
 #[derive(Debug)]
@@ -42,6 +40,8 @@ pub struct Settings {
     pub addresses: Vec<InterfaceAddress>,
     /// Interfaces that paths may use; `None` for all with a usable address.
     pub path_interfaces: Option<Vec<String>>,
+    /// The states of interfaces that are not [active](InterfaceState::Active).
+    pub path_states: BTreeMap<String, InterfaceState>,
     /// Encapsulation of paths, by interface. For others the peer's setting counts.
     pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
     /// What host mode uses of the host.
@@ -63,14 +63,10 @@ pub struct Settings {
 /// What a gateway does for its peers.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// What invitations depend on.
-    pub(crate) around: Surroundings,
+    /// What invitations say.
+    pub(crate) terms: Terms,
     /// The file of peers that joined, and of invitations.
     pub peers_file: PathBuf,
-    /// Where invitations say that this node is; empty for where its paths start.
-    pub endpoints: Vec<SocketAddr>,
-    /// What peers that join may reach.
-    pub reaches: Vec<Prefix>,
     /// Whether peers reach other hosts through this one.
     pub forward: bool,
     /// Whether they do so with an address of this host.
@@ -96,24 +92,46 @@ pub struct OpportunisticSettings {
 }
 
 impl Settings {
-    /// Whether paths of any peer may use `encapsulation`.
-    pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
-        self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+    /// Whether the daemon keeps the permission to open raw sockets, for paths by TCP. Without any
+    /// peer it does: the first one comes while it runs.
+    pub(crate) fn needs_raw_sockets(&self) -> bool {
+        self.peers.is_empty() || self.changeable().permits(Encapsulation::Tcp)
     }
 
     /// Whether captured packets of this host may have to leave as plain IP.
     pub(crate) fn gives_back(&self) -> bool {
-        let captures = |peer: &PeerConfig| peer.host_mode && peer.policy != Policy::Off;
-        self.opportunistic.is_some() || self.peers.iter().any(captures)
+        self.opportunistic.is_some() || self.changeable().captures()
+    }
+}
+
+/// Whether paths start from an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceState {
+    /// Its paths carry packets.
+    Active,
+    /// They carry packets only while no other path works.
+    Standby,
+    /// It has no paths.
+    Off,
+}
+
+impl InterfaceState {
+    /// The names in a configuration.
+    pub const NAMES: &[(&str, Self)] =
+        &[("active", Self::Active), ("standby", Self::Standby), ("off", Self::Off)];
+
+    /// The state with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, state)| *state)
     }
 
-    /// Whether a peer permits no other encapsulation than `encapsulation`.
-    pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
-        let other = match encapsulation {
-            Encapsulation::Udp => Encapsulation::Tcp,
-            Encapsulation::Tcp => Encapsulation::Udp,
-        };
-        self.peers.iter().any(|peer| !peer.encapsulation.permits(other))
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Standby => "standby",
+            Self::Off => "off",
+        }
     }
 }
 

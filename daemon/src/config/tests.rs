@@ -10,10 +10,10 @@ use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, Sc
 use super::*;
 
 /// A directory with key files, removed when dropped.
-struct Directory(PathBuf);
+pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mpip-config-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("the temporary directory is writable");
@@ -23,13 +23,13 @@ impl Directory {
         directory
     }
 
-    fn key(&self, name: &str, text: &str, mode: u32) {
+    pub(super) fn key(&self, name: &str, text: &str, mode: u32) {
         let path = self.0.join(name);
         fs::write(&path, text).expect("writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("owner");
     }
 
-    fn parse(&self, text: &str) -> Result<Settings, ConfigError> {
+    pub(super) fn parse(&self, text: &str) -> Result<Settings, ConfigError> {
         parse(&self.0.join("mpip.toml"), text)
     }
 
@@ -49,7 +49,7 @@ impl Drop for Directory {
 
 /// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
 const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
-const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+pub(super) const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 /// Alice's public key.
 const OWN_PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
 
@@ -170,20 +170,24 @@ fn structure_errors_name_the_line() {
         &[
             (String::new(), "1: missing key `node`"),
             ("[node]\n".to_owned(), "1: missing key `private_key_file`"),
-            (with_peer("endpoint = []"), "6: unknown key `endpoint`, expected one of `name`,"),
-            (with_peer("[[peers]]"), "6: unknown key `peers`, expected one of `node`,"),
+            (with_peer("endpoint = []"), "6: unknown key `endpoint`: did you mean `endpoints`?"),
+            (with_peer("mtu = 3"), "6: unknown key `mtu`, expected one of `name`,"),
+            (with_peer("[[files]]"), "6: unknown key `files`, expected one of `node`,"),
             (with_peer("[node]"), "6: duplicate key"),
             (with_peer("name = 'c'"), "6: duplicate key"),
             (with_peer("max_paths = = 3"), "6: "),
-            (with_peer("endpoints = 'x'"), "6: invalid type: string \"x\", expected a sequence"),
+            (with_peer("endpoints = 'x'"), "6: endpoints: expected a list, found string \"x\""),
             (
                 with_peer("max_paths = 'x'"),
-                "6: invalid type: string \"x\", expected a whole number",
+                "6: max_paths: expected a whole number, found string \"x\"",
             ),
-            (with_peer("resequencing = 1"), "6: invalid type: integer `1`, expected a boolean"),
+            (
+                with_peer("resequencing = 1"),
+                "6: resequencing: expected `true` or `false`, found integer `1`",
+            ),
             (
                 "[node]\nprivate_key_file = 3\n".to_owned(),
-                "2: invalid type: integer `3`, expected a string",
+                "2: private_key_file: expected a string, found integer `3`",
             ),
             (
                 "[node]\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b'\n".to_owned(),
@@ -410,7 +414,7 @@ fn rule_errors_name_the_line_and_the_reason() {
             ),
             (
                 with_rule("protocol = true\npriority = 'response'"),
-                "4: expected a protocol's name or number",
+                "4: protocol: expected a protocol's name or number",
             ),
             (
                 with_rule("remote_port = 0\npriority = 'response'"),
@@ -512,6 +516,72 @@ fn everything_that_is_wrong_is_reported_in_the_files_order() {
     assert_eq!(shown.lines().count(), 3);
     let file = directory.0.join("mpip.toml");
     assert!(shown.starts_with(&format!("{}:6: max_paths: ", file.display())), "{shown}");
+}
+
+#[test]
+fn every_mistake_is_shown_at_once_with_what_was_probably_meant() {
+    let directory = Directory::new("mistakes");
+    let text = format!(
+        "[nod]\nprivate_key_file = 'node.key'\nlisten_prot = 70000\n\
+         [interface]\nadresses = ['10.77.0.1']\n\
+         [[peers]]\nname = 'a'\nschedular = 'earliset'\nendpoints = ['198.18.0.1:1', 7]\n\
+         max_paths = 'all'\npublic_key = '{PEER_KEY}'\n\
+         [[peer]]\nname = 'b'\nallowed_ips = ['10.0.0.0/33']\nmtu = 1400\n\
+         [[path]]\nencapsulation = 'upd'\n[[rule]]\nprotocol = 'tcp'\npriority = 3\n"
+    );
+    assert_eq!(
+        directory.problems(&text),
+        [
+            "1: unknown key `nod`: did you mean `node`?",
+            "3: unknown key `listen_prot`: did you mean `listen_port`?",
+            "3: listen_port: expected a number from 1 to 65535, found 70000",
+            "5: unknown key `adresses`: did you mean `addresses`?",
+            "5: addresses: expected an address with its prefix length like 10.77.0.1/24, found \
+             `10.77.0.1`",
+            "6: unknown key `peers`: did you mean `peer`?",
+            "8: unknown key `schedular`: did you mean `scheduler`?",
+            "8: scheduler: expected one of `earliest`, `weighted`, `fastest-first`, `round-robin`, \
+             found `earliset`: did you mean `earliest`?",
+            "9: endpoints: expected a string, found integer `7`",
+            "10: max_paths: expected a whole number, found string \"all\"",
+            "12: missing key `public_key`",
+            "14: unknown key `allowed_ips`: did you mean `allowed_prefixes`?",
+            "14: allowed_prefixes: expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, \
+             found `10.0.0.0/33`",
+            "15: unknown key `mtu`, expected one of `name`, `public_key`, `preshared_key_file`, \
+             `endpoints`, `allowed_prefixes`, `reaches`, `host_mode`, `exclusive`, `policy`, \
+             `scheduler`, `weights`, `congestion_control`, `max_paths`, `resequencing`, \
+             `ack_thinning`, `encapsulation`, `tcp_port`",
+            "16: missing key `interface`",
+            "17: encapsulation: expected one of `auto`, `udp`, `tcp`, found `upd`: did you mean \
+             `udp`?",
+            "20: priority: expected a string, found integer `3`",
+        ]
+    );
+}
+
+#[test]
+fn a_broken_line_hides_no_mistake_in_other_lines() {
+    let directory = Directory::new("broken");
+    let text = with_peer("max_paths = = 3\nschedular = 'earliest'\npolicy = 'maybe'");
+    let problems = directory.problems(&text);
+    let lines: Vec<_> = problems.iter().map(|problem| &problem[..2]).collect();
+    assert_eq!(lines, ["6:", "7:", "8:"], "{problems:?}");
+    // What the broken line swallowed is not said to be missing.
+    let text = "[node\nprivate_key_file = 'node.key'\n[[peer]]\nname = 'b\n";
+    let problems = directory.problems(text);
+    assert!(problems.iter().all(|problem| !problem.contains("missing")), "{problems:?}");
+}
+
+#[test]
+fn a_file_of_nothing_but_mistakes_ends() {
+    let directory = Directory::new("garbage");
+    let keys: String = (0..500).map(|key| format!("zzz{key} = 1\n")).collect();
+    let problems = directory.problems(&format!("[node]\nprivate_key_file = 'node.key'\n{keys}"));
+    assert_eq!(problems.len(), 100);
+    for text in ["= = =", "[[[[", "\0", "node = 3", "peer = [1, 2]", "node = []"] {
+        assert!(!directory.problems(text).is_empty(), "{text}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::keys;
 use super::problems::Problems;
+use super::suggestion;
 
 /// The names in backquotes, separated by commas.
 pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -48,7 +49,11 @@ pub(super) fn named<T: Copy>(
     found.or_else(|| {
         let expected = names(known.iter().map(|(name, _)| *name));
         let found = text.get_ref();
-        problems.none(&text.span(), format!("{key}: expected one of {expected}, found `{found}`"))
+        let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let meant = suggestion::nearest(found, &known);
+        let meant = meant.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+        let message = format!("{key}: expected one of {expected}, found `{found}`{meant}");
+        problems.none(&text.span(), message)
     })
 }
 

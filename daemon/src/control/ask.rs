@@ -1,14 +1,17 @@
 //! Requests of connections to the thread that owns the engine.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mpip_api::Event;
+use mpip_api::{Event, Overrides, ReloadReport};
 use mpip_core::{AvailabilityStatus, PathAddress, PeerConfig};
 
-use crate::joined::Job;
+use crate::config::{self, Settings};
+use crate::joined::{Job, Terms};
 use crate::snapshot::Snapshot;
 
 /// Why nobody can be invited.
@@ -56,6 +59,25 @@ pub enum Ask {
         /// The datagram.
         datagram: Vec<u8>,
     },
+    /// Apply what the configuration file says now.
+    Reload {
+        /// What it says.
+        settings: Box<Settings>,
+        /// Where the report goes, or why nothing was changed.
+        reply: SyncSender<Result<ReloadReport, String>>,
+    },
+    /// Change settings for the time being.
+    Set {
+        /// What to change.
+        change: Set,
+        /// Where the result goes, or why nothing was changed.
+        reply: SyncSender<Result<(), String>>,
+    },
+    /// What was set for the time being.
+    Overrides {
+        /// Where the answer goes: the configuration file and what was set.
+        reply: SyncSender<(String, Overrides)>,
+    },
     /// Not a request: destinations that the host talks to.
     Destinations {
         /// Pairs of an address of this host and the address that it talks to.
@@ -72,6 +94,25 @@ pub enum PeerChange {
     Remove(String),
 }
 
+/// What to change for the time being.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// Settings of a peer.
+    Peer {
+        /// Its name.
+        name: String,
+        /// Keys and values.
+        settings: BTreeMap<String, String>,
+    },
+    /// The state of an interface.
+    Path {
+        /// The interface.
+        interface: String,
+        /// The name of the state.
+        state: String,
+    },
+}
+
 /// Sends requests to the thread that owns the engine, and to the one that keeps the peers that
 /// joined.
 #[derive(Clone)]
@@ -79,12 +120,14 @@ pub struct Asker {
     asks: Sender<Ask>,
     wake: Arc<dyn Fn() + Send + Sync>,
     jobs: Option<SyncSender<Job>>,
+    /// The configuration file. One thread at a time reads it, so that the newest is applied last.
+    file: Arc<Mutex<PathBuf>>,
 }
 
 impl Asker {
     /// Sends to `asks` and calls `wake` after each request.
     pub fn new(asks: Sender<Ask>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { asks, wake: Arc::new(wake), jobs: None }
+        Self { asks, wake: Arc::new(wake), jobs: None, file: Arc::default() }
     }
 
     /// Sends jobs to `jobs`, too.
@@ -99,6 +142,42 @@ impl Asker {
         let sent = jobs.send(job(reply)).is_ok();
         let answer = replies.recv().ok().filter(|_| sent);
         answer.ok_or_else(|| "the daemon is ending".to_owned())
+    }
+
+    /// Nobody reads the configuration, or what it names, as long as this lives.
+    pub(crate) fn alone(&self) -> MutexGuard<'_, PathBuf> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// [`reload`](Self::reload) reads `file`.
+    pub fn with_config(self, file: PathBuf) -> Self {
+        Self { file: Arc::new(Mutex::new(file)), ..self }
+    }
+
+    /// Reads the configuration file on this thread and has it applied.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing was changed, in one or more lines.
+    pub fn reload(&self) -> Result<ReloadReport, String> {
+        let mut terms = None;
+        let result = self.load_and_ask(&self.alone(), &mut terms);
+        if let Err(reason) = &result {
+            reason.lines().for_each(|line| log::error!("reload: {line}"));
+        }
+        if let (Ok(_), Some(jobs), Some(terms)) = (&result, &self.jobs, terms) {
+            let _ = jobs.send(Job::Follow { terms: Box::new(terms) });
+        }
+        result
+    }
+
+    fn load_and_ask(&self, file: &Path, terms: &mut Option<Terms>) -> Result<ReloadReport, String> {
+        let settings =
+            config::load(file).map_err(|error| format!("nothing is changed:\n{error}"))?;
+        *terms = settings.gateway.as_ref().map(|gateway| gateway.terms.clone());
+        let (reply, replies) = sync_channel(1);
+        self.ask(Ask::Reload { settings: Box::new(settings), reply });
+        replies.recv().unwrap_or_else(|_| Err("the daemon is ending".to_owned()))
     }
 
     /// Sends `ask`. Returns whether the engine's thread still runs.

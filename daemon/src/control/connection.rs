@@ -11,7 +11,7 @@ use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response};
 
 use mpip_core::PrefixError;
 
-use super::ask::{Ask, Asker};
+use super::ask::{Ask, Asker, Set};
 use crate::joined::{Job, Wish};
 
 /// Longest silence between requests before the connection is closed.
@@ -118,6 +118,27 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let answered = removed.map(|()| Response::Done);
             answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
         }
+        Request::Hello => answer(stream, &hello()),
+        Request::Reload => match asker.reload() {
+            Ok(changes) => answer(stream, &Response::Reloaded { changes }),
+            Err(message) => answer(stream, &Response::Error { message }),
+        },
+        Request::SetPeer { peer, settings } => {
+            let (name, settings) = (peer.clone(), settings.clone());
+            set(stream, asker, Set::Peer { name, settings })
+        }
+        Request::SetPath { interface, state } => {
+            let (interface, state) = (interface.clone(), state.clone());
+            set(stream, asker, Set::Path { interface, state })
+        }
+        Request::Overrides => {
+            let (reply, replies) = sync_channel(1);
+            asker.ask(Ask::Overrides { reply });
+            let Ok((config_file, overrides)) = replies.recv() else {
+                return ending(stream);
+            };
+            answer(stream, &Response::Overrides { config_file, overrides })
+        }
         Request::Events => {
             let (subscriber, events) = sync_channel(EVENTS_MAX);
             if !asker.ask(Ask::Events { subscriber }) {
@@ -166,6 +187,26 @@ fn wish(
         endpoints: endpoints.iter().map(endpoint).collect::<Result<_, _>>()?,
         prefixes: prefixes.iter().map(prefix).collect::<Result<_, _>>()?,
     })
+}
+
+/// What this daemon speaks.
+fn hello() -> Response {
+    Response::Hello {
+        versions: vec![mpip_api::VERSION],
+        daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
+        requests: mpip_api::REQUESTS.map(str::to_owned).to_vec(),
+    }
+}
+
+/// Has `change` made and answers. Returns whether the answer was written.
+fn set(stream: &mut UnixStream, asker: &Asker, change: Set) -> bool {
+    let (reply, replies) = sync_channel(1);
+    asker.ask(Ask::Set { change, reply });
+    let ending = || Err("the daemon is ending".to_owned());
+    match replies.recv().unwrap_or_else(|_| ending()) {
+        Ok(()) => answer(stream, &Response::Done),
+        Err(message) => answer(stream, &Response::Error { message }),
+    }
 }
 
 /// Writes events until the client closes the connection or the daemon ends the subscription.

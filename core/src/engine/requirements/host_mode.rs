@@ -4,6 +4,7 @@ use mpip_wire::{AddressList, Frame};
 
 use super::super::harness::{Pair, SECOND, address, locals};
 use super::super::*;
+use crate::config::Policy;
 
 fn host_mode() -> Pair {
     Pair::with(|_, config| {

@@ -5,6 +5,7 @@ use super::super::harness::*;
 use super::super::*;
 use super::translation::{ACK, SYN, across, client, end, ends, server};
 use crate::Traffic;
+use crate::config::Policy;
 use crate::translation::rewrite::tests::{Kind, packet};
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::Offload;

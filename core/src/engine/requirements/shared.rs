@@ -3,9 +3,10 @@
 use super::super::harness::{Pair, SECOND, address, tcp};
 use super::super::*;
 use super::translation::{ACK, SYN, across, client, end, ends, open, plain, server};
-use crate::config::Opportunistic;
+use crate::config::{Opportunistic, Policy};
 use crate::translation::rewrite::tests::{Kind, packet};
 use mpip_types::Offload;
+use mpip_types::Prefix;
 use mpip_types::packet::Endpoint;
 
 /// The public address of host 0 at host 1.

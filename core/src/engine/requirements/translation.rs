@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 
 use super::super::harness::{Packets, Pair, SECOND};
 use super::super::*;
+use crate::config::Policy;
 use crate::translation::rewrite::tests::{Kind, error, is_right, packet};
 use mpip_types::Offload;
+use mpip_types::Prefix;
 use mpip_types::packet::{Endpoint, Header};
 
 pub(super) const SYN: u8 = 0x02;

@@ -1,0 +1,58 @@
+//! Changes of a running daemon's configuration.
+
+use serde::{Deserialize, Serialize};
+
+/// What `reload` has changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// Names of peers that are new, or had to begin anew.
+    pub added: Vec<String>,
+    /// Names of peers that are gone, or had to begin anew.
+    pub removed: Vec<String>,
+    /// Names of peers whose settings changed while their association goes on.
+    pub changed: Vec<String>,
+    /// Whether the rules changed.
+    pub rules: bool,
+    /// Whether the addresses of the TUN device, or the interfaces of paths, changed.
+    pub interfaces: bool,
+    /// How many settings that were set for the time being gave way to the file.
+    pub overrides_dropped: u64,
+    /// How long packets waited while the change was applied.
+    pub duration_ms: f64,
+}
+
+/// What was set for the time being, in place of what the configuration file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overrides {
+    /// Settings of peers.
+    pub peers: Vec<PeerOverride>,
+    /// States of interfaces.
+    pub paths: Vec<PathOverride>,
+}
+
+impl Overrides {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.peers.len() + self.paths.len()
+    }
+}
+
+/// A setting of a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerOverride {
+    /// The peer's name.
+    pub peer: String,
+    /// The key of its `[[peer]]` section.
+    pub key: String,
+    /// The value, as `mpip set` takes it: names without quotes. Empty: the default.
+    pub value: String,
+}
+
+/// The state of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathOverride {
+    /// The interface.
+    pub interface: String,
+    /// `active`, `standby` or `off`.
+    pub state: String,
+}

@@ -1,0 +1,98 @@
+//! `mpip reload`, `set` and `path`: changes of a running daemon.
+
+use std::path::Path;
+
+use mpip_api::{ReloadReport, Request, Response};
+
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Most names of peers in one line.
+const NAMES: usize = 5;
+
+/// Has the daemon on `socket` read its configuration again, and says what changed.
+pub(crate) fn reload(socket: &Path) -> Result<(), Failure> {
+    let report = ask_to_reload(socket)?;
+    print(&format!("{}\n", text(&report)))
+}
+
+/// Has the daemon on `socket` read its configuration again.
+pub(crate) fn ask_to_reload(socket: &Path) -> Result<ReloadReport, Failure> {
+    match mpip_api::request(socket, &Request::Reload)? {
+        Response::Reloaded { changes } => Ok(changes),
+        other => Err(Failure(format!("expected a report of the reload, found {other:?}"))),
+    }
+}
+
+/// Changes settings (`KEY=VALUE`) of a peer for the time being.
+pub(crate) fn set_peer(socket: &Path, peer: &str, settings: &[String]) -> Result<(), Failure> {
+    let pairs = settings.iter().map(|text| {
+        let pair = text.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
+        let pair = pair.filter(|(key, _)| !key.is_empty());
+        pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
+            Failure(format!("expected KEY=VALUE like scheduler=weighted, found `{text}`"))
+        })
+    });
+    let settings = pairs.collect::<Result<_, _>>()?;
+    mpip_api::request(socket, &Request::SetPeer { peer: peer.to_owned(), settings })?;
+    print(&format!("peer {peer}: {UNTIL}\n"))
+}
+
+/// Changes the state of an interface for the time being.
+pub(crate) fn set_path(socket: &Path, interface: &str, state: &str) -> Result<(), Failure> {
+    let (interface, state) = (interface.to_owned(), state.to_owned());
+    mpip_api::request(socket, &Request::SetPath { interface: interface.clone(), state })?;
+    print(&format!("paths from {interface}: {UNTIL}\n"))
+}
+
+const UNTIL: &str =
+    "set until `mpip reload` or the daemon's end; `mpip save` writes it to the file";
+
+/// What changed, in a line.
+fn text(report: &ReloadReport) -> String {
+    let peers = |what: &str, names: &[String]| {
+        let shown: Vec<_> = names.iter().take(NAMES).map(String::as_str).collect();
+        let more = match names.len().saturating_sub(NAMES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!names.is_empty()).then(|| format!("{what}: {}{more}", shown.join(", ")))
+    };
+    let dropped = report.overrides_dropped;
+    let parts = [
+        peers("added", &report.added),
+        peers("removed", &report.removed),
+        peers("changed", &report.changed),
+        report.rules.then(|| "rules changed".to_owned()),
+        report.interfaces.then(|| "interfaces changed".to_owned()),
+        (dropped > 0).then(|| format!("{dropped} settings that were set by hand are gone")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => "nothing has changed".to_owned(),
+        false => parts.join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_what_changed_and_not_all_of_a_thousand_peers() {
+        assert_eq!(text(&ReloadReport::default()), "nothing has changed");
+        let names = |count: usize| (0..count).map(|n| format!("p{n}")).collect::<Vec<_>>();
+        let report = ReloadReport {
+            added: names(7),
+            changed: names(1),
+            rules: true,
+            overrides_dropped: 2,
+            ..ReloadReport::default()
+        };
+        assert_eq!(
+            text(&report),
+            "added: p0, p1, p2, p3, p4 and 2 more; changed: p0; rules changed; 2 settings that \
+             were set by hand are gone"
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! `mpip save`: writes what was set for the time being into the configuration file.
+//!
+//! Only the values change: comments, order and blank lines stay as the user wrote them. The daemon
+//! judges the result. If it refuses it, the file is put back.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use mpip_api::{Overrides, PathOverride, PeerOverride, Request, Response};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+
+use crate::change::ask_to_reload;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Writes what was set for the daemon on `socket` into its configuration file.
+pub(crate) fn save(socket: &Path) -> Result<(), Failure> {
+    let answer = mpip_api::request(socket, &Request::Overrides)?;
+    let Response::Overrides { config_file, overrides } = answer else {
+        return Err(Failure(format!("expected what was set, found {answer:?}")));
+    };
+    let shown = config_file.clone();
+    let count = overrides.count();
+    if count == 0 {
+        return print(&format!("nothing was set for the time being; {shown} stays as it is\n"));
+    }
+    let failed =
+        |what: &str, error: std::io::Error| Failure(format!("cannot {what} {shown}: {error}"));
+    // The file itself, not a link to it, is replaced.
+    let file = fs::canonicalize(&config_file).map_err(|error| failed("find", error))?;
+    let former = fs::read_to_string(&file).map_err(|error| failed("read", error))?;
+    let new = edit(&former, &overrides)
+        .map_err(|reason| Failure(format!("{shown} is not changed: {reason}")))?;
+    replace(&file, &new).map_err(|error| failed("write", error))?;
+    if let Err(reason) = ask_to_reload(socket) {
+        replace(&file, &former).map_err(|error| failed("put back", error))?;
+        return Err(Failure(format!("{shown} is not changed: {reason}")));
+    }
+    let settings = if count == 1 { "setting" } else { "settings" };
+    print(&format!("{count} {settings} saved to {shown}\n"))
+}
+
+/// Replaces `file` by one with the content `text`, and the same owner and mode.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let metadata = fs::metadata(file)?;
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(name);
+    let write = || {
+        let mode = metadata.mode() & 0o7777;
+        let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        out.write_all(text.as_bytes())?;
+        out.set_permissions(metadata.permissions())?;
+        let made = out.metadata()?;
+        if (made.uid(), made.gid()) != (metadata.uid(), metadata.gid()) {
+            chown(&new, Some(metadata.uid()), Some(metadata.gid()))?;
+        }
+        out.sync_all()?;
+        fs::rename(&new, file)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// The configuration `text` with what was set.
+fn edit(text: &str, overrides: &Overrides) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
+    for PeerOverride { peer, key, value } in &overrides.peers {
+        let known = sections(&mut document, "peer")?;
+        let found = known.and_then(|list| find(list, "name", peer));
+        let section = found.ok_or_else(|| format!("it has no peer `{peer}` any more"))?;
+        put(section, key, value);
+        if key == "scheduler" && value != "weighted" {
+            // They are for this scheduler alone.
+            section.remove("weights");
+        }
+    }
+    for PathOverride { interface, state } in &overrides.paths {
+        put_path(&mut document, interface, state)?;
+    }
+    Ok(document.to_string())
+}
+
+fn put_path(document: &mut DocumentMut, interface: &str, state: &str) -> Result<(), String> {
+    let value = if state == "active" { "" } else { state };
+    let mut limits = false;
+    if let Some(list) = sections(document, "path")? {
+        if let Some(section) = find(list, "interface", interface) {
+            put(section, "state", value);
+            return Ok(());
+        }
+        let state = |section: &Table| section.get("state").and_then(Item::as_str) != None;
+        limits = list.iter().any(|section| !state(section));
+    }
+    // Without sections of active interfaces, all are active that have no section.
+    if value.is_empty() && !limits {
+        return Ok(());
+    }
+    let mut section = Table::new();
+    section.insert("interface", Value::from(interface).into());
+    put(&mut section, "state", value);
+    section.decor_mut().set_prefix("\n");
+    let list = document.entry("path").or_insert_with(|| ArrayOfTables::new().into());
+    list.as_array_of_tables_mut().ok_or_else(|| written_otherwise("path"))?.push(section);
+    Ok(())
+}
+
+/// The sections `[[name]]`, if there are any.
+fn sections<'a>(
+    document: &'a mut DocumentMut,
+    name: &str,
+) -> Result<Option<&'a mut ArrayOfTables>, String> {
+    match document.get_mut(name) {
+        None => Ok(None),
+        Some(item) => {
+            item.as_array_of_tables_mut().map(Some).ok_or_else(|| written_otherwise(name))
+        }
+    }
+}
+
+fn written_otherwise(name: &str) -> String {
+    format!("`mpip save` changes sections that are written as [[{name}]], and these are a list")
+}
+
+/// The section whose `key` is `value`.
+fn find<'a>(list: &'a mut ArrayOfTables, key: &str, value: &str) -> Option<&'a mut Table> {
+    list.iter_mut().find(|section| section.get(key).and_then(Item::as_str) == Some(value))
+}
+
+/// Sets `key` to `value`, or removes it if that is empty. A comment behind the value stays.
+fn put(section: &mut Table, key: &str, value: &str) {
+    if value.is_empty() {
+        section.remove(key);
+        return;
+    }
+    let mut new = match (value.parse::<i64>(), value.parse::<bool>()) {
+        (Ok(number), _) => Value::from(number),
+        (_, Ok(flag)) => Value::from(flag),
+        _ => Value::from(value),
+    };
+    if let Some(Item::Value(former)) = section.get_mut(key) {
+        *new.decor_mut() = former.decor().clone();
+        *former = new;
+    } else {
+        section.insert(key, new.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# The office.\n[node]\nprivate_key_file = \"a.key\" # ours\n\n\
+         [[peer]]\nname = \"a\"\nmax_paths = 2   # two links\n\n\
+         # The gateway.\n[[peer]]\nname = \"b\"  # beta\nscheduler = 'weighted'\nweights = { eth0 = 3 }\n\
+         \n[[rule]]\npriority = \"response\"\n";
+
+    fn peer(peer: &str, key: &str, value: &str) -> Overrides {
+        let peer =
+            PeerOverride { peer: peer.to_owned(), key: key.to_owned(), value: value.to_owned() };
+        Overrides { peers: vec![peer], paths: vec![] }
+    }
+
+    fn path(interface: &str, state: &str) -> Overrides {
+        let (interface, state) = (interface.to_owned(), state.to_owned());
+        Overrides { peers: vec![], paths: vec![PathOverride { interface, state }] }
+    }
+
+    #[test]
+    fn values_change_and_everything_else_stays() {
+        let saved = |overrides: &Overrides| edit(TEXT, overrides).expect("valid");
+        assert_eq!(saved(&Overrides::default()), TEXT);
+        assert_eq!(saved(&peer("a", "max_paths", "3")), TEXT.replace("= 2 ", "= 3 "));
+        assert_eq!(
+            saved(&peer("a", "max_paths", "")),
+            TEXT.replace("max_paths = 2   # two links\n", "")
+        );
+        assert_eq!(
+            saved(&peer("a", "policy", "require")),
+            TEXT.replace("two links\n", "two links\npolicy = \"require\"\n")
+        );
+        assert_eq!(
+            saved(&peer("a", "resequencing", "false")),
+            TEXT.replace("two links\n", "two links\nresequencing = false\n")
+        );
+        assert_eq!(
+            saved(&peer("b", "scheduler", "earliest")),
+            TEXT.replace("'weighted'\nweights = { eth0 = 3 }", "\"earliest\"")
+        );
+        let gone = edit(TEXT, &peer("c", "policy", "off")).expect_err("unknown");
+        assert!(gone.contains("no peer `c` any more"), "{gone}");
+        assert!(edit("peer = [{ name = 'a' }]", &peer("a", "policy", "off")).is_err());
+        assert!(edit("[[", &Overrides::default()).is_err());
+    }
+
+    #[test]
+    fn an_interface_gets_a_section_only_where_it_needs_one() {
+        // Without sections all interfaces are active.
+        assert_eq!(edit(TEXT, &path("wwan0", "active")).expect("valid"), TEXT);
+        let standby = edit(TEXT, &path("wwan0", "standby")).expect("valid");
+        assert_eq!(
+            standby,
+            format!("{TEXT}\n[[path]]\ninterface = \"wwan0\"\nstate = \"standby\"\n")
+        );
+        // A section with a state limits nothing.
+        assert_eq!(edit(&standby, &path("eth0", "active")).expect("valid"), standby);
+        let off = edit(&standby, &path("wwan0", "off")).expect("valid");
+        assert_eq!(off, standby.replace("standby", "off"));
+        let limited = "[[path]]\ninterface = 'eth0' # fibre\n";
+        assert_eq!(
+            edit(limited, &path("wwan0", "active")).expect("valid"),
+            format!("{limited}\n[[path]]\ninterface = \"wwan0\"\n")
+        );
+        assert_eq!(
+            edit(limited, &path("eth0", "standby")).expect("valid"),
+            format!("{limited}state = \"standby\"\n")
+        );
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_leaves_nothing_beside_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("mpip-save-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("writable");
+        let file = directory.join("mpip0.toml");
+        fs::write(&file, "a").expect("writable");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("ours");
+        replace(&file, "b").expect("writable");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "b");
+        assert_eq!(fs::metadata(&file).expect("there").mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(&directory).expect("there").count(), 1);
+        let _ = fs::remove_dir_all(&directory);
+    }
+}

@@ -1,0 +1,277 @@
+//! Settings that change while the daemon runs: which of them can, and single ones.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use mpip_core::{
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, PeerConfig, Policy, Rule,
+    SchedulerKind,
+};
+
+use super::settings::{GatewaySettings, InterfaceAddress, InterfaceState, Settings};
+use super::{suggestion, values};
+
+/// The part of the settings that can change while the daemon runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changeable {
+    /// Addresses of the TUN device.
+    pub addresses: Vec<InterfaceAddress>,
+    /// Interfaces that paths may use; `None` for all with a usable address.
+    pub path_interfaces: Option<Vec<String>>,
+    /// The states of interfaces that are not [active](InterfaceState::Active).
+    pub path_states: BTreeMap<String, InterfaceState>,
+    /// Encapsulation of paths, by interface.
+    pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
+    /// The nodes to associate with.
+    pub peers: Vec<PeerConfig>,
+    /// Rules; the first that matches a packet decides.
+    pub rules: Vec<Rule>,
+}
+
+/// Settings of a peer that [`set`] takes.
+pub const SETTABLE: [&str; 7] = [
+    "scheduler",
+    "congestion_control",
+    "max_paths",
+    "policy",
+    "resequencing",
+    "ack_thinning",
+    "encapsulation",
+];
+
+impl Changeable {
+    /// Sets `key` of the peer `name` to `value`; an empty one is the default.
+    ///
+    /// # Errors
+    ///
+    /// What was expected and what was found. Then nothing has changed.
+    pub fn set(&mut self, name: &str, key: &str, value: &str) -> Result<(), String> {
+        let names: Vec<&str> = self.peers.iter().map(|peer| peer.name.as_str()).collect();
+        let Some(at) = names.iter().position(|known| *known == name) else {
+            let known = values::names(names.iter().copied());
+            let meant = did_you_mean(name, &names);
+            return Err(format!("no peer is named `{name}`{meant}; there are: {known}"));
+        };
+        set(&mut self.peers[at], key, value)
+    }
+
+    /// Sets the state of `interface`.
+    pub fn set_path(&mut self, interface: &str, state: InterfaceState) {
+        match state {
+            InterfaceState::Active => drop(self.path_states.remove(interface)),
+            state => drop(self.path_states.insert(interface.to_owned(), state)),
+        }
+        let known = |names: &Vec<String>| names.iter().any(|name| name == interface);
+        if let Some(names) = self.path_interfaces.as_mut().filter(|names| !known(names)) {
+            names.push(interface.to_owned());
+        }
+    }
+
+    /// Interfaces without paths.
+    pub(crate) fn off(&self) -> Vec<String> {
+        self.in_state(InterfaceState::Off)
+    }
+
+    /// Interfaces on standby.
+    pub(crate) fn standby(&self) -> Vec<String> {
+        self.in_state(InterfaceState::Standby)
+    }
+
+    fn in_state(&self, state: InterfaceState) -> Vec<String> {
+        let states = self.path_states.iter().filter(|(_, other)| **other == state);
+        states.map(|(interface, _)| interface.clone()).collect()
+    }
+
+    /// Whether paths of any peer may use `encapsulation`.
+    pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
+        self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+    }
+
+    /// Whether a peer permits no other encapsulation than `encapsulation`.
+    pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
+        let other = match encapsulation {
+            Encapsulation::Udp => Encapsulation::Tcp,
+            Encapsulation::Tcp => Encapsulation::Udp,
+        };
+        self.peers.iter().any(|peer| !peer.encapsulation.permits(other))
+    }
+
+    /// Whether packets of configured peers are captured.
+    pub(crate) fn captures(&self) -> bool {
+        self.peers.iter().any(|peer| peer.host_mode && peer.policy != Policy::Off)
+    }
+}
+
+/// Sets `key` of `peer` to `value`; an empty one is the default.
+fn set(peer: &mut PeerConfig, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "scheduler" => {
+            peer.scheduler = named(key, value, SchedulerKind::NAMES)?.unwrap_or_default();
+            if peer.scheduler != SchedulerKind::Weighted {
+                peer.fixed_weights.clear();
+            }
+        }
+        "congestion_control" => {
+            let kind = named(key, value, CongestionControlKind::NAMES)?;
+            peer.congestion_control = kind.unwrap_or_default();
+        }
+        "encapsulation" => {
+            let policy = named(key, value, EncapsulationPolicy::NAMES)?;
+            peer.encapsulation = policy.unwrap_or_default();
+        }
+        "policy" => {
+            let default = if peer.host_mode { Policy::Prefer } else { Policy::Require };
+            let policy = named(key, value, Policy::NAMES)?.unwrap_or(default);
+            if !peer.host_mode && policy != Policy::Require {
+                return Err(format!(
+                    "policy: expected `require`, because `{policy}` is for peers with \
+                     `host_mode = true`"
+                ));
+            }
+            peer.policy = policy;
+        }
+        "max_paths" => {
+            let range = 1..=64;
+            let wrong = || format!("max_paths: expected a number from 1 to 64, found `{value}`");
+            let parse = |text: &str| text.parse().ok().filter(|number| range.contains(number));
+            peer.max_paths = match value {
+                "" => None,
+                text => Some(parse(text).ok_or_else(wrong)?),
+            };
+        }
+        "resequencing" => peer.resequencing = flag(key, value)?,
+        "ack_thinning" => peer.ack_thinning = flag(key, value)?,
+        _ => {
+            let expected = values::names(SETTABLE.into_iter());
+            let meant = did_you_mean(key, &SETTABLE);
+            return Err(format!(
+                "`{key}` cannot be set for the time being{meant} (one of {expected}; for others \
+                 change the configuration and run `mpip reload`)"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn flag(key: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "true" | "" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("{key}: expected `true` or `false`, found `{value}`")),
+    }
+}
+
+/// The value with the name `value`; `None` if that is empty.
+fn named<T: Copy>(key: &str, value: &str, known: &[(&str, T)]) -> Result<Option<T>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let found = known.iter().find(|(name, _)| *name == value);
+    found.map(|(_, value)| Some(*value)).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let expected = values::names(names.iter().copied());
+        format!("{key}: expected one of {expected}, found `{value}`{}", did_you_mean(value, &names))
+    })
+}
+
+fn did_you_mean(found: &str, known: &[&str]) -> String {
+    let meant = suggestion::nearest(found, known);
+    meant.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
+}
+
+impl Settings {
+    /// The part that can change while the daemon runs.
+    pub fn changeable(&self) -> Changeable {
+        Changeable {
+            addresses: self.addresses.clone(),
+            path_interfaces: self.path_interfaces.clone(),
+            path_states: self.path_states.clone(),
+            path_encapsulations: self.path_encapsulations.clone(),
+            peers: self.peers.clone(),
+            rules: self.rules.clone(),
+        }
+    }
+
+    /// The part that cannot.
+    pub(crate) fn fixed(&self) -> Fixed {
+        let shown = |value: &dyn Display| value.to_string();
+        let none = || "the default".to_owned();
+        let mark = format!("{:#x}", self.host_mode.mark);
+        let gateway = |value: &dyn Fn(&GatewaySettings) -> String| {
+            self.gateway.as_ref().map_or_else(|| "no section".to_owned(), value)
+        };
+        let opportunistic = self.opportunistic.as_ref().map(|settings| {
+            let engine = &settings.engine;
+            format!(
+                "{:?} {:?} {} {:?} {}",
+                engine.prefixes,
+                engine.exclusive,
+                engine.port,
+                engine.pin_expiry,
+                settings.pins_file.display()
+            )
+        });
+        let values = vec![
+            ("[node] private_key_file", shown(self.private_key.public_key())),
+            ("[node] listen_port", shown(&self.listen_port)),
+            ("[node] tcp_port", shown(&self.tcp_port)),
+            ("[node] control_socket", shown(&self.control_socket.display())),
+            (
+                "[node] control_group",
+                self.control_group.map_or_else(none, |group| group.to_string()),
+            ),
+            (
+                "[node] keepalive",
+                self.keepalive.map_or_else(none, |pause| pause.as_secs().to_string()),
+            ),
+            ("[interface] name", shown(&self.interface)),
+            ("[host_mode] table", shown(&self.host_mode.table)),
+            ("[host_mode] priority", shown(&self.host_mode.priority)),
+            ("[host_mode] mark", mark),
+            ("[host_mode] loosen_rp_filter", shown(&self.host_mode.loosen_rp_filter)),
+            ("[gateway] peers_file", gateway(&|it| it.peers_file.display().to_string())),
+            ("[gateway] forward", gateway(&|it| it.forward.to_string())),
+            ("[gateway] masquerade", gateway(&|it| it.masquerade.to_string())),
+            (
+                "[router]",
+                self.router
+                    .as_ref()
+                    .map_or_else(|| "no section".to_owned(), |it| format!("{it:?}")),
+            ),
+            ("[[peer]] default_route", shown(&self.default_route)),
+            ("[opportunistic]", opportunistic.unwrap_or_default()),
+        ];
+        Fixed { values }
+    }
+}
+
+/// Settings that cannot change while the daemon runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    /// Keys and values.
+    values: Vec<(&'static str, String)>,
+}
+
+impl Fixed {
+    /// Why `new` cannot be applied: a line for each setting that differs.
+    pub(crate) fn refuses(&self, new: &Settings) -> Vec<String> {
+        let file = new.file.display();
+        let pairs = self.values.iter().zip(new.fixed().values);
+        let differs = pairs.filter(|((_, before), (_, after))| before != after);
+        let line = |key: &str, before: &str, after: &str| {
+            let what = match key {
+                "[node] private_key_file" => "this node's key".to_owned(),
+                "[opportunistic]" | "[router]" => "the section".to_owned(),
+                _ => format!("`{before}`, which the file makes `{after}`,"),
+            };
+            format!(
+                "{file}: {key}: {what} cannot change while mpipd runs; `mpip down` and `mpip up` \
+                 (or `systemctl restart`) apply it"
+            )
+        };
+        differs.map(|((key, before), (_, after))| line(key, before, &after)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Single settings, and what cannot change.
+
+use std::path::Path;
+
+use super::*;
+use crate::config::tests::{Directory, PEER_KEY};
+
+fn text(more: &str) -> String {
+    format!(
+        "[node]\nprivate_key_file = 'node.key'\n{more}\n[[peer]]\nname = 'gateway'\n\
+         public_key = '{PEER_KEY}'\n"
+    )
+}
+
+fn changeable(more: &str) -> Changeable {
+    let directory = Directory::new("change");
+    directory.parse(&format!("{}{more}", text(""))).expect("valid").changeable()
+}
+
+#[test]
+fn every_settable_key_takes_its_values_and_an_empty_one_is_the_default() {
+    let default = changeable("");
+    let values = [
+        ("scheduler", "weighted"),
+        ("congestion_control", "cubic"),
+        ("max_paths", "3"),
+        ("policy", "off"),
+        ("resequencing", "false"),
+        ("ack_thinning", "false"),
+        ("encapsulation", "tcp"),
+    ];
+    assert_eq!(values.map(|(key, _)| key), SETTABLE);
+    for (key, value) in values {
+        let mut default = default.clone();
+        default.peers[0].host_mode = true;
+        default.peers[0].policy = Policy::Prefer;
+        let mut set = default.clone();
+        assert_eq!(set.set("gateway", key, value), Ok(()), "{key}");
+        assert_ne!(set, default, "{key}");
+        assert_eq!(set.set("gateway", key, ""), Ok(()), "{key}");
+        assert_eq!(set, default, "{key}");
+    }
+}
+
+#[test]
+fn a_setting_that_is_refused_names_what_was_meant_and_changes_nothing() {
+    let mut all = changeable("");
+    let before = all.clone();
+    for (name, key, value, expected) in [
+        ("gatway", "scheduler", "earliest", "no peer is named `gatway`: did you mean `gateway`?"),
+        ("gateway", "schedular", "earliest", "`schedular` cannot be set for the time being: did"),
+        ("gateway", "endpoints", "x", "`endpoints` cannot be set for the time being (one of"),
+        ("gateway", "scheduler", "erliest", "scheduler: expected one of `earliest`, `weighted`"),
+        ("gateway", "max_paths", "0", "max_paths: expected a number from 1 to 64, found `0`"),
+        ("gateway", "max_paths", "all", "max_paths: expected a number from 1 to 64, found `all`"),
+        ("gateway", "resequencing", "no", "resequencing: expected `true` or `false`, found `no`"),
+        ("gateway", "policy", "prefer", "policy: expected `require`, because `prefer` is for"),
+    ] {
+        let reason = all.set(name, key, value).expect_err(key);
+        assert!(reason.starts_with(expected), "{reason}");
+        assert_eq!(all, before);
+    }
+}
+
+#[test]
+fn weights_go_with_their_scheduler() {
+    let mut all = changeable("scheduler = 'weighted'\nweights = { eth0 = 7 }");
+    all.set("gateway", "congestion_control", "reno").expect("valid");
+    assert_eq!(all.peers[0].fixed_weights.len(), 1);
+    all.set("gateway", "scheduler", "round-robin").expect("valid");
+    assert!(all.peers[0].fixed_weights.is_empty());
+}
+
+#[test]
+fn interfaces_are_put_on_standby_and_taken_out() {
+    let mut all = changeable("");
+    all.set_path("wwan0", InterfaceState::Standby);
+    all.set_path("eth1", InterfaceState::Off);
+    assert_eq!((all.standby(), all.off()), (vec!["wwan0".to_owned()], vec!["eth1".to_owned()]));
+    all.set_path("wwan0", InterfaceState::Active);
+    all.set_path("eth1", InterfaceState::Active);
+    assert_eq!(all, changeable(""));
+    // One that the configuration does not name is added.
+    let mut all = changeable("[[path]]\ninterface = 'eth0'\n");
+    all.set_path("wwan0", InterfaceState::Standby);
+    assert_eq!(all.path_interfaces, Some(vec!["eth0".to_owned(), "wwan0".to_owned()]));
+}
+
+#[test]
+fn sections_of_paths_that_are_not_active_leave_the_others_in_use() {
+    let standby = "[[path]]\ninterface = 'wwan0'\nstate = 'standby'\n";
+    let all = changeable(standby);
+    assert_eq!((all.path_interfaces.clone(), all.standby()), (None, vec!["wwan0".to_owned()]));
+    let off = "[[path]]\ninterface = 'eth1'\nstate = 'off'\n";
+    let all = changeable(&format!("{standby}{off}"));
+    assert_eq!((all.path_interfaces.clone(), all.off()), (None, vec!["eth1".to_owned()]));
+    let all = changeable(&format!("{standby}{off}[[path]]\ninterface = 'eth0'\n"));
+    assert_eq!(all.path_interfaces, Some(vec!["wwan0".to_owned(), "eth0".to_owned()]));
+}
+
+#[test]
+fn what_cannot_change_is_named_with_its_values() {
+    let directory = Directory::new("fixed");
+    let before = directory.parse(&text("")).expect("valid");
+    let same = directory.parse(&text("")).expect("valid");
+    assert_eq!(before.fixed().refuses(&same), Vec::<String>::new());
+    let more = "listen_port = 7000\nkeepalive = 20\n[interface]\nname = 'mpip7'\n\
+                [host_mode]\nmark = 0x10\n[opportunistic]\nprefixes = ['198.18.0.0/15']\n\
+                pins = 'pins'";
+    let refused = before.fixed().refuses(&directory.parse(&text(more)).expect("valid"));
+    let file = directory.parse(&text(more)).expect("valid").file.display().to_string();
+    assert_eq!(
+        refused[0],
+        format!(
+            "{file}: [node] listen_port: `6182`, which the file makes `7000`, cannot change while \
+             mpipd runs; `mpip down` and `mpip up` (or `systemctl restart`) apply it"
+        )
+    );
+    let keys =
+        ["listen_port", "tcp_port", "control_socket", "keepalive", "name", "mark", "opportu"];
+    assert_eq!(refused.len(), keys.len(), "{refused:?}");
+    for (line, key) in refused.iter().zip(keys) {
+        assert!(line.contains(key), "{line}");
+    }
+    directory.key("other.key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", 0o600);
+    let other = text("").replace("node.key", "other.key");
+    let refused = before.fixed().refuses(&directory.parse(&other).expect("valid"));
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].contains("[node] private_key_file: this node's key cannot change"));
+    assert!(Path::new(&file).is_absolute());
+}
