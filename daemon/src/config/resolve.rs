@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::error::Problem;
 use super::peer::Peers;
 use super::problems::Problems;
-use super::settings::{Place, Settings};
+use super::settings::{InterfaceState, Place, RouterSettings, Settings};
 use super::{gateway, host_mode, interface, node, opportunistic, rule, structure};
 
 /// The settings, or everything that is wrong with them, in the file's order.
@@ -25,7 +25,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     let addresses = interface::addresses(&raw.interface, &mut problems);
     let path_interfaces = interface::path_interfaces(&raw.path, &interface, &mut problems);
     let path_encapsulations = interface::path_encapsulations(&raw.path, &mut problems);
-    let path_states = interface::path_states(&raw.path, &mut problems);
+    let mut path_states = interface::path_states(&raw.path, &mut problems);
     let host_mode = host_mode::resolve(&raw.host_mode, &mut problems);
     let raw_node = raw.node.as_ref().map(Spanned::get_ref);
     let own_key = node.private_key.as_ref().map(|key| *key.public_key());
@@ -43,7 +43,18 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     let router = raw.router.as_ref();
     let router = router.and_then(|raw| gateway::resolve_router(raw, &interface, &mut problems));
     problems.check()?;
+    // Paths lead elsewhere than to the networks behind this host.
+    for interface in router.iter().flat_map(|router: &RouterSettings| &router.interfaces) {
+        if path_interfaces.as_ref().is_none_or(|named| !named.contains(interface)) {
+            path_states.entry(interface.clone()).or_insert(InterfaceState::Off);
+        }
+    }
     let gateway = gateway.map(|(settings, joined)| {
+        // Who has no limit of its own reaches what this host forwards to.
+        let unlimited = |peer: &&mut PeerConfig| peer.reaches.is_empty() && !peer.host_mode;
+        for peer in peers.iter_mut().filter(unlimited).filter(|_| settings.forward) {
+            peer.reaches.clone_from(&settings.terms.reaches);
+        }
         peers.extend(joined);
         settings
     });

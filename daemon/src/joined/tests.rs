@@ -104,6 +104,7 @@ fn who_joins_gets_free_addresses_and_is_remembered() {
     assert_eq!(names, 1, "nothing else is left there");
 }
 
+/// `[J-5]`
 #[test]
 fn a_token_is_good_once_and_for_its_time() {
     let directory = Directory::new("once");
