@@ -181,6 +181,59 @@ fn down_removes_what_a_killed_daemon_left() {
 }
 
 #[test]
+fn what_is_set_is_saved_with_the_comments_and_a_changed_file_is_applied() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-save");
+    let (file, socket) = (world.path("mpip0.toml"), world.path("mpip0.sock"));
+    world.configure("# Both links are fast.\nmax_paths = 2  # of two");
+    let before = fs::read_to_string(&file).expect("written");
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up, "{words}");
+    let mpip = |arguments: &[&str]| world.mpip(&[&["--socket", &socket], arguments].concat());
+
+    let (saved, words) = mpip(&["save"]);
+    assert!(saved && words.ends_with("stays as it is\n"), "{words}");
+    let (set, words) = mpip(&["set", "peer", "b", "scheduler=weighted", "max_paths=1"]);
+    assert!(set && words.starts_with("peer b: set until `mpip reload`"), "{words}");
+    let (set, words) = mpip(&["set", "peer", "b", "schedular=weighted", "max_paths=0"]);
+    assert!(!set && words.contains("did you mean `scheduler`?"), "{words}");
+    assert!(words.contains("max_paths: expected a number from 1 to 64, found `0`"), "{words}");
+    let (set, words) = mpip(&["set", "peer", "b", "scheduler"]);
+    assert!(!set && words.contains("expected KEY=VALUE"), "{words}");
+    let (set, words) = mpip(&["path", "set", "eth0", "standby"]);
+    assert!(set && words.starts_with("paths from eth0: set until"), "{words}");
+    let (set, _) = mpip(&["path", "set", "eth0", "asleep"]);
+    assert!(!set);
+    let (saved, words) = mpip(&["save"]);
+    assert!(saved && words == format!("3 settings saved to {file}\n"), "{words}");
+    let after = fs::read_to_string(&file).expect("written");
+    let expected = before.replace("max_paths = 2  # of two\n", "max_paths = 1  # of two\nscheduler = \"weighted\"\n");
+    assert_eq!(after, format!("{expected}\n[[path]]\ninterface = \"eth0\"\nstate = \"standby\"\n"));
+    let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
+    assert_eq!(status.peers[0].scheduler, "weighted");
+    let (applied, words) = mpip(&["reload"]);
+    assert!(applied && words == "nothing has changed\n", "{words}");
+
+    world.configure("schedular = 'weighted'");
+    let (applied, words) = mpip(&["reload"]);
+    assert!(!applied && words.contains(&format!("{file}:11: unknown key `schedular`")), "{words}");
+    // A file that is wrong elsewhere is not saved either, and stays as it is.
+    let wrong = fs::read_to_string(&file).expect("written");
+    let (set, words) = mpip(&["set", "peer", "b", "scheduler=earliest"]);
+    assert!(set, "{words}");
+    let (saved, words) = mpip(&["save"]);
+    assert!(!saved && words.contains("is not changed: "), "{words}");
+    assert_eq!(fs::read_to_string(&file).expect("put back"), wrong);
+    world.configure("scheduler = 'round-robin'");
+    let (applied, words) = mpip(&["reload"]);
+    let expected = "changed: b; interfaces changed; 1 settings that were set by hand are gone\n";
+    assert!(applied && words == expected, "{words}");
+}
+
+#[test]
 fn a_start_that_fails_says_why() {
     if !can_run(&[]) {
         return;

@@ -19,6 +19,7 @@ mod nat_host_mode;
 mod opportunistic;
 mod other_traffic;
 mod path_mtu;
+mod reload;
 mod require;
 mod tcp;
 mod traffic;
