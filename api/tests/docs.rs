@@ -28,7 +28,10 @@ fn every_message_in_the_document_is_understood() {
             let sent: serde_json::Value = serde_json::from_str(&response.to_line()).expect(line);
             assert_eq!(found, sent);
             if let Response::Hello { versions, requests, .. } = response {
-                assert_eq!((versions, requests), (vec![VERSION], REQUESTS.map(str::to_owned).to_vec()));
+                assert_eq!(
+                    (versions, requests),
+                    (vec![VERSION], REQUESTS.map(str::to_owned).to_vec())
+                );
             }
             responses += 1;
         }

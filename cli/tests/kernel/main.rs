@@ -210,7 +210,10 @@ fn what_is_set_is_saved_with_the_comments_and_a_changed_file_is_applied() {
     let (saved, words) = mpip(&["save"]);
     assert!(saved && words == format!("3 settings saved to {file}\n"), "{words}");
     let after = fs::read_to_string(&file).expect("written");
-    let expected = before.replace("max_paths = 2  # of two\n", "max_paths = 1  # of two\nscheduler = \"weighted\"\n");
+    let expected = before.replace(
+        "max_paths = 2  # of two\n",
+        "max_paths = 1  # of two\nscheduler = \"weighted\"\n",
+    );
     assert_eq!(after, format!("{expected}\n[[path]]\ninterface = \"eth0\"\nstate = \"standby\"\n"));
     let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
     assert_eq!(status.peers[0].scheduler, "weighted");

@@ -186,8 +186,14 @@ fn an_invalid_file_changes_nothing_and_every_mistake_is_told() {
     let fixed = world.text.replace("listen_port = 6182", "listen_port = 7000");
     let fixed = format!("{}{}", fixed.replace("'mpip0'", "'mpip9'"), others(3));
     let reason = world.reload(&fixed).expect_err("they cannot change");
-    assert!(reason.contains("[node] listen_port: `6182`, which the file makes `7000`,"), "{reason}");
-    assert!(reason.contains("[interface] name: `mpip0`, which the file makes `mpip9`,"), "{reason}");
+    assert!(
+        reason.contains("[node] listen_port: `6182`, which the file makes `7000`,"),
+        "{reason}"
+    );
+    assert!(
+        reason.contains("[interface] name: `mpip0`, which the file makes `mpip9`,"),
+        "{reason}"
+    );
     let peers = world.daemon_b.status().peers;
     assert_eq!(peers.len(), 1, "nothing else of the file is applied either");
     assert_eq!(world.fingerprint(), before);
@@ -271,7 +277,10 @@ fn what_is_set_for_the_time_being_ends_with_a_reload() {
     }
     let carried = || -> u64 {
         let paths = world.daemon_b.peer().paths.into_iter();
-        paths.filter(|path| path.local.ip().to_string() == "198.18.1.2").map(|path| path.sent_bytes).sum()
+        paths
+            .filter(|path| path.local.ip().to_string() == "198.18.1.2")
+            .map(|path| path.sent_bytes)
+            .sum()
     };
     let (sent, arrived) = stream(&world, || thread::sleep(Duration::from_millis(300)));
     assert_eq!(arrived.len(), sent as usize);
@@ -316,9 +325,13 @@ fn a_removed_peer_has_no_way_and_an_added_one_gets_it() {
     assert_eq!(report.added, ["host1"]);
     assert!(world.a.ping("10.77.0.2", 3));
     // Another key makes another peer.
-    let other = world.text.replace(&key(1).public_key().to_string(), &key(7).public_key().to_string());
+    let other =
+        world.text.replace(&key(1).public_key().to_string(), &key(7).public_key().to_string());
     let report = world.reload(&other).expect("valid");
-    assert_eq!((report.added, report.removed), (vec!["host1".to_owned()], vec!["host1".to_owned()]));
+    assert_eq!(
+        (report.added, report.removed),
+        (vec!["host1".to_owned()], vec!["host1".to_owned()])
+    );
     wait_for("the former key is refused", || !world.daemon_a.peer().established);
 }
 
