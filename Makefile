@@ -7,7 +7,7 @@ SEEDS ?= 10000
 FIRST ?= 0
 
 COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables conntrack:conntrack \
-	ping:iputils-ping sysctl:procps
+	ping:iputils-ping sysctl:procps python3:python3 systemd-analyze:systemd
 
 # Crates of the engine, which need neither a kernel nor privileges.
 ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core -p mpip-segments
@@ -89,6 +89,9 @@ sweep: ## Random links with every kind of inner sender, in the simulator: make s
 install: build ## Install the binaries to PREFIX (default /usr/local)
 	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd
 	install -D -m 755 target/release/mpip $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mpip
+	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system
+	sed 's|/usr/local|$(or $(PREFIX),/usr/local)|' contrib/mpip@.service \
+		>$(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system/mpip@.service
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

@@ -27,6 +27,8 @@ pub enum ClientError {
     Timeout {
         /// The socket.
         path: PathBuf,
+        /// How long that is.
+        limit: Duration,
     },
     /// The daemon closed the connection before it answered.
     Closed {
@@ -65,11 +67,11 @@ impl fmt::Display for ClientError {
             Self::Socket { path, error } => {
                 write!(f, "control socket `{}`: {error}", path.display())
             }
-            Self::Timeout { path } => write!(
+            Self::Timeout { path, limit } => write!(
                 f,
                 "the daemon on `{}` did not answer within {} s",
                 path.display(),
-                TIMEOUT.as_secs()
+                limit.as_secs()
             ),
             Self::Closed { path } => {
                 write!(f, "the daemon on `{}` closed the connection", path.display())
@@ -87,6 +89,8 @@ impl std::error::Error for ClientError {}
 pub struct Client {
     path: PathBuf,
     reader: BufReader<UnixStream>,
+    /// Longest time to wait for an answer.
+    limit: Duration,
 }
 
 impl Client {
@@ -96,7 +100,15 @@ impl Client {
         let stream = UnixStream::connect(path).map_err(socket)?;
         stream.set_read_timeout(Some(TIMEOUT)).map_err(socket)?;
         stream.set_write_timeout(Some(TIMEOUT)).map_err(socket)?;
-        Ok(Self { path: path.to_owned(), reader: BufReader::new(stream) })
+        Ok(Self { path: path.to_owned(), reader: BufReader::new(stream), limit: TIMEOUT })
+    }
+
+    /// Waits up to `limit` for each answer from now on, instead of 5 s.
+    pub fn wait_up_to(&mut self, limit: Duration) -> Result<(), ClientError> {
+        let set = self.reader.get_ref().set_read_timeout(Some(limit));
+        set.map_err(|error| self.failed(error))?;
+        self.limit = limit;
+        Ok(())
     }
 
     /// Sends `request` and waits for its answer; a refusal is an error.
@@ -136,7 +148,9 @@ impl Client {
     fn failed(&self, error: io::Error) -> ClientError {
         let path = self.path.clone();
         match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => ClientError::Timeout { path },
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                ClientError::Timeout { path, limit: self.limit }
+            }
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ClientError::Closed { path },
             _ => ClientError::Socket { path, error },
         }

@@ -1,11 +1,15 @@
 //! `mpip reload`, `set` and `path`: changes of a running daemon.
 
 use std::path::Path;
+use std::time::Duration;
 
-use mpip_api::{ReloadReport, Request, Response};
+use mpip_api::{Client, ReloadReport, Request, Response};
 
 use crate::failure::Failure;
 use crate::output::print;
+
+/// Longest time to wait for a reload: a busy host may read a configuration of thousands of peers.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most names of peers in one line.
 const NAMES: usize = 5;
@@ -18,7 +22,9 @@ pub(crate) fn reload(socket: &Path) -> Result<(), Failure> {
 
 /// Has the daemon on `socket` read its configuration again.
 pub(crate) fn ask_to_reload(socket: &Path) -> Result<ReloadReport, Failure> {
-    match mpip_api::request(socket, &Request::Reload)? {
+    let mut client = Client::connect(socket)?;
+    client.wait_up_to(PATIENCE)?;
+    match client.request(&Request::Reload)? {
         Response::Reloaded { changes } => Ok(changes),
         other => Err(Failure(format!("expected a report of the reload, found {other:?}"))),
     }
@@ -70,7 +76,7 @@ fn text(report: &ReloadReport) -> String {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     match parts.is_empty() {
         true => "nothing has changed".to_owned(),
-        false => parts.join("; "),
+        false => format!("{}; applied in {:.1} ms", parts.join("; "), report.duration_ms),
     }
 }
 
@@ -87,12 +93,13 @@ mod tests {
             changed: names(1),
             rules: true,
             overrides_dropped: 2,
+            duration_ms: 1.94,
             ..ReloadReport::default()
         };
         assert_eq!(
             text(&report),
             "added: p0, p1, p2, p3, p4 and 2 more; changed: p0; rules changed; 2 settings that \
-             were set by hand are gone"
+             were set by hand are gone; applied in 1.9 ms"
         );
     }
 }

@@ -161,7 +161,11 @@ enum Command {
     /// on without a lost packet. A configuration with an error changes nothing, and its errors are
     /// printed. So does one that changes what cannot change while the daemon runs. What was set for
     /// the time being gives way to the file.
-    Reload,
+    Reload {
+        /// The configuration (default: that of the daemon of --socket)
+        #[arg(conflicts_with = "socket")]
+        file: Option<PathBuf>,
+    },
     /// Change a setting for the time being: until `mpip reload` or the daemon's end
     Set {
         #[command(subcommand)]
@@ -287,7 +291,8 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Up { file, log_level } => daemon::up(file, log_level.as_deref())?,
         Command::Down { file: Some(file) } => daemon::down_of(file)?,
         Command::Down { file: None } => daemon::down(&socket()?)?,
-        Command::Reload => change::reload(&socket()?)?,
+        Command::Reload { file: Some(file) } => change::reload(&daemon::socket_of(file)?)?,
+        Command::Reload { file: None } => change::reload(&socket()?)?,
         Command::Set { what: SetCommand::Peer { name, settings } } => {
             change::set_peer(&socket()?, name, settings)?;
         }

@@ -23,6 +23,27 @@ fn examples(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The unit that comes with it, with programs that are there.
+#[test]
+fn systemd_accepts_the_unit_and_it_reloads_by_mpip() {
+    if !mpip_testing::can_run(&["systemd-analyze"]) {
+        return;
+    }
+    let unit = document("../contrib/mpip@.service");
+    assert!(unit.contains("\nExecReload=/usr/local/bin/mpip reload /etc/mpip/%i.toml\n"));
+    let there = env!("CARGO_BIN_EXE_mpipd");
+    let unit = unit.replace("/usr/local/bin/mpip ", &format!("{there} "));
+    let unit = unit.replace("/usr/local/sbin/mpipd", there);
+    let directory = Directory::new("unit");
+    let file = directory.0.join("mpip@mpip0.service");
+    fs::write(&file, unit).expect("writable");
+    let output = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output();
+    let output = output.expect("it is there");
+    let words = String::from_utf8_lossy(&output.stderr);
+    let own = words.lines().filter(|line| line.contains("mpip@")).collect::<Vec<_>>();
+    assert!(output.status.success() && own.is_empty(), "{output:?}");
+}
+
 /// A directory with the key files that the examples name, removed when dropped.
 struct Directory(PathBuf);
 

@@ -217,7 +217,7 @@ fn what_is_set_is_saved_with_the_comments_and_a_changed_file_is_applied() {
     assert_eq!(after, format!("{expected}\n[[path]]\ninterface = \"eth0\"\nstate = \"standby\"\n"));
     let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
     assert_eq!(status.peers[0].scheduler, "weighted");
-    let (applied, words) = mpip(&["reload"]);
+    let (applied, words) = world.mpip(&["reload", &file]);
     assert!(applied && words == "nothing has changed\n", "{words}");
 
     world.configure("schedular = 'weighted'");
@@ -232,8 +232,8 @@ fn what_is_set_is_saved_with_the_comments_and_a_changed_file_is_applied() {
     assert_eq!(fs::read_to_string(&file).expect("put back"), wrong);
     world.configure("scheduler = 'round-robin'");
     let (applied, words) = mpip(&["reload"]);
-    let expected = "changed: b; interfaces changed; 1 settings that were set by hand are gone\n";
-    assert!(applied && words == expected, "{words}");
+    let expected = "changed: b; interfaces changed; 1 settings that were set by hand are gone; ";
+    assert!(applied && words.starts_with(expected), "{words}");
 }
 
 #[test]

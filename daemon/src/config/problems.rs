@@ -7,6 +7,8 @@ use super::error::Problem;
 /// The problems found so far in a configuration.
 pub(super) struct Problems<'a> {
     text: &'a str,
+    /// Where lines end.
+    ends: Vec<usize>,
     list: Vec<Problem>,
     /// Lines that are no TOML: what they have is not known, and keys may only seem to be missing.
     broken: Vec<Option<usize>>,
@@ -21,6 +23,7 @@ impl<'a> Problems<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,
+            ends: text.match_indices('\n').map(|(at, _)| at).collect(),
             list: Vec::new(),
             broken: Vec::new(),
             missing: Vec::new(),
@@ -70,7 +73,7 @@ impl<'a> Problems<'a> {
 
     /// The line of `span`, counted from 1.
     pub(super) fn line_of(&self, span: &Range<usize>) -> usize {
-        Problem::at(self.text, span, String::new()).line.unwrap_or(0)
+        self.ends.partition_point(|end| *end < span.start) + 1
     }
 
     /// An error with all problems, in the file's order, if there are any.
