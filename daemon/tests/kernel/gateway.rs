@@ -187,6 +187,11 @@ fn what_a_killed_gateway_left_is_gone_at_once_and_forwarding_with_the_next_end()
     let mut gateway = world.gateway();
     let helpers = run("pgrep", &["-P", &mpipd_of(&gateway).to_string()]);
     let helper = helpers.split_whitespace().next().expect("a helper").to_owned();
+    let capabilities = fs::read_to_string(format!("/proc/{helper}/status")).expect("it runs");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let only = format!("{set}:\t0000000000001000");
+        assert!(capabilities.contains(&only), "CAP_NET_ADMIN and nothing else: {capabilities}");
+    }
     run("kill", &["-s", "KILL", &helper]);
     gateway.signal("KILL");
     assert!(!gateway.wait());
