@@ -111,7 +111,7 @@ fn ask(invitation: &Invitation, request: &JoinRequest) -> Result<(), Failure> {
         if start.elapsed() >= next {
             next = start.elapsed() + INTERVAL;
             for endpoint in &invitation.endpoints {
-                let sent = socket(endpoint).as_ref().map_err(|error| error.kind());
+                let sent = socket(endpoint).as_ref().map_err(std::io::Error::kind);
                 let sent = sent.and_then(|socket| {
                     socket.send_to(request.datagram(), endpoint).map_err(|error| error.kind())
                 });
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_configuration_has_what_the_token_says() {
-        let files = Files::new(Path::new("/nowhere/mpip1.toml")).ok().expect("usable");
+        let files = Files::new(Path::new("/nowhere/mpip1.toml")).expect("usable");
         let text = configuration(&files, &invitation(), true);
         for line in [
             "private_key_file = \"mpip1.key\"",

@@ -16,6 +16,7 @@ pub(crate) const DEFAULT_FILE: &str = "/etc/mpip/mpip0.toml";
 const INTERFACE_MAX: usize = 15;
 
 /// The files of a node.
+#[derive(Debug)]
 pub(crate) struct Files {
     /// The configuration.
     pub(crate) config: PathBuf,
@@ -151,7 +152,7 @@ mod tests {
             let refused = Files::new(Path::new(name)).err().expect(name);
             assert!(refused.to_string().starts_with("expected a file like"), "{refused}");
         }
-        let files = Files::new(Path::new("/nowhere/mpip1.toml")).ok().expect("usable");
+        let files = Files::new(Path::new("/nowhere/mpip1.toml")).expect("usable");
         assert_eq!(files.interface, "mpip1");
         assert_eq!(files.key, Path::new("/nowhere/mpip1.key"));
     }

@@ -30,8 +30,8 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use change::Fixed;
 pub use change::{Changeable, SETTABLE};
+pub(crate) use change::{Fixed, no_interface};
 pub use error::{ConfigError, Problem};
 pub use settings::{
     GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place,

@@ -598,7 +598,11 @@ impl Node {
     ) -> Result<Result<(), String>, Error> {
         let possible = match &change {
             Set::Peer { name, settings } => self.in_force.set_peer(name, settings),
-            Set::Path { interface, state } => self.in_force.set_path(interface, state),
+            Set::Path { interface, state } => {
+                let (links, _) = self.network.host_mut().inventory()?;
+                let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+                self.in_force.set_path(interface, state, &names)
+            }
         };
         match possible {
             Ok(possible) => self.apply(possible, poller)?,

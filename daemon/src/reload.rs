@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
 use mpip_core::{Encapsulation, Reconfigured};
 
-use crate::config::{Changeable, Fixed, InterfaceState, Settings};
+use crate::config::{self, Changeable, Fixed, InterfaceState, Settings};
 use crate::control::PeerChange;
 
 /// The configuration in force.
@@ -119,14 +119,23 @@ impl InForce {
         Change { to, overrides }
     }
 
-    /// The change of the state of `interface`.
-    pub(crate) fn set_path(&self, interface: &str, state: &str) -> Result<Change, String> {
+    /// The change of the state of `interface`, which is one of the host's `names` or one that the
+    /// configuration names.
+    pub(crate) fn set_path(
+        &self,
+        interface: &str,
+        state: &str,
+        names: &[&str],
+    ) -> Result<Change, String> {
         let Some(found) = InterfaceState::from_name(state) else {
             return Err(format!(
                 "state: expected one of `active`, `standby`, `off`, found `{state}`"
             ));
         };
         let mut to = self.changeable.clone();
+        if !names.contains(&interface) && !to.names(interface) {
+            return Err(config::no_interface(interface, names));
+        }
         to.set_path(interface, found);
         let mut overrides = self.overrides.clone();
         overrides.paths.retain(|other| other.interface != interface);

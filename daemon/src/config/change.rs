@@ -67,6 +67,12 @@ impl Changeable {
         }
     }
 
+    /// Whether `interface` is one that the settings name.
+    pub(crate) fn names(&self, interface: &str) -> bool {
+        let listed = self.path_interfaces.iter().flatten().any(|name| name == interface);
+        listed || self.path_states.contains_key(interface)
+    }
+
     /// Interfaces without paths.
     pub(crate) fn off(&self) -> Vec<String> {
         self.in_state(InterfaceState::Off)
@@ -172,6 +178,12 @@ fn named<T: Copy>(key: &str, value: &str, known: &[(&str, T)]) -> Result<Option<
         let expected = values::names(names.iter().copied());
         format!("{key}: expected one of {expected}, found `{value}`{}", did_you_mean(value, &names))
     })
+}
+
+/// The host, whose interfaces are `names`, has none with the name `found`.
+pub(crate) fn no_interface(found: &str, names: &[&str]) -> String {
+    let known = values::names(names.iter().copied());
+    format!("no interface is named `{found}`{}; there are: {known}", did_you_mean(found, names))
 }
 
 fn did_you_mean(found: &str, known: &[&str]) -> String {

@@ -271,6 +271,9 @@ fn what_is_set_for_the_time_being_ends_with_a_reload() {
     let refused = path("eth1", "idle").expect_err("unknown");
     assert!(refused.to_string().contains("expected one of `active`, `standby`, `off`"));
 
+    let refused = path("eht1", "standby").expect_err("no such interface");
+    assert!(refused.to_string().contains("`eht1`: did you mean `eth1`?"), "{refused}");
+
     // On standby: nothing is sent there, by either side, while another path works.
     assert_eq!(path("eth1", "standby").expect("valid"), Response::Done);
     let on = |daemon: &Daemon, state: &str| {
