@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_file_whose_name_is_no_interface_is_refused() {
         for name in ["mpip0", "a b.toml", "a-very-long-name-x.toml", ".toml", "x.json"] {
-            let refused = Files::new(Path::new(name)).err().expect(name);
+            let refused = Files::new(Path::new(name)).expect_err(name);
             assert!(refused.to_string().starts_with("expected a file like"), "{refused}");
         }
         let files = Files::new(Path::new("/nowhere/mpip1.toml")).expect("usable");

@@ -3,8 +3,8 @@
 //! A gateway makes an [`Invitation`] with a one-time secret and hands it out as a [token](token).
 //! Whoever has the token sends a [`JoinRequest`] with the static key that it will use. It is sealed
 //! under the secret, so it proves that its sender has the token, unaltered. The gateway answers
-//! whether it takes the key ([`Verdict`]), sealed likewise. Afterwards both have each other's static
-//! keys and a preshared key that follows from the secret, and handshakes are as ever.
+//! whether it takes the key ([`Verdict`]), sealed likewise. Afterwards both have each other's
+//! static keys and a preshared key that follows from the secret, and handshakes are as ever.
 //!
 //! | request | bytes | | answer | bytes |
 //! |---|---|---|---|---|
@@ -21,17 +21,16 @@
 //! The AEAD is ChaCha20-Poly1305 with random nonces; a secret seals a handful of messages. The
 //! secret is not forward secret: what it protects is the name of a public key, and who is named.
 
-use core::fmt;
-
-use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use blake2::{Blake2s256, Digest};
-use zeroize::Zeroizing;
 
 use crate::mac::MAC_LEN;
-use crate::{Mac1Key, PresharedKey, PublicKey, Rng, TAG_LEN};
+use crate::{Mac1Key, PublicKey, Rng, TAG_LEN};
 
+mod secret;
 mod token;
 
+pub use secret::{InvitationId, InvitationSecret};
 pub use token::{Invitation, TokenError};
 
 /// Bytes of a request to join.
@@ -46,60 +45,6 @@ const SEALED_KEY_LEN: usize = 32 + TAG_LEN;
 
 const REQUEST_HEADER: [u8; 4] = [7, 0, 0, 0];
 const ANSWER: u8 = 8;
-
-/// The identifier of an invitation. It follows from the secret and does not show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InvitationId(pub [u8; 8]);
-
-/// The one-time secret of an invitation; erased when dropped.
-#[derive(Clone)]
-pub struct InvitationSecret(Zeroizing<[u8; 32]>);
-
-impl InvitationSecret {
-    /// The secret with these bytes. The caller's copy of them is not erased.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(Zeroizing::new(bytes))
-    }
-
-    /// A new secret.
-    pub fn generate(rng: &mut Rng) -> Self {
-        let mut secret = Self(Zeroizing::new([0; 32]));
-        rng.fill(&mut *secret.0);
-        secret
-    }
-
-    /// The secret bytes, for the file that keeps them.
-    pub fn secret_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// The identifier of its invitation.
-    pub fn id(&self) -> InvitationId {
-        let hash = self.derive(b"mpip invitation id v1");
-        InvitationId(*hash.first_chunk().expect("a hash has 32 bytes"))
-    }
-
-    /// The preshared key of all handshakes of the two nodes.
-    pub fn preshared_key(&self) -> PresharedKey {
-        PresharedKey::from_bytes(*self.derive(b"mpip invitation psk v1"))
-    }
-
-    fn key(&self, label: &[u8]) -> LessSafeKey {
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &*self.derive(label));
-        LessSafeKey::new(key.expect("the AEAD takes 32-byte keys"))
-    }
-
-    fn derive(&self, label: &[u8]) -> Zeroizing<[u8; 32]> {
-        let hash = Blake2s256::new().chain_update(label).chain_update(*self.0);
-        Zeroizing::new(hash.finalize().into())
-    }
-}
-
-impl fmt::Debug for InvitationSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InvitationSecret(redacted)")
-    }
-}
 
 const REQUEST_LABEL: &[u8] = b"mpip join request v1";
 const ANSWER_LABEL: &[u8] = b"mpip join answer v1";

@@ -1,10 +1,10 @@
 //! Our table of nftables: forwarding for peers, networks behind this host, and the kill switch.
 //!
 //! The daemon gives up the privilege to start a program that changes the packet filter. So before
-//! that it starts a helper ([`helper::run`]), which keeps `CAP_NET_ADMIN` and nothing else, and hands
-//! it rulesets for `nft`. When the daemon is gone, however it ended, the helper sets what is to stay:
-//! nothing, or after a crash the kill switch alone. If it is killed too, the next start replaces the
-//! table, and `mpip down FILE` removes it.
+//! that it starts a helper ([`helper::run`]), which keeps `CAP_NET_ADMIN` and nothing else, and
+//! hands it rulesets for `nft`. When the daemon is gone, however it ended, the helper sets what is
+//! to stay: nothing, or after a crash the kill switch alone. If it is killed too, the next start
+//! replaces the table, and `mpip down FILE` removes it.
 
 mod helper;
 mod ruleset;

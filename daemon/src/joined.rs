@@ -2,26 +2,26 @@
 //! configuration.
 //!
 //! All of it is in one file (`file`), which is replaced as a whole before anybody is told. A record
-//! is an invitation first, and a peer once a key has used it. Its inner addresses are its own for as
-//! long as it is one of both. What has ended is kept for a month, so that a late user of the token
-//! is told why it is refused.
+//! is an invitation first, and a peer once a key has used it. Its inner addresses are its own for
+//! as long as it is one of both. What has ended is kept for a month, so that a late user of the
+//! token is told why it is refused.
 
 mod file;
 mod pool;
+mod record;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 
 use mpip_api::{InvitationStatus, KnownPeer};
-use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, PeerConfig, Policy, Prefix, SchedulerKind,
-};
+use mpip_core::Prefix;
 use mpip_crypto::{
     Invitation, InvitationId, InvitationSecret, PublicKey, ReceivedJoin, Rng, Verdict,
 };
 
 pub(crate) use file::load;
+pub(crate) use record::Record;
 
 /// Most records. Beyond this nobody is invited.
 const RECORDS_MAX: usize = 4_096;
@@ -77,73 +77,6 @@ pub(crate) struct Wish {
     pub endpoints: Vec<SocketAddr>,
     /// Networks behind the node.
     pub prefixes: Vec<Prefix>,
-}
-
-/// An invitation, and the peer that it became.
-#[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) name: String,
-    pub(crate) addresses: Vec<IpAddr>,
-    /// Networks behind the peer.
-    pub(crate) prefixes: Vec<Prefix>,
-    secret: InvitationSecret,
-    /// Of the token.
-    digest: [u8; 32],
-    /// When the invitation ends, seconds since 1970-01-01 UTC.
-    expires: u64,
-    /// The key that used it, and when, in the same seconds.
-    joined: Option<(PublicKey, u64)>,
-    /// It was withdrawn, or its peer removed.
-    removed: bool,
-}
-
-impl Record {
-    /// Whether its addresses and name are its own.
-    fn holds(&self, unix: u64) -> bool {
-        !self.removed && (self.joined.is_some() || unix < self.expires)
-    }
-
-    /// The peer, if it has joined. It may reach what `reaches` says.
-    pub(crate) fn peer(&self, reaches: &[Prefix]) -> Option<PeerConfig> {
-        let (public_key, _) = self.joined.filter(|_| !self.removed)?;
-        let hosts = self.addresses.iter().map(|address| Prefix::host(*address));
-        Some(PeerConfig {
-            name: self.name.clone(),
-            public_key,
-            preshared_key: self.secret.preshared_key(),
-            endpoints: Vec::new(),
-            allowed_prefixes: hosts.chain(self.prefixes.iter().copied()).collect(),
-            host_mode: false,
-            exclusive: Vec::new(),
-            reaches: reaches.to_vec(),
-            policy: Policy::Require,
-            scheduler: SchedulerKind::default(),
-            fixed_weights: Vec::new(),
-            congestion_control: CongestionControlKind::default(),
-            max_paths: None,
-            resequencing: true,
-            ack_thinning: true,
-            encapsulation: EncapsulationPolicy::default(),
-            tcp_port: None,
-        })
-    }
-
-    fn status(&self, unix: u64) -> KnownPeer {
-        let state = match self.joined {
-            Some(_) => "joined",
-            None if unix < self.expires => "invited",
-            None => "expired",
-        };
-        KnownPeer {
-            name: self.name.clone(),
-            state: state.to_owned(),
-            public_key: self.joined.map(|(key, _)| key.to_string()),
-            addresses: self.addresses.clone(),
-            prefixes: self.prefixes.iter().map(ToString::to_string).collect(),
-            joined_unix_s: self.joined.map(|(_, at)| at),
-            expires_unix_s: self.joined.is_none().then_some(self.expires),
-        }
-    }
 }
 
 /// What the configuration says of invitations.

@@ -11,7 +11,7 @@
 //! | flags: 1 if the gateway forwards to the Internet | 1 |
 //! | the gateway's name; the invited node's name: each a length and UTF-8 | 1 + n |
 //! | endpoints: their number, each 4 or 6, address, port | 1 + n × (7 or 19) |
-//! | the invited node's inner addresses: their number, each 4 or 6, address, prefix length | 1 + n × (6 or 18) |
+//! | inner addresses of the invited: number, each 4 or 6, address, bits | 1 + n × (6 or 18) |
 //! | prefixes reached through the gateway: likewise | 1 + n × (6 or 18) |
 //! | BLAKE2s-128 of all before under the secret, its first half | 8 |
 
@@ -23,7 +23,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use blake2::{Blake2s256, Digest};
 use zeroize::Zeroizing;
 
-use super::InvitationSecret;
+use super::secret::InvitationSecret;
 use crate::PublicKey;
 use crate::mac::keyed;
 

@@ -11,7 +11,7 @@ use mpip_crypto::{InvitationSecret, PresharedKey, PublicKey};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::Record;
+use super::record::Record;
 
 /// Lines that the file begins with.
 const HEADER: &str = "# Peers that joined by `mpip invite` and `mpip join`, and invitations. mpipd writes this file:\n\
