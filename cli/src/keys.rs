@@ -64,8 +64,8 @@ pub(crate) fn public() -> Result<(), Failure> {
 pub(crate) fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure(format!(
-            "`{}` exists already, and is not overwritten: name another file, or remove it if \
-             nobody needs it",
+            "cannot write the new file `{}`: it exists already, and is not overwritten; name \
+             another file, or remove it if nobody needs it",
             file.display()
         )),
         _ => Failure(format!("cannot write the new file `{}`: {error}", file.display())),
