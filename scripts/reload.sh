@@ -75,7 +75,7 @@ ip netns exec "$a" ping -i 0.002 -q -w 60 198.19.0.2 > "$work/ping" &
 ping=$!
 running="$running $ping"
 sleep 1
-echo "repetition  change            whole command ms  packets waited ms"
+echo "repetition  change           whole command ms  applied in ms"
 for repetition in 1 2 3 4 5; do
     for change in many few; do
         cp "$work/$change.toml" "$work/2.toml"

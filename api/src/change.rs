@@ -17,7 +17,7 @@ pub struct ReloadReport {
     pub interfaces: bool,
     /// How many settings that were set for the time being gave way to the file.
     pub overrides_dropped: u64,
-    /// How long packets waited while the change was applied.
+    /// How long it took to apply the change, without reading the file. Packets travel meanwhile.
     pub duration_ms: f64,
 }
 

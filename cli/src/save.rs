@@ -90,8 +90,11 @@ fn put_path(document: &mut DocumentMut, interface: &str, state: &str) -> Result<
             put(section, "state", value);
             return Ok(());
         }
-        let state = |section: &Table| section.get("state").and_then(Item::as_str) != None;
-        limits = list.iter().any(|section| !state(section));
+        let is_active = |section: &Table| {
+            let state = section.get("state").and_then(Item::as_str).unwrap_or("active");
+            state == "active"
+        };
+        limits = list.iter().any(is_active);
     }
     // Without sections of active interfaces, all are active that have no section.
     if value.is_empty() && !limits {
@@ -207,6 +210,11 @@ mod tests {
         assert_eq!(edit(&standby, &path("eth0", "active")).expect("valid"), standby);
         let off = edit(&standby, &path("wwan0", "off")).expect("valid");
         assert_eq!(off, standby.replace("standby", "off"));
+        let said = "[[path]]\ninterface = 'eth0'\nstate = 'active'\n";
+        assert_eq!(
+            edit(said, &path("wwan0", "active")).expect("valid"),
+            format!("{said}\n[[path]]\ninterface = \"wwan0\"\n")
+        );
         let limited = "[[path]]\ninterface = 'eth0' # fibre\n";
         assert_eq!(
             edit(limited, &path("wwan0", "active")).expect("valid"),

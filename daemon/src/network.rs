@@ -159,7 +159,7 @@ impl Network {
         }
         self.requires = settings.peers.iter().any(|peer| peer.policy == Policy::Require);
         self.routes.requires(self.requires);
-        self.routes.apply(now);
+        self.routes.apply_some(now);
         if !new.is_empty()
             && let Err(error) = self.host.warn_of_conflicts(&new)
         {
@@ -205,7 +205,7 @@ impl Network {
                 routes.claim(&Claimant::Tunnel(peer.to_owned()), tunnel.routes());
             }
             captures.set_inner_mtu(peer, mtu, routes);
-            routes.apply(now);
+            routes.apply_some(now);
         });
         if let Err(error) = result {
             log::warn!("{error}");
@@ -269,7 +269,7 @@ impl Network {
 
     /// When [`work`](Self::work) is to be called.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let repair = self.routes.is_dirty().then_some(self.repaired + REPAIR_INTERVAL);
+        let repair = self.repair_at();
         let others = [self.routes.next_timeout(), self.captures.next_timeout()];
         others.into_iter().chain([self.host.next_timeout(), repair]).flatten().min()
     }
@@ -280,7 +280,7 @@ impl Network {
             return;
         }
         self.captures.ask_again(now, &mut self.routes);
-        if self.routes.is_dirty() && now >= self.repaired + REPAIR_INTERVAL {
+        if self.repair_at().is_some_and(|due| due <= now) {
             self.repair(now);
         }
         if self.routes.next_timeout().is_some_and(|due| due <= now) {
@@ -291,9 +291,22 @@ impl Network {
         }
     }
 
+    /// When routes are to be set. What is left of many does not wait.
+    fn repair_at(&self) -> Option<Instant> {
+        match self.routes.has_more() {
+            true => Some(self.repaired),
+            false => self.routes.is_dirty().then_some(self.repaired + REPAIR_INTERVAL),
+        }
+    }
+
+    /// Whether a change is still on its way to the kernel.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.routes.has_more()
+    }
+
     fn repair(&mut self, now: Instant) {
         self.repaired = now;
-        self.routes.apply(now);
+        self.routes.apply_some(now);
     }
 
     /// Packets of peers in host mode leave as plain IP from here on, except where the policy is

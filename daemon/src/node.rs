@@ -10,8 +10,7 @@ use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
-    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Reconfigured,
-    Sender,
+    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -20,7 +19,6 @@ use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
 use crate::config::{Changeable, Settings};
-use crate::control::{PeerChange, Set};
 use crate::error::{Error, system};
 use crate::events::Events;
 use crate::firewall::Firewall;
@@ -30,10 +28,12 @@ use crate::network::Network;
 use crate::network::listed;
 use crate::pins;
 use crate::qlog::TraceFile;
-use crate::reload::{self, Change, InForce};
+use crate::reload::InForce;
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
 use crate::worker::{self, Worker};
+
+mod change;
 
 /// Packets of 64 KiB and of 2 KiB that may be on their way out at a time: 64 MiB and 8 MiB, more
 /// than the engine's send queue and what is in flight at 1 Gbit/s and 200 ms.
@@ -114,6 +114,7 @@ pub(crate) struct Node {
     settings: Description,
     /// The configuration that is applied.
     in_force: InForce,
+    reloads: Vec<change::Reload>,
     engine: Engine,
     worker: Worker,
     worker_done: Arc<Waker>,
@@ -249,6 +250,7 @@ impl Node {
             network,
             settings: description,
             in_force,
+            reloads: Vec::new(),
             engine: Engine::new(config, seed, now, clock::unix_time()),
             worker,
             worker_done,
@@ -397,6 +399,7 @@ impl Node {
             }
         }
         self.network.work(now);
+        self.answer_reloads(now);
         if self.refresh.routes.take_if(|due| *due <= now).is_some() {
             self.refresh.routes_told = now;
             self.engine.handle_command(now, Command::RoutesChanged);
@@ -559,98 +562,10 @@ impl Node {
         (self.door, self.firewall) = (door, firewall);
     }
 
-    /// A peer has joined, or was removed.
-    pub(crate) fn change_peer(&mut self, change: PeerChange, poller: &Poller) -> Result<(), Error> {
-        self.apply(self.in_force.change_peer(change), poller).map(drop)
-    }
-
     /// Sends a datagram that is not the engine's. If there is no room it is lost.
     pub(crate) fn send(&mut self, to: PathAddress, datagram: &[u8]) {
         self.sender.send(to, datagram);
         self.received = true;
-    }
-
-    /// Applies what the configuration file says now: what changed, or why nothing was changed.
-    pub(crate) fn reload(
-        &mut self,
-        settings: &Settings,
-        poller: &Poller,
-    ) -> Result<Result<api::ReloadReport, String>, Error> {
-        let start = clock::now();
-        let change = match self.in_force.reload(settings) {
-            Ok(change) => change,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let dropped = self.in_force.overrides().count();
-        let interfaces = reload::interfaces_differ(self.in_force.changeable(), &change.to);
-        let done = self.apply(change, poller)?;
-        let mut report = reload::report(done, interfaces, dropped);
-        report.duration_ms = ms(clock::now().since(start));
-        log::info!("{}", reload::summary(&report));
-        Ok(Ok(report))
-    }
-
-    /// Changes settings for the time being, or says why not.
-    pub(crate) fn set(
-        &mut self,
-        change: Set,
-        poller: &Poller,
-    ) -> Result<Result<(), String>, Error> {
-        let possible = match &change {
-            Set::Peer { name, settings } => self.in_force.set_peer(name, settings),
-            Set::Path { interface, state } => {
-                let (links, _) = self.network.host_mut().inventory()?;
-                let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-                self.in_force.set_path(interface, state, &names)
-            }
-        };
-        match possible {
-            Ok(possible) => self.apply(possible, poller)?,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        match change {
-            Set::Peer { name, settings } => {
-                for (key, value) in settings {
-                    log::info!("peer `{name}`: {key} = {value} for the time being");
-                }
-            }
-            Set::Path { interface, state } => {
-                log::info!("paths from {interface} are {state} for the time being");
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// The configuration file, and what was set for the time being.
-    pub(crate) fn overrides(&self) -> (String, api::Overrides) {
-        (self.settings.config_file.clone(), self.in_force.overrides().clone())
-    }
-
-    /// Makes `change`. The engine is first: who is removed is told on the paths that exist, and
-    /// packets that are led to the device find their peer.
-    fn apply(&mut self, change: Change, poller: &Poller) -> Result<Reconfigured, Error> {
-        let now = clock::now();
-        let Self { engine, sender, .. } = self;
-        let Changeable { peers, rules, .. } = change.to.clone();
-        let done = engine.reconfigure(now, peers, rules, sender);
-        sender.flush(now);
-        for peer in &done.removed {
-            self.network.forget_peer(peer);
-        }
-        self.follow_captures(now);
-        self.network.reconfigure(now, &change.to);
-        self.settings.follow(&change.to);
-        let standby = change.to.standby();
-        if standby != self.in_force.changeable().standby() {
-            self.engine.handle_command(now, Command::Standby(standby));
-        }
-        if self.local.reconfigure(&change.to) {
-            for error in self.refresh(now, poller)?.failed {
-                log::warn!("{error}; trying again");
-            }
-        }
-        self.in_force.adopt(change);
-        Ok(done)
     }
 
     /// Whoever listens gets every event from now on.

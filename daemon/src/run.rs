@@ -223,7 +223,7 @@ fn answer(
             Ask::Send { to, datagram } => node.send(to, &datagram),
             Ask::Destinations { list } => node.destinations_in_use(now, &list),
             Ask::Reload { settings, reply } => {
-                let _ = reply.try_send(node.reload(&settings, &sources.poller)?);
+                node.reload(&settings, reply, &sources.poller)?;
             }
             Ask::Set { change, reply } => {
                 let _ = reply.try_send(node.set(change, &sources.poller)?);

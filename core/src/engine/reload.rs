@@ -5,7 +5,7 @@
 //! place (`Association::reconfigure`); another name or another host mode makes it another peer,
 //! which is removed and added. A removed peer is told so and forgotten.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
 use mpip_crypto::PublicKey;
@@ -85,9 +85,10 @@ impl Engine {
             self.add_configured(now, config);
         }
         self.configured = order.iter().filter_map(|key| self.by_key.get(key).copied()).collect();
-        let endpoints = self.configured.iter().flat_map(|peer| {
-            self.associations[*peer].config.endpoints.iter().map(|endpoint| endpoint.ip())
-        });
+        let endpoints = self
+            .configured
+            .iter()
+            .flat_map(|peer| self.associations[*peer].config.endpoints.iter().map(SocketAddr::ip));
         self.handshake_sources.set_endpoints(endpoints);
         done
     }
@@ -208,7 +209,7 @@ impl Engine {
     /// Removes unknown peers that were admitted at an endpoint of the configured `peer`.
     fn give_way(&mut self, now: Instant, peer: usize) {
         let endpoints = self.associations[peer].config.endpoints.iter();
-        let addresses: Vec<IpAddr> = endpoints.map(|endpoint| endpoint.ip()).collect();
+        let addresses: Vec<IpAddr> = endpoints.map(SocketAddr::ip).collect();
         for address in addresses {
             let node = self.unknown.as_ref().and_then(|unknown| unknown.node_at(address));
             if let Some(node) = node {

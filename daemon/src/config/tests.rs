@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, SchedulerKind};
@@ -14,7 +15,10 @@ pub(super) struct Directory(PathBuf);
 
 impl Directory {
     pub(super) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mpip-config-{name}-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mpip-config-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("the temporary directory is writable");
         let directory = Self(path);

@@ -323,3 +323,33 @@ fn peers_behind_one_nat_share_its_route() {
     routes.apply(NOW);
     assert_eq!(fake.state().rules.len(), 2);
 }
+
+#[test]
+fn many_routes_are_set_some_at_a_time() {
+    let fake = kernel();
+    let mut routes = daemon(&fake);
+    let texts: Vec<String> = (0..100).map(|n| format!("10.78.0.{n}/32")).collect();
+    let prefixes: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let (tunnels, hosts) = peer("b");
+    routes.claim(&tunnels, tunnel(&prefixes));
+    let (mut before, mut calls) = (fake.shown().len(), 0);
+    loop {
+        routes.apply_some(NOW);
+        calls += 1;
+        let now = fake.shown().len();
+        assert!(now.abs_diff(before) <= AT_ONCE, "{before} became {now}");
+        before = now;
+        if !routes.has_more() {
+            break;
+        }
+    }
+    assert!(calls > 6, "{calls}");
+    assert_eq!(fake.shown().len(), 200 + 2, "and the address in host mode");
+    // Who cannot wait has all of it at once.
+    routes.claim(&tunnels, BTreeMap::new());
+    routes.apply_some(NOW);
+    assert!(routes.has_more());
+    routes.claim(&hosts, BTreeMap::new());
+    routes.apply(NOW);
+    assert!(!routes.has_more() && fake.shown().is_empty(), "{:?}", fake.shown());
+}

@@ -26,6 +26,9 @@ fn reload(
     done
 }
 
+/// The name of a setting, and how it changes.
+type Change = (&'static str, fn(&mut PeerConfig));
+
 fn other_peer(number: u8, template: &PeerConfig) -> PeerConfig {
     PeerConfig {
         name: format!("other {number}"),
@@ -96,7 +99,7 @@ fn a_configuration_that_did_not_change_changes_nothing() {
 
 #[test]
 fn settings_of_a_peer_change_without_a_new_association_or_a_lost_packet() {
-    let changes: [(&str, fn(&mut PeerConfig)); 8] = [
+    let changes: [Change; 8] = [
         ("scheduler", |peer| peer.scheduler = SchedulerKind::RoundRobin),
         ("weights", |peer| {
             peer.scheduler = SchedulerKind::Weighted;
@@ -167,7 +170,7 @@ fn prefixes_move_from_one_peer_to_another() {
     let to = |address: &str| address.parse::<IpAddr>().expect("valid");
     reload(&mut pair, 0, |own| {
         let mut other = other_peer(1, &own);
-        core::mem::swap(&mut other.allowed_prefixes, &mut own.allowed_prefixes.clone());
+        other.allowed_prefixes.clone_from(&own.allowed_prefixes);
         let own = PeerConfig { allowed_prefixes: other_peer(1, &own).allowed_prefixes, ..own };
         vec![other, own]
     });
@@ -355,7 +358,7 @@ fn host_mode() -> Pair {
     pair
 }
 
-fn captures(pair: &mut Pair) -> Vec<crate::Capture> {
+fn captures(pair: &mut Pair) -> Vec<Capture> {
     std::iter::from_fn(|| pair.engines[0].poll_capture()).collect()
 }
 

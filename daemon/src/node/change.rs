@@ -1,0 +1,132 @@
+//! Changes of the configuration while the node runs.
+
+use std::sync::mpsc::SyncSender;
+
+use mpip_api as api;
+use mpip_core::{Command, Instant, Reconfigured};
+use mpip_net::{Poller, clock};
+
+use super::Node;
+use crate::config::{Changeable, Settings};
+use crate::control::{PeerChange, Set};
+use crate::error::Error;
+use crate::reload::{self, Change};
+use crate::snapshot::ms;
+
+/// Where the result of a reload goes.
+type Reply = SyncSender<Result<api::ReloadReport, String>>;
+
+/// A change whose routes are being set.
+#[derive(Debug)]
+pub(super) struct Reload {
+    start: Instant,
+    report: api::ReloadReport,
+    reply: Reply,
+}
+
+impl Node {
+    /// Applies what the configuration file says now. `reply` is told what changed once all of it is
+    /// done, or why nothing was changed.
+    pub(crate) fn reload(
+        &mut self,
+        settings: &Settings,
+        reply: Reply,
+        poller: &Poller,
+    ) -> Result<(), Error> {
+        let start = clock::now();
+        let change = match self.in_force.reload(settings) {
+            Ok(change) => change,
+            Err(reason) => {
+                let _ = reply.try_send(Err(reason));
+                return Ok(());
+            }
+        };
+        let dropped = self.in_force.overrides().count();
+        let interfaces = reload::interfaces_differ(self.in_force.changeable(), &change.to);
+        let done = self.apply(change, poller)?;
+        let report = reload::report(done, interfaces, dropped);
+        log::info!("{}", reload::summary(&report));
+        self.reloads.push(Reload { start, report, reply });
+        Ok(())
+    }
+
+    /// Answers those whose change has arrived at the kernel.
+    pub(super) fn answer_reloads(&mut self, now: Instant) {
+        if self.network.is_busy() {
+            return;
+        }
+        for Reload { start, mut report, reply } in self.reloads.drain(..) {
+            report.duration_ms = ms(now.since(start));
+            // A client that does not wait any more is no concern of ours.
+            let _ = reply.try_send(Ok(report));
+        }
+    }
+
+    /// Changes settings for the time being, or says why not.
+    pub(crate) fn set(
+        &mut self,
+        change: Set,
+        poller: &Poller,
+    ) -> Result<Result<(), String>, Error> {
+        let possible = match &change {
+            Set::Peer { name, settings } => self.in_force.set_peer(name, settings),
+            Set::Path { interface, state } => {
+                let (links, _) = self.network.host_mut().inventory()?;
+                let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+                self.in_force.set_path(interface, state, &names)
+            }
+        };
+        match possible {
+            Ok(possible) => self.apply(possible, poller)?,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        match change {
+            Set::Peer { name, settings } => {
+                for (key, value) in settings {
+                    log::info!("peer `{name}`: {key} = {value} for the time being");
+                }
+            }
+            Set::Path { interface, state } => {
+                log::info!("paths from {interface} are {state} for the time being");
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// A peer has joined, or was removed.
+    pub(crate) fn change_peer(&mut self, change: PeerChange, poller: &Poller) -> Result<(), Error> {
+        self.apply(self.in_force.change_peer(change), poller).map(drop)
+    }
+
+    /// The configuration file, and what was set for the time being.
+    pub(crate) fn overrides(&self) -> (String, api::Overrides) {
+        (self.settings.config_file.clone(), self.in_force.overrides().clone())
+    }
+
+    /// Makes `change`. The engine is first: who is removed is told on the paths that exist, and
+    /// packets that are led to the device find their peer.
+    fn apply(&mut self, change: Change, poller: &Poller) -> Result<Reconfigured, Error> {
+        let now = clock::now();
+        let Self { engine, sender, .. } = self;
+        let Changeable { peers, rules, .. } = change.to.clone();
+        let done = engine.reconfigure(now, peers, rules, sender);
+        sender.flush(now);
+        for peer in &done.removed {
+            self.network.forget_peer(peer);
+        }
+        self.follow_captures(now);
+        self.network.reconfigure(now, &change.to);
+        self.settings.follow(&change.to);
+        let standby = change.to.standby();
+        if standby != self.in_force.changeable().standby() {
+            self.engine.handle_command(now, Command::Standby(standby));
+        }
+        if self.local.reconfigure(&change.to) {
+            for error in self.refresh(now, poller)?.failed {
+                log::warn!("{error}; trying again");
+            }
+        }
+        self.in_force.adopt(change);
+        Ok(done)
+    }
+}
