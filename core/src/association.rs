@@ -3,9 +3,9 @@
 //! Its parts own their state ([`parts`](crate::parts)). The modules here combine the parts:
 //! `handshake` negotiates keys; `paths`, `moving` and `early` manage the paths; `outgoing` and
 //! `incoming` carry packets; `control` sends control frames; `too_big` answers packets that exceed
-//! the MTU; `reload` changes settings; `advertised` decides which addresses that the peer advertises are used; `rest` lets
-//! idle paths rest; `host` and `translated` implement host mode and NAT. Only `departure` assigns
-//! packet numbers, and with them nonces.
+//! the MTU; `reload` changes settings; `advertised` decides which addresses that the peer
+//! advertises are used; `rest` lets idle paths rest; `host` and `translated` implement host mode
+//! and NAT. Only `departure` assigns packet numbers, and with them nonces.
 
 mod advertised;
 mod benefit;

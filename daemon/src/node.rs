@@ -28,7 +28,7 @@ use crate::network::Network;
 use crate::network::listed;
 use crate::pins;
 use crate::qlog::TraceFile;
-use crate::reload::InForce;
+use crate::reload::{InForce, Reload};
 use crate::snapshot::{Snapshot, ms};
 use crate::sockets::Sockets;
 use crate::worker::{self, Worker};
@@ -114,7 +114,7 @@ pub(crate) struct Node {
     settings: Description,
     /// The configuration that is applied.
     in_force: InForce,
-    reloads: Vec<change::Reload>,
+    reloads: Vec<Reload>,
     engine: Engine,
     worker: Worker,
     worker_done: Arc<Waker>,

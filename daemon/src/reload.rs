@@ -1,9 +1,10 @@
 //! The configuration in force: what the file says, and what was set for the time being.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
 
 use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
-use mpip_core::{Encapsulation, Reconfigured};
+use mpip_core::{Encapsulation, Instant, Reconfigured};
 
 use crate::config::{self, Changeable, Fixed, InterfaceState, Settings};
 use crate::control::PeerChange;
@@ -17,6 +18,17 @@ pub(crate) struct InForce {
     changeable: Changeable,
     /// What was set for the time being, which `changeable` has.
     overrides: Overrides,
+}
+
+/// Where the result of a reload goes.
+pub(crate) type ReloadReply = SyncSender<Result<ReloadReport, String>>;
+
+/// A reload whose routes are being set.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    pub(crate) start: Instant,
+    pub(crate) report: ReloadReport,
+    pub(crate) reply: ReloadReply,
 }
 
 /// A change that is possible.

@@ -34,7 +34,8 @@ impl Congestion {
         Self { control, reacted: None, unreported: 0, lost: 0, spurious: 0 }
     }
 
-    /// The path has migrated, or another one was configured: starts anew with `control`. What is in flight left before.
+    /// The path has migrated, or another control was configured: starts anew with `control`. What
+    /// is in flight left before.
     pub(crate) fn replace(&mut self, control: Box<dyn CongestionControl>) {
         self.control = control;
     }

@@ -406,8 +406,9 @@ impl Association {
     }
 
     /// Keeps the fastest `max_paths` paths active and the others on standby (seed 000, section
-    /// 3.3), as well as those that this host or the peer wants on standby. If both nodes have such a limit the
-    /// opener's choice holds: two nodes that followed each other would never agree.
+    /// 3.3), as well as those that this host or the peer wants on standby. If both nodes have
+    /// such a limit the opener's choice holds: two nodes that followed each other would never
+    /// agree.
     pub(crate) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
         let limit = self.config.max_paths;
         let standby = Arc::clone(&cx.shared.standby);

@@ -37,9 +37,9 @@ impl Reconfigured {
 }
 
 impl Engine {
-    /// Replaces the configured peers and the rules. What does not change goes on undisturbed. Peers that are removed are told so in datagrams to `out`; what follows
-    /// for the others is sent at the next [`handle_timeout`](Self::handle_timeout), which is then
-    /// due.
+    /// Replaces the configured peers and the rules. What does not change goes on undisturbed. Peers
+    /// that are removed are told so in datagrams to `out`; what follows for the others is sent at
+    /// the next [`handle_timeout`](Self::handle_timeout), which is then due.
     pub fn reconfigure(
         &mut self,
         now: Instant,

@@ -1,11 +1,11 @@
 //! Unknown peers (opportunistic mode): queries, answers, and associations with nodes that are not
 //! configured.
 //!
-//! While its association exists, an unknown peer is handled like a configured one. It is admitted where it proved to receive: at the address where it was found,
-//! and at the remote addresses of its paths, which answered a challenge. Trust is on first use: the
-//! first key that an address proved to hold is pinned to it, as `ssh` does. Receiving at one port
-//! of an address does not prove ownership of the whole address: only the configuration can say
-//! that.
+//! While its association exists, an unknown peer is handled like a configured one. It is admitted
+//! where it proved to receive: at the address where it was found, and at the remote addresses of
+//! its paths, which answered a challenge. Trust is on first use: the first key that an address
+//! proved to hold is pinned to it, as `ssh` does. Receiving at one port of an address does not
+//! prove ownership of the whole address: only the configuration can say that.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;

@@ -28,7 +28,7 @@ pub struct Changeable {
     pub rules: Vec<Rule>,
 }
 
-/// Settings of a peer that [`set`] takes.
+/// Settings of a peer that [`Changeable::set`] takes.
 pub const SETTABLE: [&str; 7] = [
     "scheduler",
     "congestion_control",

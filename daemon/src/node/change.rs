@@ -1,7 +1,5 @@
 //! Changes of the configuration while the node runs.
 
-use std::sync::mpsc::SyncSender;
-
 use mpip_api as api;
 use mpip_core::{Command, Instant, Reconfigured};
 use mpip_net::{Poller, clock};
@@ -10,19 +8,8 @@ use super::Node;
 use crate::config::{Changeable, Settings};
 use crate::control::{PeerChange, Set};
 use crate::error::Error;
-use crate::reload::{self, Change};
+use crate::reload::{self, Change, Reload, ReloadReply};
 use crate::snapshot::ms;
-
-/// Where the result of a reload goes.
-type Reply = SyncSender<Result<api::ReloadReport, String>>;
-
-/// A change whose routes are being set.
-#[derive(Debug)]
-pub(super) struct Reload {
-    start: Instant,
-    report: api::ReloadReport,
-    reply: Reply,
-}
 
 impl Node {
     /// Applies what the configuration file says now. `reply` is told what changed once all of it is
@@ -30,7 +17,7 @@ impl Node {
     pub(crate) fn reload(
         &mut self,
         settings: &Settings,
-        reply: Reply,
+        reply: ReloadReply,
         poller: &Poller,
     ) -> Result<(), Error> {
         let start = clock::now();

@@ -75,7 +75,7 @@ impl World {
         client.request(request)
     }
 
-    /// The paths to host a that were not given up, by number. A path that is opened anew has another
+    /// The paths to host a that were not given up, by number. One that is opened anew has another
     /// number.
     fn paths(&self) -> BTreeSet<u16> {
         let peer = self.daemon_b.status().peers.into_iter().find(|peer| peer.name == "host1");
