@@ -1,6 +1,6 @@
 //! Invitations: how a node learns the key of another one that was handed a token.
 //!
-//! A gateway makes an [`Invitation`] with a one-time secret and hands it out as a [token](token).
+//! A gateway makes an [`Invitation`] with a one-time secret and hands it out as a [token].
 //! Whoever has the token sends a [`JoinRequest`] with the static key that it will use. It is sealed
 //! under the secret, so it proves that its sender has the token, unaltered. The gateway answers
 //! whether it takes the key ([`Verdict`]), sealed likewise. Afterwards both have each other's
