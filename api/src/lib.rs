@@ -25,6 +25,7 @@
 mod change;
 mod client;
 mod event;
+mod invite;
 mod message;
 mod status;
 mod time;
@@ -32,6 +33,7 @@ mod time;
 pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport};
 pub use client::{Client, ClientError, EventStream, availability, request, status};
 pub use event::{Event, EventKind};
+pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{
     MAX_REQUEST, MAX_RESPONSE, REQUESTS, Request, RequestError, Response, ResponseError, VERSION,
 };

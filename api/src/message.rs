@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::change::{Overrides, ReloadReport};
 use crate::event::Event;
+use crate::invite::{InvitationStatus, KnownPeer};
 use crate::status::{DestinationStatus, Status};
 
 /// The version of the control protocol.
@@ -64,10 +65,30 @@ pub enum Request {
     },
     /// What was set for the time being; answered by [`Response::Overrides`].
     Overrides,
+    /// Invite a node; answered by [`Response::Invitation`].
+    Invite {
+        /// What it is to be called.
+        name: String,
+        /// How long the token is good for, s: 60 to 2,592,000 (30 days).
+        valid_s: u64,
+        /// Where the gateway is, each an address with a port; empty for where its paths start.
+        #[serde(default)]
+        endpoints: Vec<String>,
+        /// Networks behind the invited node.
+        #[serde(default)]
+        prefixes: Vec<String>,
+    },
+    /// The nodes that were invited; answered by [`Response::Peers`].
+    Peers,
+    /// Forget a peer that joined, or withdraw an invitation; answered by [`Response::Done`].
+    RemovePeer {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// The names of all requests.
-pub const REQUESTS: [&str; 10] = [
+pub const REQUESTS: [&str; 13] = [
     "status",
     "down",
     "events",
@@ -78,10 +99,13 @@ pub const REQUESTS: [&str; 10] = [
     "set-peer",
     "set-path",
     "overrides",
+    "invite",
+    "peers",
+    "remove-peer",
 ];
 
 /// Requests with fields.
-const WITH_FIELDS: [&str; 3] = ["status", "set-peer", "set-path"];
+const WITH_FIELDS: [&str; 5] = ["status", "set-peer", "set-path", "invite", "remove-peer"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +120,16 @@ pub enum Response {
     Availability {
         /// The destinations, those with a node first.
         destinations: Vec<DestinationStatus>,
+    },
+    /// An invitation was made.
+    Invitation {
+        /// The invitation.
+        invitation: InvitationStatus,
+    },
+    /// The nodes that were invited.
+    Peers {
+        /// Those that joined, and invitations.
+        peers: Vec<KnownPeer>,
     },
     /// What the daemon speaks.
     Hello {
@@ -297,6 +331,14 @@ mod tests {
             Request::Events,
             Request::RecentEvents,
             Request::Availability,
+            Request::Peers,
+            Request::RemovePeer { name: "laptop".to_owned() },
+            Request::Invite {
+                name: "laptop".to_owned(),
+                valid_s: 3_600,
+                endpoints: vec!["198.18.0.1:6182".to_owned()],
+                prefixes: Vec::new(),
+            },
             Request::Hello,
             Request::Reload,
             Request::SetPeer {
@@ -333,7 +375,7 @@ mod tests {
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
                  `recent-events`, `availability`, `hello`, `reload`, `set-peer`, `set-path`, \
-                 `overrides`",
+                 `overrides`, `invite`, `peers`, `remove-peer`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,

@@ -117,6 +117,47 @@ pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
     )))
 }
 
+/// Starts the daemon with the configuration `file`: by systemd where it runs and has a unit for it,
+/// so that it starts with the host, too; otherwise in the background.
+pub(crate) fn start(file: &Path) -> Result<(), Failure> {
+    let Some(unit) = unit_of(file) else {
+        up(file, None)?;
+        return print(&format!(
+            "it does not start with the host: after a restart run `mpip up {}`\n",
+            file.display()
+        ));
+    };
+    let enabled = Command::new("systemctl").args(["enable", "--now", &unit]).output()?;
+    if !enabled.status.success() {
+        return Err(Failure(format!(
+            "`systemctl enable --now {unit}` failed: {}",
+            String::from_utf8_lossy(&enabled.stderr).trim()
+        )));
+    }
+    let socket = socket_of(file)?;
+    let start = Instant::now();
+    while mpip_api::status(&socket, false).is_err() {
+        if start.elapsed() > TIMEOUT {
+            return Err(Failure(format!(
+                "{unit} was started and does not answer after {} s: see `journalctl -u {unit}`",
+                TIMEOUT.as_secs()
+            )));
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    print(&format!("{unit} is up, and starts with the host\n"))
+}
+
+/// The systemd unit for the configuration `file`, if systemd runs and has the template.
+fn unit_of(file: &Path) -> Option<String> {
+    if !Path::new("/run/systemd/system").exists() || file.parent()? != Path::new("/etc/mpip") {
+        return None;
+    }
+    let unit = format!("mpip@{}.service", file.file_stem()?.to_str()?);
+    let known = Command::new("systemctl").args(["cat", &unit]).output().ok()?;
+    known.status.success().then_some(unit)
+}
+
 fn spawn(file: &Path, log_level: Option<&str>, log: &Path) -> Result<Child, Failure> {
     let open = || {
         fs::create_dir_all(log.parent().unwrap_or(Path::new("/")))?;

@@ -15,7 +15,7 @@ use crate::output::print;
 const INPUT_MAX: usize = 4_096;
 
 /// A generator seeded by the kernel. After boot it blocks until the kernel has enough entropy.
-fn rng() -> Result<Rng, Failure> {
+pub(crate) fn rng() -> Result<Rng, Failure> {
     let mut seed = [0; 32];
     File::open("/dev/random")
         .and_then(|mut file| file.read_exact(&mut seed))
@@ -61,9 +61,15 @@ pub(crate) fn public() -> Result<(), Failure> {
 
 /// Writes `key` to a new file that only its owner can read and write. If that fails halfway, no
 /// file is left.
-fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
-    let failed =
-        |error| Failure(format!("cannot write the new file `{}`: {error}", file.display()));
+pub(crate) fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure(format!(
+            "cannot write the new file `{}`: it exists already, and is not overwritten; name \
+             another file, or remove it if nobody needs it",
+            file.display()
+        )),
+        _ => Failure(format!("cannot write the new file `{}`: {error}", file.display())),
+    };
     let mut open =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(failed)?;
     let line = Zeroizing::new(format!("{key}\n"));

@@ -4,6 +4,7 @@
 //!
 //! - [`keys`]: `genkey`, `pubkey`, `genpsk`
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
+//! - [`setup`], [`invite`], [`join`]: `init`; `invite`, `peers`, `remove`; `join`
 //! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
@@ -21,12 +22,15 @@ mod events;
 #[cfg(test)]
 mod example;
 mod failure;
+mod invite;
+mod join;
 mod keys;
 mod metrics;
 mod output;
 mod rates;
 mod sampler;
 mod save;
+mod setup;
 mod socket;
 mod status;
 mod table;
@@ -37,6 +41,7 @@ mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -44,13 +49,13 @@ use failure::Failure;
 
 /// All paths between two hosts, used at the same time.
 ///
-/// A first setup, on each of two hosts:
+/// A first setup:
 ///
-///   mpip genkey --out /etc/mpip/mpip0.key      prints the public key, for the other host
-///   mpip check /etc/mpip/mpip0.toml            is the configuration right?
-///   mpip up /etc/mpip/mpip0.toml               start
-///   mpip status                                are the paths active?
-///   mpip doctor                                if not: what is in the way?
+///   mpip init                 on the gateway: key and configuration
+///   mpip invite laptop        there: prints a token
+///   mpip join TOKEN           on the laptop
+///   mpip status               are the paths active?
+///   mpip doctor               if not: what is in the way?
 #[derive(Debug, Parser)]
 #[command(name = "mpip", version, verbatim_doc_comment)]
 struct Arguments {
@@ -63,6 +68,65 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make key and configuration of a gateway, asking nothing
+    ///
+    /// The inner networks are drawn at random. Nothing that exists is overwritten.
+    Init {
+        /// The configuration to write; its name is that of the interface
+        #[arg(default_value = setup::DEFAULT_FILE)]
+        file: PathBuf,
+        /// Be the way to the Internet for peers: forward for them, with an address of this host
+        #[arg(long)]
+        gateway: bool,
+    },
+    /// Invite a host: print a token for `mpip join`, good once and for a time
+    ///
+    /// Starts the daemon if it does not run. Whoever has the token can join: keep it secret.
+    Invite {
+        /// What the host is to be called
+        name: String,
+        /// How long the token is good for, like 30m, 1h or 7d: one minute to 30 days
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = invite::parse_time)]
+        valid: Duration,
+        /// Where this host can be reached, if that is not where its interfaces are (behind a NAT);
+        /// may be given several times
+        #[arg(long = "endpoint", value_name = "ADDRESS:PORT")]
+        endpoints: Vec<String>,
+        /// A network behind the invited host, reached through it; may be given several times
+        #[arg(long = "prefix", value_name = "PREFIX")]
+        prefixes: Vec<String>,
+        /// Do not draw the token as a QR code
+        #[arg(long)]
+        no_qr: bool,
+        /// This host's configuration
+        #[arg(long, value_name = "FILE", default_value = setup::DEFAULT_FILE)]
+        config: PathBuf,
+    },
+    /// Join the gateway that made a token: write the configuration, start, show the paths
+    Join {
+        /// The token; `-` reads it from standard input, so that no list of processes shows it
+        token: String,
+        /// Send everything through the gateway that has no other way, or nowhere
+        #[arg(long)]
+        default_route: bool,
+        /// Write the configuration, and do not start
+        #[arg(long)]
+        no_start: bool,
+        /// The configuration to write; its name is that of the interface
+        #[arg(long, value_name = "FILE", default_value = setup::DEFAULT_FILE)]
+        config: PathBuf,
+    },
+    /// List peers and invitations
+    Peers {
+        /// Print a JSON list of those that were invited
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a peer that joined, or withdraw an invitation
+    Remove {
+        /// Its name
+        name: String,
+    },
     /// Make a private key
     ///
     /// Prints it, or with --out writes it to a new file that only its owner can read and prints
@@ -241,6 +305,18 @@ fn main() -> ExitCode {
 fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let socket = || socket::find(arguments.socket.as_deref());
     match &arguments.command {
+        Command::Init { file, gateway } => setup::init(file, *gateway)?,
+        Command::Invite { name, valid, endpoints, prefixes, no_qr, config } => {
+            let wanted = invite::Invitation { name, valid: *valid, endpoints, prefixes };
+            let socket = arguments.socket.as_deref();
+            invite::invite(socket, config, &wanted, !no_qr && output::is_terminal())?;
+        }
+        Command::Join { token, default_route, no_start, config } => {
+            let (default_route, no_start) = (*default_route, *no_start);
+            join::join(token, config, &join::Options { default_route, no_start })?;
+        }
+        Command::Peers { json } => invite::list(&socket()?, *json)?,
+        Command::Remove { name } => invite::remove(&socket()?, name)?,
         Command::Genkey { out } => keys::generate_private(out.as_deref())?,
         Command::Pubkey => keys::public()?,
         Command::Genpsk { out } => keys::generate_preshared(out.as_deref())?,

@@ -78,9 +78,9 @@ pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;
 pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{
-    Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress, LocalId,
-    MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress, Prefix,
-    PrefixError, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
+    Bucket, Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress,
+    LocalId, MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress,
+    Prefix, PrefixError, Rate, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
 };
 pub use parameters::Parameters;
 pub use parts::selection::Hold;

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose tests prove requirements.
-const CRATES: [&str; 8] =
-    ["types", "wire", "crypto", "transport", "segments", "core", "sim", "net"];
+const CRATES: [&str; 9] =
+    ["types", "wire", "crypto", "transport", "segments", "core", "sim", "net", "daemon"];
 /// Areas of requirements.
-const AREAS: [char; 9] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E', 'T'];
+const AREAS: [char; 10] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E', 'T', 'J'];
 
 /// A requirement: its area and number.
 type Id = (char, u32);

@@ -19,6 +19,8 @@
 //! 5. Every packet is sealed under the nonce (path identifier, packet number); each lane of the
 //!    receiver has a [`ReplayWindow`].
 //!
+//! A node that has no key of the other one joins it by an [`Invitation`].
+//!
 //! An initiator that is answered with a cookie reply keeps it in a [`CookieMemory`].
 //!
 //! ```
@@ -51,6 +53,7 @@ mod cookie;
 mod erase;
 mod handshake;
 mod identity;
+mod invitation;
 mod mac;
 mod replay;
 mod rng;
@@ -65,6 +68,10 @@ pub use handshake::{
     PROLOGUE, RESPONSE_LEN, RESPONSE_PAYLOAD_LEN, Responder, Secrets,
 };
 pub use identity::{KeyParseError, NodeId, PresharedKey, PrivateKey, PublicKey};
+pub use invitation::{
+    Invitation, InvitationId, InvitationSecret, JOIN_ANSWER_LEN, JOIN_REQUEST_LEN, JoinRequest,
+    Note, ReceivedJoin, TokenError, Verdict,
+};
 pub use mac::{MAC_LEN, Mac1Key, MacError};
 pub use replay::{Replay, ReplayWindow};
 pub use rng::Rng;

@@ -12,6 +12,7 @@
 
 mod change;
 mod error;
+mod gateway;
 mod host_mode;
 mod interface;
 mod keys;
@@ -33,7 +34,8 @@ pub use change::{Changeable, SETTABLE};
 pub(crate) use change::{Fixed, no_interface};
 pub use error::{ConfigError, Problem};
 pub use settings::{
-    HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place, Settings,
+    GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place,
+    RouterSettings, Settings,
 };
 
 /// Reads and checks the configuration in `file` and the key files that it names.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use mpip_api::Response;
 
-pub use ask::{Ask, Asker, Set};
+pub use ask::{Ask, Asker, PeerChange, Set};
 pub use socket::ControlError;
 pub(crate) use socket::NEW_SUFFIX;
 pub use socket::Socket;

@@ -33,6 +33,8 @@ pub enum Error {
     Netlink(NetlinkError),
     /// A route or rule cannot be set.
     Routes(String),
+    /// The packet filter cannot be set, or forwarding not switched on.
+    Firewall(String),
     /// Another program has the port.
     PortInUse {
         /// Where the configuration names it.
@@ -72,7 +74,7 @@ impl fmt::Display for Error {
             }
             Self::Tun(error) => error.fmt(f),
             Self::Netlink(error) => error.fmt(f),
-            Self::Routes(error) => f.write_str(error),
+            Self::Routes(error) | Self::Firewall(error) => f.write_str(error),
             Self::PortInUse { place, port, source } => {
                 let (key, protocol) =
                     if source.is_tcp() { ("tcp_port", "TCP") } else { ("listen_port", "UDP") };
@@ -88,7 +90,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NotPermitted | Self::Routes(_) => None,
+            Self::NotPermitted | Self::Routes(_) | Self::Firewall(_) => None,
             Self::Control(error) => Some(error),
             Self::InterfaceInUse { source, .. } | Self::Tun(source) => Some(source),
             Self::Netlink(error) => Some(error),

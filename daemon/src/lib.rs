@@ -18,7 +18,11 @@ pub mod doctor;
 mod error;
 mod events;
 mod faults;
+mod firewall;
+mod forwarding;
 mod host;
+mod invite;
+mod joined;
 mod kernel;
 mod lines;
 mod local;
@@ -36,5 +40,6 @@ mod sockets;
 mod worker;
 
 pub use error::Error;
+pub use firewall::helper as firewall_helper;
 pub use network::listed;
 pub use run::{clean_up, run};

@@ -18,7 +18,7 @@ use mpip_daemon::{config, doctor, listed, logging};
 #[command(name = "mpipd", version)]
 struct Arguments {
     /// The configuration, described in docs/configuration.md
-    #[arg(long, value_name = "FILE", required_unless_present = "doctor")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["doctor", "firewall_helper"])]
     config: Option<PathBuf>,
     /// Check the configuration and its key files, print what is wrong, and exit
     #[arg(long)]
@@ -53,6 +53,9 @@ struct Arguments {
     /// peer. For debugging; it costs performance
     #[arg(long, value_name = "DIRECTORY")]
     qlog: Option<PathBuf>,
+    /// What mpipd starts to change the packet filter
+    #[arg(long, hide = true)]
+    firewall_helper: bool,
 }
 
 fn main() -> ExitCode {
@@ -71,6 +74,10 @@ fn main() -> ExitCode {
 }
 
 fn act(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    if arguments.firewall_helper {
+        mpip_daemon::firewall_helper()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if arguments.doctor {
         return examine(arguments);
     }

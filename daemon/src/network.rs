@@ -67,6 +67,8 @@ pub(crate) struct Network {
     /// Whether packets are captured, and whether they are in any case.
     active: bool,
     opportunistic: bool,
+    /// Whether routes to everything lead to the device: also those to where peers are.
+    default_route: bool,
     /// Whether some peer's policy is `require`.
     requires: bool,
     repaired: Instant,
@@ -105,6 +107,7 @@ impl Network {
             tunnels,
             active,
             opportunistic,
+            default_route: settings.default_route,
             requires: settings.peers.iter().any(|peer| peer.policy == Policy::Require),
             repaired: now,
         };
@@ -128,7 +131,7 @@ impl Network {
             if let Err(error) = self.routes.set_active(active) {
                 log::warn!("{error}");
             }
-            if !active {
+            if !active && !self.default_route {
                 self.reverse_path.restore();
             }
             self.active = active;
@@ -238,8 +241,10 @@ impl Network {
     pub(crate) fn follow(&mut self, now: Instant, links: &[Link], own: Vec<IpAddr>, lost: bool) {
         self.host.follow(now, links);
         self.routes.follow(now, links);
-        if self.active {
+        if self.active || self.default_route {
             self.reverse_path.loosen(links, self.host.link_index());
+        }
+        if self.active {
             self.captures.set_own(own, &mut self.routes);
             self.captures.anything_changed();
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use mpip_api as api;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
-    AvailabilityStatus, Command, Config, Encapsulation, Engine, Event, Instant, Limits,
-    LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Sender,
+    AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
+    Limits, LocalAddress, LocalId, PacketPool, Parameters, PathAddress, PeerConfig, Sender,
 };
 use mpip_net::netlink::{self, HostAddress, Monitor, Notice};
 use mpip_net::tun::{ReadError, Tun, TunWriter};
@@ -21,6 +21,8 @@ use zeroize::Zeroize;
 use crate::config::{Changeable, Settings};
 use crate::error::{Error, system};
 use crate::events::Events;
+use crate::firewall::Firewall;
+use crate::invite::Door;
 use crate::local::{Changes, LocalAddresses};
 use crate::network::Network;
 use crate::network::listed;
@@ -137,6 +139,10 @@ pub(crate) struct Node {
     events: Events,
     /// Writes keys of nodes that nobody configured, with their addresses.
     pins: Option<pins::Writer>,
+    /// Who takes requests to join, if this is a gateway.
+    door: Option<Door>,
+    /// Our part of the packet filter, if there is one.
+    firewall: Option<Firewall>,
     started: Instant,
 }
 
@@ -264,6 +270,8 @@ impl Node {
             broken_frames: 0,
             events: Events::default(),
             pins,
+            door: None,
+            firewall: None,
             started: now,
         };
         seed.zeroize();
@@ -330,16 +338,24 @@ impl Node {
             self.sender.errors(local, |remote| self.engine.handle_refused(now, local, remote));
         }
         if ready.readable {
-            let Self { engine, writer, buffers, received, sender, .. } = self;
+            let Self { engine, writer, buffers, received, sender, door, .. } = self;
+            let mut answers = Vec::new();
             sender.receive(now, local, buffers, |remote, ecn, datagram| {
                 *received = true;
                 let from = PathAddress { local, remote };
+                if let Some((true, answer)) = door.as_mut().map(|it| it.take(now, from, datagram)) {
+                    answers.extend(answer.map(|answer| (from, answer)));
+                    return false;
+                }
                 let handled = engine.handle_datagram(now, from, ecn, datagram, writer);
                 if let Err(reason) = handled {
                     log::trace!("datagram from {remote} dropped: {reason:?}");
                 }
                 handled == Ok(Sender::Authenticated)
             });
+            for (to, answer) in answers {
+                self.send(to, &answer);
+            }
         }
         if ready.writable && self.sender.writable(now, local) {
             self.engine.handle_writable(now, local, &mut self.sender);
@@ -439,6 +455,9 @@ impl Node {
             }
         }
         self.keep_addresses(&changes.removed, &addresses);
+        if let Some(firewall) = &mut self.firewall {
+            firewall.follow(&addresses, device);
+        }
         // What is this host's own has to be known when paths are opened. What is kept is, though
         // the list does not have it yet.
         let kept = self.network.host().pinned().iter().copied();
@@ -538,6 +557,17 @@ impl Node {
         Ok(())
     }
 
+    /// Has requests to join taken, and the packet filter kept up with the host's networks.
+    pub(crate) fn open(&mut self, door: Option<Door>, firewall: Option<Firewall>) {
+        (self.door, self.firewall) = (door, firewall);
+    }
+
+    /// Sends a datagram that is not the engine's. If there is no room it is lost.
+    pub(crate) fn send(&mut self, to: PathAddress, datagram: &[u8]) {
+        self.sender.send(to, datagram);
+        self.received = true;
+    }
+
     /// Whoever listens gets every event from now on.
     pub(crate) fn subscribe(&mut self, subscriber: SyncSender<Arc<api::Event>>) {
         self.events.subscribe(subscriber);
@@ -626,6 +656,9 @@ impl Node {
     /// stays.
     pub(crate) fn started(&mut self) {
         self.network.started(clock::now());
+        if let Some(firewall) = &mut self.firewall {
+            firewall.started();
+        }
     }
 
     /// Says goodbye to every peer, removes what it set up on the host, and has pinned keys written.
@@ -634,6 +667,9 @@ impl Node {
         // From here on packets of peers in host mode leave as plain IP, if they may; what is on its
         // way on the paths still arrives.
         self.network.release(clock::now(), orderly);
+        if let Some(firewall) = self.firewall.as_mut().filter(|_| orderly) {
+            firewall.open();
+        }
         self.linger(DRAIN, true);
         self.engine.handle_command(clock::now(), Command::Shutdown);
         self.linger(if self.network.is_active() { FAREWELL } else { Duration::ZERO }, false);

@@ -7,6 +7,7 @@ use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
 use mpip_core::{Encapsulation, Instant, Reconfigured};
 
 use crate::config::{self, Changeable, Fixed, InterfaceState, Settings};
+use crate::control::PeerChange;
 
 /// The configuration in force.
 #[derive(Debug)]
@@ -112,6 +113,22 @@ impl InForce {
             true => Ok(Change { to, overrides }),
             false => Err(wrong.join("\n")),
         }
+    }
+
+    /// The change of a peer that joined, or was removed.
+    pub(crate) fn change_peer(&self, change: PeerChange) -> Change {
+        let (mut to, mut overrides) = (self.changeable.clone(), self.overrides.clone());
+        match change {
+            PeerChange::Add(peer) => {
+                to.peers.retain(|other| other.public_key != peer.public_key);
+                to.peers.push(*peer);
+            }
+            PeerChange::Remove(name) => {
+                to.peers.retain(|other| other.name != name);
+                overrides.peers.retain(|other| other.peer != name);
+            }
+        }
+        Change { to, overrides }
     }
 
     /// The change of the state of `interface`, which is one of the host's `names` or one that the

@@ -3,7 +3,8 @@
 //! A strict filter (`rp_filter` 1) refuses a packet that arrives by another interface than the one
 //! by which the host would answer it. For a peer in host mode that is the TUN device. So the filter
 //! refuses plain packets of the peer while only one side has captured the traffic, and even its ARP
-//! requests, which breaks the link. So strict filters are made loose (2) while host mode runs.
+//! requests, which breaks the link. A default route through a tunnel does the same to the datagrams
+//! of the tunnel itself. So strict filters are made loose (2) while either is there.
 //! Their values are recorded in a file, to restore them even after the daemon was killed.
 
 use std::collections::BTreeMap;

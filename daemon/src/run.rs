@@ -15,6 +15,7 @@ use mpip_net::{
 use crate::config::Settings;
 use crate::control::{self, Ask, Asker, Socket};
 use crate::error::{Error, system};
+use crate::firewall::Firewall;
 use crate::node::{Node, Token};
 
 /// How long the last answer to a client may take when the process ends.
@@ -52,6 +53,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     };
     // Also without a peer in host mode: one may come.
     let plain = plain_sender(settings.host_mode.mark, settings.gives_back());
+    let firewall = Firewall::start(&settings)?;
     privileges::keep_net_admin(needs).map_err(system("give up privileges"))?;
 
     let poller = Poller::new().map_err(system("make an epoll"))?;
@@ -64,15 +66,26 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     poller.add(&monitor, Token::Network.into(), Interest::Readable).map_err(&add)?;
     poller.add(&*waker, Token::Control.into(), Interest::Readable).map_err(&add)?;
 
+    let gateway = settings.gateway.clone();
+    let (door, joining) = match crate::invite::open(&settings) {
+        Some((door, waiting, jobs)) => (Some(door), Some((waiting, jobs))),
+        None => (None, None),
+    };
     let opportunistic = settings.opportunistic.as_ref();
     let file = std::path::absolute(&settings.file).map_err(system("find the directory"))?;
     let noticed = opportunistic.map(|settings| settings.engine.prefixes.clone());
     let mut node = Node::start(settings, plain.unwrap_or_default(), &poller, &mut monitor)?;
+    node.open(door, firewall);
     for (peer, file) in traces.into_iter().flatten() {
         node.trace(&peer, file);
     }
     let wake = Arc::clone(&waker);
-    let asker = Asker::new(asking, move || wake.wake()).with_config(file);
+    let mut asker = Asker::new(asking, move || wake.wake()).with_config(file);
+    if let (Some(gateway), Some((waiting, jobs))) = (gateway, joining) {
+        crate::invite::serve(gateway, waiting, asker.clone())
+            .map_err(system("start the thread of peers that join"))?;
+        asker = asker.with_jobs(jobs);
+    }
     if let Some(prefixes) = noticed {
         crate::destinations::watch(&prefixes, asker.clone())?;
     }
@@ -106,7 +119,8 @@ pub fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
     let device = Tun::open(&settings.interface).map_err(|error| Error::tun(settings, error))?;
     let refusing = crate::network::clean_up(settings)?;
     drop(device);
-    Ok(refusing.or_else(|| stale.then(Vec::new)))
+    let firewall = crate::firewall::clean_up(settings)?;
+    Ok(refusing.or_else(|| (stale || firewall).then(Vec::new)))
 }
 
 /// What sends packets that go back to plain IP. Without it they are lost, which their senders find
@@ -205,6 +219,11 @@ fn answer(
             Ask::Availability { reply } => {
                 let _ = reply.try_send(node.availability(now));
             }
+            Ask::Peer { change, done } => {
+                node.change_peer(change, &sources.poller)?;
+                let _ = done.try_send(());
+            }
+            Ask::Send { to, datagram } => node.send(to, &datagram),
             Ask::Destinations { list } => node.destinations_in_use(now, &list),
             Ask::Reload { settings, reply } => {
                 node.reload(&settings, reply, &sources.poller)?;

@@ -1,5 +1,6 @@
 //! The daemon's state at one moment, for the control socket.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpip_api as api;
@@ -25,6 +26,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Where paths of this node start.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
+        let port = self.host.listen_port;
+        self.host.local_addresses.iter().map(move |local| SocketAddr::new(local.address, port))
+    }
+
     /// The status as the control socket shows it.
     pub(crate) fn into_status(self) -> api::Status {
         let sessions = self.sessions;

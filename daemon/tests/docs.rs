@@ -82,8 +82,17 @@ fn every_key_is_described() {
     let text = document("configuration.md");
     let directory = Directory::new("keys");
     // Where a key is unknown, the parser names all that it knows.
-    for section in ["node", "interface", "host_mode", "[path]", "[peer]", "[rule]", "opportunistic"]
-    {
+    for section in [
+        "node",
+        "interface",
+        "host_mode",
+        "[path]",
+        "[peer]",
+        "[rule]",
+        "opportunistic",
+        "gateway",
+        "router",
+    ] {
         let head = if section == "node" { "" } else { "[node]\nprivate_key_file = 'mpip0.key'\n" };
         let example = format!("{head}[{section}]\nno_such_key = 1\n");
         let error = config::parse(&directory.0.join("mpip0.toml"), &example).expect_err("unknown");

@@ -5,7 +5,8 @@ use std::io;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
 };
 
 /// Whether the calling thread may configure the network.
@@ -58,8 +59,31 @@ pub fn keep_net_admin(needs: Needs) -> io::Result<()> {
     Ok(())
 }
 
+/// Drops every capability but `CAP_NET_ADMIN`, which programs that this one runs have too, and no
+/// more. It is to be called before any thread is spawned.
+///
+/// # Errors
+///
+/// `PermissionDenied` when the thread has no `CAP_NET_ADMIN`.
+pub fn hand_on_net_admin() -> io::Result<()> {
+    let held = capabilities(None)?;
+    let kept = CapabilitySet::NET_ADMIN;
+    if held.effective.contains(CapabilitySet::SETPCAP) {
+        reduce_bounding_set(kept)?;
+    }
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
+    clear_ambient_capability_set()?;
+    configure_capability_in_ambient_set(kept, true)?;
+    set_no_new_privs(true)?;
+    Ok(())
+}
+
 fn empty_bounding_set() -> io::Result<()> {
-    for bit in 0..u64::BITS {
+    reduce_bounding_set(CapabilitySet::empty())
+}
+
+fn reduce_bounding_set(kept: CapabilitySet) -> io::Result<()> {
+    for bit in (0..u64::BITS).filter(|bit| kept.bits() & (1 << bit) == 0) {
         // The kernel's list is a prefix of the 64 bits; it refuses the first number beyond.
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}

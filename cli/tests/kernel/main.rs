@@ -6,6 +6,8 @@
 //!   mpip0 10.77.0.1
 //! ```
 
+mod joining;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

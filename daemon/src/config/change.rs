@@ -8,7 +8,7 @@ use mpip_core::{
     SchedulerKind,
 };
 
-use super::settings::{InterfaceAddress, InterfaceState, Settings};
+use super::settings::{GatewaySettings, InterfaceAddress, InterfaceState, Settings};
 use super::{suggestion, values};
 
 /// The part of the settings that can change while the daemon runs.
@@ -209,6 +209,9 @@ impl Settings {
         let shown = |value: &dyn Display| value.to_string();
         let none = || "the default".to_owned();
         let mark = format!("{:#x}", self.host_mode.mark);
+        let gateway = |value: &dyn Fn(&GatewaySettings) -> String| {
+            self.gateway.as_ref().map_or_else(|| "no section".to_owned(), value)
+        };
         let opportunistic = self.opportunistic.as_ref().map(|settings| {
             let engine = &settings.engine;
             format!(
@@ -238,6 +241,16 @@ impl Settings {
             ("[host_mode] priority", shown(&self.host_mode.priority)),
             ("[host_mode] mark", mark),
             ("[host_mode] loosen_rp_filter", shown(&self.host_mode.loosen_rp_filter)),
+            ("[gateway] peers_file", gateway(&|it| it.peers_file.display().to_string())),
+            ("[gateway] forward", gateway(&|it| it.forward.to_string())),
+            ("[gateway] masquerade", gateway(&|it| it.masquerade.to_string())),
+            (
+                "[router]",
+                self.router
+                    .as_ref()
+                    .map_or_else(|| "no section".to_owned(), |it| format!("{it:?}")),
+            ),
+            ("[[peer]] default_route", shown(&self.default_route)),
             ("[opportunistic]", opportunistic.unwrap_or_default()),
         ];
         Fixed { values }
@@ -260,7 +273,7 @@ impl Fixed {
         let line = |key: &str, before: &str, after: &str| {
             let what = match key {
                 "[node] private_key_file" => "this node's key".to_owned(),
-                "[opportunistic]" => "the section".to_owned(),
+                "[opportunistic]" | "[router]" => "the section".to_owned(),
                 _ => format!("`{before}`, which the file makes `{after}`,"),
             };
             format!(

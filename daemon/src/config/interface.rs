@@ -22,7 +22,8 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'))
 }
 
-fn check_name(name: &Spanned<String>, key: &str, problems: &mut Problems<'_>) {
+/// Adds a problem if the value of `key` cannot be the name of an interface.
+pub(super) fn check_name(name: &Spanned<String>, key: &str, problems: &mut Problems<'_>) {
     if !is_name(name.get_ref()) {
         let message = format!(
             "{key}: expected 1 to {NAME_MAX} visible ASCII characters without `/`, \

@@ -67,7 +67,10 @@ impl<'a> Peers<'a> {
         };
         let (host_mode, policy) = host_mode(raw, problems);
         let endpoints = self.endpoints(&raw.endpoints, problems);
-        let allowed_prefixes = self.allowed_prefixes(raw, problems);
+        let mut allowed_prefixes = self.allowed_prefixes(raw, problems);
+        if raw.default_route {
+            self.default_route(peer, &mut allowed_prefixes, problems);
+        }
         let exclusive = exclusive(raw, policy, &endpoints, problems);
         let reaches = prefixes(&raw.reaches, "reaches", problems);
         let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
@@ -218,6 +221,40 @@ impl<'a> Peers<'a> {
             prefixes.push(prefix);
         }
         prefixes
+    }
+
+    /// Adds what has no other way to the peer's prefixes.
+    fn default_route(
+        &mut self,
+        peer: &Spanned<raw::Peer>,
+        allowed: &mut Vec<Prefix>,
+        problems: &mut Problems<'_>,
+    ) {
+        let raw = peer.get_ref();
+        let name = raw.name.as_ref().map(|name| name.get_ref().clone()).unwrap_or_default();
+        if let Some(on) = raw.host_mode.as_ref().filter(|on| *on.get_ref()) {
+            let message =
+                "host_mode: expected no `default_route = true` beside it, which is for tunnels";
+            problems.add(&on.span(), message.to_owned());
+        }
+        for all in ["0.0.0.0/0", "::/0"].map(|all| all.parse::<Prefix>().expect("a constant")) {
+            let mut others = self.seen.prefixes.iter().filter(|(prefix, _, _)| *prefix == all);
+            match others.find(|(_, other, _)| *other != name) {
+                Some((_, other, line)) => {
+                    let message = format!(
+                        "default_route: expected one peer with it, `{other}` in line {line} has \
+                         {all} already"
+                    );
+                    problems.add(&peer.span(), message);
+                }
+                None if !allowed.contains(&all) => {
+                    let line = problems.line_of(&peer.span());
+                    self.seen.prefixes.push((all, name.clone(), line));
+                    allowed.push(all);
+                }
+                None => {}
+            }
+        }
     }
 
     fn fixed_weights(

@@ -24,6 +24,29 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) rule: Vec<Spanned<Rule>>,
     pub(super) opportunistic: Option<Spanned<Opportunistic>>,
+    pub(super) gateway: Option<Spanned<Gateway>>,
+    pub(super) router: Option<Spanned<Router>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Gateway {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) peers_file: Option<Spanned<String>>,
+    pub(super) pool: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) endpoints: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) forward: bool,
+    pub(super) masquerade: Option<Spanned<bool>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Router {
+    #[serde(default)]
+    pub(super) interfaces: Vec<Spanned<String>>,
+    pub(super) masquerade: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,6 +111,8 @@ pub(super) struct Peer {
     pub(super) reaches: Vec<Spanned<String>>,
     pub(super) host_mode: Option<Spanned<bool>>,
     pub(super) exclusive: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) default_route: bool,
     pub(super) policy: Option<Spanned<String>>,
     pub(super) scheduler: Option<Spanned<String>>,
     pub(super) weights: Option<Spanned<BTreeMap<String, Spanned<i64>>>>,

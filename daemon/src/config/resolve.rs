@@ -4,14 +4,14 @@
 use std::ops::Range;
 use std::path::Path;
 
-use mpip_core::DEFAULT_PORT;
+use mpip_core::{DEFAULT_PORT, PeerConfig};
 use toml::Spanned;
 
 use super::error::Problem;
 use super::peer::Peers;
 use super::problems::Problems;
-use super::settings::{Place, Settings};
-use super::{host_mode, interface, node, opportunistic, rule, structure};
+use super::settings::{InterfaceState, Place, RouterSettings, Settings};
+use super::{gateway, host_mode, interface, node, opportunistic, rule, structure};
 
 /// The settings, or everything that is wrong with them, in the file's order.
 pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>> {
@@ -25,17 +25,39 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     let addresses = interface::addresses(&raw.interface, &mut problems);
     let path_interfaces = interface::path_interfaces(&raw.path, &interface, &mut problems);
     let path_encapsulations = interface::path_encapsulations(&raw.path, &mut problems);
-    let path_states = interface::path_states(&raw.path, &mut problems);
+    let mut path_states = interface::path_states(&raw.path, &mut problems);
     let host_mode = host_mode::resolve(&raw.host_mode, &mut problems);
     let raw_node = raw.node.as_ref().map(Spanned::get_ref);
     let own_key = node.private_key.as_ref().map(|key| *key.public_key());
     let mut peers = Peers::new(own_key, directory, &addresses, path_interfaces.as_deref());
-    let peers = raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
+    let mut peers: Vec<PeerConfig> =
+        raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
+    let default_route = raw.peer.iter().any(|peer| peer.get_ref().default_route);
     let rules = raw.rule.iter().filter_map(|raw| rule::resolve(raw, &mut problems)).collect();
     let opportunistic = raw.opportunistic.as_ref();
     let opportunistic =
         opportunistic.and_then(|raw| opportunistic::resolve(raw, directory, &mut problems));
+    let context = gateway::Context { file, own_key, addresses: &addresses, peers: &peers };
+    let gateway = raw.gateway.as_ref();
+    let gateway = gateway.and_then(|raw| gateway::resolve(raw, &context, &mut problems));
+    let router = raw.router.as_ref();
+    let router = router.and_then(|raw| gateway::resolve_router(raw, &interface, &mut problems));
     problems.check()?;
+    // Paths lead elsewhere than to the networks behind this host.
+    for interface in router.iter().flat_map(|router: &RouterSettings| &router.interfaces) {
+        if path_interfaces.as_ref().is_none_or(|named| !named.contains(interface)) {
+            path_states.entry(interface.clone()).or_insert(InterfaceState::Off);
+        }
+    }
+    let gateway = gateway.map(|(settings, joined)| {
+        // Who has no limit of its own reaches what this host forwards to.
+        let unlimited = |peer: &&mut PeerConfig| peer.reaches.is_empty() && !peer.host_mode;
+        for peer in peers.iter_mut().filter(unlimited).filter(|_| settings.forward) {
+            peer.reaches.clone_from(&settings.terms.reaches);
+        }
+        peers.extend(joined);
+        settings
+    });
     let place = |span: Option<Range<usize>>| Place {
         file: file.to_owned(),
         line: span.map(|span| problems.line_of(&span)),
@@ -63,5 +85,8 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
         peers,
         rules,
         opportunistic,
+        gateway,
+        router,
+        default_route,
     })
 }

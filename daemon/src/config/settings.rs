@@ -9,6 +9,8 @@ use std::time::Duration;
 use mpip_core::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Prefix, Rule};
 use mpip_crypto::PrivateKey;
 
+use crate::joined::Terms;
+
 /// The settings of one daemon.
 #[derive(Debug)]
 pub struct Settings {
@@ -50,6 +52,34 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// Associations with nodes that `peers` does not name; `None` for none.
     pub opportunistic: Option<OpportunisticSettings>,
+    /// Nodes that are invited, and the way to the Internet for peers; `None` for neither.
+    pub gateway: Option<GatewaySettings>,
+    /// The networks behind this node; `None` for none.
+    pub router: Option<RouterSettings>,
+    /// Whether a peer is the way to everything that has no other.
+    pub default_route: bool,
+}
+
+/// What a gateway does for its peers.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// What invitations say.
+    pub(crate) terms: Terms,
+    /// The file of peers that joined, and of invitations.
+    pub peers_file: PathBuf,
+    /// Whether peers reach other hosts through this one.
+    pub forward: bool,
+    /// Whether they do so with an address of this host.
+    pub masquerade: bool,
+}
+
+/// The networks behind this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterSettings {
+    /// Their interfaces.
+    pub interfaces: Vec<String>,
+    /// Whether their hosts reach peers with an inner address of this node.
+    pub masquerade: bool,
 }
 
 /// Associations with nodes that the configuration does not name.

@@ -553,8 +553,8 @@ fn every_mistake_is_shown_at_once_with_what_was_probably_meant() {
             "14: allowed_prefixes: expected an address prefix like 10.77.0.0/24 or 2001:db8::/32, \
              found `10.0.0.0/33`",
             "15: unknown key `mtu`, expected one of `name`, `public_key`, `preshared_key_file`, \
-             `endpoints`, `allowed_prefixes`, `reaches`, `host_mode`, `exclusive`, `policy`, \
-             `scheduler`, `weights`, `congestion_control`, `max_paths`, `resequencing`, \
+             `endpoints`, `allowed_prefixes`, `reaches`, `host_mode`, `exclusive`, \
+             `default_route`, `policy`, `scheduler`, `weights`, `congestion_control`, `max_paths`, `resequencing`, \
              `ack_thinning`, `encapsulation`, `tcp_port`",
             "16: missing key `interface`",
             "17: encapsulation: expected one of `auto`, `udp`, `tcp`, found `upd`: did you mean \
@@ -620,4 +620,49 @@ fn a_tunnel_may_carry_multicast_and_link_local_addresses() {
     let directory = Directory::new("multicast");
     let text = with_peer("allowed_prefixes = ['224.0.0.5/32', 'fe80::/64', '0.0.0.0/0', '::/0']");
     assert_eq!(directory.parse(&text).expect("valid").peers[0].allowed_prefixes.len(), 4);
+}
+
+#[test]
+fn gateway_and_router_errors_name_the_line() {
+    let section = |lines: &str| with_peer(lines);
+    assert_problems(
+        "gateway",
+        &[
+            (section("[gateway]\nmasquerade = true"), "7: masquerade: expected `forward = true`"),
+            (section("[gateway]\npool = ['10.0.0.0/33']"), "7: pool: expected an address prefix"),
+            (
+                section("[gateway]\nendpoints = ['gateway']"),
+                "7: endpoints: expected an address with a port like",
+            ),
+            (section("[gateway]\nname = ''"), "7: name: expected 1 to 64 visible characters"),
+            (section("[gateway]\npeers_file = '/'"), "6: peers_file: expected the file of peers"),
+            (section("[router]\n"), "6: interfaces: expected the interfaces of the networks"),
+            (
+                section("[router]\ninterfaces = ['mpip0']"),
+                "7: interfaces: expected interfaces other than mpip's own",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn one_peer_may_have_the_default_route() {
+    let other = |lines: &str| {
+        with_peer(&format!(
+            "allowed_prefixes = ['0.0.0.0/0']\n[[peer]]\nname = 'c'\npublic_key = '{}'\n{lines}",
+            "A".repeat(43) + "="
+        ))
+    };
+    let directory = Directory::new("default-route");
+    let problems = directory.problems(&other("default_route = true"));
+    let expected =
+        "7: default_route: expected one peer with it, `b` in line 6 has 0.0.0.0/0 already";
+    assert_eq!(problems, [expected]);
+    let problems = directory.problems(&with_peer("default_route = true\nhost_mode = true"));
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let settings = directory.parse(&with_peer("default_route = true")).expect("valid");
+    let prefixes: Vec<String> =
+        settings.peers[0].allowed_prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["0.0.0.0/0", "::/0"]);
+    assert!(settings.default_route);
 }

@@ -5,14 +5,18 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mpip_api::{Event, Overrides, ReloadReport};
-use mpip_core::AvailabilityStatus;
+use mpip_core::{AvailabilityStatus, PathAddress, PeerConfig};
 
 use crate::config::{self, Settings};
-
+use crate::joined::{Job, Terms};
 use crate::snapshot::Snapshot;
+
+/// Why nobody can be invited.
+const NO_GATEWAY: &str = "this node invites nobody: add a [gateway] section to its configuration \
+                          and restart it, or make one with `mpip init`";
 
 /// A request to the thread that owns the engine.
 #[derive(Debug)]
@@ -46,6 +50,20 @@ pub enum Ask {
         /// Where the answer goes.
         reply: SyncSender<Vec<AvailabilityStatus>>,
     },
+    /// Not a request: add a peer that joined, or remove one.
+    Peer {
+        /// What is to be done.
+        change: PeerChange,
+        /// Told when it is done.
+        done: SyncSender<()>,
+    },
+    /// Not a request: a datagram of the thread that keeps the peers that joined.
+    Send {
+        /// Where it goes.
+        to: PathAddress,
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
     /// Apply what the configuration file says now.
     Reload {
         /// What it says.
@@ -72,6 +90,15 @@ pub enum Ask {
     },
 }
 
+/// A change of the peers that joined.
+#[derive(Clone, Debug)]
+pub enum PeerChange {
+    /// A peer has joined.
+    Add(Box<PeerConfig>),
+    /// The peer with this name was removed.
+    Remove(String),
+}
+
 /// What to change for the time being.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -91,11 +118,13 @@ pub enum Set {
     },
 }
 
-/// Sends requests to the thread that owns the engine.
+/// Sends requests to the thread that owns the engine, and to the one that keeps the peers that
+/// joined.
 #[derive(Clone)]
 pub struct Asker {
     asks: Sender<Ask>,
     wake: Arc<dyn Fn() + Send + Sync>,
+    jobs: Option<SyncSender<Job>>,
     /// The configuration file. One thread at a time reads it, so that the newest is applied last.
     file: Arc<Mutex<PathBuf>>,
 }
@@ -103,7 +132,26 @@ pub struct Asker {
 impl Asker {
     /// Sends to `asks` and calls `wake` after each request.
     pub fn new(asks: Sender<Ask>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { asks, wake: Arc::new(wake), file: Arc::default() }
+        Self { asks, wake: Arc::new(wake), jobs: None, file: Arc::default() }
+    }
+
+    /// Sends jobs to `jobs`, too.
+    pub(crate) fn with_jobs(self, jobs: SyncSender<Job>) -> Self {
+        Self { jobs: Some(jobs), ..self }
+    }
+
+    /// The answer of the thread that keeps the peers that joined, to the job that `job` makes.
+    pub(crate) fn job<T>(&self, job: impl FnOnce(SyncSender<T>) -> Job) -> Result<T, String> {
+        let Some(jobs) = &self.jobs else { return Err(NO_GATEWAY.to_owned()) };
+        let (reply, replies) = sync_channel(1);
+        let sent = jobs.send(job(reply)).is_ok();
+        let answer = replies.recv().ok().filter(|_| sent);
+        answer.ok_or_else(|| "the daemon is ending".to_owned())
+    }
+
+    /// Nobody reads the configuration, or what it names, as long as this lives.
+    pub(crate) fn alone(&self) -> MutexGuard<'_, PathBuf> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// [`reload`](Self::reload) reads `file`.
@@ -117,17 +165,21 @@ impl Asker {
     ///
     /// Why nothing was changed, in one or more lines.
     pub fn reload(&self) -> Result<ReloadReport, String> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = self.load_and_ask(&file);
+        let mut terms = None;
+        let result = self.load_and_ask(&self.alone(), &mut terms);
         if let Err(reason) = &result {
             reason.lines().for_each(|line| log::error!("reload: {line}"));
+        }
+        if let (Ok(_), Some(jobs), Some(terms)) = (&result, &self.jobs, terms) {
+            let _ = jobs.send(Job::Follow { terms: Box::new(terms) });
         }
         result
     }
 
-    fn load_and_ask(&self, file: &Path) -> Result<ReloadReport, String> {
+    fn load_and_ask(&self, file: &Path, terms: &mut Option<Terms>) -> Result<ReloadReport, String> {
         let settings =
             config::load(file).map_err(|error| format!("nothing is changed:\n{error}"))?;
+        *terms = settings.gateway.as_ref().map(|gateway| gateway.terms.clone());
         let (reply, replies) = sync_channel(1);
         self.ask(Ask::Reload { settings: Box::new(settings), reply });
         replies.recv().unwrap_or_else(|_| Err("the daemon is ending".to_owned()))

@@ -1,6 +1,7 @@
 //! One connection: reads requests and writes the answers in order.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -8,7 +9,10 @@ use std::time::Duration;
 
 use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response};
 
+use mpip_core::PrefixError;
+
 use super::ask::{Ask, Asker, Set};
+use crate::joined::{Job, Wish};
 
 /// Longest silence between requests before the connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -107,6 +111,24 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let events = list.iter().map(|event| Event::clone(event)).collect();
             answer(stream, &Response::RecentEvents { events })
         }
+        Request::Invite { name, valid_s, endpoints, prefixes } => {
+            let invited = wish(name, *valid_s, endpoints, prefixes).and_then(|wish| {
+                asker.job(|reply| Job::Invite { wish, reply }).and_then(|answer| answer)
+            });
+            let answered = invited.map(|invitation| Response::Invitation { invitation });
+            answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
+        }
+        Request::Peers => {
+            let peers = asker.job(|reply| Job::List { reply });
+            let answered = peers.map(|peers| Response::Peers { peers });
+            answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
+        }
+        Request::RemovePeer { name } => {
+            let name = name.clone();
+            let removed = asker.job(|reply| Job::Remove { name, reply }).and_then(|answer| answer);
+            let answered = removed.map(|()| Response::Done);
+            answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
+        }
         Request::Hello => answer(stream, &hello()),
         Request::Reload => match asker.reload() {
             Ok(changes) => answer(stream, &Response::Reloaded { changes }),
@@ -140,6 +162,42 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
         }
     };
     if sent { Next::Continue } else { Next::Close }
+}
+
+/// Permitted times for which a token is good, s.
+const VALID: RangeInclusive<u64> = 60..=30 * 86_400;
+
+/// The invitation that a client asks for, checked.
+fn wish(
+    name: &str,
+    valid_s: u64,
+    endpoints: &[String],
+    prefixes: &[String],
+) -> Result<Wish, String> {
+    if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+        return Err(format!("expected a name of 1 to 64 visible characters, found {name:?}"));
+    }
+    if !VALID.contains(&valid_s) {
+        return Err(format!(
+            "expected a token that is good for {} s to {} s (30 days), found {valid_s} s",
+            VALID.start(),
+            VALID.end()
+        ));
+    }
+    let endpoint = |text: &String| {
+        text.parse().map_err(|_| {
+            format!(
+                "expected an endpoint like 198.51.100.2:6182 or [2001:db8::2]:6182, found `{text}`"
+            )
+        })
+    };
+    let prefix = |text: &String| text.parse().map_err(|error: PrefixError| error.to_string());
+    Ok(Wish {
+        name: name.to_owned(),
+        valid_s,
+        endpoints: endpoints.iter().map(endpoint).collect::<Result<_, _>>()?,
+        prefixes: prefixes.iter().map(prefix).collect::<Result<_, _>>()?,
+    })
 }
 
 /// What this daemon speaks.

@@ -6,7 +6,7 @@ use mpip_net::{Poller, clock};
 
 use super::Node;
 use crate::config::{Changeable, Settings};
-use crate::control::Set;
+use crate::control::{PeerChange, Set};
 use crate::error::Error;
 use crate::reload::{self, Change, Reload, ReloadReply};
 use crate::snapshot::ms;
@@ -78,6 +78,11 @@ impl Node {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// A peer has joined, or was removed.
+    pub(crate) fn change_peer(&mut self, change: PeerChange, poller: &Poller) -> Result<(), Error> {
+        self.apply(self.in_force.change_peer(change), poller).map(drop)
     }
 
     /// The configuration file, and what was set for the time being.

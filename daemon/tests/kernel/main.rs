@@ -10,6 +10,7 @@ mod common;
 mod address_change;
 mod coexistence;
 mod doctor;
+mod gateway;
 mod host_mode;
 mod lifecycle;
 mod link_change;

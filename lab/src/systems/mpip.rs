@@ -3,6 +3,8 @@
 //! Settings of a `[system]` table:
 //!
 //! - `host_mode`: use the hosts' own addresses instead of tunnel addresses; false by default
+//! - `gateway`: the host of the other daemon, if that is not where the traffic ends: the way to
+//!   everything for the client, which loses its plain routes to where the traffic ends
 //! - `clock`: see [`ClockSetting`]
 //! - `rules`: an array of tables, as in the daemon's configuration
 //! - `node`, `interface`: tables merged into those of the daemon's configuration
@@ -66,7 +68,11 @@ impl Mpip {
     pub(super) fn start(system: &System, testbed: &Testbed, directory: &Path) -> io::Result<Self> {
         let scenario = testbed.scenario();
         let (client, server) = ends(scenario)?;
-        let names = [client, server];
+        let gateway = system.settings.get("gateway").and_then(toml::Value::as_str);
+        let names = [client, gateway.unwrap_or(server)];
+        if gateway.is_some() {
+            forget_routes(testbed, client, server)?;
+        }
         let host_mode =
             system.settings.get("host_mode").and_then(toml::Value::as_bool).unwrap_or(false);
         let with_mptcp = system.kind == "mpip+mptcp";
@@ -108,10 +114,12 @@ impl Mpip {
         if self.host_mode {
             return first_address(testbed.scenario(), host);
         }
-        let index = self.hosts.iter().position(|daemon| daemon.host == host);
-        index
-            .and_then(|index| INNER[index].parse().ok())
-            .ok_or_else(|| io::Error::other(format!("host {host:?} runs no daemon")))
+        let inner = self.hosts.iter().position(|daemon| daemon.host == host);
+        match inner.and_then(|index| INNER[index].parse().ok()) {
+            Some(address) => Ok(address),
+            // Beyond the gateway.
+            None => first_address(testbed.scenario(), host),
+        }
     }
 
     /// Waits until a round trip succeeds.
@@ -150,6 +158,17 @@ impl Mpip {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
+}
+
+/// Removes the routes of the host `from` to the addresses of `to`, but for those that packets from
+/// one of its addresses have.
+fn forget_routes(testbed: &Testbed, from: &str, to: &str) -> io::Result<()> {
+    let scenario = testbed.scenario();
+    for index in scenario.interfaces_of(to) {
+        let address = scenario.interfaces[index].address.to_string();
+        testbed.host(from)?.ip(&["route", "flush", "exact", &address])?;
+    }
+    Ok(())
 }
 
 /// The command that starts the daemon of a host in a time namespace with its clock. Such a clock
@@ -224,9 +243,17 @@ fn config(
         ("policy", "require".into()),
     ]);
     let mut root = toml::Table::new();
+    match (system.settings.contains_key("gateway"), own) {
+        (false, _) => {}
+        (true, 0) => drop(peer.insert("default_route".to_owned(), true.into())),
+        (true, _) => {
+            let forwards = table([("forward", true.into()), ("masquerade", true.into())]);
+            root.insert("gateway".to_owned(), forwards.into());
+        }
+    }
     for (key, value) in &system.settings {
         match (key.as_str(), value) {
-            ("host_mode" | "clock", _) => {}
+            ("host_mode" | "clock" | "gateway", _) => {}
             ("rules", rules) => drop(root.insert("rule".to_owned(), rules.clone())),
             ("node", toml::Value::Table(more)) => node.extend(more.clone()),
             ("interface", toml::Value::Table(more)) => interface.extend(more.clone()),
