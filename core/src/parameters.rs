@@ -168,8 +168,8 @@ parameters! {
         enabled: bool = true, "", 0.0..=1.0, "measured";
         /// Difference of path delays above which it is active.
         uneven: Duration = ms(1), "ms", 0.0..=10_000.0, "measured";
-        /// Share of packets that a far path (`earliest.far`) in slow start loses from which on it is
-        /// not active.
+        /// Share of packets that a far path (`earliest.far`) in slow start loses from which on it
+        /// is not active.
         lossy: f64 = 0.05, "share", 0.0..=1.0, "measured";
         /// Data that may wait for paths in slow start, in windows of these.
         ahead: f64 = 6.0, "windows", 0.0..=1_000.0, "two round trips, in each of which they double";

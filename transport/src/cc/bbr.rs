@@ -414,11 +414,11 @@ impl Bbr {
             }
         }
         let Round { acked, lost, ecn, .. } = self.round;
-        let least = self.parameters.startup_losses * self.max_datagram;
-        let flooded = lost as f64 > self.parameters.startup_flood * (lost + acked) as f64;
-        let overflowed = ecn && overflowed
-            || lost >= least && overflowed
-            || lost >= self.parameters.late_packets * self.max_datagram && flooded;
+        let packets = lost / self.max_datagram;
+        let flooded = packets >= self.parameters.late_packets
+            && lost as f64 > self.parameters.startup_flood * (lost + acked) as f64;
+        let overflowed =
+            flooded || (overflowed && (ecn || packets >= self.parameters.startup_losses));
         if self.full_bandwidth.rounds >= self.parameters.full_rounds || overflowed {
             self.full_bandwidth.reached_by_loss = overflowed;
             self.full_bandwidth.reached = true;
