@@ -37,6 +37,7 @@ pub use settings::{
     GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place,
     RouterSettings, Settings,
 };
+pub(crate) use values::is_visible_name;
 
 /// Reads and checks the configuration in `file` and the key files that it names.
 pub fn load(file: &Path) -> Result<Settings, ConfigError> {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use mpip_api::Response;
 
+pub(crate) use ask::ENDING;
 pub use ask::{Ask, Asker, PeerChange, Set};
 pub use socket::ControlError;
 pub(crate) use socket::NEW_SUFFIX;

@@ -15,7 +15,7 @@ use mpip_net::clock;
 use zeroize::Zeroize;
 
 use crate::config::{GatewaySettings, Settings};
-use crate::control::{Ask, Asker, PeerChange};
+use crate::control::{Ask, Asker, ENDING, PeerChange};
 use crate::joined::{Job, Joining, Record, Records, Terms, Wish};
 
 /// Jobs that wait; further requests to join are dropped, and repeated by who sent them.
@@ -128,9 +128,8 @@ impl Keeper {
 
     /// Where paths of this node start.
     fn own_endpoints(&self) -> Result<Vec<SocketAddr>, String> {
-        let (reply, replies) = sync_channel(1);
-        let asked = self.asker.ask(Ask::Status { sessions: false, reply });
-        let status = replies.recv().ok().filter(|_| asked).ok_or("the daemon is ending")?;
+        let status = self.asker.answer(|reply| Ask::Status { sessions: false, reply });
+        let status = status.ok_or(ENDING)?;
         let endpoints: Vec<SocketAddr> = status.endpoints().collect();
         if endpoints.is_empty() {
             return Err("no interface of this host has an address that paths can use: name where \
@@ -177,9 +176,6 @@ impl Keeper {
 
     /// Changes the engine's peers, and waits until they are.
     fn change(&self, change: PeerChange) {
-        let (done, waits) = sync_channel(1);
-        if self.asker.ask(Ask::Peer { change, done }) {
-            let _ = waits.recv();
-        }
+        self.asker.answer(|done| Ask::Peer { change, done });
     }
 }

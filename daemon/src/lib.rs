@@ -32,6 +32,7 @@ mod node;
 mod pins;
 mod qlog;
 mod reload;
+mod replace;
 mod reverse_path;
 mod routes;
 mod run;

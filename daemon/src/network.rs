@@ -80,7 +80,7 @@ impl Network {
     pub(crate) fn set_up(settings: &Settings) -> Result<Self, Error> {
         let now = clock::now();
         let opportunistic = settings.opportunistic.is_some();
-        let active = opportunistic || settings.changeable().captures();
+        let active = settings.gives_back();
         let mut reverse_path = ReversePath::new(settings);
         reverse_path.restore();
         let mut routes = take_over(settings, active)?;
@@ -357,8 +357,7 @@ fn take_over(settings: &Settings, active: bool) -> Result<Routes<Netlink>, Error
 /// anything; returns to where packets were refused. Nobody may use the device.
 pub(crate) fn clean_up(settings: &Settings) -> Result<Option<Vec<Prefix>>, Error> {
     let filters = ReversePath::new(settings).restore();
-    let active = settings.opportunistic.is_some() || settings.changeable().captures();
-    let mut routes = take_over(settings, active)?;
+    let mut routes = take_over(settings, settings.gives_back())?;
     let refusing = routes.refusing();
     let left = filters || routes.has_left();
     routes.open();

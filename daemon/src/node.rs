@@ -182,7 +182,7 @@ impl Description {
             public_key: settings.private_key.public_key().to_string(),
             listen_port: settings.listen_port,
             tcp_port: settings.tcp_port,
-            uses_tcp: settings.changeable().permits(Encapsulation::Tcp),
+            uses_tcp: settings.permits(Encapsulation::Tcp),
             interface: settings.interface.clone(),
             addresses: settings.addresses.iter().map(ToString::to_string).collect(),
             allowed_prefixes: allowed_prefixes(&settings.peers),

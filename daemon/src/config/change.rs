@@ -8,8 +8,11 @@ use mpip_core::{
     SchedulerKind,
 };
 
-use super::settings::{GatewaySettings, InterfaceAddress, InterfaceState, Settings};
-use super::{suggestion, values};
+use super::settings::{
+    GatewaySettings, InterfaceAddress, InterfaceState, Settings, capture, permit, require,
+};
+use super::suggestion::did_you_mean;
+use super::values::{self, MAX_PATHS};
 
 /// The part of the settings that can change while the daemon runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,21 +93,17 @@ impl Changeable {
 
     /// Whether paths of any peer may use `encapsulation`.
     pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
-        self.peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+        permit(&self.peers, encapsulation)
     }
 
     /// Whether a peer permits no other encapsulation than `encapsulation`.
     pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
-        let other = match encapsulation {
-            Encapsulation::Udp => Encapsulation::Tcp,
-            Encapsulation::Tcp => Encapsulation::Udp,
-        };
-        self.peers.iter().any(|peer| !peer.encapsulation.permits(other))
+        require(&self.peers, encapsulation)
     }
 
     /// Whether packets of configured peers are captured.
     pub(crate) fn captures(&self) -> bool {
-        self.peers.iter().any(|peer| peer.host_mode && peer.policy != Policy::Off)
+        capture(&self.peers)
     }
 }
 
@@ -112,22 +111,23 @@ impl Changeable {
 fn set(peer: &mut PeerConfig, key: &str, value: &str) -> Result<(), String> {
     match key {
         "scheduler" => {
-            peer.scheduler = named(key, value, SchedulerKind::NAMES)?.unwrap_or_default();
+            peer.scheduler = named(key, value, SchedulerKind::NAMES)?;
             if peer.scheduler != SchedulerKind::Weighted {
                 peer.fixed_weights.clear();
             }
         }
         "congestion_control" => {
-            let kind = named(key, value, CongestionControlKind::NAMES)?;
-            peer.congestion_control = kind.unwrap_or_default();
+            peer.congestion_control = named(key, value, CongestionControlKind::NAMES)?;
         }
         "encapsulation" => {
-            let policy = named(key, value, EncapsulationPolicy::NAMES)?;
-            peer.encapsulation = policy.unwrap_or_default();
+            peer.encapsulation = named(key, value, EncapsulationPolicy::NAMES)?;
         }
         "policy" => {
-            let default = if peer.host_mode { Policy::Prefer } else { Policy::Require };
-            let policy = named(key, value, Policy::NAMES)?.unwrap_or(default);
+            let policy = match value {
+                "" if peer.host_mode => Policy::Prefer,
+                "" => Policy::Require,
+                name => values::one_of(name, key, Policy::NAMES)?,
+            };
             if !peer.host_mode && policy != Policy::Require {
                 return Err(format!(
                     "policy: expected `require`, because `{policy}` is for peers with \
@@ -137,9 +137,13 @@ fn set(peer: &mut PeerConfig, key: &str, value: &str) -> Result<(), String> {
             peer.policy = policy;
         }
         "max_paths" => {
-            let range = 1..=64;
-            let wrong = || format!("max_paths: expected a number from 1 to 64, found `{value}`");
-            let parse = |text: &str| text.parse().ok().filter(|number| range.contains(number));
+            let (from, to) = MAX_PATHS.into_inner();
+            let parse = |text: &str| {
+                let number = text.parse::<i64>().ok().filter(|number| MAX_PATHS.contains(number));
+                number.and_then(|number| usize::try_from(number).ok())
+            };
+            let wrong =
+                || format!("max_paths: expected a number from {from} to {to}, found `{value}`");
             peer.max_paths = match value {
                 "" => None,
                 text => Some(parse(text).ok_or_else(wrong)?),
@@ -167,28 +171,15 @@ fn flag(key: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-/// The value with the name `value`; `None` if that is empty.
-fn named<T: Copy>(key: &str, value: &str, known: &[(&str, T)]) -> Result<Option<T>, String> {
-    if value.is_empty() {
-        return Ok(None);
-    }
-    let found = known.iter().find(|(name, _)| *name == value);
-    found.map(|(_, value)| Some(*value)).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let expected = values::names(names.iter().copied());
-        format!("{key}: expected one of {expected}, found `{value}`{}", did_you_mean(value, &names))
-    })
+/// The value with the name `value`, or the default if that is empty.
+fn named<T: Copy + Default>(key: &str, value: &str, known: &[(&str, T)]) -> Result<T, String> {
+    if value.is_empty() { Ok(T::default()) } else { values::one_of(value, key, known) }
 }
 
 /// The host, whose interfaces are `names`, has none with the name `found`.
 pub(crate) fn no_interface(found: &str, names: &[&str]) -> String {
     let known = values::names(names.iter().copied());
     format!("no interface is named `{found}`{}; there are: {known}", did_you_mean(found, names))
-}
-
-fn did_you_mean(found: &str, known: &[&str]) -> String {
-    let meant = suggestion::nearest(found, known);
-    meant.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
 }
 
 impl Settings {

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use mpip_core::{PeerConfig, Prefix};
+use mpip_core::PeerConfig;
 use mpip_crypto::PublicKey;
 use toml::Spanned;
 
@@ -12,7 +12,7 @@ use super::interface::check_name;
 use super::problems::Problems;
 use super::raw;
 use super::settings::{GatewaySettings, InterfaceAddress, RouterSettings};
-use super::values::prefixes;
+use super::values::{ENDPOINT, check_visible_name, everywhere, prefixes};
 use crate::joined::{self, Surroundings, Terms};
 
 /// The name of a gateway without one.
@@ -57,7 +57,7 @@ pub(super) fn resolve(
         Ok(records) => records,
         Err(message) => return problems.none(&span, format!("peers_file: {message}")),
     };
-    let reaches = if raw.forward { anywhere() } else { pool.clone() };
+    let reaches = if raw.forward { everywhere().to_vec() } else { pool.clone() };
     let joined: Vec<PeerConfig> =
         records.iter().filter_map(|record| record.peer(&reaches)).collect();
     for peer in &joined {
@@ -125,11 +125,6 @@ fn directory(file: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).to_owned()
 }
 
-/// Every address.
-fn anywhere() -> Vec<Prefix> {
-    ["0.0.0.0/0", "::/0"].map(|all| all.parse().expect("a constant")).into()
-}
-
 /// What this node calls itself: by default the host's name.
 fn name(text: Option<&Spanned<String>>, problems: &mut Problems<'_>) -> String {
     let Some(text) = text else {
@@ -138,12 +133,8 @@ fn name(text: Option<&Spanned<String>>, problems: &mut Problems<'_>) -> String {
         let usable = (1..=64).contains(&host.chars().count()) && host != "localhost";
         return if usable { host.to_owned() } else { DEFAULT_NAME.to_owned() };
     };
-    let name = text.get_ref();
-    if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-        let message = format!("name: expected 1 to 64 visible characters, found {name:?}");
-        problems.add(&text.span(), message);
-    }
-    name.clone()
+    check_visible_name(text, problems);
+    text.get_ref().clone()
 }
 
 fn endpoints(texts: &[Spanned<String>], problems: &mut Problems<'_>) -> Vec<SocketAddr> {
@@ -154,11 +145,7 @@ fn endpoints(texts: &[Spanned<String>], problems: &mut Problems<'_>) -> Vec<Sock
                 endpoints.push(endpoint);
             }
             _ => {
-                let message = format!(
-                    "endpoints: expected an address with a port like 198.51.100.2:6182 or \
-                     [2001:db8::2]:6182, found `{}`",
-                    text.get_ref()
-                );
+                let message = format!("endpoints: {ENDPOINT}, found `{}`", text.get_ref());
                 problems.add(&text.span(), message);
             }
         }

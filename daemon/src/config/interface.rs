@@ -93,9 +93,10 @@ pub(super) fn path_interfaces(
             problems.add(&interface.span(), message);
         }
         interfaces.push(name.clone());
-        let state = path.get_ref().state.as_ref().map(|state| state.get_ref().as_str());
-        limits |= !matches!(state, Some("standby" | "off"));
-        if state != Some("off") {
+        let state = path.get_ref().state.as_ref();
+        let state = state.and_then(|state| InterfaceState::from_name(state.get_ref()));
+        limits |= matches!(state, None | Some(InterfaceState::Active));
+        if state != Some(InterfaceState::Off) {
             used.push(name.clone());
         }
     }

@@ -14,7 +14,9 @@ use toml::Spanned;
 use super::problems::Problems;
 use super::raw;
 use super::settings::InterfaceAddress;
-use super::values::{integer, key_file, named, names, prefixes};
+use super::values::{
+    ENDPOINT, MAX_PATHS, check_visible_name, everywhere, integer, key_file, named, names, prefixes,
+};
 
 /// What earlier peers have, with the line that says so.
 #[derive(Default)]
@@ -92,8 +94,10 @@ impl<'a> Peers<'a> {
         .unwrap_or_default();
         let tcp_port =
             raw.tcp_port.as_ref().and_then(|port| integer(port, "tcp_port", 1..=65_535, problems));
-        let max_paths =
-            raw.max_paths.as_ref().and_then(|paths| integer(paths, "max_paths", 1..=64, problems));
+        let max_paths = raw
+            .max_paths
+            .as_ref()
+            .and_then(|paths| integer(paths, "max_paths", MAX_PATHS, problems));
         if problems.count() > before {
             return None;
         }
@@ -120,10 +124,7 @@ impl<'a> Peers<'a> {
 
     fn name(&mut self, name: &Spanned<String>, problems: &mut Problems<'_>) -> Option<String> {
         let text = name.get_ref();
-        if !(1..=64).contains(&text.chars().count()) || text.chars().any(char::is_control) {
-            let message = format!("name: expected 1 to 64 visible characters, found {text:?}");
-            problems.add(&name.span(), message);
-        }
+        check_visible_name(name, problems);
         let line = problems.line_of(&name.span());
         if let Some(other) = self.seen.names.insert(text.clone(), line) {
             let message = format!(
@@ -166,10 +167,7 @@ impl<'a> Peers<'a> {
                 problems.add(&text.span(), format!("endpoints: {reason}, found `{found}`"));
             };
             match found.parse::<SocketAddr>() {
-                Err(_) => refuse(
-                    &"expected an address with a port like 198.51.100.2:6182 or \
-                      [2001:db8::2]:6182",
-                ),
+                Err(_) => refuse(&ENDPOINT),
                 Ok(endpoint) if endpoint.port() == 0 => refuse(&"expected a port from 1 to 65535"),
                 Ok(endpoint) if is_nobody(&endpoint) => {
                     refuse(&"expected the address of one other host");
@@ -237,7 +235,7 @@ impl<'a> Peers<'a> {
                 "host_mode: expected no `default_route = true` beside it, which is for tunnels";
             problems.add(&on.span(), message.to_owned());
         }
-        for all in ["0.0.0.0/0", "::/0"].map(|all| all.parse::<Prefix>().expect("a constant")) {
+        for all in everywhere() {
             let mut others = self.seen.prefixes.iter().filter(|(prefix, _, _)| *prefix == all);
             match others.find(|(_, other, _)| *other != name) {
                 Some((_, other, line)) => {

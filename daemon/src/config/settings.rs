@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mpip_core::{Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Prefix, Rule};
+use mpip_core::{
+    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule,
+};
 use mpip_crypto::PrivateKey;
 
 use crate::joined::Terms;
@@ -92,16 +94,45 @@ pub struct OpportunisticSettings {
 }
 
 impl Settings {
+    /// Whether paths of any peer may use `encapsulation`.
+    pub(crate) fn permits(&self, encapsulation: Encapsulation) -> bool {
+        permit(&self.peers, encapsulation)
+    }
+
+    /// Whether a peer permits no other encapsulation than `encapsulation`.
+    pub(crate) fn requires(&self, encapsulation: Encapsulation) -> bool {
+        require(&self.peers, encapsulation)
+    }
+
     /// Whether the daemon keeps the permission to open raw sockets, for paths by TCP. Without any
     /// peer it does: the first one comes while it runs.
     pub(crate) fn needs_raw_sockets(&self) -> bool {
-        self.peers.is_empty() || self.changeable().permits(Encapsulation::Tcp)
+        self.peers.is_empty() || self.permits(Encapsulation::Tcp)
     }
 
     /// Whether captured packets of this host may have to leave as plain IP.
     pub(crate) fn gives_back(&self) -> bool {
-        self.opportunistic.is_some() || self.changeable().captures()
+        self.opportunistic.is_some() || capture(&self.peers)
     }
+}
+
+/// Whether paths of any of `peers` may use `encapsulation`.
+pub(super) fn permit(peers: &[PeerConfig], encapsulation: Encapsulation) -> bool {
+    peers.iter().any(|peer| peer.encapsulation.permits(encapsulation))
+}
+
+/// Whether one of `peers` permits no other encapsulation than `encapsulation`.
+pub(super) fn require(peers: &[PeerConfig], encapsulation: Encapsulation) -> bool {
+    let other = match encapsulation {
+        Encapsulation::Udp => Encapsulation::Tcp,
+        Encapsulation::Tcp => Encapsulation::Udp,
+    };
+    peers.iter().any(|peer| !peer.encapsulation.permits(other))
+}
+
+/// Whether packets of any of `peers` are captured.
+pub(super) fn capture(peers: &[PeerConfig]) -> bool {
+    peers.iter().any(|peer| peer.host_mode && peer.policy != Policy::Off)
 }
 
 /// Whether paths start from an interface.

@@ -34,6 +34,12 @@ pub(super) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest.map(|(_, name)| name).or_else(begins)
 }
 
+/// A question after the one of `known` that `found` was probably meant to be; empty if none was.
+pub(super) fn did_you_mean(found: &str, known: &[&str]) -> String {
+    let meant = nearest(found, known);
+    meant.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
+}
+
 /// Letters to be added, removed, changed or swapped with the next to make `a` into `b` (optimal
 /// string alignment distance).
 fn distance(a: &str, b: &str) -> usize {

@@ -13,6 +13,12 @@ use super::keys;
 use super::problems::Problems;
 use super::suggestion;
 
+/// Permitted `max_paths`: as many as an association has.
+pub(super) const MAX_PATHS: RangeInclusive<i64> = 1..=64;
+/// What an endpoint is to be.
+pub(super) const ENDPOINT: &str =
+    "expected an address with a port like 198.51.100.2:6182 or [2001:db8::2]:6182";
+
 /// The names in backquotes, separated by commas.
 pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
@@ -45,16 +51,42 @@ pub(super) fn named<T: Copy>(
     problems: &mut Problems<'_>,
 ) -> Option<T> {
     let text = text?;
-    let found = known.iter().find(|(name, _)| name == text.get_ref()).map(|(_, value)| *value);
-    found.or_else(|| {
-        let expected = names(known.iter().map(|(name, _)| *name));
-        let found = text.get_ref();
+    one_of(text.get_ref(), key, known)
+        .map_or_else(|message| problems.none(&text.span(), message), Some)
+}
+
+/// The value that `known` gives for the name `found`, the value of `key`.
+///
+/// # Errors
+///
+/// Which names there are, and which one was probably meant.
+pub(super) fn one_of<T: Copy>(found: &str, key: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let value = known.iter().find(|(name, _)| *name == found).map(|(_, value)| *value);
+    value.ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let meant = suggestion::nearest(found, &known);
-        let meant = meant.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
-        let message = format!("{key}: expected one of {expected}, found `{found}`{meant}");
-        problems.none(&text.span(), message)
+        let expected = names(known.iter().copied());
+        let meant = suggestion::did_you_mean(found, &known);
+        format!("{key}: expected one of {expected}, found `{found}`{meant}")
     })
+}
+
+/// Whether `name` can be that of a node.
+pub(crate) fn is_visible_name(name: &str) -> bool {
+    (1..=64).contains(&name.chars().count()) && !name.chars().any(char::is_control)
+}
+
+/// Adds a problem if `name`, the value of the key `name`, cannot be that of a node.
+pub(super) fn check_visible_name(name: &Spanned<String>, problems: &mut Problems<'_>) {
+    let text = name.get_ref();
+    if !is_visible_name(text) {
+        let message = format!("name: expected 1 to 64 visible characters, found {text:?}");
+        problems.add(&name.span(), message);
+    }
+}
+
+/// Every address, by IPv4 and by IPv6.
+pub(super) fn everywhere() -> [Prefix; 2] {
+    ["0.0.0.0/0", "::/0"].map(|all| all.parse().expect("a constant"))
 }
 
 /// The key in `file`, a path relative to `directory`.

@@ -14,6 +14,9 @@ use crate::config::{self, Settings};
 use crate::joined::{Job, Terms};
 use crate::snapshot::Snapshot;
 
+/// Why there is no answer.
+pub(crate) const ENDING: &str = "the daemon is ending";
+
 /// Why nobody can be invited.
 const NO_GATEWAY: &str = "this node invites nobody: add a [gateway] section to its configuration \
                           and restart it, or make one with `mpip init`";
@@ -146,7 +149,7 @@ impl Asker {
         let (reply, replies) = sync_channel(1);
         let sent = jobs.send(job(reply)).is_ok();
         let answer = replies.recv().ok().filter(|_| sent);
-        answer.ok_or_else(|| "the daemon is ending".to_owned())
+        answer.ok_or_else(|| ENDING.to_owned())
     }
 
     /// Nobody reads the configuration, or what it names, as long as this lives.
@@ -180,9 +183,16 @@ impl Asker {
         let settings =
             config::load(file).map_err(|error| format!("nothing is changed:\n{error}"))?;
         *terms = settings.gateway.as_ref().map(|gateway| gateway.terms.clone());
+        let answer = self.answer(|reply| Ask::Reload { settings: Box::new(settings), reply });
+        answer.unwrap_or_else(|| Err(ENDING.to_owned()))
+    }
+
+    /// The engine's answer to what `ask` makes; `None` if the daemon is ending.
+    pub(crate) fn answer<T>(&self, ask: impl FnOnce(SyncSender<T>) -> Ask) -> Option<T> {
         let (reply, replies) = sync_channel(1);
-        self.ask(Ask::Reload { settings: Box::new(settings), reply });
-        replies.recv().unwrap_or_else(|_| Err("the daemon is ending".to_owned()))
+        // Without a receiver of the request, the reply's sender is gone too.
+        self.ask(ask(reply));
+        replies.recv().ok()
     }
 
     /// Sends `ask`. Returns whether the engine's thread still runs.

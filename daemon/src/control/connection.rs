@@ -11,7 +11,8 @@ use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response};
 
 use mpip_core::PrefixError;
 
-use super::ask::{Ask, Asker, Set};
+use super::ask::{Ask, Asker, ENDING, Set};
+use crate::config::is_visible_name;
 use crate::joined::{Job, Wish};
 
 /// Longest silence between requests before the connection is closed.
@@ -68,13 +69,8 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
     let stream = reader.get_mut();
     let sent = match request {
         Request::Status { sessions } => {
-            let (reply, replies) = sync_channel(1);
-            if !asker.ask(Ask::Status { sessions: *sessions, reply }) {
-                return ending(stream);
-            }
-            let Ok(snapshot) = replies.recv() else {
-                return ending(stream);
-            };
+            let asked = asker.answer(|reply| Ask::Status { sessions: *sessions, reply });
+            let Some(snapshot) = asked else { return ending(stream) };
             answer(stream, &Response::Status { status: Box::new(snapshot.into_status()) })
         }
         Request::Down => {
@@ -90,24 +86,14 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             sent
         }
         Request::Availability => {
-            let (reply, replies) = sync_channel(1);
-            if !asker.ask(Ask::Availability { reply }) {
-                return ending(stream);
-            }
-            let Ok(list) = replies.recv() else {
-                return ending(stream);
-            };
+            let asked = asker.answer(|reply| Ask::Availability { reply });
+            let Some(list) = asked else { return ending(stream) };
             let destinations = crate::snapshot::destinations(list);
             answer(stream, &Response::Availability { destinations })
         }
         Request::RecentEvents => {
-            let (reply, replies) = sync_channel(1);
-            if !asker.ask(Ask::RecentEvents { reply }) {
-                return ending(stream);
-            }
-            let Ok(list) = replies.recv() else {
-                return ending(stream);
-            };
+            let asked = asker.answer(|reply| Ask::RecentEvents { reply });
+            let Some(list) = asked else { return ending(stream) };
             let events = list.iter().map(|event| Event::clone(event)).collect();
             answer(stream, &Response::RecentEvents { events })
         }
@@ -115,25 +101,21 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let invited = wish(name, *valid_s, endpoints, prefixes).and_then(|wish| {
                 asker.job(|reply| Job::Invite { wish, reply }).and_then(|answer| answer)
             });
-            let answered = invited.map(|invitation| Response::Invitation { invitation });
-            answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
+            result(stream, invited.map(|invitation| Response::Invitation { invitation }))
         }
         Request::Peers => {
             let peers = asker.job(|reply| Job::List { reply });
-            let answered = peers.map(|peers| Response::Peers { peers });
-            answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
+            result(stream, peers.map(|peers| Response::Peers { peers }))
         }
         Request::RemovePeer { name } => {
             let name = name.clone();
             let removed = asker.job(|reply| Job::Remove { name, reply }).and_then(|answer| answer);
-            let answered = removed.map(|()| Response::Done);
-            answer(stream, &answered.unwrap_or_else(|message| Response::Error { message }))
+            result(stream, removed.map(|()| Response::Done))
         }
         Request::Hello => answer(stream, &hello()),
-        Request::Reload => match asker.reload() {
-            Ok(changes) => answer(stream, &Response::Reloaded { changes }),
-            Err(message) => answer(stream, &Response::Error { message }),
-        },
+        Request::Reload => {
+            result(stream, asker.reload().map(|changes| Response::Reloaded { changes }))
+        }
         Request::SetPeer { peer, settings } => {
             let (name, settings) = (peer.clone(), settings.clone());
             set(stream, asker, Set::Peer { name, settings })
@@ -143,11 +125,8 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             set(stream, asker, Set::Path { interface, state })
         }
         Request::Overrides => {
-            let (reply, replies) = sync_channel(1);
-            asker.ask(Ask::Overrides { reply });
-            let Ok((config_file, overrides)) = replies.recv() else {
-                return ending(stream);
-            };
+            let asked = asker.answer(|reply| Ask::Overrides { reply });
+            let Some((config_file, overrides)) = asked else { return ending(stream) };
             answer(stream, &Response::Overrides { config_file, overrides })
         }
         Request::Events => {
@@ -174,7 +153,7 @@ fn wish(
     endpoints: &[String],
     prefixes: &[String],
 ) -> Result<Wish, String> {
-    if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+    if !is_visible_name(name) {
         return Err(format!("expected a name of 1 to 64 visible characters, found {name:?}"));
     }
     if !VALID.contains(&valid_s) {
@@ -211,13 +190,9 @@ fn hello() -> Response {
 
 /// Has `change` made and answers. Returns whether the answer was written.
 fn set(stream: &mut UnixStream, asker: &Asker, change: Set) -> bool {
-    let (reply, replies) = sync_channel(1);
-    asker.ask(Ask::Set { change, reply });
-    let ending = || Err("the daemon is ending".to_owned());
-    match replies.recv().unwrap_or_else(|_| ending()) {
-        Ok(()) => answer(stream, &Response::Done),
-        Err(message) => answer(stream, &Response::Error { message }),
-    }
+    let set = asker.answer(|reply| Ask::Set { change, reply });
+    let set = set.unwrap_or_else(|| Err(ENDING.to_owned()));
+    result(stream, set.map(|()| Response::Done))
 }
 
 /// Writes events until the client closes the connection or the daemon ends the subscription.
@@ -247,8 +222,13 @@ fn is_open(stream: &mut UnixStream) -> bool {
 }
 
 fn ending(stream: &mut UnixStream) -> Next {
-    answer(stream, &Response::Error { message: "the daemon is ending".to_owned() });
+    answer(stream, &Response::Error { message: ENDING.to_owned() });
     Next::Close
+}
+
+/// Answers with `done`, or why it was not. Returns whether that was written.
+fn result(stream: &mut UnixStream, done: Result<Response, String>) -> bool {
+    answer(stream, &done.unwrap_or_else(|message| Response::Error { message }))
 }
 
 /// Writes `response`. Returns whether that succeeded.

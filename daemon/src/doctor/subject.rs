@@ -63,9 +63,9 @@ impl Subject {
     pub(super) fn of(settings: &Settings) -> Self {
         let peers = &settings.peers;
         let opportunistic = settings.opportunistic.is_some();
-        let tcp_port = settings.changeable().permits(Encapsulation::Tcp).then(|| TcpPort {
+        let tcp_port = settings.permits(Encapsulation::Tcp).then(|| TcpPort {
             number: settings.tcp_port,
-            required: settings.changeable().requires(Encapsulation::Tcp),
+            required: settings.requires(Encapsulation::Tcp),
             named: settings.tcp_port_place.line.is_some(),
         });
         Self {

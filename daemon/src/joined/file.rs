@@ -1,9 +1,8 @@
 //! The file of records.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use mpip_core::Prefix;
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::record::Record;
+use crate::replace::replace;
 
 /// Lines that the file begins with.
 const HEADER: &str = "# Peers that joined by `mpip invite` and `mpip join`, and invitations. mpipd writes this file:\n\
@@ -96,30 +96,10 @@ pub(crate) fn load(file: &Path) -> Result<Vec<Record>, String> {
     text.peer.into_iter().map(|line| line.record().map_err(|error| wrong(&error))).collect()
 }
 
-/// Writes `records` into `file`, which only its owner can read and which is replaced as a whole:
-/// whoever reads it, also after a loss of power, finds it as it was or as it is to be.
+/// Writes `records` into `file`, which only its owner can read.
 pub(super) fn write(file: &Path, records: &[Record]) -> io::Result<()> {
     let lines = Text { peer: records.iter().map(Line::of).collect() };
-    let text = Zeroizing::new(toml::to_string(&lines).map_err(io::Error::other)?);
-    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    let mut name = file.file_name().ok_or(io::Error::from(ErrorKind::InvalidInput))?.to_owned();
-    name.push(".new");
-    let new = directory.join(name);
-    // What a daemon left that was killed.
-    let _ = fs::remove_file(&new);
-    let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-    let written = open
-        .and_then(|mut open| {
-            open.write_all(HEADER.as_bytes())?;
-            open.write_all(text.as_bytes())?;
-            open.sync_all()
-        })
-        .and_then(|()| fs::rename(&new, file));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written?;
-    // Without this a loss of power may undo the renaming.
-    File::open(directory)?.sync_all()
+    let lines = Zeroizing::new(toml::to_string(&lines).map_err(io::Error::other)?);
+    let text = Zeroizing::new([HEADER, lines.as_str()].concat());
+    replace(file, ".new", 0o600, text.as_bytes())
 }

@@ -5,7 +5,7 @@ use mpip_core::{Command, Instant, Reconfigured};
 use mpip_net::{Poller, clock};
 
 use super::Node;
-use crate::config::{Changeable, Settings};
+use crate::config::Settings;
 use crate::control::{PeerChange, Set};
 use crate::error::Error;
 use crate::reload::{self, Change, Reload, ReloadReply};
@@ -95,7 +95,7 @@ impl Node {
     fn apply(&mut self, change: Change, poller: &Poller) -> Result<Reconfigured, Error> {
         let now = clock::now();
         let Self { engine, sender, .. } = self;
-        let Changeable { peers, rules, .. } = change.to.clone();
+        let (peers, rules) = (change.to.peers.clone(), change.to.rules.clone());
         let done = engine.reconfigure(now, peers, rules, sender);
         sender.flush(now);
         for peer in &done.removed {

@@ -6,10 +6,9 @@
 //! written is kept and tried again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -18,6 +17,7 @@ use std::time::Duration;
 use mpip_core::{Instant, PinChange};
 
 use super::{HEADER, apply};
+use crate::replace::replace;
 
 /// Least time between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -147,8 +147,7 @@ fn write_all(file: &Path, todo: &Receiver<Changes>) {
     }
 }
 
-/// Writes `changes` into `file`, which is replaced as a whole: whoever reads it, also after a loss
-/// of power, finds it as it was or as it is to be.
+/// Writes `changes` into `file`.
 fn write(file: &Path, changes: &Changes) -> io::Result<()> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -156,26 +155,8 @@ fn write(file: &Path, changes: &Changes) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     let text = apply(&text, changes);
-    let directory = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory)?;
-    let mut name = file.file_name().ok_or(io::Error::from(ErrorKind::InvalidInput))?.to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let new = directory.join(name);
-    // What another process with this number left.
-    let _ = fs::remove_file(&new);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&new)
-        .and_then(|mut open| open.write_all(text.as_bytes()).and_then(|()| open.sync_all()))
-        .and_then(|()| fs::rename(&new, file));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written?;
-    // Without this a loss of power may undo the renaming.
-    File::open(directory)?.sync_all()
+    fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
+    replace(file, &format!(".{}", std::process::id()), 0o644, text.as_bytes())
 }
 
 #[cfg(test)]
