@@ -6,34 +6,8 @@
 set -eu
 seconds=${1:-5}
 bin=${2:-target/release}
-work=$(mktemp -d)
-a=mpip-un-a-$$
-b=mpip-un-b-$$
-running=
-
-stop() {
-    for process in $running; do kill "$process" 2>/dev/null || :; done
-    for process in $running; do wait "$process" 2>/dev/null || :; done
-    running=
-}
-clean() {
-    stop
-    ip netns del "$a" 2>/dev/null || :
-    ip netns del "$b" 2>/dev/null || :
-    rm -r "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-ip netns add "$a"
-ip netns add "$b"
-ip link add v0 netns "$a" type veth peer name v0 netns "$b"
-for host in "$a" "$b"; do
-    ip -n "$host" link set lo up
-    ip -n "$host" link set v0 up
-done
-ip -n "$a" address add 198.18.0.1/24 dev v0
-ip -n "$b" address add 198.18.0.2/24 dev v0
+name=un
+. "$(dirname "$0")/two-hosts.sh"
 
 # daemon HOST NUMBER PEER'S NUMBER ENCAPSULATION
 daemon() {

@@ -1,16 +1,16 @@
 //! `mpip invite`, `peers` and `remove`: who may join this gateway, and who has.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mpip_api::{Client, InvitationStatus, KnownPeer, PeerStatus, Request, Response};
 use qrcodegen::{QrCode, QrCodeEcc};
 
 use crate::daemon;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{listed, print};
 use crate::table::{Align, Cell, Colour, Table};
-use crate::units::duration;
+use crate::units::{duration, unix_time};
 
 /// What to invite.
 pub(crate) struct Invitation<'a> {
@@ -79,10 +79,6 @@ fn shown(invitation: &InvitationStatus, valid: Duration, qr: bool) -> String {
     )
 }
 
-fn listed<T: ToString>(list: &[T]) -> String {
-    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 /// `text` as a QR code of half blocks, dark on light whatever the terminal's colours; `None` if it
 /// is too long.
 fn qr_code(text: &str) -> Option<String> {
@@ -131,7 +127,7 @@ pub(crate) fn list(socket: &Path, json: bool) -> Result<(), Failure> {
     if json {
         return print(&format!("{}\n", serde_json::to_string_pretty(&known)?));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = unix_time();
     let configured = status.peers.iter();
     let configured = configured.filter(|peer| known.iter().all(|known| known.name != peer.name));
     let mut table = Table::new(&[

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use mpip_api::PathStatus;
 use mpip_crypto::{Invitation, JOIN_ANSWER_LEN, JoinRequest, Note, Verdict};
@@ -14,9 +14,9 @@ use mpip_crypto::{Invitation, JOIN_ANSWER_LEN, JoinRequest, Note, Verdict};
 use crate::daemon;
 use crate::failure::Failure;
 use crate::keys::{rng, write_new};
-use crate::output::print;
+use crate::output::{listed, print};
 use crate::setup::Files;
-use crate::units::duration;
+use crate::units::{duration, unix_time};
 
 /// How long the gateway is asked, and how often.
 const ASKED: Duration = Duration::from_secs(15);
@@ -90,10 +90,6 @@ fn token_of(argument: &str) -> Result<zeroize::Zeroizing<String>, Failure> {
         token => text.push_str(token),
     }
     Ok(text)
-}
-
-fn listed(endpoints: &[SocketAddr]) -> String {
-    endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Asks at every endpoint until the gateway answers.
@@ -175,8 +171,7 @@ impl Progress {
 }
 
 fn is_expired(invitation: &Invitation) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    now >= invitation.expires.into()
+    unix_time() >= invitation.expires.into()
 }
 
 /// Why the gateway refuses, and what to do.

@@ -14,6 +14,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// The elements of a list, separated by commas.
+pub(crate) fn listed<T: ToString>(list: &[T]) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
@@ -21,5 +26,5 @@ pub(crate) fn is_terminal() -> bool {
 
 /// Whether to use colours: standard output is a terminal, and `NO_COLOR` is not set.
 pub(crate) fn colours() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

@@ -1,5 +1,7 @@
 //! Durations, amounts and rates as text, with a unit that fits their size.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// A duration given in milliseconds, with a fitting unit; `-` without one.
 pub(crate) fn duration(ms: Option<f64>) -> String {
     let Some(ms) = ms else { return "-".to_owned() };
@@ -37,6 +39,11 @@ pub(crate) fn bytes(value: u64) -> String {
 /// A data rate, in bits per second.
 pub(crate) fn rate(bps: u64) -> String {
     scaled(bps, "bit/s")
+}
+
+/// Seconds since 1970-01-01 UTC.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

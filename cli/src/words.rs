@@ -141,7 +141,7 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
 }
 
 /// A fault of the host.
-fn fault(fault: &FaultStatus) -> String {
+pub(crate) fn fault(fault: &FaultStatus) -> String {
     let FaultStatus { what, why, since_ms, attempts } = fault;
     let since = duration(Some(*since_ms));
     match attempts {

@@ -323,7 +323,12 @@ impl<C: Content> Path<C> {
 
     /// Whether its window will soon grow: it is in BBR's Startup and uses its window.
     pub fn is_growing(&self) -> bool {
-        self.is_usable() && self.cc.searches() && self.flight.in_flight() * 2 >= self.cc.window()
+        self.is_searching() && self.flight.in_flight() * 2 >= self.cc.window()
+    }
+
+    /// Whether it may carry packets and is in BBR's Startup.
+    pub fn is_searching(&self) -> bool {
+        self.is_usable() && self.cc.searches()
     }
 
     /// Rate at which the path may send, bytes/s: the pacing rate, or window / RTT without pacing.

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use mpip_api::{Counter, FaultStatus, PathStatus, PeerStatus, Status};
+use mpip_api::{Counter, PathStatus, PeerStatus, Status};
 
 use super::sessions;
-use crate::drops::words;
+use crate::drops;
 use crate::table::{Align, Cell, Colour, Table};
 use crate::units::{bytes, duration, rate};
+use crate::words;
 
 /// The state as text.
 pub(super) fn render(status: &Status, sessions: bool, colours: bool) -> String {
@@ -51,7 +52,7 @@ fn render_drops(out: &mut String, status: &Status) {
             out.push_str("\ndropped:\n");
         }
         let Counter { name, count } = drop;
-        let _ = match words(name) {
+        let _ = match drops::words(name) {
             Some(words) => writeln!(out, "  {count:width$}  {words} ({name})"),
             None => writeln!(out, "  {count:width$}  {name}"),
         };
@@ -62,13 +63,8 @@ fn render_drops(out: &mut String, status: &Status) {
 fn render_faults(out: &mut String, status: &Status, colours: bool) {
     const SHOWN: usize = 5;
     let wrong = Colour::Red.paint("wrong", colours);
-    for FaultStatus { what, why, since_ms, attempts } in status.faults.iter().take(SHOWN) {
-        let tried = match attempts {
-            0 => String::new(),
-            1 => format!(" (tried once, {} ago)", duration(Some(*since_ms))),
-            _ => format!(" (tried {attempts} times in {})", duration(Some(*since_ms))),
-        };
-        let _ = writeln!(out, "{wrong}: {what}: {why}{tried}");
+    for fault in status.faults.iter().take(SHOWN) {
+        let _ = writeln!(out, "{wrong}: {}", words::fault(fault));
     }
     let more = status.fault_count.saturating_sub(SHOWN as u64);
     if more > 0 {

@@ -9,22 +9,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use mpip_testing::can_run;
 
-use super::{build_mpipd, run};
-
-/// Time after which a test gives up, however busy the machine is.
-const HANG: Duration = Duration::from_secs(60);
-
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < HANG, "not within {HANG:?}: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
+use super::{build_mpipd, run, run_in, wait_for};
 
 /// Two hosts with nothing but the programs.
 struct World {
@@ -81,11 +69,7 @@ impl World {
 
     /// Runs `program` on `host`: whether it succeeded, and what it said.
     fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> (bool, String) {
-        let namespace = self.namespace(host);
-        let command = ["netns", "exec", namespace.as_str(), program];
-        let output = run("ip", &[&command, arguments].concat());
-        let words = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&words).into_owned())
+        run_in(&self.namespace(host), program, arguments)
     }
 
     fn mpip(&self, host: &str, arguments: &[&str]) -> (bool, String) {

@@ -12,8 +12,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use mpip_testing::can_run;
+
+/// Time after which a test gives up, however busy the machine is.
+const HANG: Duration = Duration::from_secs(60);
 
 /// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
 const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
@@ -31,6 +35,14 @@ fn build_mpipd() {
 
 fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().expect(program)
+}
+
+/// Runs `program` in a namespace: whether it succeeded, and what it said.
+fn run_in(namespace: &str, program: &str, arguments: &[&str]) -> (bool, String) {
+    let command = ["netns", "exec", namespace, program];
+    let output = run("ip", &[&command, arguments].concat());
+    let words = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&words).into_owned())
 }
 
 /// A namespace with an interface, and a directory with a configuration; both go when dropped,
@@ -81,10 +93,7 @@ impl World {
 
     /// Runs `mpip` in the namespace: whether it succeeded, and what it said.
     fn mpip(&self, arguments: &[&str]) -> (bool, String) {
-        let command = ["netns", "exec", &self.namespace, env!("CARGO_BIN_EXE_mpip")];
-        let output = run("ip", &[&command, arguments].concat());
-        let words = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&words).into_owned())
+        run_in(&self.namespace, env!("CARGO_BIN_EXE_mpip"), arguments)
     }
 }
 
@@ -164,10 +173,10 @@ fn down_removes_what_a_killed_daemon_left() {
     assert!(up, "{words}");
     let status = mpip_api::status(Path::new(&socket), false).expect("it answers");
     assert!(run("kill", &["-s", "KILL", &status.pid.to_string()]).status.success());
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while !refused() {
-        assert!(start.elapsed() < std::time::Duration::from_secs(10), "its device is still there");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(start.elapsed() < Duration::from_secs(10), "its device is still there");
+        std::thread::sleep(Duration::from_millis(10));
     }
     let (down, words) = world.mpip(&["--socket", &socket, "down"]);
     assert!(!down && words.contains("`mpip down FILE` removes what it left"), "{words}");
@@ -264,15 +273,12 @@ impl Drop for Running {
     }
 }
 
-/// Waits until `ready` gives something.
-fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let start = std::time::Instant::now();
-    loop {
-        if let Some(value) = ready() {
-            return value;
-        }
-        assert!(start.elapsed().as_secs() < 60, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+/// Waits for `condition`.
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < HANG, "not within {HANG:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -303,7 +309,7 @@ fn top_gives_the_terminal_back_when_a_key_or_a_signal_ends_it() {
                 .expect("script"),
         );
         let read = || String::from_utf8_lossy(&fs::read(&shown).unwrap_or_default()).into_owned();
-        wait_for("the screen", || read().contains("not connected").then_some(()));
+        wait_for("the screen", || read().contains("not connected"));
         match end {
             "key" => {
                 use std::io::Write;
@@ -314,7 +320,7 @@ fn top_gives_the_terminal_back_when_a_key_or_a_signal_ends_it() {
                 assert!(run("kill", &["-TERM", process.trim()]).status.success());
             }
         }
-        wait_for("its end", || script.0.try_wait().expect("a child"));
+        wait_for("its end", || script.0.try_wait().expect("a child").is_some());
         let text = read();
         let (entered, left) = (text.find("\x1b[?1049h"), text.rfind("\x1b[?1049l"));
         assert!(entered.is_some() && entered < left, "{end}: the screen is given back: {text:?}");
@@ -326,7 +332,7 @@ fn top_gives_the_terminal_back_when_a_key_or_a_signal_ends_it() {
 fn ask(address: &str, request: &str, enough: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).expect("it listens");
-    let timeout = Some(std::time::Duration::from_secs(60));
+    let timeout = Some(Duration::from_secs(60));
     stream.set_read_timeout(timeout).expect("a timeout");
     let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("sent");

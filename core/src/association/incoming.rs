@@ -17,7 +17,7 @@ use crate::parts::addresses::local;
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
-use crate::parts::receiving::{Delivery, DeliveryContext};
+use crate::parts::receiving::{Arrival, Delivery, DeliveryContext};
 use crate::parts::sending::LossCause;
 use crate::session::{Counters, Incoming, SourceRewrite};
 use crate::shared::Context;
@@ -151,8 +151,7 @@ impl Association {
     ) {
         let mut asks = false;
         let mut closed = false;
-        let mut not_before = Instant::ZERO;
-        let path = self.paths[index].id;
+        let mut arrival = Arrival { not_before: Instant::ZERO, path: self.paths[index].id };
         for frame in Frames::new(plain) {
             let Ok(frame) = frame else { break };
             asks |= frame.is_ack_eliciting();
@@ -160,7 +159,7 @@ impl Association {
             match frame {
                 Frame::Packet { header, packet } => {
                     let (sequence, ordered) = (header.sequence, header.ordered);
-                    let delivery = Delivery { sequence, ordered, not_before, path };
+                    let delivery = Delivery { sequence, ordered, arrival };
                     let session = header.session;
                     if let Err(reason) = self.on_packet(now, session, delivery, packet, cx, packets)
                     {
@@ -176,7 +175,7 @@ impl Association {
                     }
                 }
                 Frame::Padding(_) | Frame::Heartbeat => {}
-                Frame::Playout { at } => not_before = playout::time(now, at),
+                Frame::Playout { at } => arrival.not_before = playout::time(now, at),
                 Frame::PathChallenge(data) => {
                     let path = &mut self.paths[index];
                     if path.state() != PathState::Abandoned {
@@ -203,14 +202,8 @@ impl Association {
                 }
                 Frame::SessionUnknown { session } => self.sending.on_session_unknown(session),
                 Frame::CompactPacket { header, compact } => {
-                    let received = self.on_compact_packet(
-                        now,
-                        header,
-                        (not_before, path),
-                        (compact, ecn),
-                        cx,
-                        packets,
-                    );
+                    let received =
+                        self.on_compact_packet(now, header, arrival, (compact, ecn), cx, packets);
                     if let Err(reason) = received {
                         cx.shared.drops.count(reason);
                     }
@@ -408,7 +401,7 @@ impl Association {
         &mut self,
         now: Instant,
         frame: CompactFrameHeader,
-        (not_before, path): (Instant, PathId),
+        arrival: Arrival,
         (compact, ecn): (&[u8], Ecn),
         cx: &mut Context<'_>,
         sink: &mut impl PacketSink,
@@ -452,7 +445,7 @@ impl Association {
                 }
             }
         }
-        let delivery = Delivery { sequence, ordered: frame.ordered, not_before, path };
+        let delivery = Delivery { sequence, ordered: frame.ordered, arrival };
         self.deliver(now, slot, delivery, inner, cx, sink);
         Ok(())
     }

@@ -490,7 +490,7 @@ impl Association {
         let growing = growing.map(|path| path.flight.rtt().smoothed() * 2).max();
         let growing = growing.unwrap_or_default().min(tuning.growth);
         let uneven = spread.max(late);
-        let searching = || in_use().filter(|path| path.is_usable() && path.cc.searches());
+        let searching = || in_use().filter(|path| path.is_searching());
         let windows: u64 = searching().map(|path| path.cc.window()).sum();
         self.awaited = (windows as f64 * thinning.ahead) as u64;
         // Slow start goes on for the sake of later paths. If a far one loses, the window outgrows

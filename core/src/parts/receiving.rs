@@ -23,9 +23,15 @@ const LONGEST_MAX_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Delivery {
     pub(crate) sequence: u32,
     pub(crate) ordered: bool,
+    pub(crate) arrival: Arrival,
+}
+
+/// How a packet came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
     /// The earliest delivery time.
     pub(crate) not_before: Instant,
-    /// The path on which the packet came.
+    /// The path on which it came.
     pub(crate) path: PathId,
 }
 
@@ -189,7 +195,7 @@ impl Receiving {
         &mut self,
         now: Instant,
         slot: u32,
-        Delivery { sequence, ordered, not_before, path }: Delivery,
+        Delivery { sequence, ordered, arrival: Arrival { not_before, path } }: Delivery,
         inner: InnerPacket<'_>,
         DeliveryContext { hold, drops, sink }: DeliveryContext<'_, impl PacketSink>,
         mut passes: impl FnMut(&InnerPacket<'_>) -> bool,

@@ -9,8 +9,9 @@
 //! - After Startup, a round contributes the mean of its delivery rate samples, not their maximum.
 //!   Jitter scatters the samples; the maximum over ten rounds would stay above the link's rate and
 //!   keep a standing queue of a whole window.
-//! - Loss alone is no sign of congestion: see [`Round::overflowed`]. The pacing rate makes up for
-//!   random loss: see [`RandomLoss`].
+//! - Loss alone is no sign of congestion: see [`Round::overflowed`]. Only loss that depends on the
+//!   rate, or a round of Startup that loses much, is. The pacing rate makes up for random loss: see
+//!   [`RandomLoss`].
 //! - Bandwidth is probed every seven to ten round trips as in BBRv1, not every 2 to 3 s: the rate
 //!   of a radio link changes faster.
 //! - Paths that share a bottleneck act as one flow: see [`Group`]. A competing loss-based flow is

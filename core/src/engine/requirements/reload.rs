@@ -39,6 +39,14 @@ fn other_peer(number: u8, template: &PeerConfig) -> PeerConfig {
     }
 }
 
+/// The paths that a transfer of the first host uses.
+fn used(pair: &mut Pair) -> BTreeSet<u16> {
+    pair.tap = Some(Vec::new());
+    transfer(pair, 0..100, 0, |_| {});
+    let sent = pair.tapped();
+    sent.iter().filter(|d| d.host == 0 && d.carries()).filter_map(Tapped::path).collect()
+}
+
 /// Sends `numbers` from host 0, one each millisecond, and reloads in the middle.
 fn transfer(pair: &mut Pair, numbers: core::ops::Range<u32>, at: u32, act: impl FnOnce(&mut Pair)) {
     let mut act = Some(act);
@@ -152,15 +160,7 @@ fn a_changed_scheduler_and_limit_take_effect() {
     reload(&mut pair, 0, |own| vec![PeerConfig { max_paths: None, scheduler, ..own }]);
     pair.run_for(SECOND);
     assert_eq!(standby(&pair), 0);
-    pair.tap = Some(Vec::new());
-    transfer(&mut pair, 0..100, 0, |_| {});
-    let used: BTreeSet<_> = pair
-        .tapped()
-        .iter()
-        .filter(|d| d.host == 0 && d.carries())
-        .filter_map(Tapped::path)
-        .collect();
-    assert_eq!(used.len(), 4, "in turn");
+    assert_eq!(used(&mut pair).len(), 4, "in turn");
 }
 
 #[test]
@@ -261,15 +261,7 @@ fn rules_change_for_the_next_packet() {
     let done =
         pair.engines[0].reconfigure(now, peers.clone(), vec![rule.clone()], &mut pair.out[0]);
     assert!(done.rules && done.changed.is_empty());
-    pair.tap = Some(Vec::new());
-    transfer(&mut pair, 0..100, 0, |_| {});
-    let used: BTreeSet<_> = pair
-        .tapped()
-        .iter()
-        .filter(|d| d.host == 0 && d.carries())
-        .filter_map(Tapped::path)
-        .collect();
-    assert_eq!(used.len(), 1, "the path with the lowest delay");
+    assert_eq!(used(&mut pair).len(), 1, "the path with the lowest delay");
     let done = pair.engines[0].reconfigure(pair.now, peers, vec![rule], &mut pair.out[0]);
     assert!(done.is_nothing());
 }

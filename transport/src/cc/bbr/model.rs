@@ -290,9 +290,8 @@ mod tests {
         assert!((excess.seconds() - 0.028).abs() < 0.002, "{}", excess.seconds());
     }
 
-    /// What 100 rounds of 200 packets make of `lost` packets in every round and `overflows` in each
-    /// fifth.
-    /// After rounds in which a share of the packets is lost at the bandwidth, and below it.
+    /// After 100 rounds of 200 packets at the bandwidth and as many below it, of which `at` and
+    /// `below` are lost in each.
     fn random_loss(at: u64, below: u64) -> RandomLoss {
         let mut loss = RandomLoss::default();
         for _ in 0..100 {
