@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use mpip_crypto::{CookieJar, Mac1Key, PublicKey, Rng, TimestampSource};
-use mpip_wire::{MessageType, TransportPacket};
+use mpip_wire::{MessageType, PathId, TransportPacket};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
@@ -33,6 +33,7 @@ use mpip_types::Bucket;
 use mpip_types::Instant;
 use mpip_types::LocalAddress;
 use mpip_types::Rate;
+use mpip_types::packet::SessionKey;
 use mpip_types::{DatagramSink, Ecn, LocalId, PacketSink, PathAddress};
 
 mod from_host;
@@ -417,6 +418,23 @@ impl Engine {
         let Some(index) = self.configured.iter().find(named) else { return false };
         self.associations[*index].trace = Trace::to(sink);
         true
+    }
+
+    /// Packets of this host's `session` take the path `path` of their peer only, as long as it
+    /// works, or any again with `None`. For measurements: other sessions with that peer wait while
+    /// the path is full. Returns `false` if the session's destination belongs to no peer.
+    pub fn confine(&mut self, session: SessionKey, path: Option<u16>) -> bool {
+        let Some(peer) = self.shared.prefixes.find(session.destination.address) else {
+            return false;
+        };
+        self.associations[peer].confine(session, path.map(PathId));
+        true
+    }
+
+    /// The name of the configured peer whose packets may come from `address`.
+    pub fn peer_at(&self, address: IpAddr) -> Option<&str> {
+        let peer = self.shared.prefixes.find_source(address)?;
+        self.configured.contains(&peer).then(|| self.associations[peer].config.name.as_str())
     }
 
     fn refuse(&mut self, reason: DropReason) -> DropReason {

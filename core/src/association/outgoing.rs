@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mpip_wire::Frame;
+use mpip_wire::{Frame, PathId};
 
 use super::departure::SendInfo;
 use super::{Association, range_room};
@@ -23,7 +23,7 @@ use mpip_transport::PathState;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
-use mpip_types::packet::{Header, Segments};
+use mpip_types::packet::{Header, Segments, SessionKey};
 
 impl Association {
     /// Queues a packet or super-packet from the host.
@@ -50,6 +50,11 @@ impl Association {
         self.sending
             .push(now, header.session(), segments, treatment)
             .map_err(|reason| cx.shared.refuse(reason))
+    }
+
+    /// See [`Engine::confine`](crate::Engine::confine).
+    pub(crate) fn confine(&mut self, session: SessionKey, path: Option<PathId>) {
+        self.sending.confine(session, path);
     }
 
     /// Removes idle sessions.
@@ -107,7 +112,9 @@ impl Association {
         while let Some(next) = self.next_packet(now) {
             let len = next.segments.segment_len(next.segment);
             let any = match works {
-                true => self.selection.gather(now, &self.paths, len, next.priority),
+                true => {
+                    self.selection.gather(now, &self.paths, len, next.priority, next.only)
+                }
                 false => self.selection.gather_early(now, &self.paths, len),
             };
             if !any && !works {

@@ -1,6 +1,6 @@
 //! Two engines over several paths: normal operation and recovery from failures.
 
-use super::harness::{Pair, SECOND, locals, sequences, tcp};
+use super::harness::{Pair, SECOND, Tapped, locals, sequences, tcp};
 use super::*;
 use crate::config::SchedulerKind;
 use mpip_transport::PathState;
@@ -27,6 +27,49 @@ fn packets_arrive_unchanged_and_in_order_over_several_paths() {
     assert_eq!(pair.out[1].packets, sent);
     let status = pair.engines[0].status(pair.now, true);
     assert!(status.peers[0].paths.iter().all(|path| (path.share - 0.25).abs() < 0.01));
+}
+
+/// The paths on which the transfer of `numbers` travels.
+fn paths_of(pair: &mut Pair, numbers: core::ops::Range<u32>) -> BTreeSet<u16> {
+    pair.tap = Some(Vec::new());
+    for number in numbers {
+        pair.send(0, &tcp(0, number, 1_000), Offload::default());
+        pair.run_for(Duration::from_millis(1));
+    }
+    pair.run_for(SECOND);
+    let sent = pair.tapped();
+    sent.iter().filter(|d| d.host == 0 && d.carries()).filter_map(Tapped::path).collect()
+}
+
+#[test]
+fn a_confined_session_takes_its_path_alone_while_that_works() {
+    let mut pair = Pair::new(|peer| peer.scheduler = SchedulerKind::RoundRobin);
+    pair.run_for(SECOND);
+    let header = mpip_types::packet::Header::parse(&tcp(0, 0, 0)).expect("a packet");
+    let paths: Vec<u16> =
+        pair.engines[0].status(pair.now, false).peers[0].paths.iter().map(|path| path.id).collect();
+    let last = *paths.last().expect("paths");
+    assert!(pair.engines[0].confine(header.session(), Some(last)));
+    assert_eq!(paths_of(&mut pair, 0..100), [last].into());
+    assert!(pair.engines[0].confine(header.session(), None));
+    assert_eq!(paths_of(&mut pair, 100..200), paths.iter().copied().collect());
+
+    // One that does not work, or does not exist, is no reason to lose packets.
+    assert!(pair.engines[0].confine(header.session(), Some(999)));
+    assert_eq!(paths_of(&mut pair, 200..300), paths.iter().copied().collect());
+    assert_eq!(sequences(&pair.out[1].packets), (0..300).collect::<Vec<_>>());
+    let mut elsewhere = header.session();
+    elsewhere.destination.address = "203.0.113.9".parse().expect("valid");
+    assert!(!pair.engines[0].confine(elsewhere, Some(last)), "no peer is there");
+}
+
+#[test]
+fn the_peer_behind_an_inner_address_is_known() {
+    let pair = Pair::new(|_| {});
+    let name = pair.engines[0].associations[0].config.name.clone();
+    let at = |text: &str| pair.engines[0].peer_at(text.parse().expect("valid"));
+    assert_eq!(at("198.19.0.2"), Some(name.as_str()));
+    assert_eq!(at("203.0.113.9"), None);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use core::fmt;
 
 use mpip_transport::PathState;
 use mpip_types::Instant;
+use mpip_wire::PathId;
 use rand_chacha::ChaCha8Rng;
 
 use super::path_set::{PathIndex, PathSet};
@@ -149,20 +150,38 @@ impl Selection {
     }
 
     /// Gathers the paths that may carry a packet of `len` bytes, now or when they have room: those
-    /// that nothing holds, otherwise those with the best fallback rank. Returns whether there are
-    /// any.
+    /// that nothing holds, otherwise those with the best fallback rank. If `only` names a path that
+    /// may carry it, just that one. Returns whether there are any.
     pub(crate) fn gather(
         &mut self,
         now: Instant,
         paths: &PathSet,
         len: usize,
         priority: Priority,
+        only: Option<PathId>,
+    ) -> bool {
+        if only.is_some() && self.gather_of(now, paths, len, priority, only) {
+            return true;
+        }
+        self.gather_of(now, paths, len, priority, None)
+    }
+
+    fn gather_of(
+        &mut self,
+        now: Instant,
+        paths: &PathSet,
+        len: usize,
+        priority: Priority,
+        only: Option<PathId>,
     ) -> bool {
         let size = len + INNER_OVERHEAD;
         let bulk = priority == Priority::Throughput;
         self.clear();
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
+            if only.is_some_and(|only| only != path.id) {
+                continue;
+            }
             let left_out = bulk && self.guard.leaves_out(path.id.0);
             let rank = held(path, size, left_out).map_or(Some(0), Hold::fallback_rank);
             let Some(rank) = rank.filter(|rank| *rank <= best) else { continue };

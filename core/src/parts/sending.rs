@@ -26,6 +26,9 @@ use crate::session::Outgoing;
 /// Most packets that wait for retransmission; beyond this the oldest is dropped.
 const REPAIRS: usize = 16_384;
 
+/// Most sessions that are confined to a path; beyond this the oldest is free again.
+const CONFINED: usize = 16;
+
 /// Why packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossCause {
@@ -48,12 +51,25 @@ pub(crate) struct NextPacket {
     pub(crate) priority: Priority,
     /// When it was first sent; `None` if it is new.
     pub(crate) first_sent: Option<Instant>,
+    /// The only path that it may take, if that works.
+    pub(crate) only: Option<PathId>,
 }
 
 /// Whether the packets of a session are whole ones of `protocol`. Fragments have no ports, and most
 /// of them no header of the protocol.
 fn is_whole(key: &SessionKey, protocol: u8) -> bool {
     key.protocol == protocol && key.source.port != 0
+}
+
+/// The path that `confined` names for the session in `slot`.
+fn only(
+    confined: &[(SessionKey, PathId)],
+    sessions: &OutgoingSessions,
+    slot: u32,
+) -> Option<PathId> {
+    // Hardly ever is there any.
+    let (key, mut confined) = (confined.first().and_then(|_| sessions.key(slot))?, confined.iter());
+    confined.find(|(other, _)| other == key).map(|(_, path)| *path)
 }
 
 /// Sort key: the order in which packets were first sent.
@@ -72,6 +88,8 @@ pub(crate) struct Sending {
     resequencing: bool,
     queue: SendQueue<Segments>,
     repairs: VecDeque<SentPacket>,
+    /// Sessions that may take one path only, for measurements.
+    confined: Vec<(SessionKey, PathId)>,
     /// Since when there has been something to send, ignoring short idle gaps, and since when the
     /// queue is empty.
     busy_since: Instant,
@@ -101,6 +119,7 @@ impl Sending {
             resequencing,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
+            confined: Vec::new(),
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
@@ -115,6 +134,19 @@ impl Sending {
         self.next_session = 0;
         self.queue = SendQueue::new(limits.send_queue, limits.sessions);
         self.repairs.clear();
+        self.confined.clear();
+    }
+
+    /// Packets of the session `key` take `path` only, as long as it works; with `None`, any path
+    /// again.
+    pub(crate) fn confine(&mut self, key: SessionKey, path: Option<PathId>) {
+        self.confined.retain(|(other, _)| *other != key);
+        if let Some(path) = path {
+            if self.confined.len() >= CONFINED {
+                self.confined.remove(0);
+            }
+            self.confined.push((key, path));
+        }
     }
 
     /// Whether packets of new sessions are resequenced.
@@ -314,6 +346,7 @@ impl Sending {
                     mark: packet.marked,
                     priority: Priority::Throughput,
                     first_sent: Some(packet.first_sent),
+                    only: only(&self.confined, &self.sessions, packet.slot),
                 });
             }
             let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
@@ -339,6 +372,7 @@ impl Sending {
                 mark: candidate.mark,
                 priority: candidate.priority,
                 first_sent: None,
+                only: only(&self.confined, &self.sessions, candidate.flow),
             });
         }
     }
