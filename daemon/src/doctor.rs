@@ -11,8 +11,9 @@
 //! - `sockets`, `ruleset`: the host's open ports, and its packet filter
 //! - `survey`: all of the host's state, these two included
 //! - the checks, which use the survey and never each other: `program`, `ports`, `firewall`,
-//!   `routing`, `source_routing`, `buffers`, `paths`
+//!   `routing`, `source_routing`, `beyond`, `buffers`, `paths`
 
+mod beyond;
 mod buffers;
 mod finding;
 mod firewall;
@@ -47,6 +48,7 @@ pub fn examine(target: &Target) -> Report {
         routing::check,
         refused::check,
         source_routing::check,
+        beyond::check,
         buffers::check,
         paths::check,
     ] {

@@ -126,6 +126,12 @@ impl Drop for Firewall {
     }
 }
 
+/// The name of the table that a daemon with these settings has; `None` if it needs none.
+pub(crate) fn table_of(settings: &Settings) -> Option<String> {
+    let plan = Plan::of(settings);
+    (!plan.is_nothing()).then_some(plan.table)
+}
+
 /// Removes what a daemon with these settings left that was killed. Returns whether that was
 /// anything.
 pub(crate) fn clean_up(settings: &Settings) -> Result<bool, Error> {

@@ -26,14 +26,12 @@ pub(crate) struct Forwarding {
 impl Forwarding {
     /// Nothing is changed yet by the daemon with this control socket.
     pub(crate) fn new(control_socket: &Path) -> Self {
-        let mut record = control_socket.to_owned().into_os_string();
-        record.push(".forwarding");
-        Self { record: record.into(), changed: Vec::new() }
+        Self { record: record_beside(control_socket), changed: Vec::new() }
     }
 
     /// Whether the host forwards nothing, by IPv4 and by IPv6.
     pub(crate) fn off(&self) -> [bool; 2] {
-        FORWARDING.map(|name| read(name).is_ok_and(|value| value == "0"))
+        forwards().map(|forwards| forwards == Some(false))
     }
 
     /// Switches it on. The former values are written down first.
@@ -94,6 +92,18 @@ impl Forwarding {
         }
         true
     }
+}
+
+/// The file in which the daemon with this control socket records the former values.
+pub(crate) fn record_beside(control_socket: &Path) -> PathBuf {
+    let mut record = control_socket.to_owned().into_os_string();
+    record.push(".forwarding");
+    record.into()
+}
+
+/// Whether the host forwards, by IPv4 and by IPv6; `None` where it cannot.
+pub(crate) fn forwards() -> [Option<bool>; 2] {
+    FORWARDING.map(|name| read(name).ok().map(|value| value != "0"))
 }
 
 fn read(name: &str) -> io::Result<String> {

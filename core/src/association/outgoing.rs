@@ -112,9 +112,7 @@ impl Association {
         while let Some(next) = self.next_packet(now) {
             let len = next.segments.segment_len(next.segment);
             let any = match works {
-                true => {
-                    self.selection.gather(now, &self.paths, len, next.priority, next.only)
-                }
+                true => self.selection.gather(now, &self.paths, len, next.priority, next.only),
                 false => self.selection.gather_early(now, &self.paths, len),
             };
             if !any && !works {

@@ -120,6 +120,35 @@ fn captured(ruleset: &Ruleset, subject: &Subject) -> Option<Finding> {
     ))
 }
 
+/// Whether packets of peers that are to be forwarded get past the other tables.
+pub(super) fn passing(ruleset: &Ruleset, subject: &Subject) -> Option<Finding> {
+    let interface = subject.interface.as_str();
+    let packet = Packet {
+        ipv6: false,
+        source: None,
+        protocol: "tcp",
+        destination_port: None,
+        interface,
+        state: State::New,
+    };
+    let drop = walk::walk_past(ruleset, &packet)?;
+    // Ours drops what is to go nowhere.
+    let own = subject.table.as_ref().map(|table| format!("inet {table} "));
+    if own.is_some_and(|own| drop.chain.starts_with(&own)) {
+        return None;
+    }
+    let verb = if drop.certain { "drops" } else { "may drop" };
+    let chain = &drop.chain;
+    Some(Finding::wrong(
+        format!("the firewall {verb} what is forwarded from {interface} ({})", drop.reason),
+        "peers do not get beyond this host",
+        Mend::command(format!(
+            "nft insert rule {chain} iifname {interface} accept && nft insert rule {chain} oifname \
+             {interface} ct state established,related accept"
+        )),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests_support::start;

@@ -6,7 +6,6 @@ use std::path::Path;
 use mpip_net::netlink::{Link, Route, RuleEntry};
 
 use super::finding::{Finding, Mend};
-use super::ruleset::Ruleset;
 use super::subject::Subject;
 use super::survey::{Captured, Running, Survey};
 
@@ -20,7 +19,8 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
     let Survey { subject, rules, running, .. } = survey;
     let mut findings = earlier_rules(subject, rules);
     findings.extend(escaping(subject, &survey.links, &survey.captured));
-    let filters = survey.ruleset.as_ref().map(Ruleset::marks).unwrap_or_default();
+    let own = subject.table.as_deref();
+    let filters = survey.ruleset.as_ref().map(|ruleset| ruleset.marks(own)).unwrap_or_default();
     findings.extend(marks(subject, rules, &filters));
     if matches!(running, Running::No) && !survey.links.iter().any(|l| l.name == subject.interface) {
         findings.extend(left_rules(subject, rules, &survey.own_routes));

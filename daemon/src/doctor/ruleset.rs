@@ -1,7 +1,7 @@
 //! The host's packet filter as `nft -j list ruleset` prints it (libnftables-json(5)): the parts
 //! that the checks need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ pub(super) struct Ruleset {
     pub(super) base: Vec<BaseChain>,
     rules: BTreeMap<Place, Vec<Vec<Value>>>,
     sets: BTreeMap<Place, Vec<Value>>,
+    /// Families and names.
+    tables: BTreeSet<(String, String)>,
 }
 
 /// A chain at a hook of the kernel.
@@ -30,9 +32,9 @@ pub(super) struct BaseChain {
 }
 
 impl Ruleset {
-    /// Parses the output of `nft`; `None` if `text` is none.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(text).ok()?;
+    /// Parses the output of `nft`; `None` if `json` is none.
+    pub(super) fn parse(json: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(json).ok()?;
         let mut ruleset = Self::default();
         for object in value.get("nftables")?.as_array()? {
             if let Some(chain) = object.get("chain") {
@@ -41,6 +43,8 @@ impl Ruleset {
                 let place = place(rule, "chain")?;
                 let expressions = rule.get("expr")?.as_array()?.clone();
                 ruleset.rules.entry(place).or_default().push(expressions);
+            } else if let Some(table) = object.get("table") {
+                ruleset.tables.insert((text(table, "family")?, text(table, "name")?));
             } else if let Some(set) = object.get("set") {
                 let elements = set.get("elem").and_then(Value::as_array);
                 ruleset.sets.insert(place(set, "name")?, elements.cloned().unwrap_or_default());
@@ -62,10 +66,19 @@ impl Ruleset {
         self.sets.get(&place).map(Vec::as_slice)
     }
 
-    /// Every mark that a rule sets or matches, and the chain of the rule.
-    pub(super) fn marks(&self) -> Vec<(u32, String)> {
+    /// Whether there is such a table.
+    pub(super) fn has_table(&self, family: &str, name: &str) -> bool {
+        self.tables.contains(&(family.to_owned(), name.to_owned()))
+    }
+
+    /// Every mark that a rule outside of the table `own` sets or matches, and the chain of the
+    /// rule.
+    pub(super) fn marks(&self, own: Option<&str>) -> Vec<(u32, String)> {
         let mut marks = Vec::new();
         for ((family, table, chain), rules) in &self.rules {
+            if own == Some(table) {
+                continue;
+            }
             let place = format!("the chain {family} {table} {chain}");
             for expression in rules.iter().flatten() {
                 let mut found = Vec::new();
@@ -148,8 +161,9 @@ mod tests {
         ];
         let text = rules.map(rule).join(",");
         let ruleset = Ruleset::parse(&format!(r#"{{"nftables": [{text}]}}"#)).expect("valid");
-        let marks: Vec<_> = ruleset.marks().iter().map(|(mark, _)| *mark).collect();
+        let marks: Vec<_> = ruleset.marks(None).iter().map(|(mark, _)| *mark).collect();
         assert_eq!(marks, [1, 2, 16]);
-        assert_eq!(ruleset.marks()[0].1, "the chain ip t c");
+        assert_eq!(ruleset.marks(None)[0].1, "the chain ip t c");
+        assert_eq!(ruleset.marks(Some("t")), [], "our own table may");
     }
 }

@@ -2,7 +2,9 @@
 //! address's own interface, and whether packets to it are accepted there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
+use mpip_api::Status;
 use mpip_core::Prefix;
 use mpip_net::netlink::{DefaultRoute, RuleEntry};
 
@@ -26,7 +28,7 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
         false => strict_filters(reach, reverse_path, &|link| survey.link_name(link).to_owned()),
     };
     findings.extend(without_source_rules(subject, starts, &survey.default_routes, &survey.rules));
-    findings.extend(without_route(subject, starts, reach));
+    findings.extend(without_route(subject, starts, reach, &working(survey.running.status())));
     findings
 }
 
@@ -154,26 +156,41 @@ fn one_default_route(
     }
 }
 
-/// Addresses without a route to any peer by their own interface.
-fn without_route(subject: &Subject, starts: &[Start], reach: &[Reach]) -> Vec<Finding> {
+/// Addresses without a route to any known address of a peer by their own interface. A peer may tell
+/// others, to which there is a route.
+fn without_route(
+    subject: &Subject,
+    starts: &[Start],
+    reach: &[Reach],
+    works: &[IpAddr],
+) -> Vec<Finding> {
     let finding = |start: &Start| {
         let mut own = reach.iter().filter(|reach| reach.start == *start).peekable();
         own.peek()?;
-        if own.any(|reach| reach.by_its_own) {
+        if works.contains(&start.address) || own.any(|reach| reach.by_its_own) {
             return None;
         }
         let Start { interface, address, .. } = start;
         let family = if address.is_ipv6() { "ip -6" } else { "ip" };
-        let what = format!("{interface} has no route from {address} to any peer");
-        let why = "paths from there cannot work";
+        let what =
+            format!("{interface} has no route from {address} to any known address of a peer");
+        let why = "paths from there work only to addresses that a peer tells later";
         let mend = Mend::words(format!(
             "add one by its router, like `{family} route add default via ROUTER dev {interface} \
-             metric 1000`"
+             metric 1000`, or add the peer's address that it reaches to `endpoints`"
         ));
         let named = subject.path_interfaces.contains(interface);
         Some(if named { Finding::wrong } else { Finding::note }(what, why, mend))
     };
     starts.iter().filter_map(finding).collect()
+}
+
+/// The addresses of this host from which a path works.
+fn working(status: Option<&Status>) -> Vec<IpAddr> {
+    let peers = status.into_iter().flat_map(|status| &status.peers);
+    let paths = peers.flat_map(|peer| &peer.paths);
+    let works = paths.filter(|path| matches!(path.state.as_str(), "active" | "standby"));
+    works.map(|path| path.local.ip()).collect()
 }
 
 #[cfg(test)]
@@ -182,7 +199,7 @@ mod tests {
     use super::super::tests_support::start;
     use super::*;
 
-    fn ip(text: &str) -> std::net::IpAddr {
+    fn ip(text: &str) -> IpAddr {
         text.parse().expect("valid")
     }
 
@@ -267,12 +284,14 @@ mod tests {
         let eth1 = start(3, "eth1", "198.18.1.1/24");
         let starts = [eth1.clone()];
         let mut subject = Subject::default();
-        assert_eq!(without_route(&subject, &starts, &[]), [], "no peer is known");
+        assert_eq!(without_route(&subject, &starts, &[], &[]), [], "no peer is known");
         let none = [reach(&eth1, Some(2), false), reach(&eth1, None, false)];
-        assert_eq!(without_route(&subject, &starts, &none)[0].severity, Severity::Note);
+        assert_eq!(without_route(&subject, &starts, &none, &[])[0].severity, Severity::Note);
         subject.path_interfaces = vec!["eth1".to_owned()];
-        assert_eq!(without_route(&subject, &starts, &none)[0].severity, Severity::Wrong);
+        assert_eq!(without_route(&subject, &starts, &none, &[])[0].severity, Severity::Wrong);
+        let works = [eth1.address];
+        assert_eq!(without_route(&subject, &starts, &none, &works), [], "the peer told another");
         let one = [reach(&eth1, Some(2), false), reach(&eth1, Some(2), true)];
-        assert_eq!(without_route(&subject, &starts, &one), []);
+        assert_eq!(without_route(&subject, &starts, &one, &[]), []);
     }
 }

@@ -25,6 +25,12 @@ pub(super) struct Subject {
     pub(super) public_key: Option<String>,
     /// Whether packets by IPv4 outside of host mode are to be refused when it is dead.
     pub(super) sinks_ipv4: bool,
+    /// Our table of nftables, if there is to be one.
+    pub(super) table: Option<String>,
+    /// Whether everything without another way goes through a peer.
+    pub(super) default_route: bool,
+    /// Whether packets are forwarded for peers or for networks behind this host.
+    pub(super) forwards: bool,
     /// Command that starts it, and the one that ends it.
     pub(super) up: String,
     pub(super) down: String,
@@ -53,6 +59,9 @@ impl Default for Subject {
             is_called: true,
             public_key: None,
             sinks_ipv4: false,
+            table: None,
+            default_route: false,
+            forwards: false,
             up: "mpip up FILE".to_owned(),
             down: "mpip down FILE".to_owned(),
         }
@@ -80,6 +89,10 @@ impl Subject {
             is_called: opportunistic || peers.iter().any(|peer| peer.endpoints.is_empty()),
             public_key: Some(settings.private_key.public_key().to_string()),
             sinks_ipv4: peers.iter().any(sinks_ipv4),
+            table: crate::firewall::table_of(settings),
+            default_route: settings.default_route,
+            forwards: settings.router.is_some()
+                || settings.gateway.as_ref().is_some_and(|gateway| gateway.forward),
             up: format!("mpip up {}", settings.file.display()),
             down: format!("mpip down {}", settings.file.display()),
         }

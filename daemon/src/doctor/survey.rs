@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,6 +24,16 @@ use crate::local::{LocalAddresses, SOCKET_BUFFER};
 
 /// Kernel parameters that the checks use, by their path below /proc/sys.
 const PARAMETERS: [&str; 3] = ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem", IGNORES_SINKS];
+
+/// Addresses on the Internet, of no host (RFC 5737, RFC 3849). Only routes are asked about them.
+const SOMEWHERE: [(&str, IpAddr); 2] = [
+    ("IPv4", IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
+    ("IPv6", IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1))),
+];
+
+/// Resolvers of programs, and those that systemd-resolved asks for them.
+const RESOLVERS: &str = "/etc/resolv.conf";
+const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 
 /// What to examine.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +91,21 @@ pub(super) struct Captured {
     pub(super) leaves_by: Option<u32>,
 }
 
+/// How packets for the Internet leave, of one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outward {
+    pub(super) family: &'static str,
+    pub(super) leaves_by: Option<u32>,
+}
+
+/// A resolver of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resolver {
+    pub(super) address: IpAddr,
+    /// Whether it is asked by the interface that it belongs to, whatever the routes say.
+    pub(super) by_interface: bool,
+}
+
 /// The state of the host.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -111,6 +136,13 @@ pub(super) struct Survey {
     pub(super) own_routes: Vec<Route>,
     pub(super) reach: Vec<Reach>,
     pub(super) captured: Vec<Captured>,
+    /// How packets for the Internet leave, if a peer is to be their way.
+    pub(super) outward: Vec<Outward>,
+    pub(super) resolvers: Vec<Resolver>,
+    /// Whether the host forwards, by IPv4 and by IPv6, if that is known.
+    pub(super) forwarding: [Option<bool>; 2],
+    /// File in which a daemon recorded the original values of forwarding, and its text.
+    pub(super) forwarding_record: Option<(PathBuf, String)>,
     /// Values of the reverse path filters of the interfaces with paths, by name.
     pub(super) reverse_path: BTreeMap<String, u8>,
     /// Whether /proc/sys is read-only, so that nobody can change them.
@@ -163,9 +195,17 @@ impl Survey {
             own_routes: Vec::new(),
             reach: Vec::new(),
             captured: Vec::new(),
+            outward: Vec::new(),
+            resolvers: resolvers(),
+            forwarding: crate::forwarding::forwards(),
+            forwarding_record: socket
+                .as_deref()
+                .and_then(|socket| record(crate::forwarding::record_beside(socket))),
             reverse_path: BTreeMap::new(),
             sysctl_read_only: is_read_only(Path::new("/proc/sys/net/ipv4/conf/all/rp_filter")),
-            reverse_path_record: socket.as_deref().and_then(reverse_path_record),
+            reverse_path_record: socket
+                .as_deref()
+                .and_then(|socket| record(crate::reverse_path::record_beside(socket))),
             parameters: PARAMETERS
                 .map(|name| (name, read(&format!("/proc/sys/{name}"))))
                 .into_iter()
@@ -193,8 +233,9 @@ impl Survey {
             self.reverse_path.insert(start.interface.clone(), strictness);
         }
         let mark = self.subject.host_mode.mark;
+        let peers = self.peer_addresses();
         for start in &self.starts {
-            let peers = self.subject.peer_addresses().into_iter();
+            let peers = peers.iter().copied();
             for destination in peers.filter(|peer| peer.is_ipv4() == start.address.is_ipv4()) {
                 let source = Some(start.address);
                 let free = Question { destination, source, mark, bound_to: None };
@@ -215,7 +256,25 @@ impl Survey {
             let leaves_by = netlink.way(question)?.map(|way| way.link);
             self.captured.push(Captured { destination, leaves_by });
         }
+        if self.subject.default_route {
+            for (family, destination) in SOMEWHERE {
+                let question = Question { destination, source: None, mark: 0, bound_to: None };
+                let leaves_by = netlink.way(question)?.map(|way| way.link);
+                self.outward.push(Outward { family, leaves_by });
+            }
+        }
         Ok(())
+    }
+
+    /// Addresses of peers: those of the configuration, and those that peers have told.
+    fn peer_addresses(&self) -> Vec<IpAddr> {
+        let paths = self.running.status().into_iter().flat_map(|status| &status.peers);
+        let told = paths.flat_map(|peer| &peer.paths).map(|path| path.remote.ip());
+        let mut addresses = self.subject.peer_addresses();
+        addresses.extend(told);
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
 
     /// The name of an interface.
@@ -284,10 +343,24 @@ fn starts(
     starts.collect()
 }
 
-fn reverse_path_record(socket: &Path) -> Option<(PathBuf, String)> {
-    let file = crate::reverse_path::record_beside(socket);
+fn record(file: PathBuf) -> Option<(PathBuf, String)> {
     let text = fs::read_to_string(&file).ok()?;
     Some((file, text))
+}
+
+/// Who is asked for names.
+fn resolvers() -> Vec<Resolver> {
+    let direct = addresses_in(&read(RESOLVERS));
+    // The stub of systemd-resolved (systemd-resolved.service(8)).
+    let stub = direct.iter().any(|address| *address == Ipv4Addr::new(127, 0, 0, 53));
+    let list = if stub { addresses_in(&read(RESOLVED)) } else { direct };
+    list.into_iter().map(|address| Resolver { address, by_interface: stub }).collect()
+}
+
+/// The addresses in the text of a resolv.conf(5).
+fn addresses_in(text: &str) -> Vec<IpAddr> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    lines.filter_map(|rest| rest.trim().split('%').next()?.parse().ok()).collect()
 }
 
 /// The host's packet filter, from `nft`.

@@ -166,7 +166,7 @@ fn what_somebody_has_to_decide_is_told_in_words() {
     assert!(findings.is_empty(), "{findings:#?}");
     let one = HostConfiguration { endpoints: &["198.18.0.2:6182"], ..other };
     let findings = examine_stopped(&a, &one.write(&directory));
-    assert!(!named(&findings, "eth1 has no route from 198.18.1.1 to any peer").wrong);
+    assert!(!named(&findings, "eth1 has no route from 198.18.1.1 to any known address").wrong);
     assert_eq!(findings.len(), 1, "{findings:#?}");
 }
 

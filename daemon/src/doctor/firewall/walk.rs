@@ -73,11 +73,20 @@ enum Verdict {
     Return,
 }
 
-/// Where the packet is dropped; `None` if it is accepted.
+/// Where a packet for this host is dropped; `None` if it is accepted.
 pub(super) fn walk(ruleset: &Ruleset, packet: &Packet<'_>) -> Option<Drop> {
+    walk_at(["prerouting", "input"], ruleset, packet)
+}
+
+/// Where a packet that this host forwards is dropped; `None` if it is accepted.
+pub(super) fn walk_past(ruleset: &Ruleset, packet: &Packet<'_>) -> Option<Drop> {
+    walk_at(["prerouting", "forward"], ruleset, packet)
+}
+
+fn walk_at(hooks: [&str; 2], ruleset: &Ruleset, packet: &Packet<'_>) -> Option<Drop> {
     let families = if packet.ipv6 { ["ip6", "inet"] } else { ["ip", "inet"] };
     // An accepted packet still goes through the chains after this one.
-    for hook in ["prerouting", "input"] {
+    for hook in hooks {
         let chains = ruleset
             .base
             .iter()
