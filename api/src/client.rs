@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::diagnosis::{BenchProgress, BenchReport, PeerAnswer};
 use crate::event::Event;
 use crate::message::{MAX_RESPONSE, Request, Response, ResponseError};
 use crate::status::{DestinationStatus, Status};
@@ -125,10 +127,38 @@ impl Client {
     pub fn status(&mut self, sessions: bool) -> Result<Status, ClientError> {
         match self.request(&Request::Status { sessions })? {
             Response::Status { status } => Ok(*status),
-            other => Err(ClientError::Response(ResponseError::Malformed(format!(
-                "expected a status, found {}",
-                other.to_line().trim_end()
-            )))),
+            other => Err(unexpected("a status", &other)),
+        }
+    }
+
+    /// What the daemon of `peer` (the only one with `None`) sees, asked at its inner `address`.
+    pub fn ask_peer(
+        &mut self,
+        peer: Option<String>,
+        address: Option<IpAddr>,
+    ) -> Result<PeerAnswer, ClientError> {
+        match self.request(&Request::AskPeer { peer, address })? {
+            Response::PeerView { answer } => Ok(*answer),
+            other => Err(unexpected("what a peer sees", &other)),
+        }
+    }
+
+    /// Has the paths to a peer measured by `request`, a [`Request::Bench`]. `progress` is called
+    /// several times a second.
+    pub fn bench(
+        &mut self,
+        request: &Request,
+        mut progress: impl FnMut(&BenchProgress),
+    ) -> Result<BenchReport, ClientError> {
+        let mut response = self.request(request)?;
+        loop {
+            match response {
+                Response::BenchProgress { progress: so_far } => progress(&so_far),
+                Response::Bench { report } => return Ok(*report),
+                Response::Error { message } => return Err(ClientError::Refused(message)),
+                other => return Err(unexpected("measurements", &other)),
+            }
+            response = self.response()?;
         }
     }
 
@@ -136,10 +166,7 @@ impl Client {
     pub fn recent_events(&mut self) -> Result<Vec<Event>, ClientError> {
         match self.request(&Request::RecentEvents) {
             Ok(Response::RecentEvents { events }) => Ok(events),
-            Ok(other) => Err(ClientError::Response(ResponseError::Malformed(format!(
-                "expected events, found {}",
-                other.to_line().trim_end()
-            )))),
+            Ok(other) => Err(unexpected("events", &other)),
             Err(ClientError::Refused(_)) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -219,11 +246,15 @@ pub fn status(path: &Path, sessions: bool) -> Result<Status, ClientError> {
 pub fn availability(path: &Path) -> Result<Vec<DestinationStatus>, ClientError> {
     match request(path, &Request::Availability)? {
         Response::Availability { destinations } => Ok(destinations),
-        other => Err(ClientError::Response(ResponseError::Malformed(format!(
-            "expected a list of destinations, found {}",
-            other.to_line().trim_end()
-        )))),
+        other => Err(unexpected("a list of destinations", &other)),
     }
+}
+
+/// Another answer came than `expected`.
+fn unexpected(expected: &str, found: &Response) -> ClientError {
+    let found = found.to_line();
+    let reason = format!("expected {expected}, found {}", found.trim_end());
+    ClientError::Response(ResponseError::Malformed(reason))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@
 
 mod change;
 mod client;
+mod diagnosis;
 mod event;
 mod invite;
 mod message;
@@ -32,6 +33,10 @@ mod time;
 
 pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport};
 pub use client::{Client, ClientError, EventStream, availability, request, status};
+pub use diagnosis::{
+    BenchPath, BenchProgress, BenchReport, BenchResult, DIAGNOSIS_PORT, Direction, PeerAnswer,
+    PeerView,
+};
 pub use event::{Event, EventKind};
 pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{

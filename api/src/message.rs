@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::change::{Overrides, ReloadReport};
+use crate::diagnosis::{BenchProgress, BenchReport, Direction, PeerAnswer};
 use crate::event::Event;
 use crate::invite::{InvitationStatus, KnownPeer};
 use crate::status::{DestinationStatus, Status};
@@ -85,10 +87,35 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// Ask the daemon of a peer what it sees; answered by [`Response::PeerView`].
+    AskPeer {
+        /// The peer's name; `None` for the only one.
+        #[serde(default)]
+        peer: Option<String>,
+        /// The peer's inner address; `None` to find it.
+        #[serde(default)]
+        address: Option<IpAddr>,
+    },
+    /// Measure the paths to a peer; answered by a [`Response::BenchProgress`] several times a
+    /// second, and at the end by [`Response::Bench`]. Closing the connection ends it.
+    Bench {
+        /// The peer's name; `None` for the only one.
+        #[serde(default)]
+        peer: Option<String>,
+        /// The peer's inner address; `None` to find it.
+        #[serde(default)]
+        address: Option<IpAddr>,
+        /// Length of each measurement, ms: 500 to 10,000.
+        duration_ms: u64,
+        /// Most data of each measurement: 1,000,000 to 4,000,000,000 bytes.
+        max_bytes: u64,
+        /// Directions to measure.
+        directions: Vec<Direction>,
+    },
 }
 
 /// The names of all requests.
-pub const REQUESTS: [&str; 13] = [
+pub const REQUESTS: [&str; 15] = [
     "status",
     "down",
     "events",
@@ -102,10 +129,13 @@ pub const REQUESTS: [&str; 13] = [
     "invite",
     "peers",
     "remove-peer",
+    "ask-peer",
+    "bench",
 ];
 
 /// Requests with fields.
-const WITH_FIELDS: [&str; 5] = ["status", "set-peer", "set-path", "invite", "remove-peer"];
+const WITH_FIELDS: [&str; 7] =
+    ["status", "set-peer", "set-path", "invite", "remove-peer", "ask-peer", "bench"];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +181,21 @@ pub enum Response {
         config_file: String,
         /// The settings.
         overrides: Overrides,
+    },
+    /// What both ends see.
+    PeerView {
+        /// What they see.
+        answer: Box<PeerAnswer>,
+    },
+    /// How far a measurement is.
+    BenchProgress {
+        /// How far.
+        progress: BenchProgress,
+    },
+    /// Measurements have ended.
+    Bench {
+        /// What they found.
+        report: Box<BenchReport>,
     },
     /// What was asked for has happened.
     Done,
@@ -339,6 +384,14 @@ mod tests {
                 endpoints: vec!["198.18.0.1:6182".to_owned()],
                 prefixes: Vec::new(),
             },
+            Request::AskPeer { peer: None, address: "10.77.0.2".parse().ok() },
+            Request::Bench {
+                peer: Some("gateway".to_owned()),
+                address: None,
+                duration_ms: 3_000,
+                max_bytes: 1_000_000,
+                directions: vec![Direction::Send, Direction::Receive],
+            },
             Request::Hello,
             Request::Reload,
             Request::SetPeer {
@@ -375,7 +428,7 @@ mod tests {
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
                  `recent-events`, `availability`, `hello`, `reload`, `set-peer`, `set-path`, \
-                 `overrides`, `invite`, `peers`, `remove-peer`",
+                 `overrides`, `invite`, `peers`, `remove-peer`, `ask-peer`, `bench`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,

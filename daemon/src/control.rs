@@ -5,6 +5,7 @@
 //! accepts connections on the [`Socket`] (`socket`).
 
 mod ask;
+mod confined;
 mod connection;
 mod socket;
 
@@ -19,6 +20,7 @@ use mpip_api::Response;
 
 pub(crate) use ask::ENDING;
 pub use ask::{Ask, Asker, PeerChange, Set};
+pub(crate) use confined::Confined;
 pub use socket::ControlError;
 pub(crate) use socket::NEW_SUFFIX;
 pub use socket::Socket;

@@ -14,6 +14,7 @@ mod capture;
 pub mod config;
 pub mod control;
 mod destinations;
+mod diagnosis;
 pub mod doctor;
 mod error;
 mod events;
@@ -40,6 +41,7 @@ mod snapshot;
 mod sockets;
 mod worker;
 
+pub use diagnosis::Permits;
 pub use error::Error;
 pub use firewall::helper as firewall_helper;
 pub use network::listed;

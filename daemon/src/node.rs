@@ -7,6 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use mpip_api as api;
+use mpip_core::packet::SessionKey;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
@@ -576,6 +577,16 @@ impl Node {
     /// The latest events, the oldest first.
     pub(crate) fn recent_events(&self) -> Vec<Arc<api::Event>> {
         self.events.recent()
+    }
+
+    /// The name of the peer whose packets may come from `address`.
+    pub(crate) fn peer_at(&self, address: IpAddr) -> Option<String> {
+        self.engine.peer_at(address).map(str::to_owned)
+    }
+
+    /// What this host sends in `session` takes one path, or any again.
+    pub(crate) fn confine(&mut self, session: SessionKey, path: Option<u16>) {
+        self.engine.confine(session, path);
     }
 
     /// The host talks from the first to the second of each pair.

@@ -14,6 +14,7 @@ use mpip_net::{
 
 use crate::config::Settings;
 use crate::control::{self, Ask, Asker, Socket};
+use crate::diagnosis::{self, Permits};
 use crate::error::{Error, system};
 use crate::firewall::Firewall;
 use crate::node::{Node, Token};
@@ -67,6 +68,7 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     poller.add(&*waker, Token::Control.into(), Interest::Readable).map_err(&add)?;
 
     let gateway = settings.gateway.clone();
+    let (interface, permits) = (settings.interface.clone(), settings.diagnosis);
     let (door, joining) = match crate::invite::open(&settings) {
         Some((door, waiting, jobs)) => (Some(door), Some((waiting, jobs))),
         None => (None, None),
@@ -88,6 +90,16 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     }
     if let Some(prefixes) = noticed {
         crate::destinations::watch(&prefixes, asker.clone())?;
+    }
+    // The device exists now. Without this the node works, so it is no reason to end.
+    if permits != Permits::NOTHING
+        && let Err(error) = diagnosis::serve(&interface, permits, asker.clone())
+    {
+        log::warn!(
+            "peers cannot ask this node (`mpip doctor --peer`, `mpip bench`): TCP port {} on \
+             {interface}: {error}",
+            mpip_api::DIAGNOSIS_PORT
+        );
     }
     control::serve(&control, asker.clone())
         .map_err(system("start the thread of the control socket"))?;
@@ -223,6 +235,10 @@ fn answer(
                 node.change_peer(change, &sources.poller)?;
                 let _ = done.try_send(());
             }
+            Ask::PeerAt { address, reply } => {
+                let _ = reply.try_send(node.peer_at(address));
+            }
+            Ask::Confine { session, path } => node.confine(session, path),
             Ask::Send { to, datagram } => node.send(to, &datagram),
             Ask::Destinations { list } => node.destinations_in_use(now, &list),
             Ask::Reload { settings, reply } => {

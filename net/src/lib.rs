@@ -29,6 +29,7 @@ mod plain;
 mod poll;
 pub mod privileges;
 mod socket;
+pub mod stream;
 pub mod tcp;
 pub mod tun;
 pub mod udp;

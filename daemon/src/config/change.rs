@@ -242,6 +242,8 @@ impl Settings {
                     .map_or_else(|| "no section".to_owned(), |it| format!("{it:?}")),
             ),
             ("[[peer]] default_route", shown(&self.default_route)),
+            ("[diagnosis] answer", shown(&self.diagnosis.view)),
+            ("[diagnosis] bench", shown(&self.diagnosis.bench)),
             ("[opportunistic]", opportunistic.unwrap_or_default()),
         ];
         Fixed { values }

@@ -26,6 +26,15 @@ pub(super) struct Config {
     pub(super) opportunistic: Option<Spanned<Opportunistic>>,
     pub(super) gateway: Option<Spanned<Gateway>>,
     pub(super) router: Option<Spanned<Router>>,
+    #[serde(default)]
+    pub(super) diagnosis: Diagnosis,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Diagnosis {
+    pub(super) answer: Option<bool>,
+    pub(super) bench: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -12,6 +12,7 @@ use super::peer::Peers;
 use super::problems::Problems;
 use super::settings::{InterfaceState, Place, RouterSettings, Settings};
 use super::{gateway, host_mode, interface, node, opportunistic, rule, structure};
+use crate::diagnosis::Permits;
 
 /// The settings, or everything that is wrong with them, in the file's order.
 pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>> {
@@ -62,6 +63,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
         file: file.to_owned(),
         line: span.map(|span| problems.line_of(&span)),
     };
+    let default = Permits::default();
     let checked = "without problems every required value is there";
     Ok(Settings {
         file: file.to_owned(),
@@ -88,5 +90,9 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
         gateway,
         router,
         default_route,
+        diagnosis: Permits {
+            view: raw.diagnosis.answer.unwrap_or(default.view),
+            bench: raw.diagnosis.bench.unwrap_or(default.bench),
+        },
     })
 }

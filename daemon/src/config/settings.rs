@@ -11,6 +11,7 @@ use mpip_core::{
 };
 use mpip_crypto::PrivateKey;
 
+use crate::diagnosis::Permits;
 use crate::joined::Terms;
 
 /// The settings of one daemon.
@@ -60,6 +61,8 @@ pub struct Settings {
     pub router: Option<RouterSettings>,
     /// Whether a peer is the way to everything that has no other.
     pub default_route: bool,
+    /// What peers may ask through the tunnel.
+    pub diagnosis: Permits,
 }
 
 /// What a gateway does for its peers.

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mpip_api::{Event, Overrides, ReloadReport};
+use mpip_core::packet::SessionKey;
 use mpip_core::{AvailabilityStatus, PathAddress, PeerConfig};
 
 use crate::config::{self, Settings};
@@ -85,6 +86,20 @@ pub enum Ask {
     Overrides {
         /// Where the answer goes: the configuration file and what was set.
         reply: SyncSender<(String, Overrides)>,
+    },
+    /// Not a request: the name of the peer whose packets may come from an address.
+    PeerAt {
+        /// The address.
+        address: IpAddr,
+        /// Where the answer goes.
+        reply: SyncSender<Option<String>>,
+    },
+    /// Not a request: what this host sends in `session` takes one path, or any again.
+    Confine {
+        /// The session.
+        session: SessionKey,
+        /// The path.
+        path: Option<u16>,
     },
     /// Not a request: destinations that the host talks to.
     Destinations {

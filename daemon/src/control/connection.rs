@@ -13,6 +13,7 @@ use mpip_core::PrefixError;
 
 use super::ask::{Ask, Asker, ENDING, Set};
 use crate::config::is_visible_name;
+use crate::diagnosis;
 use crate::joined::{Job, Wish};
 
 /// Longest silence between requests before the connection is closed.
@@ -111,6 +112,22 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let name = name.clone();
             let removed = asker.job(|reply| Job::Remove { name, reply }).and_then(|answer| answer);
             result(stream, removed.map(|()| Response::Done))
+        }
+        Request::AskPeer { peer, address } => {
+            let asked = diagnosis::ask_peer(asker, peer.as_deref(), *address);
+            result(stream, asked.map(|answer| Response::PeerView { answer: Box::new(answer) }))
+        }
+        Request::Bench { peer, address, duration_ms, max_bytes, directions } => {
+            let wish = diagnosis::Wish {
+                peer: peer.clone(),
+                address: *address,
+                duration: Duration::from_millis(*duration_ms),
+                max_bytes: *max_bytes,
+                directions: directions.clone(),
+            };
+            let mut tell = |progress| answer(stream, &Response::BenchProgress { progress });
+            let measured = diagnosis::bench(asker, &wish, &mut tell);
+            result(stream, measured.map(|report| Response::Bench { report: Box::new(report) }))
         }
         Request::Hello => answer(stream, &hello()),
         Request::Reload => {

@@ -35,7 +35,7 @@ pub(super) fn start(link: u32, interface: &str, address: &str) -> Start {
 }
 
 /// An active path.
-pub(super) fn path() -> PathStatus {
+pub(crate) fn path() -> PathStatus {
     let json = r#"{"id": 1, "interface": "eth0", "local": "198.18.0.1:6182",
         "remote": "198.18.0.2:6182", "observed": null, "encapsulation": "udp", "state": "active",
         "rtt_ms": 1.0, "min_rtt_ms": 1.0, "relative_delay_ms": 0.0, "queuing_delay_ms": 0.0,
@@ -49,7 +49,7 @@ pub(super) fn path() -> PathStatus {
 }
 
 /// A peer with an active path.
-pub(super) fn peer() -> PeerStatus {
+pub(crate) fn peer() -> PeerStatus {
     let json = r#"{"name": "b", "node": "", "established": true, "handshake_age_ms": 1.0,
         "aead": "aes-256-gcm", "scheduler": "earliest", "congestion_control": "bbr",
         "endpoints": [], "allowed_prefixes": [], "inner_mtu_bytes": 1400, "sent_bytes": 0,
@@ -60,7 +60,7 @@ pub(super) fn peer() -> PeerStatus {
 }
 
 /// A daemon of this release that works.
-pub(super) fn status() -> Status {
+pub(crate) fn status() -> Status {
     let json = r#"{"daemon_version": "", "pid": 1, "config_file": "/x.toml", "uptime_ms": 60000.0,
         "node": "", "public_key": "key", "listen_port": 6182, "tcp_port": 0,
         "interface": {"name": "mpip0", "addresses": [], "mtu_bytes": 1400},

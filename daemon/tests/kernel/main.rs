@@ -9,6 +9,7 @@ mod common;
 
 mod address_change;
 mod coexistence;
+mod diagnosis;
 mod doctor;
 mod gateway;
 mod host_mode;

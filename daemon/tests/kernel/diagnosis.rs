@@ -1,0 +1,141 @@
+//! Two daemons ask each other through the tunnel, and measure their paths.
+//!
+//! ```text
+//!   host a                                  host b
+//!   eth0 198.18.0.1/24  ---- 40 Mbit/s ---  eth0 198.18.0.2/24       veth, tbf
+//!   eth1 198.18.1.1/24  ----  4 Mbit/s ---  eth1 198.18.1.2/24
+//!   mpip0 10.77.0.1                         mpip0 10.77.0.2
+//! ```
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::common::world::World;
+use crate::common::{Configuration, Daemon, Directory, Family, Host, two_hosts, wait_for};
+use mpip_api::{Client, ClientError, DIAGNOSIS_PORT, Direction, Request};
+use mpip_testing::can_run;
+
+const ENDPOINTS: &[&str] = &["198.18.0.2:6182", "198.18.1.2:6182"];
+
+fn client(daemon: &Daemon) -> Client {
+    let mut client = Client::connect(&daemon.socket).expect("it answers");
+    client.wait_up_to(Duration::from_secs(30)).expect("a time");
+    client
+}
+
+fn shape(host: &Host, link: &str, rate: &str) {
+    let tbf = ["tbf", "rate", rate, "burst", "32kb", "latency", "50ms"];
+    host.exec("tc", &[&["qdisc", "add", "dev", link, "root"], &tbf[..]].concat());
+}
+
+fn bench(duration_ms: u64, max_bytes: u64, directions: &[Direction]) -> Request {
+    let directions = directions.to_vec();
+    Request::Bench { peer: None, address: None, duration_ms, max_bytes, directions }
+}
+
+#[test]
+fn the_daemon_of_a_peer_tells_what_it_sees_and_nobody_else_is_answered() {
+    if !can_run(&[]) {
+        return;
+    }
+    let world = World::new("view", &[Family::V4], ENDPOINTS, "");
+    world.daemon_a.wait_for_paths(2);
+    world.daemon_b.wait_for_paths(2);
+    for (asking, asked) in [(&world.daemon_a, &world.daemon_b), (&world.daemon_b, &world.daemon_a)]
+    {
+        let answer = client(asking).ask_peer(None, None).expect("an answer");
+        assert_eq!(answer.view.association.node, asked.peer().node);
+        let ids = |paths: &[mpip_api::PathStatus]| {
+            let mut ids: Vec<u16> = paths.iter().map(|path| path.id).collect();
+            ids.sort_unstable();
+            ids
+        };
+        assert_eq!(ids(&answer.own.paths), ids(&answer.view.association.paths));
+        assert_eq!(answer.view.local_addresses, asked.status().local_addresses);
+    }
+    let refused = client(&world.daemon_a).ask_peer(Some("nobody".to_owned()), None);
+    assert!(matches!(refused, Err(ClientError::Refused(reason)) if reason.contains("`nobody`")));
+    // Neither beside the tunnel, nor on the host itself.
+    for (host, address) in
+        [(&world.a, "198.18.0.2"), (&world.b, "10.77.0.2"), (&world.b, "127.0.0.1")]
+    {
+        let to = SocketAddr::new(address.parse().expect("valid"), DIAGNOSIS_PORT);
+        let connect = move || TcpStream::connect_timeout(&to, Duration::from_secs(5)).is_ok();
+        assert!(!host.spawn(connect).join().expect("no panic"), "{address}");
+    }
+}
+
+#[test]
+fn each_path_is_measured_alone_and_all_of_them_together() {
+    if !can_run(&["tc"]) {
+        return;
+    }
+    let world = World::new("bench", &[Family::V4], ENDPOINTS, "");
+    for host in [&world.a, &world.b] {
+        shape(host, "eth0", "40mbit");
+        shape(host, "eth1", "4mbit");
+    }
+    world.daemon_a.wait_for_paths(2);
+    wait_for("the peer's answer", || client(&world.daemon_a).ask_peer(None, None).is_ok());
+    let mut looks = Vec::new();
+    let request = bench(700, 100_000_000, &[Direction::Send, Direction::Receive]);
+    let report = client(&world.daemon_a).bench(&request, |look| looks.push(look.clone()));
+    let report = report.expect("measurements");
+    assert_eq!((report.together.len(), report.paths.len()), (2, 2), "{report:#?}");
+    assert!(looks.iter().any(|look| look.step == 1 && look.steps == 6 && look.path.is_none()));
+    assert!(looks.iter().any(|look| look.step == 6 && look.path.is_some()), "{looks:#?}");
+    let rate = |interface: &str, at: usize| {
+        let path = report.paths.iter().find(|path| path.interface == interface).expect(interface);
+        assert_eq!(path.results.len(), 2, "{report:#?}");
+        path.results[at].rate_bps
+    };
+    for at in 0..2 {
+        // Whatever the machine does meanwhile, a path carries no more than its link.
+        assert!((1..12_000_000).contains(&rate("eth1", at)), "{report:#?}");
+        assert!(rate("eth0", at) > rate("eth1", at), "{report:#?}");
+        assert!(report.together[at].rate_bps > rate("eth1", at), "{report:#?}");
+        assert!(report.together[at].cpu.is_some_and(|cpu| cpu > 0.0), "{report:#?}");
+    }
+
+    // Enough is enough.
+    let request = bench(10_000, 1_000_000, &[Direction::Send]);
+    let report = client(&world.daemon_b).bench(&request, |_| {}).expect("measurements");
+    let all = report.paths.iter().flat_map(|path| &path.results).chain(&report.together);
+    assert!(all.clone().all(|result| result.capped && result.bytes == 1_000_000), "{report:#?}");
+    assert_eq!(all.count(), 3);
+}
+
+#[test]
+fn a_measurement_that_is_interrupted_or_not_permitted_leaves_nothing() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (a, b) = two_hosts("quiet", 2, &[Family::V4]);
+    let directory = Directory::new("quiet");
+    let (endpoints, peer) = (&[][..], "[diagnosis]\nbench = false");
+    let daemon_b =
+        Daemon::start(&b, &directory, &Configuration { number: 2, keys: (2, 1), endpoints, peer });
+    let (endpoints, peer) = (ENDPOINTS, "");
+    let daemon_a =
+        Daemon::start(&a, &directory, &Configuration { number: 1, keys: (1, 2), endpoints, peer });
+    wait_for("the peer's answer", || client(&daemon_b).ask_peer(None, None).is_ok());
+    let refused = client(&daemon_a).bench(&bench(500, 1_000_000, &[Direction::Send]), |_| {});
+    let reason = refused.expect_err("not permitted").to_string();
+    assert!(reason.contains("`bench` is off in its section [diagnosis]"), "{reason}");
+    let too_long = client(&daemon_a).bench(&bench(60_000, 1_000_000, &[Direction::Send]), |_| {});
+    assert!(too_long.expect_err("too long").to_string().contains("found 60000 ms"));
+
+    // b may measure. Its client goes away in the middle.
+    let mut gone = std::os::unix::net::UnixStream::connect(&daemon_b.socket).expect("it answers");
+    let request = bench(10_000, 4_000_000_000, &[Direction::Send, Direction::Receive]);
+    std::io::Write::write_all(&mut gone, request.to_line().as_bytes()).expect("sent");
+    wait_for("data", || daemon_a.peer().received_bytes > 1_000_000);
+    drop(gone);
+    wait_for("the connection's end", || {
+        let list = a.exec("ss", &["-Htn", "state", "established"]);
+        !list.contains(&format!(":{DIAGNOSIS_PORT}"))
+    });
+    // The next one is not told that another is under way.
+    let request = bench(500, 1_000_000, &[Direction::Receive]);
+    client(&daemon_b).bench(&request, |_| {}).expect("measurements");
+}
