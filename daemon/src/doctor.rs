@@ -11,10 +11,11 @@
 //! - `sockets`, `ruleset`: the host's open ports, and its packet filter
 //! - `survey`: all of the host's state, these two included
 //! - the checks, which use the survey and never each other: `program`, `ports`, `firewall`,
-//!   `routing`, `source_routing`, `beyond`, `buffers`, `paths`
+//!   `routing`, `source_routing`, `beyond`, `buffers`, `paths`, `ends`
 
 mod beyond;
 mod buffers;
+mod ends;
 mod finding;
 mod firewall;
 mod paths;
@@ -51,10 +52,12 @@ pub fn examine(target: &Target) -> Report {
         beyond::check,
         buffers::check,
         paths::check,
+        ends::check,
     ] {
         findings.extend(check(&survey));
     }
     // A stable sort: within one severity the order of the checks stays.
     findings.sort_by_key(|finding| finding.severity);
-    Report { findings, not_checked: survey.not_checked }
+    let asked = survey.answer.as_deref().map(ends::summary);
+    Report { findings, not_checked: survey.not_checked, asked }
 }

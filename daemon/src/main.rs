@@ -38,6 +38,10 @@ struct Arguments {
     /// With --doctor: the control socket of the running daemon
     #[arg(long, value_name = "PATH", requires = "doctor")]
     socket: Option<PathBuf>,
+    /// With --doctor: ask the daemon of this peer (without a name, the only one) through the tunnel
+    /// what it sees
+    #[arg(long, value_name = "NAME", num_args = 0..=1, requires = "doctor")]
+    peer: Option<Option<String>>,
     /// With --doctor: print one JSON object
     #[arg(long, requires = "doctor")]
     json: bool,
@@ -112,9 +116,9 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
 }
 
 fn examine(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let Arguments { config, socket, json, .. } = arguments;
-    let report =
-        doctor::examine(&doctor::Target { config: config.clone(), socket: socket.clone() });
+    let Arguments { config, socket, peer, json, .. } = arguments;
+    let (config, socket, peer) = (config.clone(), socket.clone(), peer.clone());
+    let report = doctor::examine(&doctor::Target { config, socket, peer });
     let text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(&report)?),
         false => report.to_string(),

@@ -13,6 +13,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What could not be checked, and why.
     pub not_checked: Vec<String>,
+    /// Which peer was asked, and how it answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
 }
 
 impl Report {
@@ -25,6 +28,9 @@ impl Report {
 /// A line for each finding, and a summary.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(asked) = &self.asked {
+            writeln!(f, "asked: {asked}")?;
+        }
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
         }
@@ -48,7 +54,8 @@ mod tests {
     #[test]
     fn a_report_counts_what_is_wrong() {
         let note = Finding::note("a", "why", Mend::words("look"));
-        let mut report = Report { findings: vec![note], not_checked: vec!["x".to_owned()] };
+        let mut report =
+            Report { findings: vec![note], not_checked: vec!["x".to_owned()], asked: None };
         assert!(report.is_healthy());
         assert!(report.to_string().ends_with("\nnot checked: x\nnothing is wrong\n"));
         report.findings.push(Finding::wrong("b", "why", Mend::command("true")));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use mpip_api::{ClientError, Status};
+use mpip_api::{Client, ClientError, PeerAnswer, Status};
 use mpip_net::netlink::{
     DefaultRoute, HostAddress, Link, Netlink, NetlinkError, Question, Route, RuleEntry,
 };
@@ -31,6 +31,9 @@ const SOMEWHERE: [(&str, IpAddr); 2] = [
     ("IPv6", IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1))),
 ];
 
+/// Longest wait for a peer: the daemon tries several of its addresses.
+const ASKED: Duration = Duration::from_secs(30);
+
 /// Resolvers of programs, and those that systemd-resolved asks for them.
 const RESOLVERS: &str = "/etc/resolv.conf";
 const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
@@ -42,6 +45,8 @@ pub struct Target {
     pub config: Option<PathBuf>,
     /// The control socket; `None` for the one that the configuration names.
     pub socket: Option<PathBuf>,
+    /// The peer to ask for what it sees, too: its name, or `Some(None)` for the only one.
+    pub peer: Option<Option<String>>,
 }
 
 /// Whether a daemon answers on the control socket.
@@ -150,6 +155,8 @@ pub(super) struct Survey {
     /// File in which a daemon recorded the original filters, and its text.
     pub(super) reverse_path_record: Option<(PathBuf, String)>,
     pub(super) parameters: BTreeMap<&'static str, String>,
+    /// What the peer sees, if it was asked and has answered.
+    pub(super) answer: Option<Box<PeerAnswer>>,
     pub(super) not_checked: Vec<String>,
 }
 
@@ -210,6 +217,10 @@ impl Survey {
                 .map(|name| (name, read(&format!("/proc/sys/{name}"))))
                 .into_iter()
                 .collect(),
+            answer: target.peer.as_ref().and_then(|peer| {
+                let answer = ask_peer(socket.as_deref(), peer.clone());
+                answer.map_err(|reason| not_checked.push(format!("the other end: {reason}"))).ok()
+            }),
             socket,
             subject,
             not_checked,
@@ -290,6 +301,16 @@ fn ask(socket: &Path) -> Running {
         Err(error) if error.is_not_running() => Running::No,
         Err(error) => Running::Silent(error),
     }
+}
+
+/// Has the daemon ask its peer.
+fn ask_peer(socket: Option<&Path>, peer: Option<String>) -> Result<Box<PeerAnswer>, String> {
+    let socket = socket.ok_or("no control socket is known, so the daemon cannot ask the peer")?;
+    let asked = Client::connect(socket).and_then(|mut client| {
+        client.wait_up_to(ASKED)?;
+        client.ask_peer(peer, None)
+    });
+    asked.map(Box::new).map_err(|error| error.to_string())
 }
 
 /// The configuration of a running daemon. Its path may be relative to the daemon's directory.

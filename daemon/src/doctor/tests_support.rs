@@ -102,6 +102,7 @@ pub(super) fn survey() -> Survey {
         sysctl_read_only: false,
         reverse_path_record: None,
         parameters: BTreeMap::new(),
+        answer: None,
         not_checked: Vec::new(),
     }
 }
