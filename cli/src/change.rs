@@ -7,6 +7,7 @@ use mpip_api::{Client, ReloadReport, Request, Response};
 
 use crate::failure::Failure;
 use crate::output::print;
+use crate::progress;
 
 /// Longest time to wait for a reload: a busy host may read a configuration of thousands of peers.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +25,9 @@ pub(crate) fn reload(socket: &Path) -> Result<(), Failure> {
 pub(crate) fn ask_to_reload(socket: &Path) -> Result<ReloadReport, Failure> {
     let mut client = Client::connect(socket)?;
     client.wait_up_to(PATIENCE)?;
-    match client.request(&Request::Reload)? {
+    let what = "mpipd reads its configuration";
+    let answer = progress::during(what, Some(PATIENCE), || client.request(&Request::Reload));
+    match answer? {
         Response::Reloaded { changes } => Ok(changes),
         other => Err(Failure(format!("expected a report of the reload, found {other:?}"))),
     }

@@ -12,6 +12,7 @@ use mpip_api::{Client, ClientError, Request};
 
 use crate::failure::Failure;
 use crate::output::print;
+use crate::progress::{self, Progress};
 
 /// Longest time until a daemon that starts answers, and until one that ends is gone.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -61,8 +62,25 @@ pub(crate) fn check(file: &Path) -> Result<ExitCode, Failure> {
 pub(crate) fn doctor(
     file: Option<&Path>,
     socket: Option<&Path>,
+    peer: Option<Option<&str>>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let mut command = examination(file, socket);
+    command.args(peer.map(|_| "--peer")).args(peer.flatten());
+    if json {
+        command.arg("--json");
+    }
+    let what = match peer {
+        Some(_) => "looking at this host, and asking the peer",
+        None => "looking at this host",
+    };
+    let status = progress::during(what, None, || command.status());
+    let status = status.map_err(|error| not_started(&error))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `mpipd --doctor`.
+pub(crate) fn examination(file: Option<&Path>, socket: Option<&Path>) -> Command {
     let mut command = Command::new(program());
     command.arg("--doctor");
     for (option, value) in [("--config", file), ("--socket", socket)] {
@@ -70,11 +88,7 @@ pub(crate) fn doctor(
             command.arg(option).arg(value);
         }
     }
-    if json {
-        command.arg("--json");
-    }
-    let status = command.status().map_err(|error| not_started(&error))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    command
 }
 
 /// Starts a daemon and waits until it answers.
@@ -88,8 +102,9 @@ pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
     }
     let log = socket.with_extension("log");
     let mut child = spawn(file, log_level, &log)?;
-    let start = Instant::now();
+    let (start, mut progress) = (Instant::now(), Progress::new(Some(TIMEOUT)));
     while start.elapsed() < TIMEOUT {
+        progress.tell("mpipd starts and does not answer yet");
         if let Some(status) = child.try_wait()? {
             let mut message = message_of(&fs::read(&log).unwrap_or_default());
             if message.is_empty() {
@@ -135,8 +150,9 @@ pub(crate) fn start(file: &Path) -> Result<(), Failure> {
         )));
     }
     let socket = socket_of(file)?;
-    let start = Instant::now();
+    let (start, mut progress) = (Instant::now(), Progress::new(Some(TIMEOUT)));
     while mpip_api::status(&socket, false).is_err() {
+        progress.tell(&format!("{unit} starts and does not answer yet"));
         if start.elapsed() > TIMEOUT {
             return Err(Failure(format!(
                 "{unit} was started and does not answer after {} s: see `journalctl -u {unit}`",
@@ -184,7 +200,9 @@ pub(crate) fn down_of(file: &Path) -> Result<(), Failure> {
     if !error.is_not_running() {
         return Err(error.into());
     }
-    let output = mpipd(file).arg("--clean-up").output().map_err(|error| not_started(&error))?;
+    let what = "removing what a former mpipd left";
+    let output = progress::during(what, None, || mpipd(file).arg("--clean-up").output());
+    let output = output.map_err(|error| not_started(&error))?;
     if !output.status.success() {
         let message = message_of(&output.stderr);
         return Err(Failure(format!("{error}\nwhat it may have left is not removed: {message}")));
@@ -207,11 +225,12 @@ pub(crate) fn down(socket: &Path) -> Result<(), Failure> {
         error => error.into(),
     })?;
     let status = mpip_api::status(socket, false);
-    client.request(&Request::Down)?;
+    progress::during("mpipd ends", Some(TIMEOUT), || client.request(&Request::Down))?;
     let Ok(status) = status else { return Ok(()) };
     let process = PathBuf::from(format!("/proc/{}", status.pid));
-    let start = Instant::now();
+    let (start, mut progress) = (Instant::now(), Progress::new(Some(TIMEOUT)));
     while process.exists() && !is_zombie(&process) {
+        progress.tell("mpipd has closed its paths, and its process still runs");
         if start.elapsed() > TIMEOUT {
             return Err(Failure(format!(
                 "the daemon accepted the request, but its process {} still runs after {} s",

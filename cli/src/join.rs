@@ -15,6 +15,7 @@ use crate::daemon;
 use crate::failure::Failure;
 use crate::keys::{rng, write_new};
 use crate::output::{listed, print};
+use crate::progress::Progress;
 use crate::setup::Files;
 use crate::units::{duration, unix_time};
 
@@ -28,8 +29,6 @@ const FIRST_PATH: Duration = Duration::from_secs(30);
 const NEXT_PATH: Duration = Duration::from_secs(3);
 /// Interval at which both are looked for.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often a wait says that it goes on.
-const PROGRESS: Duration = Duration::from_secs(2);
 /// Longest input read as a token, bytes.
 const INPUT_MAX: u64 = 8_192;
 
@@ -100,7 +99,7 @@ fn ask(invitation: &Invitation, request: &JoinRequest) -> Result<(), Failure> {
         sockets.map(|socket| socket.and_then(|it| it.set_nonblocking(true).map(|()| it)));
     let socket = |endpoint: &SocketAddr| if endpoint.is_ipv4() { &v4 } else { &v6 };
     let start = Instant::now();
-    let mut progress = Progress::new(ASKED);
+    let mut progress = Progress::new(Some(ASKED));
     let (mut next, mut note, mut unreachable) = (Duration::ZERO, None, None);
     while start.elapsed() < ASKED {
         progress.tell("no answer yet");
@@ -148,26 +147,6 @@ fn ask(invitation: &Invitation, request: &JoinRequest) -> Result<(), Failure> {
         listed(&invitation.endpoints),
         ASKED.as_secs()
     )))
-}
-
-/// Says on standard error, every two seconds, that a wait goes on.
-struct Progress {
-    start: Instant,
-    next: Duration,
-    limit: Duration,
-}
-
-impl Progress {
-    fn new(limit: Duration) -> Self {
-        Self { start: Instant::now(), next: PROGRESS, limit }
-    }
-
-    fn tell(&mut self, what: &str) {
-        if self.start.elapsed() >= self.next {
-            eprintln!("{what} ({} s of at most {} s)", self.next.as_secs(), self.limit.as_secs());
-            self.next += PROGRESS;
-        }
-    }
 }
 
 fn is_expired(invitation: &Invitation) -> bool {
@@ -278,7 +257,7 @@ fn configuration(files: &Files, invitation: &Invitation, default_route: bool) ->
 /// Shows paths as they come up, until no more do.
 fn show_paths(socket: &Path, invitation: &Invitation) -> Result<(), Failure> {
     let start = Instant::now();
-    let mut progress = Progress::new(FIRST_PATH);
+    let mut progress = Progress::new(Some(FIRST_PATH));
     let (mut shown, mut last): (Vec<u16>, Instant) = (Vec::new(), start);
     loop {
         if shown.is_empty() {

@@ -8,15 +8,18 @@
 //! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
+//! - [`bench`]: what its paths carry; [`debug`]: a report for others
 //! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
 //! [`drops`] (text for people), [`rates`] (between two samples), [`sampler`] (samples for what is
-//! shown live), and [`failure`] (the error that ends the program). None of these use a command.
+//! shown live), [`progress`] (for whoever waits), [`redact`] (no secrets), and [`failure`] (the error that ends the program). None of these use a command.
 
 mod availability;
+mod bench;
 mod change;
 mod daemon;
+mod debug;
 mod drops;
 mod events;
 #[cfg(test)]
@@ -27,7 +30,9 @@ mod join;
 mod keys;
 mod metrics;
 mod output;
+mod progress;
 mod rates;
+mod redact;
 mod sampler;
 mod save;
 mod setup;
@@ -247,12 +252,36 @@ enum Command {
     /// Prints a line for each fault (`wrong`), each `note`, and each check that could not be made.
     /// Exits with 0 when nothing is wrong, else with 1. Changes nothing. Run it as root: without
     /// privileges it cannot check everything.
+    ///
+    /// With --peer the daemon asks its peer's, through the tunnel, what that one sees, and both are
+    /// compared: paths that work in one direction only, loss by direction, other settings, clocks.
     Doctor {
         /// The configuration, whether or not its daemon runs (default: that of the running daemon)
         file: Option<PathBuf>,
+        /// Ask the daemon of this peer, too; without a name, that of the only one
+        #[arg(long, value_name = "NAME", num_args = 0..=1)]
+        peer: Option<Option<String>>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Measure each path alone and all together, and say what to expect and what limits
+    ///
+    /// Sends data through the tunnel to the peer's mpipd and back: by default 3 s in each direction
+    /// over all paths, and as long over each one. While one path is measured, other traffic with
+    /// that peer has to make do with its rate. Paths on standby are not measured. Ctrl-C ends it.
+    Bench(bench::Options),
+    /// Collect a report for whoever is to help, without secrets
+    ///
+    /// Configuration, status, events, log, what doctor finds, addresses, routes and firewall of this
+    /// host, in one file. Keys, tokens and passwords are taken out.
+    Debug {
+        /// The configuration (default: that of the running daemon)
+        config: Option<PathBuf>,
+        /// The file to write, which must not exist yet; `-` for standard output (default:
+        /// mpip-debug-TIME.txt here)
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
     /// Check a configuration and its key files
     Check {
@@ -341,12 +370,17 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Top => top::run(&socket()?)?,
         Command::Web(options) => web::serve(&socket()?, options)?,
         Command::Metrics => metrics::show(&socket()?)?,
-        Command::Doctor { file, json } => {
+        Command::Bench(options) => bench::run(&socket()?, options)?,
+        Command::Debug { config, out } => {
+            debug::collect(arguments.socket.as_deref(), config.as_deref(), out.as_deref())?;
+        }
+        Command::Doctor { file, peer, json } => {
             let socket = match (file, &arguments.socket) {
                 (Some(_), None) => None,
                 (_, given) => socket::find_any(given.as_deref())?,
             };
-            return daemon::doctor(file.as_deref(), socket.as_deref(), *json);
+            let peer = peer.as_ref().map(Option::as_deref);
+            return daemon::doctor(file.as_deref(), socket.as_deref(), peer, *json);
         }
         Command::Check { file } => return daemon::check(file),
     }

@@ -431,8 +431,12 @@ impl Engine {
         true
     }
 
-    /// The name of the configured peer whose packets may come from `address`.
+    /// The name of the configured peer whose packets may come from `address`. This host's own
+    /// addresses belong to no peer.
     pub fn peer_at(&self, address: IpAddr) -> Option<&str> {
+        if self.shared.own.binary_search(&address).is_ok() {
+            return None;
+        }
         let peer = self.shared.prefixes.find_source(address)?;
         self.configured.contains(&peer).then(|| self.associations[peer].config.name.as_str())
     }

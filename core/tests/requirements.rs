@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const CRATES: [&str; 9] =
     ["types", "wire", "crypto", "transport", "segments", "core", "sim", "net", "daemon"];
 /// Areas of requirements.
-const AREAS: [char; 10] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E', 'T', 'J'];
+const AREAS: [char; 11] = ['W', 'H', 'P', 'F', 'S', 'O', 'A', 'E', 'T', 'J', 'D'];
 
 /// A requirement: its area and number.
 type Id = (char, u32);

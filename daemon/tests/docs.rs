@@ -92,6 +92,7 @@ fn every_key_is_described() {
         "opportunistic",
         "gateway",
         "router",
+        "diagnosis",
     ] {
         let head = if section == "node" { "" } else { "[node]\nprivate_key_file = 'mpip0.key'\n" };
         let example = format!("{head}[{section}]\nno_such_key = 1\n");

@@ -65,11 +65,14 @@ fn a_confined_session_takes_its_path_alone_while_that_works() {
 
 #[test]
 fn the_peer_behind_an_inner_address_is_known() {
-    let pair = Pair::new(|_| {});
+    let mut pair = Pair::new(|_| {});
     let name = pair.engines[0].associations[0].config.name.clone();
-    let at = |text: &str| pair.engines[0].peer_at(text.parse().expect("valid"));
-    assert_eq!(at("198.19.0.2"), Some(name.as_str()));
-    assert_eq!(at("203.0.113.9"), None);
+    let theirs: IpAddr = "198.19.0.2".parse().expect("valid");
+    let at = |pair: &Pair, address| pair.engines[0].peer_at(address).map(str::to_owned);
+    assert_eq!(at(&pair, theirs), Some(name));
+    assert_eq!(at(&pair, "203.0.113.9".parse().expect("valid")), None);
+    pair.engines[0].handle_command(pair.now, Command::OwnAddresses(vec![theirs]));
+    assert_eq!(at(&pair, theirs), None, "it is this host's own");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The peer's side: answers what comes through the tunnel.
 
 use std::io;
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -111,8 +111,13 @@ fn answer(stream: &TcpStream, service: &Service) -> io::Result<()> {
         Ok(request) => request,
         Err(error) => return refused(error.to_string()),
     };
+    // What a program of this host sends to an address of the device reaches it, too.
+    let known = service.asker.answer(|reply| Ask::PeerAt { address: from, reply });
+    let Some(peer) = known.flatten() else {
+        return refused(format!("the address {from} belongs to no peer of that node"));
+    };
     match request {
-        Request::View => match view(service, from) {
+        Request::View => match view(service, &peer) {
             Ok(view) => message::write(stream, &Response::View { view: Box::new(view) }),
             Err(reason) => refused(reason),
         },
@@ -135,13 +140,10 @@ fn answer(stream: &TcpStream, service: &Service) -> io::Result<()> {
     }
 }
 
-fn view(service: &Service, from: IpAddr) -> Result<PeerView, String> {
+fn view(service: &Service, name: &str) -> Result<PeerView, String> {
     if !service.permits.view {
         return Err("the peer tells nothing: `answer` is off in its section [diagnosis]".to_owned());
     }
-    let name = service.asker.answer(|reply| Ask::PeerAt { address: from, reply }).ok_or(ENDING)?;
-    let unknown = || format!("the address {from} belongs to no peer of that node");
-    let name = name.ok_or_else(unknown)?;
     let status = service.asker.answer(|reply| Ask::Status { sessions: false, reply });
     let status = status.ok_or(ENDING)?.into_status();
     let association = status.peers.into_iter().find(|peer| peer.name == name);
@@ -149,7 +151,7 @@ fn view(service: &Service, from: IpAddr) -> Result<PeerView, String> {
         daemon_version: status.daemon_version,
         unix_time_ms: ms(clock::unix_time()),
         cpu_ms: packets_cpu().map(ms),
-        association: association.ok_or_else(unknown)?,
+        association: association.ok_or(ENDING)?,
         local_addresses: status.local_addresses,
         fault_count: status.fault_count,
     })

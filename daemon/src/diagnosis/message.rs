@@ -102,6 +102,7 @@ fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
 mod tests {
     use super::*;
 
+    /// `[D-2]`
     #[test]
     fn lines_of_later_releases_are_understood_or_refused_with_the_reason() {
         let more = b"{\"version\":1,\"request\":\"view\",\"detail\":3}\n";

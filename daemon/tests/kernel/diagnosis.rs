@@ -7,7 +7,9 @@
 //!   mpip0 10.77.0.1                         mpip0 10.77.0.2
 //! ```
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::common::world::World;
@@ -33,6 +35,7 @@ fn bench(duration_ms: u64, max_bytes: u64, directions: &[Direction]) -> Request 
     Request::Bench { peer: None, address: None, duration_ms, max_bytes, directions }
 }
 
+/// `[D-1]`
 #[test]
 fn the_daemon_of_a_peer_tells_what_it_sees_and_nobody_else_is_answered() {
     if !can_run(&[]) {
@@ -57,13 +60,20 @@ fn the_daemon_of_a_peer_tells_what_it_sees_and_nobody_else_is_answered() {
     let refused = client(&world.daemon_a).ask_peer(Some("nobody".to_owned()), None);
     assert!(matches!(refused, Err(ClientError::Refused(reason)) if reason.contains("`nobody`")));
     // Neither beside the tunnel, nor on the host itself.
-    for (host, address) in
-        [(&world.a, "198.18.0.2"), (&world.b, "10.77.0.2"), (&world.b, "127.0.0.1")]
-    {
-        let to = SocketAddr::new(address.parse().expect("valid"), DIAGNOSIS_PORT);
+    let to = |address: &str| SocketAddr::new(address.parse().expect("valid"), DIAGNOSIS_PORT);
+    for (host, address) in [(&world.a, "198.18.0.2"), (&world.b, "127.0.0.1")] {
+        let to = to(address);
         let connect = move || TcpStream::connect_timeout(&to, Duration::from_secs(5)).is_ok();
         assert!(!host.spawn(connect).join().expect("no panic"), "{address}");
     }
+    let own = to("10.77.0.2");
+    let ask = move || {
+        let mut stream = TcpStream::connect(own)?;
+        stream.write_all(b"{\"version\":1,\"request\":\"view\"}\n")?;
+        std::io::read_to_string(&stream)
+    };
+    let answer = world.b.spawn(ask).join().expect("no panic").expect("an answer");
+    assert!(answer.contains("10.77.0.2 belongs to no peer"), "{answer}");
 }
 
 #[test]
@@ -106,6 +116,7 @@ fn each_path_is_measured_alone_and_all_of_them_together() {
     assert_eq!(all.count(), 3);
 }
 
+/// `[D-3]` `[D-4]`
 #[test]
 fn a_measurement_that_is_interrupted_or_not_permitted_leaves_nothing() {
     if !can_run(&[]) {
@@ -127,9 +138,9 @@ fn a_measurement_that_is_interrupted_or_not_permitted_leaves_nothing() {
     assert!(too_long.expect_err("too long").to_string().contains("found 60000 ms"));
 
     // b may measure. Its client goes away in the middle.
-    let mut gone = std::os::unix::net::UnixStream::connect(&daemon_b.socket).expect("it answers");
+    let mut gone = UnixStream::connect(&daemon_b.socket).expect("it answers");
     let request = bench(10_000, 4_000_000_000, &[Direction::Send, Direction::Receive]);
-    std::io::Write::write_all(&mut gone, request.to_line().as_bytes()).expect("sent");
+    gone.write_all(request.to_line().as_bytes()).expect("sent");
     wait_for("data", || daemon_a.peer().received_bytes > 1_000_000);
     drop(gone);
     wait_for("the connection's end", || {
