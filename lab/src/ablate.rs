@@ -5,12 +5,11 @@
 //! runs of a case differ by nothing but the parameters. Everything random follows from the case, so
 //! that a table repeats, whatever the number of threads.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use clap::Args;
 use mpip_core::Parameters;
@@ -20,6 +19,7 @@ use self::heuristics::{HEURISTICS, Heuristic};
 use self::outcome::Outcome;
 use self::table::Row;
 use crate::parameters::set;
+use crate::progress::Work;
 
 mod cases;
 mod heuristics;
@@ -104,7 +104,7 @@ fn run_all(cases: &[Case], variants: &[Parameters], jobs: Option<usize>) -> Vec<
     let total = rows * cases.len();
     let outcomes = Mutex::new(vec![vec![Outcome::default(); cases.len()]; rows]);
     let next = AtomicUsize::new(0);
-    let start = Instant::now();
+    let work = Work::new("simulated worlds", total);
     let worker = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -122,11 +122,7 @@ fn run_all(cases: &[Case], variants: &[Parameters], jobs: Option<usize>) -> Vec<
             if let Ok(mut outcomes) = outcomes.lock() {
                 outcomes[row][index] = outcome;
             }
-            if (number + 1).is_multiple_of((total / 20).max(1)) {
-                let each = start.elapsed().as_secs_f64() / (number + 1) as f64;
-                let left = each * (total - number - 1) as f64;
-                let _ = writeln!(io::stderr(), "{} of {total}, {left:.0} s left", number + 1);
-            }
+            work.one();
         }
     };
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -8,6 +8,7 @@ use crate::calibration::Calibration;
 use crate::command::{self, Running};
 use crate::links::{Record, Setup};
 use crate::probe::Reception;
+use crate::progress::Work;
 use crate::scenarios;
 use crate::testbed::Testbed;
 
@@ -22,6 +23,8 @@ const DELAY_MS: f64 = 20.0;
 const HEADERS: usize = 28;
 const PAYLOAD: usize = 1472;
 const PORT: u16 = 5000;
+/// What a measurement takes besides its length.
+const SETUP: Duration = Duration::from_secs(2);
 const RECEIVER_PRIORITY: u32 = 40;
 const SENDER_PRIORITY: u32 = 30;
 
@@ -110,6 +113,10 @@ fn measure(
 /// Measures with links of `rate` bit/s; `length` is the time of each of the three measurements.
 pub(crate) fn calibrate(rate: f64, length: Duration) -> io::Result<Calibration> {
     command::take_precedence();
+    // Three measurements, and what each takes to set up.
+    let planned = (length + SETUP) * 3;
+    let _progress =
+        Work::new(&format!("calibrating the emulator, about {} s", planned.as_secs()), 1);
     let packet_bits = ((PAYLOAD + HEADERS + 14) * 8) as f64;
     let packets = rate / packet_bits;
     let mut late = 0;

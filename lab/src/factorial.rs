@@ -13,12 +13,14 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpip_link::{LinkConfig, Loss, QueueLimit};
 use mpip_sim::measure::{Scenario, Subject, limit, measure};
 use mpip_sim::spec::TcpControl;
 use serde::{Deserialize, Serialize};
+
+use crate::progress::Work;
 
 const FACTORS: &str = include_str!("../data/loss_aware.csv");
 /// Default duration of each run, in seconds of virtual time.
@@ -239,9 +241,9 @@ pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> 
     let file = OpenOptions::new().create(true).append(true).open(directory.join(FILE))?;
     let file = Mutex::new(file);
     let next = AtomicUsize::new(0);
-    let start = Instant::now();
     let workers = workers();
     eprintln!("factorial of {} cells: {} runs, {} to do", cells.len(), numbers.len(), todo.len());
+    let work = Work::new("factorial", todo.len());
     std::thread::scope(|scope| {
         let worker = || -> io::Result<()> {
             loop {
@@ -252,12 +254,7 @@ pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> 
                 line.push('\n');
                 let mut file = file.lock().map_err(|_| io::Error::other("a worker panicked"))?;
                 file.write_all(line.as_bytes())?;
-                let finished = index + 1;
-                if finished.is_multiple_of(20) {
-                    let each = start.elapsed().as_secs_f64() / finished as f64;
-                    let left = each * (todo.len() - finished) as f64;
-                    eprintln!("{finished} of {}, {:.0} s left", todo.len(), left);
-                }
+                work.one();
             }
         };
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::command::Running;
+use crate::progress::Work;
 
 /// Longest time to download modules and compile.
 const BUILD: Duration = Duration::from_secs(300);
@@ -36,6 +37,7 @@ pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
         built.as_ref(),
         ".".as_ref(),
     ];
+    let _progress = Work::new(&format!("building {name}"), 1);
     let build = Running::start(&line).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let message = format!("{name} needs Go 1.26 or later, and there is no program `go`");

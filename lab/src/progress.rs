@@ -1,6 +1,9 @@
-//! Progress of a series of runs: a bar on a terminal, else a line for each run.
+//! Progress on standard error: of a series of runs, a bar on a terminal, else a line for each run;
+//! of work on several threads, how much of it is done.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -8,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How often the bar is drawn.
 const DRAW: Duration = Duration::from_millis(500);
 const WIDTH: usize = 24;
+/// When work is first told of, and the longest silence after that, where there is no terminal.
+const FIRST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The runs of a series, by their planned times.
 pub(crate) struct Progress {
@@ -79,9 +85,79 @@ impl Progress {
     }
 }
 
+/// Work whose parts are done on several threads. It is told of from the third second on, until this
+/// is dropped.
+pub(crate) struct Work {
+    done: Arc<AtomicUsize>,
+    teller: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Work {
+    /// `what` with `total` parts; with one part, only the time is told.
+    pub(crate) fn new(what: &str, total: usize) -> Self {
+        let (what, done) = (what.to_owned(), Arc::new(AtomicUsize::new(0)));
+        let (sender, stop) = mpsc::channel();
+        let finished = Arc::clone(&done);
+        let tell = move || {
+            let (start, terminal) = (Instant::now(), std::io::stderr().is_terminal());
+            let mut pause = FIRST;
+            while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let line = part(&what, finished.load(Ordering::Relaxed), total, start.elapsed());
+                if terminal {
+                    eprint!("\r\x1b[K{line}");
+                    let _ = std::io::stderr().flush();
+                } else {
+                    eprintln!("{line}");
+                    pause = (pause * 2).min(LONGEST);
+                }
+            }
+            if terminal {
+                eprint!("\r\x1b[K");
+            }
+        };
+        Self { done, teller: Some((sender, std::thread::spawn(tell))) }
+    }
+
+    /// One more part is done.
+    pub(crate) fn one(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.teller.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn part(what: &str, done: usize, total: usize, elapsed: Duration) -> String {
+    match (done, total) {
+        (_, ..=1) => format!("{what}: {} so far", minutes(elapsed)),
+        (0, _) => format!("{what}: 0 of {total}"),
+        (done, total) => {
+            let left = elapsed.mul_f64(total.saturating_sub(done) as f64 / done as f64);
+            format!("{what}: {done} of {total}, {} left", minutes(left))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_says_how_much_is_done_and_how_long_the_rest_takes() {
+        let seconds = Duration::from_secs;
+        assert_eq!(part("worlds", 0, 40, seconds(2)), "worlds: 0 of 40");
+        assert_eq!(part("worlds", 10, 40, seconds(30)), "worlds: 10 of 40, 1:30 left");
+        assert_eq!(part("building quic-go", 0, 1, seconds(62)), "building quic-go: 1:02 so far");
+        let work = Work::new("nothing", 2);
+        work.one();
+        assert_eq!(work.done.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn the_bar_fills_and_never_overflows() {

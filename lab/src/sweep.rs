@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use clap::Args;
 use mpip_core::Parameters;
 
 use self::measured::Plan;
+use crate::progress::Work;
 
 pub(crate) mod distribution;
 mod explain;
@@ -121,7 +121,10 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let parameters = crate::parameters::set(Parameters::default(), &options.with)?;
     let plan = Plan { short: !options.bulk_only, parameters };
     if let (Some(seed), true) = (options.seed, options.explain) {
-        print!("{}", explain::text(&Set::draw(seed), &options.sender, &plan)?);
+        let work = Work::new(&format!("simulating set {seed}"), 1);
+        let text = explain::text(&Set::draw(seed), &options.sender, &plan)?;
+        drop(work);
+        print!("{text}");
         return Ok(ExitCode::SUCCESS);
     }
     let wanted =
@@ -210,7 +213,7 @@ fn run_all(
     };
     let shared = Mutex::new((Vec::new(), file, Ok(())));
     let next = AtomicUsize::new(0);
-    let start = Instant::now();
+    let work = Work::new("simulated link sets", cases.len());
     let worker = || {
         while let Some((seed, sender)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = measured::measure(&Set::draw(*seed), sender, plan);
@@ -228,16 +231,7 @@ fn run_all(
                 next.store(cases.len(), Ordering::Relaxed);
                 return;
             }
-            if results.len().is_multiple_of((cases.len() / 20).max(1)) {
-                let each = start.elapsed().as_secs_f64() / results.len() as f64;
-                let left = each * (cases.len() - results.len()) as f64;
-                let _ = writeln!(
-                    io::stderr(),
-                    "{} of {}, {left:.0} s left",
-                    results.len(),
-                    cases.len()
-                );
-            }
+            work.one();
         }
     };
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -18,6 +18,7 @@ use mpip_sim::rng::Rng;
 use mpip_sim::spec::{TcpControl, WorldSpec};
 use mpip_sim::world::{Observe, World};
 
+use crate::progress::Work;
 use crate::run::limit_of;
 use crate::subject::subjects;
 use crate::{scenarios, simulated};
@@ -196,6 +197,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let sums = Mutex::new(vec![vec![Sums::default(); senders.len()]; rows.len()]);
     let each = senders.len() * options.repetitions as usize * 2;
     let next = AtomicUsize::new(0);
+    let progress = Work::new("simulated worlds", rows.len() * each);
     let work = || -> Result<(), String> {
         loop {
             let job = next.fetch_add(1, Ordering::Relaxed);
@@ -215,6 +217,8 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
                 .map_err(|error| format!("{}, {}: {error}", what.name(), senders[sender]))?;
             let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
             sums[row][sender].add(on, ratio);
+            drop(sums);
+            progress.one();
         }
     };
     std::thread::scope(|scope| {
@@ -227,6 +231,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
                 .map_err(io::Error::other)
         })
     })?;
+    drop(progress);
     let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
     print!("{}", table(&rows, options, &sums));
     Ok(())

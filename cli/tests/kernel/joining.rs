@@ -232,3 +232,63 @@ fn a_token_that_is_no_good_is_refused_with_the_reason() {
     assert!(up, "{words}");
     refused("c", &orphan, "the token is for another gateway");
 }
+
+/// What helps in trouble, with real daemons: both ends are asked, the paths measured, a report
+/// collected.
+#[test]
+fn a_bond_is_asked_at_both_ends_measured_and_reported_without_secrets() {
+    if !can_run(&["nft"]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("h");
+    assert!(world.mpip("g", &["init", &world.file("g")]).0);
+    let token = world.invite("laptop");
+    let (joined, words) = world.mpip("l", &["join", &token, "--config", &world.file("l")]);
+    assert!(joined, "{words}");
+    let (own, theirs) = (world.socket("l"), world.socket("g"));
+
+    // The gateway is found though no prefix names its address.
+    let (healthy, words) = world.mpip("l", &["--socket", &own, "doctor", "--peer"]);
+    assert!(words.contains("asked: peer `") && words.contains("release "), "{words}");
+    assert!(!words.contains("the other end"), "{words}");
+    assert!(healthy, "{words}");
+    let (_, words) = world.mpip("g", &["--socket", &theirs, "doctor", "--peer", "laptop"]);
+    assert!(words.contains("asked: peer `laptop`"), "{words}");
+    let (_, words) = world.mpip("g", &["--socket", &theirs, "doctor", "--peer", "desktop"]);
+    assert!(
+        words.contains("not checked: the other end: ") && words.contains("`laptop`"),
+        "{words}"
+    );
+
+    let bench = ["--socket", &own, "bench", "--time", "0.5", "--limit", "20"];
+    let (measured, words) = world.mpip("l", &bench);
+    assert!(measured && words.contains("expect ") && words.contains("limit: "), "{words}");
+    assert!(words.contains("1 of ") && words.contains("all paths together"), "progress: {words}");
+    let (measured, words) = world.mpip("l", &[&bench[..], &["--json"]].concat());
+    let report = words.find('{').map(|start| serde_json::from_str(&words[start..]));
+    let report: mpip_api::BenchReport = report.expect("an object").expect("a report");
+    assert!(measured && report.together.len() == 2, "{words}");
+
+    for (host, socket) in [("l", &own), ("g", &theirs)] {
+        let file = world.directory.join(format!("{host}.txt")).display().to_string();
+        let (written, words) = world.mpip(host, &["--socket", socket, "debug", "--out", &file]);
+        assert!(written && words.contains("wrote `"), "{words}");
+        let report = fs::read_to_string(&file).expect("written");
+        for part in ["== configuration", "== mpip status --json", "== log", "== ip rule"] {
+            assert!(report.contains(part), "{part}: {report}");
+        }
+        assert!(report.contains("\"established\": true"), "{report}");
+        let mut secrets = vec![token.clone()];
+        for extension in ["key", "psk"] {
+            let file = PathBuf::from(world.file(host)).with_extension(extension);
+            secrets.extend(fs::read_to_string(file).map(|key| key.trim().to_owned()));
+        }
+        assert!(secrets.len() >= 2, "there are keys");
+        for secret in secrets {
+            assert!(!report.contains(&secret), "{secret}");
+        }
+        let (again, words) = world.mpip(host, &["--socket", socket, "debug", "--out", &file]);
+        assert!(!again && words.contains("cannot write the report `"), "{words}");
+    }
+}

@@ -37,3 +37,31 @@ impl Drop for Confined<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// `[D-4]`
+    #[test]
+    fn a_connection_takes_any_path_again_when_its_measurement_ends() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (asks, asked) = channel();
+        let asker = Asker::new(asks, || {});
+        drop(Confined::new(&asker, &stream, None).expect("two ends"));
+        assert!(asked.try_recv().is_err(), "nothing is confined");
+        drop(Confined::new(&asker, &stream, Some(3)).expect("two ends"));
+        let paths = asked.try_iter().map(|ask| match ask {
+            Ask::Confine { session, path } => {
+                assert_eq!(session.source.port, stream.local_addr().expect("bound").port());
+                path
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(paths.collect::<Vec<_>>(), [Some(3), None]);
+    }
+}

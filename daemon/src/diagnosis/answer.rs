@@ -193,3 +193,33 @@ fn receive(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     load::receive(stream, GRACE, |_| true);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn service(permits: Permits) -> Service {
+        let asker = Asker::new(channel().0, || {});
+        Service { asker, permits, open: AtomicUsize::new(0), busy: AtomicBool::new(false) }
+    }
+
+    /// `[D-3]`
+    #[test]
+    fn one_measures_at_a_time_within_the_bounds_and_if_it_may() {
+        let (service, second) = (service(Permits::default()), Duration::from_secs(1));
+        let refused = |limit, max| may_measure(&service, limit, max).err();
+        let turn = may_measure(&service, DURATION_MAX, BYTES_MAX).expect("free");
+        assert!(refused(second, 1).is_some_and(|reason| reason.contains("under way")));
+        drop(turn);
+        assert!(refused(second, 1).is_none(), "free again");
+        assert!(refused(second * 11, 1).is_some_and(|reason| reason.contains("found 11000 ms")));
+        assert!(refused(second, BYTES_MAX + 1).is_some_and(|reason| reason.contains("4000000001")));
+        let silent = self::service(Permits::NOTHING);
+        let reason = may_measure(&silent, second, 1).err().expect("refused");
+        assert!(reason.contains("`bench` is off"), "{reason}");
+        let reason = view(&silent, "b").expect_err("refused");
+        assert!(reason.contains("`answer` is off"), "{reason}");
+    }
+}

@@ -116,7 +116,6 @@ fn each_path_is_measured_alone_and_all_of_them_together() {
     assert_eq!(all.count(), 3);
 }
 
-/// `[D-3]` `[D-4]`
 #[test]
 fn a_measurement_that_is_interrupted_or_not_permitted_leaves_nothing() {
     if !can_run(&[]) {

@@ -193,6 +193,17 @@ fn a_running_daemon_is_asked_for_its_paths() {
     named(&findings, "is asked before mpip's");
     a.ip(&[&["rule", "del"], &rule[..]].concat());
 
+    // The peer has told its other address: nothing is wrong with a configuration that lacks it.
+    let one = HostConfiguration { endpoints: &["198.18.0.2:6182"], ..A };
+    let other = Directory::new("doctor3-one");
+    let shorter = one.write(&other);
+    let text = fs::read_to_string(&shorter).expect("written");
+    let socket = |directory: &Directory| directory.0.display().to_string();
+    let text = text.replace(&socket(&other), &socket(&directory));
+    fs::write(&shorter, text).expect("writable");
+    let findings = examine(&a, &shorter);
+    assert!(!findings.iter().any(|finding| finding.text.contains("no route")), "{findings:#?}");
+
     // A path goes.
     b.nft(
         "table ip block { chain in { type filter hook prerouting priority -300; \
