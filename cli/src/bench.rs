@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn options(arguments: &[&str]) -> Options {
-        Arguments::parse_from([&["bench"], arguments].concat()).options
+        Arguments::parse_from([&["bench"][..], arguments].concat()).options
     }
 
     #[test]

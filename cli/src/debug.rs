@@ -240,7 +240,6 @@ mod tests {
         report.section("log", &format!("`{}` is no key\n", secret.as_str()));
         let text = report.finish();
         assert!(text.contains(&public) && !text.contains(secret.as_str()), "{text}");
-        // The value of one that is named public, but is the private one, does not stay elsewhere.
         assert!(text.contains("== log\n`[removed]` is no key\n"), "{text}");
     }
 

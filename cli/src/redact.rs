@@ -35,7 +35,7 @@ fn words(line: &str, public: &[String]) -> String {
     let mut rest = line;
     while let Some(start) = rest.find(is_of_key) {
         let (before, from) = rest.split_at(start);
-        let (word, after) = from.split_at(from.find(|c| !is_of_key(c)).unwrap_or(from.len()));
+        let (word, after) = from.split_at(from.find(|c: char| !is_of_key(c)).unwrap_or(from.len()));
         out.push_str(before);
         // `key=VALUE` is one word here.
         let known = |public: &String| word == public || word.ends_with(&format!("={public}"));
@@ -54,7 +54,8 @@ fn values(line: &str) -> String {
     let mut rest = line;
     while let Some(start) = rest.find(is_of_name) {
         let (before, from) = rest.split_at(start);
-        let (name, after) = from.split_at(from.find(|c| !is_of_name(c)).unwrap_or(from.len()));
+        let (name, after) =
+            from.split_at(from.find(|c: char| !is_of_name(c)).unwrap_or(from.len()));
         out.push_str(before);
         out.push_str(name);
         rest = after;

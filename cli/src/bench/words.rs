@@ -100,7 +100,7 @@ fn table(report: &BenchReport, colours: bool) -> String {
         table.row(first.into_iter().chain(send).chain(receive).map(Into::into).collect());
     }
     let [send, receive] = figures(&report.together);
-    let first = ["all", "", "", "", "", &loaded(&report.together)].map(str::to_owned);
+    let first = ["all", "", "", "", "", loaded(&report.together).as_str()].map(str::to_owned);
     table.row(first.into_iter().chain(send).chain(receive).map(Into::into).collect());
     table.render("  ", colours)
 }

@@ -261,7 +261,7 @@ fn a_bond_is_asked_at_both_ends_measured_and_reported_without_secrets() {
         "{words}"
     );
 
-    let bench = ["--socket", &own, "bench", "--time", "0.5", "--limit", "20"];
+    let bench = ["--socket", own.as_str(), "bench", "--time", "0.5", "--limit", "20"];
     let (measured, words) = world.mpip("l", &bench);
     assert!(measured && words.contains("expect ") && words.contains("limit: "), "{words}");
     assert!(words.contains("1 of ") && words.contains("all paths together"), "progress: {words}");
