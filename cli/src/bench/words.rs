@@ -262,7 +262,7 @@ mod tests {
         let text = render(&report, false);
         let expected = "gateway at 10.77.0.1 (mpipd 0.1.0), one TCP connection through the tunnel
 
-  path  by    from        to             RTT   loaded  to the peer   loss  from the peer  loss
+  path  by    from        to              RTT   loaded  to the peer   loss  from the peer  loss
      0  eth0  198.18.0.1  198.18.0.2  20.0 ms  25.0 ms  40.0 Mbit/s  0.0 %              -     -
      1  eth1  198.18.0.1  198.18.0.2  20.0 ms  25.0 ms  20.0 Mbit/s  0.0 %              -     -
    all                                         25.0 ms  57.0 Mbit/s  0.0 %              -     -
