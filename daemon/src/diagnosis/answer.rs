@@ -27,13 +27,19 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long the asker may take to close its end.
 const CLOSING: Duration = Duration::from_secs(10);
 
+/// How long a measurement waits for the end of another one: the end of the asker's last one may
+/// travel on a slower path than the beginning of its next one.
+const PATIENCE: Duration = Duration::from_secs(2);
+const TURN_INTERVAL: Duration = Duration::from_millis(5);
+
 /// What all connections share.
 struct Service {
     asker: Asker,
     permits: Permits,
     open: AtomicUsize,
-    /// Whether somebody measures.
+    /// Whether somebody measures, and how long others wait for that.
     busy: AtomicBool,
+    patience: Duration,
 }
 
 /// Answers peers on threads of its own, through the TUN device `interface`, for as long as the
@@ -41,7 +47,7 @@ struct Service {
 pub(crate) fn serve(interface: &str, permits: Permits, asker: Asker) -> io::Result<()> {
     let listener = stream::listen(interface, DIAGNOSIS_PORT)?;
     let (open, busy) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let service = Arc::new(Service { asker, permits, open, busy });
+    let service = Arc::new(Service { asker, permits, open, busy, patience: PATIENCE });
     thread::Builder::new()
         .name("diagnosis".to_owned())
         .spawn(move || accept(&listener, &service))?;
@@ -169,10 +175,16 @@ fn may_measure(service: &Service, limit: Duration, max: u64) -> Result<Turn<'_>,
             limit.as_millis()
         ));
     }
-    match service.busy.swap(true, Ordering::Acquire) {
-        false => Ok(Turn(&service.busy)),
-        true => Err("another measurement with that node is under way: try again later".to_owned()),
+    let start = clock::now();
+    while service.busy.swap(true, Ordering::Acquire) {
+        if clock::now().since(start) >= service.patience {
+            return Err(
+                "another measurement with that node is under way: try again later".to_owned()
+            );
+        }
+        thread::sleep(TURN_INTERVAL);
     }
+    Ok(Turn(&service.busy))
 }
 
 /// The asker ends it, or this end does a little later.
@@ -202,7 +214,8 @@ mod tests {
 
     fn service(permits: Permits) -> Service {
         let asker = Asker::new(channel().0, || {});
-        Service { asker, permits, open: AtomicUsize::new(0), busy: AtomicBool::new(false) }
+        let (open, busy) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Service { asker, permits, open, busy, patience: Duration::ZERO }
     }
 
     /// `[D-3]`
