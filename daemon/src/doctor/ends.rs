@@ -17,14 +17,14 @@ pub(super) fn check(survey: &Survey) -> Vec<Finding> {
 /// What was asked and what came, in a line.
 pub(super) fn summary(answer: &PeerAnswer) -> String {
     let PeerAnswer { address, own, view, took_ms, .. } = answer;
-    let count = view.association.paths.len();
+    let count = |paths: &[PathStatus]| paths.iter().filter(|path| works(path)).count();
     format!(
-        "peer `{}` at {address}: release {}, {count} path{} there, {} here, answered within {took_ms:.0} \
-         ms",
+        "peer `{}` at {address}: release {}, {} paths work there, {} here, answered within \
+         {took_ms:.0} ms",
         own.name,
         view.daemon_version,
-        if count == 1 { "" } else { "s" },
-        own.paths.len()
+        count(&view.association.paths),
+        count(&own.paths)
     )
 }
 
@@ -220,7 +220,8 @@ mod tests {
     fn two_ends_that_agree_have_no_fault() {
         assert_eq!(compare(&answer()), []);
         assert!(
-            summary(&answer()).starts_with("peer `b` at 10.77.0.2:6184: release 1, 1 path there")
+            summary(&answer())
+                .starts_with("peer `b` at 10.77.0.2:6184: release 1, 1 paths work there")
         );
     }
 
