@@ -234,7 +234,7 @@ mod tests {
             "[node]\nprivate_key_file = \"mpip0.key\" # {}\n[[peer]]\npublic_key = \"{public}\"\n",
             secret.as_str()
         );
-        assert_eq!(public_keys(&config), [public.clone()]);
+        assert_eq!(public_keys(&config), std::slice::from_ref(&public));
         let mut report = Report { public: public_keys(&config), ..Report::default() };
         report.section("configuration", &config);
         report.section("log", &format!("`{}` is no key\n", secret.as_str()));

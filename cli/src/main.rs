@@ -13,7 +13,8 @@
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
 //! [`drops`] (text for people), [`rates`] (between two samples), [`sampler`] (samples for what is
-//! shown live), [`progress`] (for whoever waits), [`redact`] (no secrets), and [`failure`] (the error that ends the program). None of these use a command.
+//! shown live), [`progress`] (for whoever waits), [`redact`] (no secrets), and [`failure`] (the
+//! error that ends the program). None of these use a command.
 
 mod availability;
 mod bench;
@@ -273,8 +274,8 @@ enum Command {
     Bench(bench::Options),
     /// Collect a report for whoever is to help, without secrets
     ///
-    /// Configuration, status, events, log, what doctor finds, addresses, routes and firewall of this
-    /// host, in one file. Keys, tokens and passwords are taken out.
+    /// Configuration, status, events, log, what doctor finds, addresses, routes and firewall of
+    /// this host, in one file. Keys, tokens and passwords are taken out.
     Debug {
         /// The configuration (default: that of the running daemon)
         config: Option<PathBuf>,
