@@ -8,7 +8,7 @@
 //! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
-//! - [`bench`]: what its paths carry; [`debug`]: a report for others
+//! - [`mod@bench`]: what its paths carry; [`debug`]: a report for others
 //! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
