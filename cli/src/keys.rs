@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use mpip_crypto::{PresharedKey, PrivateKey, Rng};
@@ -13,6 +13,9 @@ use crate::output::print;
 
 /// Longest input read as a key, in bytes; a key has 44 characters.
 const INPUT_MAX: usize = 4_096;
+
+/// Files made in a directory with this bit are of the directory's group (inode(7)).
+const SETGID: u32 = 0o2000;
 
 /// A generator seeded by the kernel. After boot it blocks until the kernel has enough entropy.
 pub(crate) fn rng() -> Result<Rng, Failure> {
@@ -59,8 +62,9 @@ pub(crate) fn public() -> Result<(), Failure> {
     print(&format!("{}\n", key.public_key()))
 }
 
-/// Writes `key` to a new file that only its owner can read and write. If that fails halfway, no
-/// file is left.
+/// Writes `key` to a new file that only its owner can read and write. In a directory that root
+/// shares with a group (setgid), the group can read it, too: the daemon's user is in it. If that
+/// fails halfway, no file is left.
 pub(crate) fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure(format!(
@@ -73,7 +77,14 @@ pub(crate) fn write_new(file: &Path, key: &str) -> Result<(), Failure> {
     let mut open =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(failed)?;
     let line = Zeroizing::new(format!("{key}\n"));
-    let written = open.write_all(line.as_bytes()).and_then(|()| open.sync_all());
+    let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
+    let directory = fs::metadata(directory.unwrap_or(Path::new(".")));
+    let shared = directory.is_ok_and(|it| it.uid() == 0 && it.mode() & SETGID != 0);
+    let written = open.write_all(line.as_bytes()).and_then(|()| match shared {
+        true => open.set_permissions(fs::Permissions::from_mode(0o640)),
+        false => Ok(()),
+    });
+    let written = written.and_then(|()| open.sync_all());
     written.map_err(|error| {
         let _ = fs::remove_file(file);
         failed(error)

@@ -30,6 +30,7 @@ mod local;
 pub mod logging;
 mod network;
 mod node;
+mod notify;
 mod pins;
 mod qlog;
 mod reload;

@@ -18,6 +18,7 @@ use crate::diagnosis::{self, Permits};
 use crate::error::{Error, system};
 use crate::firewall::Firewall;
 use crate::node::{Node, Token};
+use crate::notify::{READY, STOPPING, notify};
 
 /// How long the last answer to a client may take when the process ends.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -104,9 +105,11 @@ pub fn run(settings: Settings, qlog: Option<&Path>) -> Result<(), Error> {
     control::serve(&control, asker.clone())
         .map_err(system("start the thread of the control socket"))?;
     node.started();
+    notify(READY);
     let mut sources = Sources { poller, signals, monitor, waker, asks, asker };
     let ended = serve(&mut node, &mut sources);
     log::info!("ending");
+    notify(STOPPING);
     node.end(ended.is_ok());
     // The socket's file goes before anybody is told that all is gone.
     drop(control);

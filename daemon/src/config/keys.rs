@@ -28,7 +28,8 @@ pub(super) fn read<K: FromStr<Err = KeyParseError>>(file: &Path) -> Result<K, St
     text.parse().map_err(|error| format!("`{shown}`: {error}"))
 }
 
-/// Whether only the user who runs the daemon, and root, can read the file and have written it.
+/// Whether only the user who runs the daemon, and root, can read the file and have written it. A
+/// group may read it, too, whose directory it is in: one that root shares with the daemon's user.
 pub(super) fn check(file: &Path, metadata: &Metadata, user: u32) -> Result<(), String> {
     let shown = file.display();
     if !metadata.is_file() {
@@ -42,7 +43,12 @@ pub(super) fn check(file: &Path, metadata: &Metadata, user: u32) -> Result<(), S
         ));
     }
     let mode = metadata.mode() & 0o777;
-    if mode & 0o077 != 0 {
+    let shared = || file.parent().and_then(|it| it.metadata().ok()).is_some_and(|directory| {
+        directory.uid() == 0
+            && directory.mode() & libc::S_ISGID != 0
+            && directory.gid() == metadata.gid()
+    });
+    if mode & 0o077 != 0 && !(mode & 0o037 == 0 && shared()) {
         return Err(format!(
             "expected a key file that only its owner can use, `{shown}` has mode {mode:04o}; \
              mend it with `chmod 600 {shown}`"
