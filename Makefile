@@ -2,6 +2,9 @@
 
 CARGO ?= cargo
 TOOLS := target/tools
+# Where `make install` installs.
+PREFIX ?= /usr/local
+TO = $(DESTDIR)$(PREFIX)
 # Random worlds that `make sim` goes through, beginning at FIRST.
 SEEDS ?= 10000
 FIRST ?= 0
@@ -15,7 +18,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 
 .PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
-	lab setup mptcp metrics install clean
+	lab setup mptcp metrics programs install deb deb-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -90,13 +93,44 @@ metrics: ## Let Prometheus' promtool judge the metrics: names, units, types
 	@sh scripts/setup.sh promtool:prometheus
 	MPIP_TEST_PROMTOOL=1 $(CARGO) test --locked -p mpip-cli --bin mpip promtool
 
-install: build ## Install the binaries to PREFIX (default /usr/local)
-	install -D -m 755 target/release/mpipd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/mpipd
-	install -D -m 755 target/release/mpip $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/mpip
-	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system
-	for unit in mpip@ mpip-web@; do \
-		sed 's|/usr/local|$(or $(PREFIX),/usr/local)|' contrib/$$unit.service \
-			>$(DESTDIR)$(or $(PREFIX),/usr/local)/lib/systemd/system/$$unit.service; done
+# What is installed, and the page of mpipd's manual.
+programs:
+	$(CARGO) build --locked --release -p mpip-daemon -p mpip-cli --bins --example manual
+
+# Every file of an installation stands here; `make deb` packs what this installs.
+install: programs ## Install to PREFIX (default /usr/local): programs, units, manual, completions
+	install -D -m 755 target/release/mpipd $(TO)/sbin/mpipd
+	install -D -m 755 target/release/mpip $(TO)/bin/mpip
+	install -d $(TO)/lib/systemd/system
+	for unit in mpip@ mpip-web@; do sed 's|/usr/local|$(PREFIX)|' contrib/$$unit.service \
+		>$(TO)/lib/systemd/system/$$unit.service; done
+	install -D -m 644 contrib/mpip.sysusers $(TO)/lib/sysusers.d/mpip.conf
+	install -D -m 644 contrib/mpip.tmpfiles $(TO)/lib/tmpfiles.d/mpip.conf
+	install -D -m 644 contrib/80-mpip.network $(TO)/lib/systemd/network/80-mpip.network
+	install -D -m 644 contrib/networkd.conf $(TO)/share/doc/mpip/examples/networkd.conf
+	install -D -m 644 contrib/NetworkManager.conf $(TO)/lib/NetworkManager/conf.d/mpip.conf
+	install -D -m 644 contrib/grafana-mpip.json $(TO)/share/doc/mpip/examples/grafana-mpip.json
+	install -D -m 644 -t $(TO)/share/doc/mpip README.md docs/*.md
+	rm -rf target/manual
+	target/release/mpip generate target/manual
+	target/release/examples/manual >target/manual/mpipd.8
+	install -D -m 644 -t $(TO)/share/man/man1 target/manual/*.1
+	install -D -m 644 -t $(TO)/share/man/man8 target/manual/mpipd.8
+	install -D -m 644 target/manual/mpip.bash $(TO)/share/bash-completion/completions/mpip
+	install -D -m 644 target/manual/_mpip $(TO)/share/zsh/vendor-completions/_mpip
+	install -D -m 644 target/manual/mpip.fish $(TO)/share/fish/vendor_completions.d/mpip.fish
+	test -n "$(DESTDIR)" || ! command -v systemd-sysusers || { \
+		systemd-sysusers mpip.conf && systemd-tmpfiles --create mpip.conf; }
+	test -n "$(DESTDIR)" || test ! -d /run/systemd/system || systemctl daemon-reload
+
+deb: $(TOOLS)/bin/cargo-deb ## Build a package for Debian: target/debian/mpip_VERSION_ARCHITECTURE.deb
+	rm -rf target/package
+	$(MAKE) install DESTDIR=target/package PREFIX=/usr
+	$(TOOLS)/bin/cargo-deb --no-build -p mpip-daemon $(DEB_OPTIONS)
+
+deb-test: setup deb ## Install, join, upgrade and purge the package on Debian, booted in namespaces (10 min)
+	@sh scripts/setup.sh systemd-nspawn:systemd-container mmdebstrap:mmdebstrap
+	@sh scripts/deb-test.sh
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

@@ -20,10 +20,12 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Interval at which both are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// `mpipd` in the directory of this program, else as `PATH` finds it.
+/// `mpipd` in the directory of this program, or in `sbin` beside that, which is not in every user's
+/// `PATH`; else as `PATH` finds it.
 fn program() -> PathBuf {
-    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name("mpipd"));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("mpipd"))
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = [own.with_file_name("mpipd"), own.with_file_name("../sbin/mpipd")];
+    beside.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("mpipd"))
 }
 
 fn mpipd(file: &Path) -> Command {

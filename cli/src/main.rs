@@ -9,6 +9,7 @@
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
 //! - [`mod@bench`]: what its paths carry; [`debug`]: a report for others
+//! - [`generate`]: manual pages and completions, for packages
 //! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
 //!
 //! They use [`socket`] (which daemon is meant), [`output`], [`table`], [`units`], [`words`] and
@@ -26,6 +27,7 @@ mod events;
 #[cfg(test)]
 mod example;
 mod failure;
+mod generate;
 mod invite;
 mod join;
 mod keys;
@@ -49,7 +51,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -289,6 +291,12 @@ enum Command {
         /// The configuration
         file: PathBuf,
     },
+    /// Write manual pages and completions for shells, for packages
+    #[command(hide = true)]
+    Generate {
+        /// Where to; the directory is made
+        directory: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -384,14 +392,13 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
             return daemon::doctor(file.as_deref(), socket.as_deref(), peer, *json);
         }
         Command::Check { file } => return daemon::check(file),
+        Command::Generate { directory } => generate::generate(Arguments::command(), directory)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
