@@ -18,7 +18,7 @@ ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-co
 WAITING := 16
 
 .PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
-	lab setup mptcp metrics programs install deb deb-test clean
+	lab setup mptcp metrics programs install static deb deb-test clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -122,6 +122,11 @@ install: programs ## Install to PREFIX (default /usr/local): programs, units, ma
 	test -n "$(DESTDIR)" || ! command -v systemd-sysusers || { \
 		systemd-sysusers mpip.conf && systemd-tmpfiles --create mpip.conf; }
 	test -n "$(DESTDIR)" || test ! -d /run/systemd/system || systemctl daemon-reload
+
+# By glibc, which takes no other toolchain than the one that is there.
+static: ## Build mpipd and mpip that need no library: target/TRIPLE/release
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --locked --release -p mpip-daemon -p mpip-cli \
+		--target $(shell rustc -vV | sed -n 's/^host: //p')
 
 deb: $(TOOLS)/bin/cargo-deb ## Build a package for Debian: target/debian/mpip_VERSION_ARCHITECTURE.deb
 	rm -rf target/package

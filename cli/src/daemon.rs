@@ -93,8 +93,19 @@ pub(crate) fn examination(file: Option<&Path>, socket: Option<&Path>) -> Command
     command
 }
 
-/// Starts a daemon and waits until it answers.
+/// Starts a daemon and waits until it answers: by systemd where it runs and has a unit for it, and
+/// no level of the log is asked for; otherwise in the background.
 pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
+    match unit_of(file).filter(|_| log_level.is_none()) {
+        None => in_background(file, log_level),
+        Some(unit) => {
+            by_systemd(file, &["start"], &unit)?;
+            print(&format!("{unit} is up; `systemctl enable {unit}` starts it with the host\n"))
+        }
+    }
+}
+
+fn in_background(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
     let socket = socket_of(file)?;
     if Client::connect(&socket).is_ok() {
         return Err(Failure(format!(
@@ -138,20 +149,30 @@ pub(crate) fn up(file: &Path, log_level: Option<&str>) -> Result<(), Failure> {
 /// so that it starts with the host, too; otherwise in the background.
 pub(crate) fn start(file: &Path) -> Result<(), Failure> {
     let Some(unit) = unit_of(file) else {
-        up(file, None)?;
+        in_background(file, None)?;
         return print(&format!(
             "it does not start with the host: after a restart run `mpip up {}`\n",
             file.display()
         ));
     };
-    let enabled = Command::new("systemctl").args(["enable", "--now", &unit]).output()?;
-    if !enabled.status.success() {
+    by_systemd(file, &["enable", "--now"], &unit)?;
+    print(&format!("{unit} is up, and starts with the host\n"))
+}
+
+/// Has systemd start `unit`, by `systemctl VERB`, and waits until the daemon answers.
+fn by_systemd(file: &Path, verb: &[&str], unit: &str) -> Result<(), Failure> {
+    let socket = socket_of(file)?;
+    let done = Command::new("systemctl").args(verb).arg(unit).output()?;
+    if !done.status.success() {
+        let journal = ["--unit", unit, "--lines=3", "--output=cat", "--no-pager"];
+        let journal = Command::new("journalctl").args(journal).output();
         return Err(Failure(format!(
-            "`systemctl enable --now {unit}` failed: {}",
-            String::from_utf8_lossy(&enabled.stderr).trim()
+            "`systemctl {} {unit}` failed: {}\n{}",
+            verb.join(" "),
+            String::from_utf8_lossy(&done.stderr).trim(),
+            journal.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned())?
         )));
     }
-    let socket = socket_of(file)?;
     let (start, mut progress) = (Instant::now(), Progress::new(Some(TIMEOUT)));
     while mpip_api::status(&socket, false).is_err() {
         progress.tell(&format!("{unit} starts and does not answer yet"));
@@ -163,7 +184,7 @@ pub(crate) fn start(file: &Path) -> Result<(), Failure> {
         }
         thread::sleep(POLL_INTERVAL);
     }
-    print(&format!("{unit} is up, and starts with the host\n"))
+    Ok(())
 }
 
 /// The systemd unit for the configuration `file`, if systemd runs and has the template.

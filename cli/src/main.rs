@@ -154,9 +154,11 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Start a daemon in the background and wait until it works (needs CAP_NET_ADMIN)
+    /// Start a daemon and wait until it works (needs CAP_NET_ADMIN)
     ///
-    /// The daemon logs to a file beside its control socket, by default /run/mpip/INTERFACE.log.
+    /// For a configuration in /etc/mpip systemd starts it, where it has the unit mpip@.service and
+    /// no --log-level is given. Otherwise it runs in the background, and logs to a file beside its
+    /// control socket, by default /run/mpip/INTERFACE.log.
     Up {
         /// The configuration, described in docs/configuration.md
         file: PathBuf,

@@ -494,6 +494,29 @@ fn a_key_file_of_another_user_is_refused() {
     }
 }
 
+/// As the package has /etc/mpip: of root and the group of the daemon's user.
+#[test]
+fn a_group_may_read_a_key_file_only_in_a_directory_that_root_shares_with_it() {
+    let directory = Directory::new("group");
+    let file = directory.0.join("node.key");
+    let allowed = |file_mode, directory_mode| {
+        let mode = fs::Permissions::from_mode;
+        fs::set_permissions(&directory.0, mode(directory_mode)).expect("ours");
+        fs::set_permissions(&file, mode(file_mode)).expect("ours");
+        let metadata = fs::metadata(&file).expect("written");
+        keys::check(&file, &metadata, metadata.uid()).is_ok()
+    };
+    let by_root = fs::metadata(&file).expect("written").uid() == 0;
+    assert_eq!(allowed(0o640, 0o3770), by_root);
+    assert!(!allowed(0o640, 0o770), "not shared on purpose");
+    assert!(!allowed(0o660, 0o3770), "the group could write it");
+    assert!(!allowed(0o644, 0o3770), "others could read it");
+    if by_root {
+        std::os::unix::fs::chown(&directory.0, None, Some(65_534)).expect("by root");
+        assert!(!allowed(0o640, 0o3770), "another group");
+    }
+}
+
 #[test]
 fn a_key_file_that_is_a_pipe_or_much_too_long_ends_in_words() {
     let directory = Directory::new("pipe");
