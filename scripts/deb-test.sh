@@ -11,8 +11,14 @@ base=$cache/root.tar
 work=$(mktemp -d)
 booted=
 failed=0
+finished=0
 
 clean() {
+    if [ "$finished" = 0 ]; then
+        for process in ${gateway:-} ${laptop:-}; do
+            inside "$process" journalctl -u mpip@mpip0 -n 30 --no-pager -o short-precise >&2 || :
+        done
+    fi
     for process in $booted; do kill "$process" 2>/dev/null || :; done
     for process in $booted; do wait "$process" 2>/dev/null || :; done
     rm -rf "$work"
@@ -46,17 +52,15 @@ boot() {
     cp "$package" "$work/$1/root/mpip.deb"
     systemd-nspawn --quiet --register=no --keep-unit --private-network --bind="$work/tun:/dev/net/tun" \
         --console=pipe --machine="$1" -D "$work/$1" -b </dev/null >"$work/$1.console" 2>&1 &
-    booted="$booted $!"
-    leader=
-    for _ in $(seq 100); do
-        leader=$(pgrep -P "$!" || :)
-        [ -z "$leader" ] || break
-        sleep 0.1
-    done
-    for _ in $(seq 300); do
+    nspawn=$!
+    booted="$booted $nspawn"
+    for _ in $(seq 600); do
+        sleep 0.2
+        # Its first child is another one, which ends soon.
+        leader=$(pgrep -P "$nspawn" | tail -1)
+        [ -n "$leader" ] || continue
         state=$(inside "$leader" systemctl is-system-running 2>/dev/null || :)
         case $state in running | degraded) return ;; esac
-        sleep 0.2
     done
     echo "$1 does not boot: $state" >&2
     cat "$work/$1.console" >&2
@@ -224,4 +228,9 @@ for host in gateway laptop; do
     state "$process" >"$work/$host.after"
     check "purged, the $host is as it was" diff "$work/$host.before" "$work/$host.after"
 done
-[ $failed = 0 ] && echo "all as it is to be" || { echo "something is wrong, see above"; exit 1; }
+if [ $failed = 1 ]; then
+    echo "something is wrong, see above" >&2
+    exit 1
+fi
+finished=1
+echo "all as it is to be"

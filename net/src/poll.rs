@@ -116,6 +116,18 @@ pub fn lower_priority() -> io::Result<()> {
     Ok(())
 }
 
+/// Has the process ignore `SIGINT`, `SIGTERM` and `SIGHUP`, and the programs that it runs, too. A
+/// program would get them again that is run while they are blocked.
+pub fn ignore_termination() -> io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: to ignore a signal takes no handler, whose code could be unsound.
+        if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Wakes a [`Poller`] from another thread.
 #[derive(Debug)]
 pub struct Waker(OwnedFd);

@@ -6,15 +6,16 @@
 use std::io::{self, BufRead, Read, Write};
 use std::process::{Command, Stdio};
 
-use mpip_net::{Signals, privileges};
+use mpip_net::{ignore_termination, privileges};
 
 /// Longest ruleset, bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Runs until standard input ends, which is when the daemon is gone.
 pub fn run() -> io::Result<()> {
-    // Whoever ends the daemon's whole group does not end the helper before it.
-    let _blocked = Signals::new()?;
+    // Whoever ends the daemon's whole group, as systemd does, ends neither the helper before it nor
+    // an `nft` that sets what is to stay.
+    ignore_termination()?;
     privileges::hand_on_net_admin()?;
     let mut input = io::stdin().lock();
     let mut end = String::new();
