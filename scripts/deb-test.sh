@@ -192,7 +192,7 @@ laptop ip rule add pref 61 not fwmark 6182 lookup 6182 protocol 109
 own >"$work/own"
 unchanged() { own | cmp -s - "$work/own"; }
 for link in 1 2; do
-    printf '[Match]\nName=v%s\n[Network]\nAddress=198.18.%s.2/24\n' $link $link \
+    printf '[Match]\nName=v%s\n[Network]\nAddress=198.18.%s.2/24\nIPv6AcceptRA=no\n' $link $link \
         >"$work/laptop/etc/systemd/network/v$link.network"
 done
 mkdir -p "$work/laptop/etc/systemd/networkd.conf.d"
@@ -201,7 +201,7 @@ laptop systemctl start systemd-networkd
 managed() { laptop networkctl --no-legend list | grep -q "v1 .*configured"; }
 check "networkd has configured the links" wait_for managed
 laptop systemctl restart systemd-networkd
-wait_for managed
+wait_for managed || :
 check "networkd leaves mpip0 alone" laptop sh -c 'networkctl --no-legend list | grep -q "mpip0 .*unmanaged"'
 check "addresses, routes and rules of mpip are as they were" unchanged
 check "both links carry" wait_for both_paths "$laptop"

@@ -26,8 +26,18 @@ def serve(address):
             return
 
 
+def connect(address):
+    """Connects as soon as the server listens."""
+    for _ in range(100):
+        try:
+            return socket.create_connection((address, PORT), timeout=30)
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    raise SystemExit("nobody listens")
+
+
 def read(address, seconds):
-    connection = socket.create_connection((address, PORT), timeout=30)
+    connection = connect(address)
     start = last = time.monotonic()
     gap, received = 0.0, b""
     count = 0

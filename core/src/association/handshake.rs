@@ -392,7 +392,10 @@ impl Association {
         cx.shared.forget_indices(retired);
         self.reset(now, cx);
         self.identity.forget_peer();
-        self.handshakes.restart((!self.config.endpoints.is_empty()).then_some(now + RETRY_MIN));
+        match self.config.endpoints.is_empty() {
+            true => self.handshakes.restart(None),
+            false => self.handshakes.seek_again(now),
+        }
         cx.shared.events.push_back(Event::Lost { peer: self.config.name.clone() });
     }
 }

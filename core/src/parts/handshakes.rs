@@ -16,6 +16,10 @@ use mpip_types::{Bucket, DatagramSink, Instant, PathAddress, Rate};
 
 /// Pause after the first attempt. It doubles with each further one.
 pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
+/// The same after the peer was lost. A peer that is restarted, for an upgrade, is back after 0.1 to
+/// 0.3 s, and a TCP connection sends again after 0.2, 0.6 and 1.4 s (RFC 6298 with Linux's minimum).
+/// The next attempts are after 0.13, 0.25, 0.5, 1, 2, 4 and 8 s.
+pub(crate) const RETRY_LOST: Duration = Duration::from_millis(125);
 /// Maximum pause between attempts.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Responses that wait while another one is read; beyond this the newest are dropped. An attacker
@@ -112,6 +116,8 @@ pub(crate) struct Handshakes {
     response: Option<Box<Response>>,
     answers: Bucket,
     attempts: u32,
+    /// The pause after the first attempt.
+    first_pause: Duration,
     /// The only local address from which the first handshake leaves; `None` for every one.
     pub(crate) first_from: Option<IpAddr>,
     next_attempt: Option<Instant>,
@@ -131,6 +137,7 @@ impl Handshakes {
             response: None,
             answers: Bucket::new(),
             attempts: 0,
+            first_pause: RETRY_MIN,
             first_from: None,
             next_attempt: (!config.endpoints.is_empty()).then_some(now),
             cookies: CookieMemory::new(&config.public_key),
@@ -197,7 +204,8 @@ impl Handshakes {
         let hurried = self.pending().is_some_and(|pending| pending.has_cookie);
         self.pending = Some(Box::new(Pending::new(index, claim, pairs, hurried)));
 
-        let retry_in = (RETRY_MIN * 2_u32.saturating_pow(self.attempts.min(8))).min(RETRY_MAX);
+        let retry_in = self.first_pause * 2_u32.saturating_pow(self.attempts.min(8));
+        let retry_in = retry_in.min(RETRY_MAX);
         // Up to a quarter more, so that two nodes that started together do not stay in step.
         let spread = u32::from_be_bytes(rng.bytes());
         let retry_in = retry_in + retry_in / 4 * (spread >> 16) / 65_536;
@@ -265,6 +273,7 @@ impl Handshakes {
     /// The peer has answered, or has initiated a handshake: cancels further attempts.
     pub(crate) fn succeed(&mut self) {
         self.attempts = 0;
+        self.first_pause = RETRY_MIN;
         self.next_attempt = None;
     }
 
@@ -367,7 +376,14 @@ impl Handshakes {
         self.succeed();
     }
 
-    /// The peer is lost: resets the back-off. The next attempt is at `at`.
+    /// The peer is lost: the back-off begins anew, with shorter pauses. The next attempt is after
+    /// the first of them.
+    pub(crate) fn seek_again(&mut self, now: Instant) {
+        self.first_pause = RETRY_LOST;
+        self.restart(Some(now + RETRY_LOST));
+    }
+
+    /// Resets the back-off. The next attempt is at `at`.
     pub(crate) fn restart(&mut self, at: Option<Instant>) {
         self.attempts = 0;
         self.next_attempt = at;
