@@ -36,7 +36,8 @@ pub mod udp;
 
 pub use plain::PlainSender;
 pub use poll::{
-    Interest, Poller, Readiness, Signal, Signals, Waker, lower_priority, set_precise_timers,
+    Interest, Poller, Readiness, Signal, Signals, Waker, ignore_termination, lower_priority,
+    set_precise_timers,
 };
 pub use tcp::{TcpSender, TcpSocket};
 pub use tun::{Tun, TunWriter};
