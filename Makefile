@@ -110,7 +110,7 @@ install: programs ## Install to PREFIX (default /usr/local): programs, units, ma
 	install -D -m 644 contrib/networkd.conf $(TO)/share/doc/mpip/examples/networkd.conf
 	install -D -m 644 contrib/NetworkManager.conf $(TO)/lib/NetworkManager/conf.d/mpip.conf
 	install -D -m 644 contrib/grafana-mpip.json $(TO)/share/doc/mpip/examples/grafana-mpip.json
-	install -D -m 644 -t $(TO)/share/doc/mpip README.md docs/*.md
+	install -D -m 644 -t $(TO)/share/doc/mpip docs/*.md
 	rm -rf target/manual
 	target/release/mpip generate target/manual
 	target/release/examples/manual >target/manual/mpipd.8
