@@ -75,6 +75,9 @@ inside() {
 gateway() { inside "$gateway" "$@"; }
 laptop() { inside "$laptop" "$@"; }
 
+pings() { laptop ping -c 1 -W 1 -q "$1" >/dev/null; }
+quietly() { "$@" >/dev/null 2>&1; }
+
 # How many paths of this host work.
 paths() {
     inside "$1" mpip status --json 2>/dev/null | python3 -c 'import json, sys
@@ -117,7 +120,7 @@ for link in 1 2; do
         nsenter -t "$process" -n sh -c "ip link set v$link up; ip address add 198.18.$link.$end/24 dev v$link"
     done
 done
-for link in 1 2; do wait_for laptop ping -c 1 -W 1 -q "198.18.$link.1" >/dev/null; done
+for link in 1 2; do wait_for pings "198.18.$link.1"; done
 sleep 3
 state "$gateway" >"$work/gateway.before"
 state "$laptop" >"$work/laptop.before"
@@ -131,7 +134,7 @@ gateway mpip init --gateway >/dev/null
 token=$(gateway mpip invite laptop --no-qr | grep -o 'mpip1[^ ]*' | head -1)
 laptop mpip join "$token"
 inner=$(gateway ip -4 -o address show dev mpip0 | sed 's/.*inet \([0-9.]*\).*/\1/')
-check "a ping to $inner arrives" wait_for laptop ping -c 1 -W 1 -q "$inner" >"$work/ping"
+check "a ping to $inner arrives" wait_for pings "$inner"
 end=$(date +%s%N)
 echo "installed in $(((installed - start) / 1000000)) ms, bonded in $(((end - installed) / 1000000)) ms more"
 check "that took less than 60 s" [ $(((end - start) / 1000000000)) -lt 60 ]
@@ -139,26 +142,28 @@ check "both links carry" wait_for both_paths "$laptop"
 check "it starts with the host" gateway systemctl -q is-enabled mpip@mpip0
 main=$(gateway systemctl show -P MainPID mpip@mpip0)
 user=$(gateway stat -c %U "/proc/$main")
-check "the daemon runs as $user, with $(gateway sed -n 's/^CapPrm:.*0\([0-9a-f]*\)/\1/p' "/proc/$main/status")" is "$user" mpip
+check "the daemon runs as the user mpip" is "$user" mpip
+# CAP_NET_ADMIN is number 12, CAP_NET_RAW 13 (capabilities(7)).
+check "it has kept two capabilities" gateway grep -qE '^CapPrm:.0*3000$' "/proc/$main/status"
 check "the daemon cannot replace its configuration" \
     is "$(gateway stat -c '%U %G %a' /etc/mpip /etc/mpip/mpip0.key | tr '\n' ' ')" "root mpip 3770 root mpip 640 "
 check "the host forwards while it runs" is "$(gateway cat /proc/sys/net/ipv4/ip_forward)" 1
-check "its table of nftables is there" gateway nft list table inet mpip0 >/dev/null
+check "its table of nftables is there" quietly gateway nft list table inet mpip_mpip0
 check "mpip check, doctor: nothing wrong" gateway sh -c 'mpip check /etc/mpip/mpip0.toml >/dev/null && mpip doctor'
 check "systemctl reload applies the file" gateway systemctl reload mpip@mpip0
 gateway useradd -m -G mpip alice
 check "a member of the group mpip sees the status" \
-    gateway setpriv --reuid alice --regid alice --init-groups mpip status >/dev/null
+    quietly gateway setpriv --reuid alice --regid alice --init-groups mpip status
 gateway userdel -r alice 2>/dev/null
 gateway systemctl start mpip-web@mpip0
-check "the page's program serves metrics" wait_for nsenter -t "$gateway" -n python3 -c 'import urllib.request
+check "the page's program serves metrics" wait_for quietly nsenter -t "$gateway" -n python3 -c 'import urllib.request
 text = urllib.request.urlopen("http://127.0.0.1:6183/metrics", timeout=5).read().decode()
-assert "mpip_up 1" in text, text' 2>/dev/null
+assert "mpip_up 1" in text, text'
 
 step "killed, it starts again"
 gateway systemctl kill -s KILL --kill-who=main mpip@mpip0
 check "both links carry again" wait_for both_paths "$laptop"
-check "a ping arrives" wait_for laptop ping -c 1 -W 1 -q "$inner" >"$work/ping"
+check "a ping arrives" wait_for pings "$inner"
 
 # The package with a later version.
 dpkg-deb --raw-extract "$package" "$work/later"

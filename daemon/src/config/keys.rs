@@ -43,11 +43,13 @@ pub(super) fn check(file: &Path, metadata: &Metadata, user: u32) -> Result<(), S
         ));
     }
     let mode = metadata.mode() & 0o777;
-    let shared = || file.parent().and_then(|it| it.metadata().ok()).is_some_and(|directory| {
-        directory.uid() == 0
-            && directory.mode() & libc::S_ISGID != 0
-            && directory.gid() == metadata.gid()
-    });
+    let shared = || {
+        file.parent().and_then(|it| it.metadata().ok()).is_some_and(|directory| {
+            directory.uid() == 0
+                && directory.mode() & libc::S_ISGID != 0
+                && directory.gid() == metadata.gid()
+        })
+    };
     if mode & 0o077 != 0 && !(mode & 0o037 == 0 && shared()) {
         return Err(format!(
             "expected a key file that only its owner can use, `{shown}` has mode {mode:04o}; \
