@@ -203,8 +203,8 @@ done
 mkdir -p "$work/laptop/etc/systemd/networkd.conf.d"
 cp contrib/networkd.conf "$work/laptop/etc/systemd/networkd.conf.d/mpip.conf"
 laptop systemctl start systemd-networkd
-managed() { laptop networkctl --no-legend list | grep -q "v1 .*configured"; }
-check "networkd has configured the links" wait_for managed
+managed() { laptop networkctl --no-legend list | grep -qE "v1 .*(configuring|configured)"; }
+check "networkd has the links" wait_for managed
 laptop systemctl restart systemd-networkd
 wait_for managed || :
 check "networkd leaves mpip0 alone" laptop sh -c 'networkctl --no-legend list | grep -q "mpip0 .*unmanaged"'
