@@ -17,8 +17,8 @@ use mpip_types::{Bucket, DatagramSink, Instant, PathAddress, Rate};
 /// Pause after the first attempt. It doubles with each further one.
 pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The same after the peer was lost. A peer that is restarted, for an upgrade, is back after 0.1 to
-/// 0.3 s, and a TCP connection sends again after 0.2, 0.6 and 1.4 s (RFC 6298 with Linux's minimum).
-/// The next attempts are after 0.13, 0.25, 0.5, 1, 2, 4 and 8 s.
+/// 0.3 s, and a TCP connection sends again after 0.2, 0.6 and 1.4 s (RFC 6298 with the minimum of
+/// Linux). The next attempts are after 0.13, 0.25, 0.5, 1, 2, 4 and 8 s.
 pub(crate) const RETRY_LOST: Duration = Duration::from_millis(125);
 /// Maximum pause between attempts.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(5);
