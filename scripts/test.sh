@@ -1,0 +1,58 @@
+#!/bin/sh
+# Builds and runs all tests, in two rows side by side: those on the kernel, which wait most of the
+# time, and what computes: COMMAND, then every other test. What computes has the lowest priority, so
+# that a test on the kernel gets a processor when it asks for one. Everything runs also when
+# something fails; what failed is named at the end.
+#   scripts/test.sh [COMMAND...]
+set -u
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+scratch=$(mktemp -d)
+row=
+
+stop() {
+    # shellcheck disable=SC2046
+    [ -z "$row" ] || kill "$row" $(cat "$scratch/waiting.pid") 2>/dev/null
+    rm -rf "$scratch"
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Runs the programs of a list one after the other, each in its crate's directory.
+run() {
+    list=$1
+    shift
+    while read -r directory name program; do
+        printf '\n     Running %s\n' "$name"
+        (cd "$directory" && exec "$@" "$program") </dev/null &
+        echo $! >"$list.pid"
+        wait $! || echo "$name" >>"$scratch/failed"
+    done <"$list"
+}
+
+"$cargo" test --locked --workspace --no-run --message-format json-render-diagnostics \
+    >"$scratch/messages" || exit 1
+sed -n '/"profile":{[^}]*"test":true}/s|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"src_path":"\([^"]*\)".*"executable":"\([^"]*\)".*|\1 \2 \3|p' \
+    "$scratch/messages" | sed "s| $PWD/| |" | sort >"$scratch/programs"
+kernel='/tests/kernel/main.rs '
+grep "$kernel" "$scratch/programs" >"$scratch/waiting"
+grep -v "$kernel" "$scratch/programs" >"$scratch/computing"
+
+run "$scratch/waiting" env >"$scratch/output" 2>&1 &
+row=$!
+if [ $# -gt 0 ]; then
+    nice -n 19 "$@" || echo "$*" >>"$scratch/failed"
+fi
+run "$scratch/computing" nice -n 19
+nice -n 19 "$cargo" test --locked --workspace --doc || echo "tests in the documentation" >>"$scratch/failed"
+wait "$row"
+row=
+cat "$scratch/output"
+
+if [ -s "$scratch/failed" ]; then
+    printf '\nfailed:\n' >&2
+    sed 's/^/    /' "$scratch/failed" >&2
+    exit 1
+fi
+printf '\nAll tests passed.\n'
