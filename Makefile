@@ -16,6 +16,7 @@ COMMANDS := ip:iproute2 tc:iproute2 ss:iproute2 iperf3:iperf3 nft:nftables connt
 ENGINE := -p mpip-types -p mpip-wire -p mpip-crypto -p mpip-transport -p mpip-core -p mpip-segments
 # Tests on the kernel wait most of the time: so many run beside each other.
 WAITING := 16
+TESTS := MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) CARGO='$(CARGO)' sh scripts/test.sh
 
 .PHONY: help build demo check test lint unit audit test-all bench unshaped figures kill-matrix sim sweep \
 	lab setup mptcp metrics programs install static deb deb-test clean
@@ -39,9 +40,10 @@ demo: setup mptcp build ## Two hosts, four paths, real transfers: TCP, MPTCP and
 check: ## After a change in the engine: format, clippy and tests of its crates (a minute)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(ENGINE) --all-targets -- -D warnings
-	$(CARGO) test --locked $(ENGINE) --lib
+	$(CARGO) test --locked --profile dev $(ENGINE) --lib
 
-test: setup lint unit ## What CI runs: lints, then every test (as root, for namespaces)
+test: setup ## What CI runs: lints and every test (as root, for namespaces)
+	$(TESTS) $(MAKE) --no-print-directory lint
 
 lint: ## Format, clippy, documentation, what crates and modules may import
 	$(CARGO) fmt --all --check
@@ -51,7 +53,7 @@ lint: ## Format, clippy, documentation, what crates and modules may import
 	$(CARGO) run --locked --quiet -p mpip-lint
 
 unit: setup ## All tests, without the lints; one that cannot run fails
-	MPIP_TEST_ALL=1 RUST_TEST_THREADS=$(WAITING) $(CARGO) test --locked --workspace
+	$(TESTS)
 
 audit: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/cargo-machete ## Licences, sources, unused dependencies
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources

@@ -19,6 +19,11 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# Runs a command with the lowest priority and notes whether it fails.
+compute() {
+    nice -n 19 "$@" || echo "$*" >>"$scratch/failed"
+}
+
 # Runs the programs of a list one after the other, each in its crate's directory.
 run() {
     list=$1
@@ -31,21 +36,23 @@ run() {
     done <"$list"
 }
 
-"$cargo" test --locked --workspace --no-run --message-format json-render-diagnostics \
-    >"$scratch/messages" || exit 1
+"$cargo" test --locked --workspace --bins --test '*' --no-run \
+    --message-format json-render-diagnostics >"$scratch/messages" || exit 1
+# Of each program its crate's directory, its source and its file.
 sed -n '/"profile":{[^}]*"test":true}/s|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"src_path":"\([^"]*\)".*"executable":"\([^"]*\)".*|\1 \2 \3|p' \
     "$scratch/messages" | sed "s| $PWD/| |" | sort >"$scratch/programs"
 kernel='/tests/kernel/main.rs '
 grep "$kernel" "$scratch/programs" >"$scratch/waiting"
 grep -v "$kernel" "$scratch/programs" >"$scratch/computing"
 
+echo "Tests on the kernel run beside what follows; what they print comes at the end."
 run "$scratch/waiting" env >"$scratch/output" 2>&1 &
 row=$!
-if [ $# -gt 0 ]; then
-    nice -n 19 "$@" || echo "$*" >>"$scratch/failed"
-fi
+[ $# -eq 0 ] || compute "$@"
 run "$scratch/computing" nice -n 19
-nice -n 19 "$cargo" test --locked --workspace --doc || echo "tests in the documentation" >>"$scratch/failed"
+# Unit tests run for seconds, and optimised they build for minutes.
+compute "$cargo" test --locked --workspace --lib --profile dev --no-fail-fast
+compute "$cargo" test --locked --workspace --doc --no-fail-fast
 wait "$row"
 row=
 cat "$scratch/output"
