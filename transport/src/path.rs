@@ -656,7 +656,7 @@ impl<C: Content> Path<C> {
             self.mtu
                 .next_timeout()
                 .filter(|_| self.heartbeat_at().is_some() && !self.rest.is_resting())
-                .filter(|_| !self.liveness.is_silent()),
+                .filter(|_| !self.liveness.is_silent() && !self.blocked),
         ]
         .into_iter()
         .flatten()

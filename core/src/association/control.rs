@@ -65,8 +65,9 @@ impl Association {
             frames.push(&Frame::Heartbeat).expect("a probe is longer than the base");
             frames.pad_to(plain_len).expect("its room is that long");
         });
-        if sent.is_some() {
-            self.paths[index].on_mtu_probe_sent();
+        match sent {
+            Some(_) => self.paths[index].on_mtu_probe_sent(),
+            None => self.paths[index].blocked = true,
         }
     }
 
