@@ -60,7 +60,7 @@ static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Waits until the tests that fill the processors have ended, and keeps others from beginning. For
 /// a test whose verdict is a measurement of this machine. It is about tests of one program;
-/// programs run one after the other.
+/// `make test` runs those that use it one after the other; what computes has a lower priority.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
