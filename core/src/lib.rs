@@ -29,6 +29,7 @@
 //! is handed out with [`poll_job`](Engine::poll_job) and comes back with
 //! [`handle_job`](Engine::handle_job).
 
+mod aggregation;
 mod association;
 mod availability;
 mod capture;

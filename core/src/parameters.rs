@@ -24,6 +24,8 @@ mechanisms! {
         codel_tuning: CodelTuningParameters,
         /// Thins acknowledgements while an inner TCP is in slow start on paths of unequal delay.
         thinning: ThinningParameters,
+        /// Aggregates acknowledgements for BBR senders that know the RTT of a near path only.
+        aggregation: AggregationParameters,
         /// Which packets carry a playout time on a path with jitter.
         even_delay: EvenDelayParameters,
         /// Recognition of transport protocols inside UDP.
@@ -173,6 +175,31 @@ parameters! {
         lossy: f64 = 0.05, "share", 0.0..=1.0, "measured";
         /// Data that may wait for paths in slow start, in windows of these.
         ahead: f64 = 6.0, "windows", 0.0..=1_000.0, "two round trips, in each of which they double";
+    }
+}
+
+parameters! {
+    /// Parameters of the aggregation of acknowledgements.
+    pub struct AggregationParameters {
+        /// Enables it.
+        enabled: bool = true, "", 0.0..=1.0, "measured";
+        /// Rounds between two aggregates.
+        rounds: u32 = 4, "rounds", 1.0..=100.0, "BBR keeps the largest one for five";
+        /// Acknowledgements are dropped for this many times the part of the RTT that exceeds twice
+        /// the minimum RTT.
+        excess: u32 = 4, "times", 1.0..=100.0, "measured";
+        /// Longest time in which acknowledgements are dropped.
+        longest: Duration = ms(100), "ms", 0.0..=1_000.0, "`bbr_extra_acked_max_us`";
+        /// Aggregates after which the sender must have become faster.
+        trial: u32 = 8, "aggregates", 1.0..=100.0, "BBR probes for a higher rate every 8 rounds";
+        /// Growth of the rate that counts as faster.
+        gain: f64 = 1.2, "times", 1.0..=10.0, "BBR probes with 1.25 times its rate";
+        /// Aggregates in a row after which a sender that answers with bursts is left alone.
+        bursts: u32 = 3, "aggregates", 1.0..=100.0, "measured";
+        /// First pause after a trial in vain; it doubles.
+        pause: Duration = ms(2_000), "ms", 0.0..=1e6, "measured";
+        /// Longest pause.
+        pause_most: Duration = ms(60_000), "ms", 0.0..=1e7, "measured";
     }
 }
 

@@ -7,8 +7,9 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, SessionFields, SessionId};
 
+use crate::aggregation::Aggregation;
 use crate::omission::SessionHeader;
-use crate::parameters::UdpTransportParameters;
+use crate::parameters::{AggregationParameters, UdpTransportParameters};
 use crate::recent_paths::RecentPaths;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
 use crate::thinning::Thinning;
@@ -36,6 +37,8 @@ pub(crate) struct Outgoing {
     queue_end: Option<u32>,
     /// Thinning of the peer's acknowledgements.
     thinning: Thinning,
+    /// Aggregation of them.
+    aggregation: Aggregation,
     /// Whether a flow of UDP has a transport protocol of its own.
     transport: UdpTransport,
 }
@@ -64,6 +67,7 @@ impl Outgoing {
             stream_end: None,
             queue_end: None,
             thinning: Thinning::default(),
+            aggregation: Aggregation::default(),
             transport: UdpTransport::default(),
         }
     }
@@ -90,6 +94,7 @@ impl Outgoing {
     /// Segments of `len` bytes arrive from the host; the last one ends at sequence number `end`.
     pub(crate) fn on_segments(&mut self, now: Instant, len: u32, end: u32) {
         self.thinning.on_segment(now, len, end);
+        self.aggregation.on_segment(now, end);
     }
 
     /// Whether a segment of `len` bytes that ends at sequence number `end` should be queued.
@@ -103,6 +108,7 @@ impl Outgoing {
         if ahead == 0 || ahead >= MAX_WINDOW.wrapping_neg() {
             if len > 0 {
                 self.thinning.on_repeated();
+                self.aggregation.on_repeated();
             }
             let beyond = end.wrapping_sub(len).wrapping_sub(left);
             return len == 0 || beyond >= MAX_WINDOW;
@@ -111,11 +117,19 @@ impl Outgoing {
         true
     }
 
-    /// Whether the peer's acknowledgement of everything before `ack` is delivered. `waits`: since
-    /// when the session has more data than the paths carry.
-    pub(crate) fn passes(&mut self, now: Instant, ack: u32, waits: Option<Instant>) -> bool {
-        let end = self.queue_end.or(self.stream_end);
-        end.is_none_or(|end| self.thinning.passes(now, ack, end, waits))
+    /// Whether the peer's acknowledgement of everything before `ack` is delivered.
+    pub(crate) fn passes(&mut self, now: Instant, ack: u32, rules: &AckRules<'_>) -> bool {
+        let Some(end) = self.queue_end.or(self.stream_end) else { return true };
+        let waits = rules.waits;
+        if rules.thins && !self.thinning.passes(now, ack, end, waits) {
+            return false;
+        }
+        self.aggregation.passes(now, ack, end, waits.is_some(), rules.aggregation)
+    }
+
+    /// The peer acknowledges this host's SYN.
+    pub(crate) fn on_syn_ack(&mut self, now: Instant) {
+        self.aggregation.on_syn_ack(now);
     }
 
     /// A segment that ends at sequence number `end` of the TCP stream is sent. Returns how many of
@@ -134,6 +148,16 @@ impl Outgoing {
         self.stream_end = Some(end);
         u64::from(new)
     }
+}
+
+/// What decides whether acknowledgements of a session are delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckRules<'a> {
+    /// Those of a sender in slow start may be dropped.
+    pub(crate) thins: bool,
+    /// Since when the session has had more data than the paths carry.
+    pub(crate) waits: Option<Instant>,
+    pub(crate) aggregation: &'a AggregationParameters,
 }
 
 /// What the receiver knows about the header fields of a session.

@@ -234,6 +234,15 @@ impl Header {
         plain.then(|| u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]))
     }
 
+    /// Whether `packet`, which has these headers, is the second one of TCP's handshake.
+    pub fn is_syn_ack(&self, packet: &[u8]) -> bool {
+        let fixed = packet.get(self.header_len..).and_then(|it| it.first_chunk::<20>());
+        self.protocol == protocol::TCP
+            && fixed.is_some_and(|fixed| {
+                fixed[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK) == TCP_SYN | TCP_ACK
+            })
+    }
+
     /// The destination port; `None` if [`Header::ports`] is not a pair of ports.
     pub fn destination_port(&self) -> Option<u16> {
         let echo = matches!(self.protocol, protocol::ICMP | protocol::ICMPV6);

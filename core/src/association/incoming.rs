@@ -19,7 +19,7 @@ use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
 use crate::parts::receiving::{Arrival, Delivery, DeliveryContext};
 use crate::parts::sending::LossCause;
-use crate::session::{Counters, Incoming, SourceRewrite};
+use crate::session::{AckRules, Counters, Incoming, SourceRewrite};
 use crate::shared::Context;
 use crate::trace::What;
 use mpip_transport::clock_difference;
@@ -463,20 +463,31 @@ impl Association {
         self.on_traffic(now);
         self.note_answer(slot);
         let answers = self.answers(now, slot, inner.len());
-        let Self { receiving, sending, .. } = self;
+        let Self { receiving, sending, parameters, thins, .. } = self;
         let passes = |packet: &InnerPacket<'_>| {
             let Some((answered, waits)) = answers else { return true };
-            let (session, ack) = (sending.get_mut(answered), plain_ack(packet));
-            session.zip(ack).is_none_or(|(session, ack)| session.passes(now, ack, waits))
+            let Some(session) = sending.get_mut(answered) else { return true };
+            match acknowledged(packet) {
+                Some(Acknowledgement::Plain(ack)) => {
+                    let rules =
+                        AckRules { thins: *thins, waits, aggregation: &parameters.aggregation };
+                    session.passes(now, ack, &rules)
+                }
+                Some(Acknowledgement::Syn) => {
+                    session.on_syn_ack(now);
+                    true
+                }
+                None => true,
+            }
         };
         let with = DeliveryContext { hold: &mut cx.shared.hold, drops: &mut cx.shared.drops, sink };
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
-    /// The session that packets of `len` bytes in `slot` acknowledge, if its acknowledgements are
-    /// to be thinned, and since when that session has had more data than the paths carry.
+    /// The session that packets of `len` bytes in `slot` acknowledge, if acknowledgements may be
+    /// dropped, and since when that session has had more data than the paths carry.
     fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
-        if !self.thins || len > ACK_MAX {
+        if !self.config.ack_thinning || len > ACK_MAX {
             return None;
         }
         let session = self.receiving.sessions().get(slot)?;
@@ -571,11 +582,19 @@ impl Association {
     }
 }
 
-/// The acknowledgement number of a pure TCP acknowledgement.
-fn plain_ack(packet: &InnerPacket<'_>) -> Option<u32> {
+/// What a TCP packet acknowledges.
+enum Acknowledgement {
+    /// The SYN.
+    Syn,
+    /// Data: the number of a pure acknowledgement without SACK blocks or ECN flags.
+    Plain(u32),
+}
+
+fn acknowledged(packet: &InnerPacket<'_>) -> Option<Acknowledgement> {
     // Payload is in the tail.
     let header = Header::parse(packet.head).ok().filter(|_| packet.tail.is_empty())?;
-    header.plain_ack(packet.head)
+    let plain = header.plain_ack(packet.head).map(Acknowledgement::Plain);
+    plain.or_else(|| header.is_syn_ack(packet.head).then_some(Acknowledgement::Syn))
 }
 
 /// Copies a CE mark of the outer header to the packet in a packet frame, if the packet is

@@ -1,0 +1,216 @@
+//! Aggregation of acknowledgements, for BBR senders whose minimum RTT is that of a nearer path.
+//!
+//! BBR lets twice its rate times its minimum RTT be in flight, and keeps the minimum for 10 s
+//! (draft-cardwell-iccrg-bbr-congestion-control-00, sections 4.2.3.2 and 4.3.5.1). If the handshake
+//! took a near path and the transfer takes a far one, that is too little: the rate falls from round
+//! to round. But BBR adds the bytes that were acknowledged at once beyond its rate, and keeps the
+//! largest such number for at least five rounds (`bbr_ack_aggregation_cwnd` in Linux). So
+//! acknowledgements are dropped for a moment, once in a few rounds: the next one covers them all.
+//!
+//! Whether a sender is such a BBR is seen by its reaction. If it does not become faster, it is left
+//! alone for a while. An acknowledgement is dropped only while data beyond it is in flight, so
+//! another one follows. None is delayed.
+
+use core::time::Duration;
+
+use mpip_types::Instant;
+use mpip_types::packet::MAX_WINDOW;
+
+use crate::parameters::AggregationParameters;
+
+/// Time for which BBR keeps its minimum RTT (`bbr_min_rtt_win_sec`).
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+
+/// Time in which a sender that does not pace answers an acknowledgement.
+const BURST: Duration = Duration::from_millis(2);
+
+/// State of one direction of a TCP connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aggregation {
+    /// An acknowledgement has been seen.
+    begun: bool,
+    /// The last acknowledgement that passed.
+    acked: u32,
+    /// End of the stream at the start of this round.
+    round_end: u32,
+    /// Sequence number awaited for the next RTT sample, and when it was sent.
+    awaited: Option<(u32, Instant)>,
+    /// The minimum RTT as BBR keeps it, and when it was measured.
+    lowest: Option<(Duration, Instant)>,
+    period: Period,
+    /// Rate in the last period, bytes/s.
+    rate: f64,
+    trial: Option<Trial>,
+    aggregate: Option<Aggregate>,
+    /// Aggregates in a row that the sender answered with a burst, as one does that does not pace.
+    bursts: u32,
+    /// Acknowledgements are dropped until then.
+    until: Instant,
+    /// No trial before then, and the pause that led to it.
+    again: Instant,
+    pause: Duration,
+}
+
+/// The rounds between two aggregates.
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    began: Instant,
+    /// Everything before it was acknowledged at the start.
+    from: u32,
+    rounds: u32,
+    lowest_rtt: Option<Duration>,
+    /// Data waited for the paths: the sender's window is not the limit.
+    waited: bool,
+    /// The sender had no more to send.
+    idle: bool,
+}
+
+/// Acknowledgements are aggregated.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// Rate before it, bytes/s.
+    before: f64,
+    aggregates: u32,
+}
+
+/// An acknowledgement that covers what was dropped before it, and the sender's reaction.
+#[derive(Clone, Copy, Debug)]
+struct Aggregate {
+    passed: Instant,
+    covered: u32,
+    /// End of the sender's stream before and after the reaction.
+    before: u32,
+    after: u32,
+}
+
+impl Aggregation {
+    /// The sender sends up to `end`.
+    pub(crate) fn on_segment(&mut self, now: Instant, end: u32) {
+        self.awaited.get_or_insert((end, now));
+        if let Some(aggregate) = &mut self.aggregate {
+            if now <= aggregate.passed + BURST {
+                aggregate.after = end;
+            } else {
+                let sent = aggregate.after.wrapping_sub(aggregate.before);
+                let bursts = sent > aggregate.covered / 2;
+                self.bursts = if bursts { self.bursts + 1 } else { 0 };
+                self.aggregate = None;
+            }
+        }
+    }
+
+    /// The sender retransmits, perhaps all that is in flight.
+    pub(crate) fn on_repeated(&mut self) {
+        self.until = Instant::ZERO;
+    }
+
+    /// The peer acknowledges the sender's SYN.
+    pub(crate) fn on_syn_ack(&mut self, now: Instant) {
+        if let Some((_, sent)) = self.awaited.take() {
+            self.on_rtt(now, now.since(sent));
+        }
+    }
+
+    /// Whether the acknowledgement `ack` passes. `end` is the end of the sender's stream; `waits`:
+    /// more data is queued than the paths carry.
+    pub(crate) fn passes(
+        &mut self,
+        now: Instant,
+        ack: u32,
+        end: u32,
+        waits: bool,
+        parameters: &AggregationParameters,
+    ) -> bool {
+        let (flight, news) = (end.wrapping_sub(ack), ack.wrapping_sub(self.acked));
+        if !self.begun || flight >= MAX_WINDOW {
+            // Also another connection between the same ports.
+            let begun = flight < MAX_WINDOW;
+            let period = Period { began: now, from: ack, ..Period::default() };
+            *self = Self { begun, acked: ack, round_end: end, period, ..*self };
+            return true;
+        }
+        if news == 0 || news >= MAX_WINDOW {
+            return true;
+        }
+        if let Some((number, sent)) = self.awaited
+            && ack.wrapping_sub(number) < MAX_WINDOW
+        {
+            self.awaited = None;
+            self.on_rtt(now, now.since(sent));
+        }
+        self.period.waited |= waits;
+        let drops = parameters.enabled && now < self.until;
+        if drops && flight > 0 {
+            return false;
+        }
+        if self.until > Instant::ZERO {
+            self.until = Instant::ZERO;
+            self.aggregate = Some(Aggregate { passed: now, covered: news, before: end, after: end });
+        }
+        self.acked = ack;
+        self.period.idle |= flight == 0 && !drops;
+        if ack.wrapping_sub(self.round_end) < MAX_WINDOW {
+            self.round_end = end;
+            self.period.rounds += 1;
+            if self.period.rounds >= parameters.rounds {
+                self.end_period(now, parameters);
+            }
+        }
+        true
+    }
+
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        let in_period = self.period.lowest_rtt.map_or(rtt, |lowest| lowest.min(rtt));
+        self.period.lowest_rtt = Some(in_period);
+        let keeps = |(lowest, at): &(Duration, Instant)| {
+            *lowest < rtt && now.since(*at) <= MIN_RTT_WINDOW
+        };
+        if !self.lowest.as_ref().is_some_and(keeps) {
+            self.lowest = Some((rtt, now));
+        }
+    }
+
+    fn end_period(&mut self, now: Instant, parameters: &AggregationParameters) {
+        let period = Period { began: now, from: self.acked, ..Period::default() };
+        let ended = core::mem::replace(&mut self.period, period);
+        let seconds = now.since(ended.began).as_secs_f64().max(1e-6);
+        let rate = f64::from(self.acked.wrapping_sub(ended.from)) / seconds;
+        let former = core::mem::replace(&mut self.rate, rate);
+        // Twice the minimum may be in flight; what exceeds it is missing.
+        let missing = match (ended.lowest_rtt, self.lowest) {
+            (Some(rtt), Some((lowest, _))) => rtt.saturating_sub(lowest * 2),
+            _ => Duration::ZERO,
+        };
+        let grows = rate >= former * parameters.gain;
+        self.trial = match self.trial {
+            _ if self.bursts >= parameters.bursts || ended.waited || missing.is_zero() => None,
+            // A window that grows needs no help.
+            None if ended.idle || grows || now < self.again => None,
+            None => Some(Trial { before: rate, aggregates: 0 }),
+            Some(trial) => self.go_on(now, trial, rate, parameters),
+        };
+        if self.trial.is_some() {
+            self.until = now + (missing * parameters.excess).min(parameters.longest);
+        }
+    }
+
+    /// The trial after one more aggregate, unless it is in vain.
+    fn go_on(
+        &mut self,
+        now: Instant,
+        trial: Trial,
+        rate: f64,
+        parameters: &AggregationParameters,
+    ) -> Option<Trial> {
+        let aggregates = trial.aggregates.saturating_add(1);
+        if aggregates >= parameters.trial && rate < trial.before * parameters.gain {
+            self.pause = (self.pause * 2).clamp(parameters.pause, parameters.pause_most);
+            self.again = now + self.pause;
+            return None;
+        }
+        Some(Trial { aggregates, ..trial })
+    }
+}
+
+#[cfg(test)]
+mod tests;
