@@ -145,7 +145,8 @@ impl Aggregation {
         }
         if self.until > Instant::ZERO {
             self.until = Instant::ZERO;
-            self.aggregate = Some(Aggregate { passed: now, covered: news, before: end, after: end });
+            self.aggregate =
+                Some(Aggregate { passed: now, covered: news, before: end, after: end });
         }
         self.acked = ack;
         self.period.idle |= flight == 0 && !drops;
@@ -162,9 +163,8 @@ impl Aggregation {
     fn on_rtt(&mut self, now: Instant, rtt: Duration) {
         let in_period = self.period.lowest_rtt.map_or(rtt, |lowest| lowest.min(rtt));
         self.period.lowest_rtt = Some(in_period);
-        let keeps = |(lowest, at): &(Duration, Instant)| {
-            *lowest < rtt && now.since(*at) <= MIN_RTT_WINDOW
-        };
+        let keeps =
+            |(lowest, at): &(Duration, Instant)| *lowest < rtt && now.since(*at) <= MIN_RTT_WINDOW;
         if !self.lowest.as_ref().is_some_and(keeps) {
             self.lowest = Some((rtt, now));
         }

@@ -195,9 +195,9 @@ parameters! {
         /// Growth of the rate that counts as faster.
         gain: f64 = 1.2, "times", 1.0..=10.0, "BBR probes with 1.25 times its rate";
         /// Aggregates in a row after which a sender that answers with bursts is left alone.
-        bursts: u32 = 3, "aggregates", 1.0..=100.0, "measured";
+        bursts: u32 = 2, "aggregates", 1.0..=100.0, "measured";
         /// First pause after a trial in vain; it doubles.
-        pause: Duration = ms(2_000), "ms", 0.0..=1e6, "measured";
+        pause: Duration = ms(5_000), "ms", 0.0..=1e6, "measured";
         /// Longest pause.
         pause_most: Duration = ms(60_000), "ms", 0.0..=1e7, "measured";
     }

@@ -19,6 +19,11 @@ const fn heuristic(
 
 /// All of them.
 pub(super) const HEURISTICS: &[Heuristic] = &[
+    heuristic(
+        "aggregation",
+        "aggregates of acknowledgements for BBR senders",
+        &["aggregation.enabled=0"],
+    ),
     heuristic("thinning", "acknowledgement thinning in slow start", &["thinning.enabled=0"]),
     heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),
     heuristic("codel-16", "... until 16 signals were in vain", &["codel.patient_signals=255"]),
