@@ -178,7 +178,7 @@ impl Aggregation {
         let former = core::mem::replace(&mut self.rate, rate);
         // Twice the minimum may be in flight; what exceeds it is missing.
         let missing = match (ended.lowest_rtt, self.lowest) {
-            (Some(rtt), Some((lowest, _))) => rtt.saturating_sub(lowest * 2),
+            (Some(rtt), Some((lowest, _))) if rtt >= lowest * parameters.far => rtt - lowest * 2,
             _ => Duration::ZERO,
         };
         let grows = rate >= former * parameters.gain;

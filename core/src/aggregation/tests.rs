@@ -57,7 +57,7 @@ impl Sender {
     fn round(&mut self) -> u32 {
         let mut dropped = 0;
         for _ in 0..self.window {
-            // Paced: two segments at once. Otherwise all that the window permits, but the first ones.
+            // Paced: two segments at once. Otherwise, after the first window, all that it permits.
             let most = self.acked + self.window;
             let at_once = self.bursts && self.sent >= self.window;
             let next = if at_once { most } else { most.min(self.sent + 2) };
