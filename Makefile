@@ -135,7 +135,7 @@ deb: $(TOOLS)/bin/cargo-deb ## Build a package for Debian: target/debian/mpip_VE
 	$(MAKE) install DESTDIR=target/package PREFIX=/usr
 	$(TOOLS)/bin/cargo-deb --no-build -p mpip-daemon $(DEB_OPTIONS)
 
-deb-test: setup deb ## Install, join, upgrade and purge the package on Debian, booted in namespaces (10 min)
+deb-test: setup deb ## Install, join, upgrade and purge the package on Debian, booted in namespaces (3 min)
 	@sh scripts/setup.sh systemd-nspawn:systemd-container mmdebstrap:mmdebstrap
 	@sh scripts/deb-test.sh
 
