@@ -461,8 +461,8 @@ impl Association {
         sink: &mut impl PacketSink,
     ) {
         self.on_traffic(now);
-        self.note_answer(slot);
-        let answers = self.answers(now, slot, inner.len());
+        let answered = self.note_answer(slot);
+        let answers = answered.and_then(|answered| self.acknowledged(now, answered, inner.len()));
         let Self { receiving, sending, parameters, thins, .. } = self;
         let passes = |packet: &InnerPacket<'_>| {
             let Some((answered, waits)) = answers else { return true };
@@ -484,36 +484,43 @@ impl Association {
         receiving.deliver(now, slot, delivery, inner, with, passes);
     }
 
-    /// The session that packets of `len` bytes in `slot` acknowledge, if acknowledgements may be
-    /// dropped, and since when that session has had more data than the paths carry.
-    fn answers(&self, now: Instant, slot: u32, len: usize) -> Option<(u32, Option<Instant>)> {
+    /// The session in slot `answered` and since when it has had more data than the paths carry, if
+    /// it is one of TCP and packets of `len` bytes may be acknowledgements that may be dropped.
+    fn acknowledged(
+        &self,
+        now: Instant,
+        answered: u32,
+        len: usize,
+    ) -> Option<(u32, Option<Instant>)> {
         if !self.config.ack_thinning || len > ACK_MAX {
             return None;
         }
-        let session = self.receiving.sessions().get(slot)?;
-        if session.key.protocol != protocol::TCP {
+        let key = self.sending.sessions().key(answered)?;
+        if key.protocol != protocol::TCP {
             return None;
         }
-        let answered = self.sending.sessions().find(&session.answered())?;
         let queue = self.sending.queue();
         let behind = queue.behind_since(now, answered);
         Some((answered, behind.filter(|_| queue.bytes() as u64 > self.awaited)))
     }
 
-    /// A packet of the session in `slot` arrives. If it is the first one that answers a UDP session
-    /// of this host, that session takes note.
-    fn note_answer(&mut self, slot: u32) {
-        let Some(session) = self.receiving.get_mut(slot) else { return };
-        let noted = |(slot, id)| self.sending.sessions().get(slot).is_some_and(|to| to.id == id);
-        if session.key.protocol != protocol::UDP || session.answers.is_some_and(noted) {
-            return;
+    /// A packet of the session in `slot` arrives. Returns the slot of the session of this host that
+    /// it answers, if it is one of TCP or UDP; that session takes note of the first one.
+    fn note_answer(&mut self, slot: u32) -> Option<u32> {
+        let session = self.receiving.get_mut(slot)?;
+        if !matches!(session.key.protocol, protocol::TCP | protocol::UDP) {
+            return None;
         }
-        if let Some(slot) = self.sending.sessions().find(&session.answered())
-            && let Some(outgoing) = self.sending.get_mut(slot)
-        {
-            outgoing.on_answer();
-            session.answers = Some((slot, outgoing.id));
+        let noted =
+            |&(slot, id): &_| self.sending.sessions().get(slot).is_some_and(|to| to.id == id);
+        if let Some((answered, _)) = session.answers.filter(noted) {
+            return Some(answered);
         }
+        let answered = self.sending.sessions().find(&session.answered())?;
+        let outgoing = self.sending.get_mut(answered)?;
+        outgoing.on_answer();
+        session.answers = Some((answered, outgoing.id));
+        Some(answered)
     }
 
     fn accept_session(
@@ -576,6 +583,8 @@ impl Association {
         let slot = known.unwrap_or_else(|| self.accept_session(now, id, key, fields.sequence, cx));
         if let Some(session) = self.receiving.get_mut(slot) {
             session.source_rewrite = source_rewrite;
+            // Another source may answer another session.
+            session.answers = None;
             session.header = header.map(Box::new);
         }
         Ok(())
