@@ -17,6 +17,7 @@ use mpip_types::Instant;
 use mpip_types::packet::MAX_WINDOW;
 
 use crate::parameters::AggregationParameters;
+use crate::rtt_sample::RttSample;
 
 /// Time for which BBR keeps its minimum RTT (`bbr_min_rtt_win_sec`).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
@@ -33,8 +34,7 @@ pub(crate) struct Aggregation {
     acked: u32,
     /// End of the stream at the start of this round.
     round_end: u32,
-    /// Sequence number awaited for the next RTT sample, and when it was sent.
-    awaited: Option<(u32, Instant)>,
+    sample: RttSample,
     /// The minimum RTT as BBR keeps it, and when it was measured.
     lowest: Option<(Duration, Instant)>,
     period: Period,
@@ -86,7 +86,7 @@ struct Aggregate {
 impl Aggregation {
     /// The sender sends up to `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, end: u32) {
-        self.awaited.get_or_insert((end, now));
+        self.sample.on_segment(now, end);
         if let Some(aggregate) = &mut self.aggregate {
             if now <= aggregate.passed + BURST {
                 aggregate.after = end;
@@ -106,8 +106,8 @@ impl Aggregation {
 
     /// The peer acknowledges the sender's SYN.
     pub(crate) fn on_syn_ack(&mut self, now: Instant) {
-        if let Some((_, sent)) = self.awaited.take() {
-            self.on_rtt(now, now.since(sent));
+        if let Some(rtt) = self.sample.take(now) {
+            self.on_rtt(now, rtt);
         }
     }
 
@@ -132,11 +132,8 @@ impl Aggregation {
         if news == 0 || news >= MAX_WINDOW {
             return true;
         }
-        if let Some((number, sent)) = self.awaited
-            && ack.wrapping_sub(number) < MAX_WINDOW
-        {
-            self.awaited = None;
-            self.on_rtt(now, now.since(sent));
+        if let Some(rtt) = self.sample.on_ack(now, ack) {
+            self.on_rtt(now, rtt);
         }
         self.period.waited |= waits;
         let drops = parameters.enabled && now < self.until;

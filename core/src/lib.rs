@@ -53,6 +53,7 @@ pub mod queue;
 mod recent_paths;
 mod repeats;
 pub mod resequencer;
+mod rtt_sample;
 pub mod rules;
 mod scheduler;
 mod session;

@@ -20,6 +20,7 @@ use mpip_types::packet::MAX_WINDOW;
 
 mod growth;
 
+use crate::rtt_sample::RttSample;
 use growth::{Growth, RESPONSE};
 
 /// An acknowledgement passes when it covers this part of the round's peak flight (divisor). Less
@@ -60,10 +61,7 @@ pub(crate) struct Thinning {
     /// Acknowledgements that pass regardless of what they cover.
     must_pass: u8,
     growth: Growth,
-    /// Sequence number awaited for the next RTT sample, if any, and when it was sent.
-    awaits: bool,
-    awaited: u32,
-    awaited_at: Instant,
+    sample: RttSample,
     /// Minimum RTT, µs; 0 before the first sample.
     lowest_rtt: u32,
 }
@@ -154,15 +152,12 @@ impl Thinning {
     /// The sender sends segments of `len` bytes; the last one ends at `end`.
     pub(crate) fn on_segment(&mut self, now: Instant, len: u32, end: u32) {
         self.growth.on_segment(len);
-        if !core::mem::replace(&mut self.awaits, true) {
-            (self.awaited, self.awaited_at) = (end, now);
-        }
+        self.sample.on_segment(now, end);
     }
 
     fn measure(&mut self, now: Instant, ack: u32) {
-        if self.awaits && ack.wrapping_sub(self.awaited) < MAX_WINDOW {
-            self.awaits = false;
-            let took = now.since(self.awaited_at).as_micros().clamp(1, u32::MAX.into()) as u32;
+        if let Some(took) = self.sample.on_ack(now, ack) {
+            let took = took.as_micros().clamp(1, u32::MAX.into()) as u32;
             let lowest = if self.lowest_rtt == 0 { took } else { self.lowest_rtt };
             self.lowest_rtt = lowest.min(took);
         }
