@@ -73,7 +73,9 @@ fn edit(text: &str, overrides: &Overrides) -> Result<String, String> {
         put(section, key, value);
         if key == "scheduler" && value != "weighted" {
             // They are for this scheduler alone.
-            section.remove("weights");
+            for key in ["weights", "weight_step", "weight_period_ms"] {
+                section.remove(key);
+            }
         }
     }
     for PathOverride { interface, state } in &overrides.paths {

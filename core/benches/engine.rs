@@ -12,7 +12,7 @@ use mpip_core::{
     Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, EncapsulationPolicy,
     Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink,
     Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation, SegmentationKind,
-    Slot,
+    Slot, WeightAdaptation,
 };
 use mpip_crypto::{Aead, OpenKey, PrivateKey, SealKey};
 
@@ -102,6 +102,7 @@ impl Bench {
                 policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
                 fixed_weights: vec![],
+                weight_adaptation: WeightAdaptation::default(),
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,

@@ -108,6 +108,8 @@ pub struct PeerConfig {
     /// Weights for [`SchedulerKind::Weighted`] that are never adjusted, by local interface name;
     /// empty for the seeds' Algorithm 1.
     pub fixed_weights: Vec<(String, u16)>,
+    /// How weights adapt that are not fixed.
+    pub weight_adaptation: WeightAdaptation,
     /// The congestion control of its paths.
     pub congestion_control: CongestionControlKind,
     /// Maximum number of paths that carry packets: the fastest ones. `None`: all.
@@ -128,6 +130,23 @@ impl PeerConfig {
     pub(crate) fn fixed_weight(&self, interface: &str) -> Option<u16> {
         let mut weights = self.fixed_weights.iter();
         weights.find(|(name, _)| name == interface).map(|(_, weight)| *weight)
+    }
+}
+
+/// The two settings of the seeds' Algorithm 1 (seed 000, section 3.6.1), which adapts the weights of
+/// [`SchedulerKind::Weighted`]. A larger step and a shorter period converge faster and fluctuate
+/// more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightAdaptation {
+    /// S: how much a weight changes at a time, 1 to 1000.
+    pub step: u16,
+    /// T: time between changes, in multiples of 100 ms.
+    pub period: Duration,
+}
+
+impl Default for WeightAdaptation {
+    fn default() -> Self {
+        Self { step: 10, period: Duration::from_millis(100) }
     }
 }
 

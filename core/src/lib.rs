@@ -69,7 +69,7 @@ pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use capture::{Capture, Traffic};
 pub use config::{
     Config, DEFAULT_PORT, EncapsulationPolicy, Limits, Opportunistic, PeerConfig, Pin, Policy,
-    Priority, Rule, SchedulerKind,
+    Priority, Rule, SchedulerKind, WeightAdaptation,
 };
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]

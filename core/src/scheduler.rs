@@ -16,7 +16,7 @@ pub(crate) fn new(config: &PeerConfig, parameters: &EarliestParameters) -> Box<d
     match config.scheduler {
         SchedulerKind::Earliest => Box::new(earliest::Earliest::new(parameters)),
         SchedulerKind::Weighted if config.fixed_weights.is_empty() => {
-            Box::new(weighted::Weighted::adaptive())
+            Box::new(weighted::Weighted::adaptive(config.weight_adaptation))
         }
         SchedulerKind::Weighted => Box::new(weighted::Weighted::fixed()),
         SchedulerKind::FastestFirst => Box::new(fastest_first::FastestFirst),

@@ -7,7 +7,7 @@ use mpip_crypto::{PresharedKey, PublicKey};
 use mpip_types::{Bucket, Instant};
 
 use crate::availability::{ASK_AGAIN, Availability};
-use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy};
+use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy, WeightAdaptation};
 use crate::event::Event;
 use crate::pins::Pins;
 
@@ -123,6 +123,7 @@ impl UnknownPeers {
             reaches: Vec::new(),
             scheduler: self.settings.scheduler,
             fixed_weights: Vec::new(),
+            weight_adaptation: WeightAdaptation::default(),
             congestion_control: self.settings.congestion_control,
             host_mode: true,
             policy: Policy::Prefer,

@@ -77,6 +77,7 @@ mod tests {
         Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation,
         EncapsulationPolicy, Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId,
         PacketSink, Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Slot,
+        WeightAdaptation,
     };
     use mpip_crypto::PrivateKey;
 
@@ -109,6 +110,7 @@ mod tests {
             policy: Policy::Require,
             scheduler: SchedulerKind::default(),
             fixed_weights: vec![],
+            weight_adaptation: WeightAdaptation::default(),
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
             resequencing: true,

@@ -7,7 +7,7 @@ use mpip_core::packet::protocol;
 use mpip_core::{
     Capture, Command, Config, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Engine, Event,
     LocalAddress, LocalId, Opportunistic, PacketPool, PathAddress, PeerConfig, Policy, Prefix,
-    TRANSLATED_PORTS,
+    TRANSLATED_PORTS, WeightAdaptation,
 };
 use mpip_segments::Endpoint;
 
@@ -109,6 +109,7 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         },
         scheduler: engine.scheduler,
         fixed_weights: engine.fixed_weights.clone(),
+        weight_adaptation: WeightAdaptation::default(),
         congestion_control: engine.congestion_control,
         max_paths: engine.max_paths,
         resequencing: engine.resequencing,

@@ -15,7 +15,8 @@ impl Association {
     pub(crate) fn reconfigure(&mut self, now: Instant, config: PeerConfig, cx: &mut Context<'_>) {
         let former = core::mem::replace(&mut self.config, config);
         let config = &self.config;
-        let weights = former.fixed_weights != config.fixed_weights;
+        let weights = former.fixed_weights != config.fixed_weights
+            || former.weight_adaptation != config.weight_adaptation;
         if former.scheduler != config.scheduler || weights {
             self.selection = Selection::new(config, &self.parameters);
         }

@@ -12,7 +12,9 @@
 
 use super::*;
 use crate::association::inspect::Peeked;
-use crate::config::{EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind};
+use crate::config::{
+    EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind, WeightAdaptation,
+};
 use crate::handshake::HandshakeDone;
 use crate::parameters::Parameters;
 use mpip_crypto::PrivateKey;
@@ -235,6 +237,7 @@ impl Pair {
                 policy: Policy::Require,
                 scheduler: SchedulerKind::Earliest,
                 fixed_weights: vec![],
+                weight_adaptation: WeightAdaptation::default(),
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
                 resequencing: true,

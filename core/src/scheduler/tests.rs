@@ -6,6 +6,7 @@ use mpip_types::Instant;
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use crate::config::WeightAdaptation;
 
 fn path(id: u16, delay_ms: i64) -> Candidate {
     Candidate {
@@ -33,7 +34,7 @@ fn rng() -> ChaCha8Rng {
 
 #[test]
 fn algorithm_1_starts_equal_and_moves_by_s_within_its_bounds() {
-    let mut weighted = weighted::Weighted::adaptive();
+    let mut weighted = weighted::Weighted::adaptive(WeightAdaptation::default());
     let mut paths = vec![path(0, 1), path(2, 1), path(4, 1), path(6, 1)];
     weighted.choose(NOW, &paths, &demand(), &mut rng());
     assert_eq!(weighted.weight(4), Some(250));
@@ -48,6 +49,22 @@ fn algorithm_1_starts_equal_and_moves_by_s_within_its_bounds() {
     paths[0].queuing = 0;
     weighted.adjust(&paths);
     assert_eq!(weighted.weight(0), Some(11));
+}
+
+#[test]
+fn step_and_period_of_algorithm_1_are_settings() {
+    let adaptation = WeightAdaptation { step: 100, period: PERIOD * 3 };
+    let mut weighted = weighted::Weighted::adaptive(adaptation);
+    let mut paths = vec![path(0, 1), path(2, 1)];
+    paths[0].queuing = 9_000;
+    let mut after_a_period = || {
+        weighted.adjust(&paths);
+        (weighted.weight(0), weighted.weight(2))
+    };
+    assert_eq!(after_a_period(), (Some(500), Some(500)));
+    assert_eq!(after_a_period(), (Some(500), Some(500)));
+    assert_eq!(after_a_period(), (Some(400), Some(600)));
+    assert_eq!(after_a_period(), (Some(400), Some(600)));
 }
 
 #[test]
@@ -68,7 +85,7 @@ fn packets_are_spread_in_proportion_to_the_weights() {
 
 #[test]
 fn a_path_that_cannot_send_is_not_drawn() {
-    let mut weighted = weighted::Weighted::adaptive();
+    let mut weighted = weighted::Weighted::adaptive(WeightAdaptation::default());
     let mut paths = vec![path(0, 1), path(2, 1)];
     paths[0].ready_at = NOW + Duration::from_millis(1);
     let mut rng = rng();

@@ -6,30 +6,32 @@ use std::collections::BTreeMap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
-use super::{Candidate, Demand, Scheduler};
-use mpip_types::Instant;
+use super::{Candidate, Demand, PERIOD, Scheduler};
+use crate::config::WeightAdaptation;
+use mpip_types::{Duration, Instant};
 
 /// Sum of the initial weights, and the bound of each.
 const FULL: u16 = 1_000;
-/// Adjustment granularity S.
-const STEP: u16 = 10;
 
 /// Chooses path k with probability W(k) / sum of W.
 #[derive(Debug)]
 pub(super) struct Weighted {
     weights: BTreeMap<u16, u16>,
-    adaptive: bool,
+    /// `None`: fixed weights.
+    adaptation: Option<WeightAdaptation>,
+    /// Time since the last change of the weights, as far as it counts for the period T.
+    elapsed: Duration,
 }
 
 impl Weighted {
     /// Weights that follow queuing delay.
-    pub(super) fn adaptive() -> Self {
-        Self { weights: BTreeMap::new(), adaptive: true }
+    pub(super) fn adaptive(adaptation: WeightAdaptation) -> Self {
+        Self { adaptation: Some(adaptation), ..Self::fixed() }
     }
 
     /// Fixed, configured weights.
     pub(super) fn fixed() -> Self {
-        Self { weights: BTreeMap::new(), adaptive: false }
+        Self { weights: BTreeMap::new(), adaptation: None, elapsed: Duration::ZERO }
     }
 
     fn known_or_initial(&mut self, paths: &[Candidate]) {
@@ -73,17 +75,20 @@ impl Scheduler for Weighted {
     fn adjust(&mut self, paths: &[Candidate]) {
         self.known_or_initial(paths);
         self.weights.retain(|id, _| paths.iter().any(|path| path.id == *id));
-        if !self.adaptive || paths.is_empty() {
+        let Some(WeightAdaptation { step, period }) = self.adaptation else { return };
+        self.elapsed = self.elapsed + PERIOD;
+        if paths.is_empty() || self.elapsed < period {
             return;
         }
+        self.elapsed = Duration::ZERO;
         let total: i64 = paths.iter().map(|path| path.queuing).sum();
         for path in paths {
             let weight = self.weights.entry(path.id).or_insert(FULL);
             // Q(i) <= Q(avg), without the rounding of a division.
             *weight = if path.queuing * paths.len() as i64 <= total {
-                weight.saturating_add(STEP).min(FULL)
+                weight.saturating_add(step).min(FULL)
             } else {
-                weight.saturating_sub(STEP).max(1)
+                weight.saturating_sub(step).max(1)
             };
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use mpip_core::{
     CongestionControlKind, Encapsulation, EncapsulationPolicy, PeerConfig, Policy, Rule,
-    SchedulerKind,
+    SchedulerKind, WeightAdaptation,
 };
 
 use super::settings::{
@@ -114,6 +114,7 @@ fn set(peer: &mut PeerConfig, key: &str, value: &str) -> Result<(), String> {
             peer.scheduler = named(key, value, SchedulerKind::NAMES)?;
             if peer.scheduler != SchedulerKind::Weighted {
                 peer.fixed_weights.clear();
+                peer.weight_adaptation = WeightAdaptation::default();
             }
         }
         "congestion_control" => {

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use mpip_core::{
     CongestionControlKind, EncapsulationPolicy, PeerConfig, Policy, Prefix, SchedulerKind,
+    WeightAdaptation,
 };
 use mpip_crypto::{PresharedKey, PublicKey};
 use toml::Spanned;
@@ -78,6 +80,7 @@ impl<'a> Peers<'a> {
         let scheduler = named(raw.scheduler.as_ref(), "scheduler", SchedulerKind::NAMES, problems)
             .unwrap_or_default();
         let fixed_weights = self.fixed_weights(raw, scheduler, problems);
+        let weight_adaptation = weight_adaptation(raw, scheduler, problems);
         let congestion_control = named(
             raw.congestion_control.as_ref(),
             "congestion_control",
@@ -113,6 +116,7 @@ impl<'a> Peers<'a> {
             policy,
             scheduler,
             fixed_weights,
+            weight_adaptation,
             congestion_control,
             max_paths,
             resequencing: raw.resequencing.unwrap_or(true),
@@ -287,6 +291,40 @@ impl<'a> Peers<'a> {
         }
         resolved
     }
+}
+
+/// The settings of the seeds' Algorithm 1, which only adapting weights have.
+fn weight_adaptation(
+    peer: &raw::Peer,
+    scheduler: SchedulerKind,
+    problems: &mut Problems<'_>,
+) -> WeightAdaptation {
+    let mut adaptation = WeightAdaptation::default();
+    let settings = [
+        ("weight_step", &peer.weight_step, 1..=1_000),
+        ("weight_period_ms", &peer.weight_period_ms, 100..=60_000),
+    ];
+    for (key, value, range) in settings {
+        let Some(value) = value else { continue };
+        if scheduler != SchedulerKind::Weighted || peer.weights.is_some() {
+            let message = format!(
+                "{key}: expected only with scheduler `weighted` and without `weights`, because \
+                 nothing else adapts weights"
+            );
+            problems.add(&value.span(), message);
+            continue;
+        }
+        let Some(number) = integer::<u16>(value, key, range, problems) else { continue };
+        if key == "weight_step" {
+            adaptation.step = number;
+        } else if number % 100 == 0 {
+            adaptation.period = Duration::from_millis(number.into());
+        } else {
+            let message = format!("{key}: expected a multiple of 100, found {number}");
+            problems.add(&value.span(), message);
+        }
+    }
+    adaptation
 }
 
 /// The addresses that a peer in host mode shares with nobody. By default those of its endpoints.

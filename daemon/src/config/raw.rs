@@ -125,6 +125,8 @@ pub(super) struct Peer {
     pub(super) policy: Option<Spanned<String>>,
     pub(super) scheduler: Option<Spanned<String>>,
     pub(super) weights: Option<Spanned<BTreeMap<String, Spanned<i64>>>>,
+    pub(super) weight_step: Option<Spanned<i64>>,
+    pub(super) weight_period_ms: Option<Spanned<i64>>,
     pub(super) congestion_control: Option<Spanned<String>>,
     pub(super) max_paths: Option<Spanned<i64>>,
     pub(super) resequencing: Option<bool>,

@@ -354,6 +354,19 @@ fn peer_errors_name_the_line() {
                 "7: weights.eth0: expected a number from 1 to 1000, found 1001",
             ),
             (
+                with_peer("scheduler = 'weighted'\nweight_step = 0"),
+                "7: weight_step: expected a number from 1 to 1000, found 0",
+            ),
+            (
+                with_peer("scheduler = 'weighted'\nweight_period_ms = 250"),
+                "7: weight_period_ms: expected a multiple of 100, found 250",
+            ),
+            (
+                with_peer("scheduler = 'weighted'\nweights = { eth0 = 10 }\nweight_step = 5"),
+                "8: weight_step: expected only with scheduler `weighted` and without `weights`, \
+                 because nothing else adapts weights",
+            ),
+            (
                 with_peer("weights = { eth0 = 10 }"),
                 "6: weights: expected only with scheduler `weighted`, found `earliest`",
             ),
@@ -577,7 +590,8 @@ fn every_mistake_is_shown_at_once_with_what_was_probably_meant() {
              found `10.0.0.0/33`",
             "15: unknown key `mtu`, expected one of `name`, `public_key`, `preshared_key_file`, \
              `endpoints`, `allowed_prefixes`, `reaches`, `host_mode`, `exclusive`, \
-             `default_route`, `policy`, `scheduler`, `weights`, `congestion_control`, `max_paths`, `resequencing`, \
+             `default_route`, `policy`, `scheduler`, `weights`, `weight_step`, \
+             `weight_period_ms`, `congestion_control`, `max_paths`, `resequencing`, \
              `ack_thinning`, `encapsulation`, `tcp_port`",
             "16: missing key `interface`",
             "17: encapsulation: expected one of `auto`, `udp`, `tcp`, found `upd`: did you mean \

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use mpip_api::KnownPeer;
 use mpip_core::{
     CongestionControlKind, EncapsulationPolicy, PeerConfig, Policy, Prefix, SchedulerKind,
+    WeightAdaptation,
 };
 use mpip_crypto::{InvitationSecret, PublicKey};
 
@@ -48,6 +49,7 @@ impl Record {
             policy: Policy::Require,
             scheduler: SchedulerKind::default(),
             fixed_weights: Vec::new(),
+            weight_adaptation: WeightAdaptation::default(),
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
             resequencing: true,

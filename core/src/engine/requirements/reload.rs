@@ -107,12 +107,13 @@ fn a_configuration_that_did_not_change_changes_nothing() {
 
 #[test]
 fn settings_of_a_peer_change_without_a_new_association_or_a_lost_packet() {
-    let changes: [Change; 8] = [
+    let changes: [Change; 9] = [
         ("scheduler", |peer| peer.scheduler = SchedulerKind::RoundRobin),
         ("weights", |peer| {
             peer.scheduler = SchedulerKind::Weighted;
             peer.fixed_weights = vec![(local(0, 0).interface, 7)];
         }),
+        ("weight_step", |peer| peer.weight_adaptation.step = 50),
         ("congestion_control", |peer| peer.congestion_control = CongestionControlKind::Cubic),
         ("max_paths", |peer| peer.max_paths = Some(1)),
         ("resequencing", |peer| peer.resequencing = false),

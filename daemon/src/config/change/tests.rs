@@ -1,6 +1,7 @@
 //! Single settings, and what cannot change.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::config::tests::{Directory, PEER_KEY};
@@ -69,6 +70,15 @@ fn weights_go_with_their_scheduler() {
     assert_eq!(all.peers[0].fixed_weights.len(), 1);
     all.set("gateway", "scheduler", "round-robin").expect("valid");
     assert!(all.peers[0].fixed_weights.is_empty());
+}
+
+#[test]
+fn adaptation_of_weights_goes_with_its_scheduler() {
+    let mut all = changeable("scheduler = 'weighted'\nweight_step = 20\nweight_period_ms = 300");
+    let adapting = WeightAdaptation { step: 20, period: Duration::from_millis(300) };
+    assert_eq!(all.peers[0].weight_adaptation, adapting);
+    all.set("gateway", "scheduler", "earliest").expect("valid");
+    assert_eq!(all.peers[0].weight_adaptation, WeightAdaptation::default());
 }
 
 #[test]
