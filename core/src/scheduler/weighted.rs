@@ -1,6 +1,7 @@
 //! The seeds' path selection: random by weight, weights adjusted by queuing delay
 //! (seed 000, section 3.6.1, Algorithm 1).
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use rand_chacha::ChaCha8Rng;
@@ -8,7 +9,7 @@ use rand_core::RngCore;
 
 use super::{Candidate, Demand, PERIOD, Scheduler};
 use crate::config::WeightAdaptation;
-use mpip_types::{Duration, Instant};
+use mpip_types::Instant;
 
 /// Sum of the initial weights, and the bound of each.
 const FULL: u16 = 1_000;
