@@ -133,9 +133,9 @@ impl PeerConfig {
     }
 }
 
-/// The two settings of the seeds' Algorithm 1 (seed 000, section 3.6.1), which adapts the weights of
-/// [`SchedulerKind::Weighted`]. A larger step and a shorter period converge faster and fluctuate
-/// more.
+/// The two settings of the seeds' Algorithm 1 (seed 000, section 3.6.1), which adapts the weights
+/// of [`SchedulerKind::Weighted`]. A larger step and a shorter period converge faster and
+/// fluctuate more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightAdaptation {
     /// S: how much a weight changes at a time, 1 to 1000.

@@ -25,8 +25,6 @@ pub(crate) struct View {
     pub(crate) id: u16,
     /// It carries packets unless the guard leaves it out.
     pub(crate) active: bool,
-    /// Its rate is not known yet: it is still in BBR's Startup.
-    pub(crate) searches: bool,
     /// Delivery rate, bytes/s.
     pub(crate) rate: u64,
     /// Arrival time of its slowest packets, µs against a reference that all paths share.
@@ -401,13 +399,10 @@ impl Guard {
         let quiet = parameters.quiet;
         let late = parameters.suspect.as_micros() as i64;
         let excess = |entry: &Entry| entry.certain(now, quiet) - earliest;
-        let begins = self.loaded <= parameters.search;
-        let suspect = |entry: &&mut Entry| {
-            let known = !(begins && entry.view.searches);
-            entry.takes() && known && entry.recent >= parameters.unused && excess(entry) >= late
-        };
+        let used = |entry: &&mut Entry| entry.takes() && entry.recent >= parameters.unused;
         let kept = self.kept();
-        let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();
+        let suspected = |entry: &&mut Entry| used(entry) && excess(entry) >= late;
+        let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspected).collect();
         if suspects.is_empty() {
             return;
         }
@@ -422,21 +417,9 @@ impl Guard {
         let periods = least + stake as u32;
         let Some(carried) = mean(&self.counts, periods) else { return };
         let lately = mean(&self.counts, (periods / 4).max(least)).unwrap_or(0);
-        // A transfer that still grows is not limited by a path.
-        if lately as f64 > carried as f64 * parameters.growth {
-            return;
-        }
         let carried = carried.max(lately);
         let rest = (kept - left) as f64;
-        let loaded = i64::from(self.loaded) * PERIOD.as_micros() as i64;
-        let long = i64::from(parameters.long_search);
-        let searches = |entry: &&mut Entry| entry.view.searches && loaded <= long * excess(entry);
-        let harm = if suspects.iter().any(searches) {
-            parameters.long_search_share
-        } else {
-            parameters.harm
-        };
-        if (rest * parameters.least..rest * harm).contains(&(carried as f64)) {
+        if (rest * parameters.least..rest * parameters.harm).contains(&(carried as f64)) {
             suspects.into_iter().for_each(|entry| entry.role = Role::ExcludedForTrial);
             self.start(now, Trial::new(carried));
         }

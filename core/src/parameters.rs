@@ -65,13 +65,6 @@ parameters! {
         enabled: bool = true, "", 0.0..=1.0, "measured";
         /// Periods ignored at the start of a busy period, while the inner TCP still grows.
         start: u32 = 5, "periods", 0.0..=100.0, "measured";
-        /// Periods of load in which a path in slow start is not suspected.
-        search: u32 = 30, "periods", 0.0..=1_000.0, "measured";
-        /// For this many times its extra delay, a path in slow start is suspected only below
-        /// `long_search_share` of what the others deliver.
-        long_search: u32 = 40, "times", 0.0..=1_000.0, "measured";
-        /// See `long_search`.
-        long_search_share: f64 = 0.6, "share", 0.0..=1.0, "measured";
         /// Periods of evidence before a trial without a path that carries next to nothing.
         evidence_least: u32 = 10, "periods", 1.0..=1_000.0, "measured";
         /// The same without paths that deliver half of the total.
@@ -87,8 +80,6 @@ parameters! {
         harm: f64 = 0.9, "share", 0.0..=1.0, "headers take 4 %, and rates vary by as much";
         /// Below this share, the transfer is limited by the application.
         least: f64 = 0.05, "share", 0.0..=1.0, "measured";
-        /// Growth in the last quarter of the evidence from which a transfer still grows.
-        growth: f64 = 1.08, "times", 1.0..=1e6, "measured";
         /// Gain from which a set of paths is better.
         better: f64 = 1.04, "times", 1.0..=10.0, "headers take 4 %";
         /// Share below which a trial ends early.
@@ -102,7 +93,7 @@ parameters! {
         /// Share below which a returning path does harm.
         harmless: f64 = 0.97, "share", 0.0..=1.0, "measured";
         /// Leaves out one more suspect after each trial in vain.
-        escalates: bool = true, "", 0.0..=1.0, "measured";
+        escalates: bool = true, "", 0.0..=1.0, "the slowest path is not always the harmful one";
         /// Shortest time before the measurement of a trial, in which data in flight arrives.
         settle_least: Duration = ms(500), "ms", 0.0..=10_000.0, "measured";
         /// Longest such time.
@@ -134,20 +125,14 @@ parameters! {
         /// Time above the target before a signal.
         interval: Duration = ms(100), "ms", 1.0..=10_000.0, "RFC 8289, section 4.4";
         /// Adds the sojourn time to the interval between signals where paths are left out or have
-        /// unequal delay, while the sojourn time shrinks.
+        /// unequal delay.
         patient: bool = true, "", 0.0..=1.0, "measured";
-        /// Signals in a row that shorten the sojourn time by less than an eighth, after which
-        /// `patient` no longer applies.
-        patient_signals: u32 = 16, "signals", 1.0..=255.0, "measured";
     }
 }
 
 parameters! {
     /// Adaptation of CoDel to the paths. Each session has its own queue.
     pub struct CodelTuningParameters {
-        /// Smallest target as a share of the longest RTT: the inner window shrinks by 30 % after a
-        /// signal, and the queue has to bridge that.
-        rtt_share: f64 = 0.05, "share", 0.0..=1.0, "RFC 9438, section 4.6";
         /// Longest target while paths are in slow start: two RTTs, at most this.
         growth: Duration = ms(300), "ms", 0.0..=10_000.0, "measured";
         /// Longest target for unequal path delays and for jitter.

@@ -45,13 +45,9 @@ parameters! {
         headroom: f64 = 0.85, "share", 0.1..=1.0, "the draft";
         /// Smallest factor by which an overflow reduces the bandwidth estimate.
         overflow_factor: f64 = 0.7, "share", 0.1..=1.0, "the draft";
-        /// Time after an overflow in which a window of at least `enough` bandwidth-delay products
-        /// is not raised on a path with jitter.
-        overflow_pause: Duration = ms(10_000), "ms", 0.0..=1e6, "measured";
-        /// See `overflow_pause`.
-        enough: f64 = 1.4, "times", 0.0..=10.0, "measured";
-        /// Jitter above which `overflow_pause` applies.
-        long_jitter: Duration = ms(10), "ms", 0.0..=1e6, "measured";
+        /// Bursts of deliveries above which the bandwidth-delay product counts as uncertain until
+        /// a ProbeRTT has shown the path empty.
+        long_burst: Duration = ms(10), "ms", 0.0..=1e6, "measured";
         /// Share of the random loss that the pacing rate makes up for.
         random_loss_share: f64 = 0.9, "share", 0.0..=1.0, "below 1, so that loss by overload fades";
         /// Rounds without growth after which Startup ends.
@@ -63,18 +59,10 @@ parameters! {
         /// Share of the packets of a round that are lost, from which Startup ends although none of
         /// them waited in a queue: a queue of a few packets does not delay them.
         startup_flood: f64 = 0.2, "share", 0.0..=1.0, "measured";
-        /// Ends Startup within a round on a long path if all packets of the round are late.
-        overshoot: bool = true, "", 0.0..=1.0, "measured";
-        /// Flight time above which `overshoot` applies.
-        long_flight: Duration = ms(100), "ms", 0.0..=1e6, "measured";
-        /// Late packets that `overshoot` needs.
-        late_packets: u64 = 16, "packets", 1.0..=1e6, "measured";
-        /// Duration of the round that `overshoot` needs.
-        late_after: Duration = ms(50), "ms", 0.0..=1e6, "measured";
         /// Counts a queue in Startup as full use of the window.
         stalls: bool = true, "", 0.0..=1.0, "measured";
-        /// Growth in two probes in a row after which Startup begins again.
-        wider_growth: f64 = 1.12, "times", 1.0..=1e6, "measured";
+        /// Fewest packets of a round from which `stalls` and `startup_flood` judge it.
+        late_packets: u64 = 16, "packets", 1.0..=1e6, "measured";
         /// Approximate number of rounds between two probes.
         cruise_rounds: u32 = 5, "rounds", 2.0..=1_000.0, "BBRv1: 6";
         /// Longest duration of a round, in flight times.

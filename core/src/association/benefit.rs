@@ -58,7 +58,6 @@ fn view(path: &Path) -> View {
     View {
         id: path.id.0,
         active: path.state() == PathState::Active,
-        searches: path.cc.searches(),
         rate: path.delivers(),
         late: path.delay.average().unwrap_or(0) + 4 * path.delay.jitter().as_micros() as i64,
         repair: (rtt + path.flight.reordering_window()).as_micros() as i64,

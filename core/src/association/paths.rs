@@ -504,7 +504,7 @@ impl Association {
         self.thins =
             self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
         let misleading = uneven >= tuning.misleading;
-        let target = base.target.max(growing).max(rtt.mul_f64(tuning.rtt_share));
+        let target = base.target.max(growing);
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
@@ -512,7 +512,6 @@ impl Association {
             target: target.max(spread.min(tuning.spread_most)).max(late),
             interval,
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
-            patient_signals: base.patient_signals,
         });
     }
 

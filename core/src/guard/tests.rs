@@ -56,22 +56,13 @@ impl<F: Fn(&[View], &[u16]) -> u64> World<F> {
     }
 }
 
-const GOOD: View = View {
-    id: 0,
-    active: true,
-    searches: false,
-    rate: 2_500_000,
-    late: 0,
-    repair: 30_000,
-    lost: 0,
-    carried: 0,
-};
+const GOOD: View =
+    View { id: 0, active: true, rate: 2_500_000, late: 0, repair: 30_000, lost: 0, carried: 0 };
 
 /// A slower, later path that harms the transfer.
 const BAD: View = View {
     id: 1,
     active: true,
-    searches: false,
     rate: 600_000,
     late: 100_000,
     repair: 130_000,
@@ -115,48 +106,6 @@ fn a_path_left_out_for_a_trial_may_return() {
     }
     assert!((10..=40).contains(&trial), "{trial}");
     assert!(world.guard.is_narrow());
-}
-
-#[test]
-fn a_transfer_that_grows_steadily_is_given_the_time() {
-    let far = View { rate: 2_500_000, ..BAD };
-    let periods = std::cell::Cell::new(0);
-    let mut world = World::new(&[GOOD, far], |views, used| {
-        periods.set(periods.get() + 1);
-        // The rate grows for 12 s, in the first 6 s below that of one path.
-        sum(views, used).min(200_000 + periods.get() * 38_000)
-    });
-    assert_eq!(world.periods_used(30, 1), 300);
-    assert!(world.verdicts.is_empty(), "{:?}", world.verdicts);
-}
-
-#[test]
-fn a_path_has_some_seconds_to_find_its_rate() {
-    let excluded = |searches: bool, seconds| {
-        // The path carries next to nothing, so little evidence is needed.
-        let near = View { late: 40_000, repair: GOOD.repair, ..BAD };
-        let slow = View { searches, rate: 20_000, ..near };
-        let mut world = World::new(&[GOOD, slow], harm);
-        world.run(seconds);
-        world.guard.leaves_out(1)
-    };
-    assert!(excluded(false, 3) && !excluded(true, 3));
-    assert!(excluded(true, 4), "not for ever");
-}
-
-#[test]
-fn a_far_path_has_longer_unless_it_does_much_harm() {
-    let left_out = |carried, seconds| {
-        let far = View { late: 250_000, repair: GOOD.repair, ..BAD };
-        let far = View { searches: true, rate: 20_000, ..far };
-        let carries = |_: &[View], used: &[u16]| if used == [0] { 2_400_000 } else { carried };
-        let mut world = World::new(&[GOOD, far], carries);
-        world.run(seconds);
-        world.guard.leaves_out(1)
-    };
-    assert!(!left_out(1_900_000, 9));
-    assert!(left_out(1_900_000, 12), "not for ever");
-    assert!(left_out(1_300_000, 6), "much harm");
 }
 
 #[test]

@@ -14,19 +14,15 @@ pub struct CodelParameters {
     /// in which the sender reacts.
     pub interval: Duration,
     /// Adds the sojourn time to the interval between signals, because the packets that answer a
-    /// signal pass the queue as well. Applies while the sojourn time shrinks from one signal to
-    /// the next.
+    /// signal pass the queue as well.
     pub patient: bool,
-    /// Signals in a row that shorten the sojourn time by less than an eighth, after which
-    /// `patient` no longer applies; at most 255.
-    pub patient_signals: u32,
 }
 
 impl Default for CodelParameters {
     /// 5 ms and 100 ms (RFC 8289, section 4.3 and 4.4).
     fn default() -> Self {
-        let QueueParameters { target, interval, patient_signals, .. } = QueueParameters::default();
-        Self { target, interval, patient: false, patient_signals }
+        let QueueParameters { target, interval, .. } = QueueParameters::default();
+        Self { target, interval, patient: false }
     }
 }
 
@@ -51,22 +47,12 @@ pub(super) struct Codel {
     /// `count` when it began.
     last_count: u32,
     dropping: bool,
-    /// Sojourn time at the last signal, ms, and patient signals in a row that did not shorten it.
-    waited: u16,
-    vain: u8,
 }
 
 impl Codel {
     /// The state of a queue without signals so far.
-    pub(super) const NEW: Self = Self {
-        first_above: None,
-        next: Instant::ZERO,
-        count: 0,
-        last_count: 0,
-        dropping: false,
-        waited: 0,
-        vain: 0,
-    };
+    pub(super) const NEW: Self =
+        Self { first_above: None, next: Instant::ZERO, count: 0, last_count: 0, dropping: false };
 
     /// Judges the packet at the head, with sojourn time `sojourn`. `short`: the queue holds at most
     /// one full packet. After a drop, the next head is to be judged at the same `now`.
@@ -81,18 +67,10 @@ impl Codel {
             self.dropping = false;
             return Verdict::Send;
         }
-        if !(self.dropping && parameters.patient) {
-            self.vain = 0;
-        }
-        let patient = parameters.patient && u32::from(self.vain) < parameters.patient_signals;
-        if patient && now < self.next + sojourn {
+        if parameters.patient && now < self.next + sojourn {
             return Verdict::Send;
         }
-        if patient {
-            let waited = u16::try_from(sojourn.as_millis()).unwrap_or(u16::MAX);
-            let eases = waited <= self.waited - self.waited / 8;
-            self.vain += u8::from(self.dropping && !eases);
-            self.waited = waited;
+        if parameters.patient {
             (self.count, self.last_count, self.dropping) = (1, 1, true);
             self.next = now + parameters.interval;
             return Verdict::Signal;
@@ -159,7 +137,6 @@ mod tests {
         target: Duration::from_millis(5),
         interval: Duration::from_millis(100),
         patient: false,
-        patient_signals: 16,
     };
 
     fn judge(codel: &mut Codel, millis: u64, sojourn: u64) -> Verdict {
@@ -218,15 +195,6 @@ mod tests {
         // 490 and 100 ms after the first, 343 and 100 ms after the second.
         assert_eq!(signals[..4], [100, 690, 1_133, 1_473]);
         assert!(signals.len() > 10 && signals.windows(2).all(|pair| pair[1] - pair[0] >= 100));
-    }
-
-    #[test]
-    fn the_patience_ends_when_nobody_answers() {
-        let signals = patient_signals(700, |sojourn| sojourn);
-        let patient = signals.windows(2).take_while(|pair| pair[1] - pair[0] == 800).count();
-        assert_eq!(patient, 16);
-        assert_eq!(signals[17] - signals[16], 100, "then it is an ordinary one: {signals:?}");
-        assert!(signals[18] - signals[17] <= 71, "{signals:?}");
     }
 
     /// RFC 8289, section 3.3: the n-th interval between signals is the first by the root of n.

@@ -77,7 +77,7 @@ impl Scheduler for Weighted {
         self.known_or_initial(paths);
         self.weights.retain(|id, _| paths.iter().any(|path| path.id == *id));
         let Some(WeightAdaptation { step, period }) = self.adaptation else { return };
-        self.elapsed = self.elapsed + PERIOD;
+        self.elapsed += PERIOD;
         if paths.is_empty() || self.elapsed < period {
             return;
         }

@@ -240,11 +240,11 @@ fn shared(queue: u32, seed: u64) -> Case {
 
 /// Transfers over the first `sets` link sets of the sweep, each by cubic and by BBR.
 pub(super) fn random(sets: u64) -> Vec<Case> {
-    let case = |(seed, tcp): (u64, TcpControl)| {
+    let case = |(seed, (tcp, name)): (u64, (TcpControl, &str))| {
         let set = Set::draw(seed);
         let sender = tcp.into();
         Case {
-            name: format!("random {seed}, {tcp:?}"),
+            name: format!("random {seed}, {name}"),
             spec: set.bulk(Subject::MPIP, sender),
             from: WARM_UP + FROM,
             limit: set.bulk_limit(),
@@ -252,6 +252,6 @@ pub(super) fn random(sets: u64) -> Vec<Case> {
             best: OnceLock::new(),
         }
     };
-    let tcps = [TcpControl::CUBIC, TcpControl::BBR];
+    let tcps = [(TcpControl::CUBIC, "cubic"), (TcpControl::BBR, "bbr")];
     (0..sets).flat_map(|seed| tcps.map(|tcp| (seed, tcp))).map(case).collect()
 }

@@ -26,12 +26,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
     ),
     heuristic("thinning", "acknowledgement thinning in slow start", &["thinning.enabled=0"]),
     heuristic("codel-patience", "CoDel waits for the answer to a signal", &["codel.patient=0"]),
-    heuristic("codel-16", "... until 16 signals were in vain", &["codel.patient_signals=255"]),
-    heuristic(
-        "codel-rtt",
-        "CoDel's target grows with the round trip",
-        &["codel_tuning.rtt_share=0"],
-    ),
     heuristic("codel-growth", "... and while paths start", &["codel_tuning.growth=0"]),
     heuristic("codel-spread", "... and with unequal delay", &["codel_tuning.spread_most=0"]),
     heuristic(
@@ -44,7 +38,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "all of CoDel's tuning",
         &[
             "codel.patient=0",
-            "codel_tuning.rtt_share=0",
             "codel_tuning.growth=0",
             "codel_tuning.spread_most=0",
             "codel_tuning.interval_most=100",
@@ -57,22 +50,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "BBR sends what is lost at random in addition",
         &["bbr.random_loss_share=0"],
     ),
-    heuristic("overshoot", "BBR's Startup ends within a round", &["bbr.overshoot=0"]),
     heuristic("stalls", "BBR counts a queue in Startup as full use", &["bbr.stalls=0"]),
-    heuristic(
-        "overflow-pause",
-        "BBR keeps its bound after an overflow under jitter",
-        &["bbr.overflow_pause=0"],
-    ),
     heuristic(
         "slower",
         "BBR forgets the rate of a path that became slower",
         &["bbr.slower_rounds=1000000"],
-    ),
-    heuristic(
-        "wider",
-        "BBR starts again on a path that became wider",
-        &["bbr.wider_growth=1000000"],
     ),
     heuristic("playout", "delivery times on paths that jitter", &["playout.jitters_from=1000000"]),
     heuristic("first-packets", "... for a session's first packets too", &["even_delay.first=0"]),
@@ -94,9 +76,6 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         &["earliest.search_patience=1"],
     ),
     heuristic("guard", "paths that do harm are left out", &["guard.enabled=0"]),
-    heuristic("guard-search", "... but not while they search", &["guard.search=0"]),
-    heuristic("guard-long", "... nor for long on late paths", &["guard.long_search=0"]),
-    heuristic("guard-growth", "... nor while a transfer grows", &["guard.growth=1000000"]),
     heuristic(
         "guard-escalates",
         "... one suspect more after a trial in vain",

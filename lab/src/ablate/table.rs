@@ -6,7 +6,7 @@ use std::io;
 use super::cases::Case;
 use super::outcome::Outcome;
 
-/// A change of goodput by less is none.
+/// A change of goodput by less of the limit is none.
 const CHANGE: f64 = 0.01;
 /// Below this share of what the best path carries alone a transfer is harmed.
 const HARMED: f64 = 0.95;
@@ -23,7 +23,8 @@ pub(super) struct Row {
     /// Cases with less, and with more, goodput than with everything on.
     less: usize,
     more: usize,
-    /// Mean change, and its standard error.
+    /// Mean change as a share of the limit, and its standard error. The ratio of two goodputs would
+    /// weigh those most that are near zero.
     mean: (f64, f64),
     /// The largest loss and gain by switching it off, with the case.
     loss: (f64, usize),
@@ -35,7 +36,7 @@ impl Row {
     pub(super) fn of(name: &str, on: &[Outcome], outcomes: &[Outcome]) -> Self {
         let mut shares: Vec<f64> = outcomes.iter().map(|outcome| outcome.share).collect();
         let changes: Vec<f64> =
-            on.iter().zip(outcomes).map(|(on, off)| off.share / on.share.max(1e-6) - 1.0).collect();
+            on.iter().zip(outcomes).map(|(on, off)| off.share - on.share).collect();
         let count = changes.len().max(1) as f64;
         let mean = changes.iter().sum::<f64>() / count;
         let squares: f64 = changes.iter().map(|change| (change - mean).powi(2)).sum();
@@ -74,9 +75,8 @@ const HEAD: [&str; 10] = [
 ];
 
 fn cells(row: &Row, cases: &[Case]) -> [String; 10] {
-    let percent = |change: f64| format!("{:+.1} %", change * 100.0);
     let at = |(change, case): (f64, usize)| match cases.get(case) {
-        Some(case) if change.abs() > CHANGE => format!("{} ({})", percent(change), case.name),
+        Some(case) if change.abs() > CHANGE => format!("{change:+.3} ({})", case.name),
         _ => "-".to_owned(),
     };
     [
@@ -87,7 +87,7 @@ fn cells(row: &Row, cases: &[Case]) -> [String; 10] {
         row.harmed.to_string(),
         row.less.to_string(),
         row.more.to_string(),
-        format!("{:+.2} ± {:.2} %", row.mean.0 * 100.0, row.mean.1 * 100.0),
+        format!("{:+.4} ± {:.4}", row.mean.0, row.mean.1),
         at(row.loss),
         at(row.gain),
     ]
@@ -150,9 +150,9 @@ mod tests {
         let on = outcomes(&[0.8, 0.5, 0.96, 1.0]);
         let row = Row::of("it", &on, &outcomes(&[0.4, 0.55, 0.96, 1.001]));
         assert_eq!((row.less, row.more, row.harmed), (1, 1, 2));
-        assert!((row.loss.0 + 0.5).abs() < 1e-9 && row.loss.1 == 0);
-        assert!((row.gain.0 - 0.1).abs() < 1e-9 && row.gain.1 == 1);
-        assert!((row.mean.0 + 0.09975).abs() < 1e-9 && row.mean.1 > 0.0);
+        assert!((row.loss.0 + 0.4).abs() < 1e-9 && row.loss.1 == 0);
+        assert!((row.gain.0 - 0.05).abs() < 1e-9 && row.gain.1 == 1);
+        assert!((row.mean.0 + 0.08725).abs() < 1e-9 && row.mean.1 > 0.0);
         assert_eq!((row.worst, row.tenth, row.median), (0.4, 0.4, 0.96));
     }
 

@@ -123,15 +123,11 @@ pub(super) struct Bbr {
     last_round_used: bool,
     last_feedback: Instant,
     full_bandwidth: FullBandwidth,
-    /// Bandwidth before the probe, and probes in a row that found more.
-    bw_before_probe: f64,
-    higher_probes: u32,
     /// Rounds in a row that measured less bandwidth than estimated.
     slower_rounds: u32,
     /// Bytes in flight that lately overflowed a queue, with headroom, and the bound on the
     /// bandwidth until the next probe (the draft's names).
     inflight_hi: Option<f64>,
-    overflowed_at: Instant,
     bw_lo: Option<f64>,
     /// `inflight_hi` and `bw_lo` before the last reduction.
     prior: Option<(Option<f64>, Option<f64>)>,
@@ -161,11 +157,8 @@ impl Bbr {
             last_round_used: true,
             last_feedback: now,
             full_bandwidth: FullBandwidth::default(),
-            bw_before_probe: 0.0,
-            higher_probes: 0,
             slower_rounds: 0,
             inflight_hi: None,
-            overflowed_at: now,
             bw_lo: None,
             prior: None,
             window: (INITIAL_WINDOW_PACKETS * max_datagram) as f64,
@@ -240,8 +233,6 @@ impl Bbr {
                 self.cruise_rounds = self.parameters.cruise_rounds - 1 + (spread % 3) as u32;
             }
             State::ProbeBwUp => {
-                self.bw_before_probe = self.max_bw.max();
-                self.higher_probes = 0;
                 self.bw_lo = None;
             }
             State::Startup => {
@@ -387,9 +378,9 @@ impl Bbr {
                 }
             }
             State::ProbeBwUp => {
-                self.raise_inflight_hi(now);
+                self.raise_inflight_hi();
                 if self.rounds_in_state >= 2 {
-                    self.end_probe_up(measured.unwrap_or(0.0));
+                    self.enter(State::ProbeBwDown);
                 }
             }
         }
@@ -398,7 +389,7 @@ impl Bbr {
             && self.random_loss.depends_on_rate()
             && self.round.lost_more(loss, self.max_datagram);
         if (overflowed || shallow) && !bound {
-            self.reduce(now, measured.unwrap_or(before));
+            self.reduce(measured.unwrap_or(before));
         }
         self.round = Round::new(now, sample.delivered, sample.in_flight);
     }
@@ -427,28 +418,9 @@ impl Bbr {
         }
     }
 
-    /// Ends ProbeBwUp after its second round, whose feedback is for the packets of the first.
-    fn end_probe_up(&mut self, rate: f64) {
-        if rate < self.bw_before_probe * self.parameters.wider_growth {
-            self.enter(State::ProbeBwDown);
-            return;
-        }
-        self.bw_before_probe = rate;
-        self.rounds_in_state = 0;
-        self.higher_probes += 1;
-        if self.higher_probes >= 2 {
-            self.enter(State::Startup);
-        }
-    }
-
-    /// Raises `inflight_hi` after a probe that reached it without overflow. With much jitter an
-    /// overflow is detected late, and costs more than a higher bound would bring.
-    fn raise_inflight_hi(&mut self, now: Instant) {
-        let recent = now.since(self.overflowed_at) < self.parameters.overflow_pause;
+    /// Raises `inflight_hi` after a probe that reached it without overflow.
+    fn raise_inflight_hi(&mut self) {
         if let Some(high) = self.inflight_hi
-            && !(recent
-                && self.round_trips.jitter() > self.parameters.long_jitter.as_secs_f64()
-                && high >= self.parameters.enough * self.bdp())
             && self.round.peak_flight as f64 + 2.0 * self.max_datagram as f64 >= high
         {
             let raised = high * self.parameters.up_gain;
@@ -457,8 +429,7 @@ impl Bbr {
         }
     }
 
-    fn reduce(&mut self, now: Instant, rate: f64) {
-        self.overflowed_at = now;
+    fn reduce(&mut self, rate: f64) {
         self.prior = Some((self.inflight_hi, self.bw_lo));
         let bdp = self.bdp();
         let flight = self.round.peak_flight as f64;
@@ -471,16 +442,6 @@ impl Bbr {
         }
     }
 
-    /// Whether Startup has already sent more than the queue can hold.
-    fn overshoots(&self, now: Instant) -> bool {
-        let Round { start, acked, fastest, .. } = self.round;
-        self.parameters.overshoot
-            && self.flight_time() > self.parameters.long_flight.as_secs_f64()
-            && acked >= self.parameters.late_packets * self.max_datagram
-            && now.since(start) >= self.parameters.late_after
-            && self.round_trips.is_far_behind(fastest)
-    }
-
     /// Makes the state changes that do not wait for the end of a round.
     fn update_state(&mut self, sample: &RateSample, others_drain: bool) {
         let now = sample.now;
@@ -491,10 +452,6 @@ impl Bbr {
         let bdp = self.bdp().max(self.min_window());
         match self.state {
             State::Drain if in_flight <= bdp => self.enter(State::ProbeBwCruise),
-            State::Startup if self.overshoots(now) => {
-                self.full_bandwidth.reached = true;
-                self.enter(State::Drain);
-            }
             // A queue that does not drain belongs to another flow.
             State::ProbeBwDown
                 if self.rounds_in_state >= 2 || (self.rounds_in_state >= 1 && in_flight <= bdp) =>
@@ -549,8 +506,7 @@ impl Bbr {
         let known =
             self.probe_rtt.done || self.state != State::ProbeBwCruise || self.rounds_in_state == 0;
         !known
-            && bursts
-                > self.bdp().max(self.parameters.long_jitter.as_secs_f64() * self.max_bw.max())
+            && bursts > self.bdp().max(self.parameters.long_burst.as_secs_f64() * self.max_bw.max())
     }
 
     /// Whether random loss is so high that no loss-based flow could fill the queue.

@@ -61,11 +61,6 @@ impl RoundTrips {
         self.min_rtt = lowest;
     }
 
-    /// Mean deviation on a path that reorders, seconds; otherwise zero.
-    pub(super) fn jitter(&self) -> f64 {
-        self.jitter
-    }
-
     /// Whether the path reorders; then a sample is the mean over many packets.
     pub(super) fn jitters(&self) -> bool {
         self.jitter > 0.0
@@ -162,12 +157,6 @@ impl RoundTrips {
         rtt.as_secs_f64() > lowest + usual.max((lowest / 8.0).min(LATE))
     }
 
-    /// Whether a round's `fastest` packet is far above the minimum RTT, as behind a queue.
-    pub(super) fn is_far_behind(&self, fastest: Option<Duration>) -> bool {
-        let (Some(fastest), Some(lowest)) = (fastest, self.min_rtt) else { return false };
-        fastest.as_secs_f64() > INFLATED * lowest.as_secs_f64()
-    }
-
     /// Whether a round's `fastest` packet took longer than jitter and pauses of the host explain.
     pub(super) fn is_stuck(&self, fastest: Option<Duration>) -> bool {
         let (Some(fastest), Some(lowest)) = (fastest, self.min_rtt) else { return false };
@@ -205,15 +194,6 @@ mod tests {
             assert!(trips.is_late(Some(ms(late + 1)), &excess, true), "{lowest}");
         }
         assert!(!RoundTrips::new(at(0)).is_late(Some(ms(500)), &excess, true), "nothing is known");
-    }
-
-    #[test]
-    fn a_round_is_far_behind_when_its_fastest_packet_is() {
-        let mut trips = RoundTrips::new(at(0));
-        assert!(!trips.is_far_behind(Some(ms(500))), "nothing is known");
-        trips.on_rtt(at(0), ms(100));
-        assert!(!trips.is_far_behind(None) && !trips.is_far_behind(Some(ms(125))));
-        assert!(trips.is_far_behind(Some(ms(126))));
     }
 
     #[test]
