@@ -63,6 +63,8 @@ parameters! {
         stalls: bool = true, "", 0.0..=1.0, "measured";
         /// Fewest packets of a round from which `stalls` and `startup_flood` judge it.
         late_packets: u64 = 16, "packets", 1.0..=1e6, "measured";
+        /// Growth in two probes in a row after which Startup begins again.
+        wider_growth: f64 = 1.12, "times", 1.0..=1e6, "measured";
         /// Approximate number of rounds between two probes.
         cruise_rounds: u32 = 5, "rounds", 2.0..=1_000.0, "BBRv1: 6";
         /// Longest duration of a round, in flight times.

@@ -56,6 +56,11 @@ pub(super) const HEURISTICS: &[Heuristic] = &[
         "BBR forgets the rate of a path that became slower",
         &["bbr.slower_rounds=1000000"],
     ),
+    heuristic(
+        "wider",
+        "BBR starts again on a path that became wider",
+        &["bbr.wider_growth=1000000"],
+    ),
     heuristic("playout", "delivery times on paths that jitter", &["playout.jitters_from=1000000"]),
     heuristic("first-packets", "... for a session's first packets too", &["even_delay.first=0"]),
     heuristic(

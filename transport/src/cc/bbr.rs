@@ -123,6 +123,9 @@ pub(super) struct Bbr {
     last_round_used: bool,
     last_feedback: Instant,
     full_bandwidth: FullBandwidth,
+    /// Bandwidth before the probe, and probes in a row that found more.
+    bw_before_probe: f64,
+    higher_probes: u32,
     /// Rounds in a row that measured less bandwidth than estimated.
     slower_rounds: u32,
     /// Bytes in flight that lately overflowed a queue, with headroom, and the bound on the
@@ -157,6 +160,8 @@ impl Bbr {
             last_round_used: true,
             last_feedback: now,
             full_bandwidth: FullBandwidth::default(),
+            bw_before_probe: 0.0,
+            higher_probes: 0,
             slower_rounds: 0,
             inflight_hi: None,
             bw_lo: None,
@@ -233,6 +238,8 @@ impl Bbr {
                 self.cruise_rounds = self.parameters.cruise_rounds - 1 + (spread % 3) as u32;
             }
             State::ProbeBwUp => {
+                self.bw_before_probe = self.max_bw.max();
+                self.higher_probes = 0;
                 self.bw_lo = None;
             }
             State::Startup => {
@@ -380,7 +387,7 @@ impl Bbr {
             State::ProbeBwUp => {
                 self.raise_inflight_hi();
                 if self.rounds_in_state >= 2 {
-                    self.enter(State::ProbeBwDown);
+                    self.end_probe_up(measured.unwrap_or(0.0));
                 }
             }
         }
@@ -415,6 +422,20 @@ impl Bbr {
             self.full_bandwidth.reached_by_loss = overflowed;
             self.full_bandwidth.reached = true;
             self.enter(State::Drain);
+        }
+    }
+
+    /// Ends ProbeBwUp after its second round, whose feedback is for the packets of the first.
+    fn end_probe_up(&mut self, rate: f64) {
+        if rate < self.bw_before_probe * self.parameters.wider_growth {
+            self.enter(State::ProbeBwDown);
+            return;
+        }
+        self.bw_before_probe = rate;
+        self.rounds_in_state = 0;
+        self.higher_probes += 1;
+        if self.higher_probes >= 2 {
+            self.enter(State::Startup);
         }
     }
 
