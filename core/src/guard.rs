@@ -399,10 +399,11 @@ impl Guard {
         let quiet = parameters.quiet;
         let late = parameters.suspect.as_micros() as i64;
         let excess = |entry: &Entry| entry.certain(now, quiet) - earliest;
-        let used = |entry: &&mut Entry| entry.takes() && entry.recent >= parameters.unused;
+        let suspect = |entry: &&mut Entry| {
+            entry.takes() && entry.recent >= parameters.unused && excess(entry) >= late
+        };
         let kept = self.kept();
-        let suspected = |entry: &&mut Entry| used(entry) && excess(entry) >= late;
-        let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspected).collect();
+        let mut suspects: Vec<&mut Entry> = self.entries.iter_mut().filter(suspect).collect();
         if suspects.is_empty() {
             return;
         }

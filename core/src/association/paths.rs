@@ -504,12 +504,11 @@ impl Association {
         self.thins =
             self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
         let misleading = uneven >= tuning.misleading;
-        let target = base.target.max(growing);
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
-            target: target.max(spread.min(tuning.spread_most)).max(late),
+            target: base.target.max(growing).max(spread.min(tuning.spread_most)).max(late),
             interval,
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
         });

@@ -92,6 +92,9 @@ fn both(link: LinkConfig) -> (LinkConfig, LinkConfig) {
     (link.clone(), link)
 }
 
+/// The inner senders, and how cases name them.
+const TCPS: [(TcpControl, &str); 2] = [(TcpControl::CUBIC, "cubic"), (TcpControl::BBR, "bbr")];
+
 /// The simulator's scenarios of interest: throughput tables, unequal, jittery and lossy paths,
 /// starts, harmful paths, changes, and a bottleneck that is shared.
 pub(super) fn scenarios() -> Vec<Case> {
@@ -106,7 +109,7 @@ pub(super) fn scenarios() -> Vec<Case> {
         }
     }
     for (name, paths) in long() {
-        for (tcp, suffix) in [(cubic, "cubic"), (TcpControl::BBR, "bbr")] {
+        for (tcp, suffix) in TCPS {
             let name = format!("{name}, {suffix}");
             cases.push(transfer(name, paths.clone(), tcp, (0, 10 * SECOND), 1));
         }
@@ -252,6 +255,5 @@ pub(super) fn random(sets: u64) -> Vec<Case> {
             best: OnceLock::new(),
         }
     };
-    let tcps = [(TcpControl::CUBIC, "cubic"), (TcpControl::BBR, "bbr")];
-    (0..sets).flat_map(|seed| tcps.map(|tcp| (seed, tcp))).map(case).collect()
+    (0..sets).flat_map(|seed| TCPS.map(|tcp| (seed, tcp))).map(case).collect()
 }
