@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rule::RuleStatus;
+
 /// What `reload` has changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReloadReport {
@@ -28,12 +30,34 @@ pub struct Overrides {
     pub peers: Vec<PeerOverride>,
     /// States of interfaces.
     pub paths: Vec<PathOverride>,
+    /// The rule table, if rules were added or removed.
+    #[serde(default)]
+    pub rules: Option<RuleOverride>,
 }
 
 impl Overrides {
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.peers.len() + self.paths.len()
+        let rules = self.rules.as_ref().map_or(0, RuleOverride::count);
+        self.peers.len() + self.paths.len() + rules
+    }
+}
+
+/// A rule table that differs from that of the configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleOverride {
+    /// How many rules the file has.
+    pub in_file: u64,
+    /// The rules in force, in order: those of the file that were not removed, and others.
+    pub table: Vec<RuleStatus>,
+}
+
+impl RuleOverride {
+    /// How many rules were added and removed.
+    pub fn count(&self) -> usize {
+        let added = self.table.iter().filter(|rule| rule.file_number.is_none()).count();
+        let kept = self.table.len() - added;
+        added + usize::try_from(self.in_file).unwrap_or(usize::MAX).saturating_sub(kept)
     }
 }
 

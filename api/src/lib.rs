@@ -28,10 +28,11 @@ mod diagnosis;
 mod event;
 mod invite;
 mod message;
+mod rule;
 mod status;
 mod time;
 
-pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport};
+pub use change::{Overrides, PathOverride, PeerOverride, ReloadReport, RuleOverride};
 pub use client::{Client, ClientError, EventStream, availability, request, status};
 pub use diagnosis::{
     BenchPath, BenchProgress, BenchReport, BenchResult, DIAGNOSIS_PORT, Direction, PeerAnswer,
@@ -42,6 +43,7 @@ pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{
     MAX_REQUEST, MAX_RESPONSE, REQUESTS, Request, RequestError, Response, ResponseError, VERSION,
 };
+pub use rule::{RuleDependence, RuleStatus, RuleTable, RuleTest, Treatment};
 pub use status::{
     Counter, DestinationStatus, FaultStatus, InterfaceStatus, LocalAddressStatus, PathStatus,
     PeerStatus, SessionStatus, Status,

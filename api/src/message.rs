@@ -11,6 +11,7 @@ use crate::change::{Overrides, ReloadReport};
 use crate::diagnosis::{BenchProgress, BenchReport, Direction, PeerAnswer};
 use crate::event::Event;
 use crate::invite::{InvitationStatus, KnownPeer};
+use crate::rule::{RuleTable, RuleTest};
 use crate::status::{DestinationStatus, Status};
 
 /// The version of the control protocol.
@@ -67,6 +68,28 @@ pub enum Request {
     },
     /// What was set for the time being; answered by [`Response::Overrides`].
     Overrides,
+    /// The rules in force; answered by [`Response::Rules`].
+    Rules,
+    /// Which rule decides about a packet that this host sends; answered by
+    /// [`Response::RuleTest`].
+    TestRule {
+        /// The packet: `PROTOCOL ADDRESS[:PORT]` and, as far as it is known, `from ADDRESS[:PORT]`,
+        /// `length BYTES`, `dscp CODE_POINT`.
+        packet: String,
+    },
+    /// Add a rule for the time being; answered by [`Response::Done`].
+    AddRule {
+        /// Its number in the table, from 1 on; `None` for the end.
+        #[serde(default)]
+        at: Option<u64>,
+        /// Keys of a `[[rule]]` section and their values, without quotes.
+        settings: BTreeMap<String, String>,
+    },
+    /// Remove a rule for the time being; answered by [`Response::Done`].
+    RemoveRule {
+        /// Its number or name.
+        rule: String,
+    },
     /// Invite a node; answered by [`Response::Invitation`].
     Invite {
         /// What it is to be called.
@@ -115,7 +138,7 @@ pub enum Request {
 }
 
 /// The names of all requests.
-pub const REQUESTS: [&str; 15] = [
+pub const REQUESTS: [&str; 19] = [
     "status",
     "down",
     "events",
@@ -126,6 +149,10 @@ pub const REQUESTS: [&str; 15] = [
     "set-peer",
     "set-path",
     "overrides",
+    "rules",
+    "test-rule",
+    "add-rule",
+    "remove-rule",
     "invite",
     "peers",
     "remove-peer",
@@ -134,8 +161,18 @@ pub const REQUESTS: [&str; 15] = [
 ];
 
 /// Requests with fields.
-const WITH_FIELDS: [&str; 7] =
-    ["status", "set-peer", "set-path", "invite", "remove-peer", "ask-peer", "bench"];
+const WITH_FIELDS: [&str; 10] = [
+    "status",
+    "set-peer",
+    "set-path",
+    "test-rule",
+    "add-rule",
+    "remove-rule",
+    "invite",
+    "remove-peer",
+    "ask-peer",
+    "bench",
+];
 
 /// What a daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +218,16 @@ pub enum Response {
         config_file: String,
         /// The settings.
         overrides: Overrides,
+    },
+    /// The rules in force.
+    Rules {
+        /// The rules.
+        table: RuleTable,
+    },
+    /// Which rule decides about a packet.
+    RuleTest {
+        /// The rule, and what it does.
+        test: Box<RuleTest>,
     },
     /// What both ends see.
     PeerView {
@@ -400,6 +447,13 @@ mod tests {
             },
             Request::SetPath { interface: "wwan0".to_owned(), state: "standby".to_owned() },
             Request::Overrides,
+            Request::Rules,
+            Request::TestRule { packet: "udp 198.18.0.2:53".to_owned() },
+            Request::AddRule {
+                at: Some(2),
+                settings: [("priority".to_owned(), "response".to_owned())].into(),
+            },
+            Request::RemoveRule { rule: "calls".to_owned() },
         ] {
             let line = request.to_line();
             assert_eq!(line.matches('\n').count(), 1);
@@ -428,7 +482,7 @@ mod tests {
                 r#"{"version":1,"request":"reboot"}"#,
                 "unknown request `reboot`, expected one of `status`, `down`, `events`, \
                  `recent-events`, `availability`, `hello`, `reload`, `set-peer`, `set-path`, \
-                 `overrides`, `invite`, `peers`, `remove-peer`, `ask-peer`, `bench`",
+                 `overrides`, `rules`, `test-rule`, `add-rule`, `remove-rule`, `invite`, `peers`, `remove-peer`, `ask-peer`, `bench`",
             ),
             (
                 r#"{"version":1,"request":"down","now":true}"#,

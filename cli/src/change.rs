@@ -1,5 +1,6 @@
 //! `mpip reload`, `set` and `path`: changes of a running daemon.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,14 +36,7 @@ pub(crate) fn ask_to_reload(socket: &Path) -> Result<ReloadReport, Failure> {
 
 /// Changes settings (`KEY=VALUE`) of a peer for the time being.
 pub(crate) fn set_peer(socket: &Path, peer: &str, settings: &[String]) -> Result<(), Failure> {
-    let pairs = settings.iter().map(|text| {
-        let pair = text.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
-        let pair = pair.filter(|(key, _)| !key.is_empty());
-        pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
-            Failure(format!("expected KEY=VALUE like scheduler=weighted, found `{text}`"))
-        })
-    });
-    let settings = pairs.collect::<Result<_, _>>()?;
+    let settings = pairs(settings, "scheduler=weighted")?;
     mpip_api::request(socket, &Request::SetPeer { peer: peer.to_owned(), settings })?;
     print(&format!("peer {peer}: {UNTIL}\n"))
 }
@@ -54,7 +48,28 @@ pub(crate) fn set_path(socket: &Path, interface: &str, state: &str) -> Result<()
     print(&format!("paths from {interface}: {UNTIL}\n"))
 }
 
-const UNTIL: &str =
+/// The keys and values of `settings`, each `KEY=VALUE` as `example` is.
+pub(crate) fn pairs(
+    settings: &[String],
+    example: &str,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut pairs = BTreeMap::new();
+    for text in settings {
+        let pair = text.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
+        let Some((key, value)) = pair.filter(|(key, _)| !key.is_empty()) else {
+            return Err(Failure(format!("expected KEY=VALUE like {example}, found `{text}`")));
+        };
+        if let Some(other) = pairs.insert(key.to_owned(), value.to_owned()) {
+            return Err(Failure(format!(
+                "expected each key once, found `{key}={other}` and `{key}={value}`"
+            )));
+        }
+    }
+    Ok(pairs)
+}
+
+/// How long what was set lasts.
+pub(crate) const UNTIL: &str =
     "set until `mpip reload` or the daemon's end; `mpip save` writes it to the file";
 
 /// What changed, in a line.
@@ -86,6 +101,21 @@ fn text(report: &ReloadReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_are_pairs_and_each_key_comes_once() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            pairs(&words, "a=b").map_err(|failure| failure.to_string())
+        };
+        let two = [("a", "1=2"), ("b", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(read(&["a = 1=2", "b="]), Ok(two.into()));
+        for word in ["a", "=1", ""] {
+            assert_eq!(read(&[word]), Err(format!("expected KEY=VALUE like a=b, found `{word}`")));
+        }
+        let twice = "expected each key once, found `a=1` and `a=2`".to_owned();
+        assert_eq!(read(&["a=1", "a=2"]), Err(twice));
+    }
 
     #[test]
     fn a_report_names_what_changed_and_not_all_of_a_thousand_peers() {

@@ -6,6 +6,7 @@
 //! - [`daemon`]: `up`, `down`, `check` and `doctor`, which run `mpipd`
 //! - [`setup`], [`invite`], [`join`]: `init`; `invite`, `peers`, `remove`; `join`
 //! - [`change`]: `reload`, `set`, `path`; [`save`] writes what was set into the configuration
+//! - [`rule`][]: `rule list`, `test`, `add`, `del`
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
 //! - [`mod@bench`]: what its paths carry; [`debug`]: a report for others
@@ -36,6 +37,7 @@ mod output;
 mod progress;
 mod rates;
 mod redact;
+mod rule;
 mod sampler;
 mod save;
 mod setup;
@@ -196,6 +198,11 @@ enum Command {
         #[command(subcommand)]
         what: PathCommand,
     },
+    /// Show and change the rules that say how packets are treated
+    Rule {
+        #[command(subcommand)]
+        what: RuleCommand,
+    },
     /// Write what was set for the time being into the configuration file
     ///
     /// Comments and order of the file stay as they are. Then the file is applied, as by `mpip
@@ -331,6 +338,51 @@ enum PathCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum RuleCommand {
+    /// List the rules in order; the first that matches a packet decides
+    ///
+    /// The last line is what happens to packets that no rule matches.
+    List {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a rule for the time being: until `mpip reload` or the daemon's end
+    ///
+    /// mpip rule add --at 1 name=calls protocol=udp remote_port=5000-5100 priority=response
+    Add {
+        /// The number that it is to have; the rules from there on move down (default: the end)
+        #[arg(long, value_name = "NUMBER")]
+        at: Option<u64>,
+        /// name, remote_prefix, remote_port, local_prefix, local_port, protocol, length, dscp,
+        /// priority or repair, as in docs/configuration.md; priority is required
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Remove a rule for the time being: until `mpip reload` or the daemon's end
+    Del {
+        /// Its number or name, as in `mpip rule list`
+        #[arg(value_name = "NUMBER|NAME")]
+        rule: String,
+    },
+    /// Say which rule decides about a packet that this host sends
+    ///
+    /// mpip rule test udp 192.168.1.3:5221 length 180
+    ///
+    /// PACKET is a protocol, the address that the packet goes to, with its port if it has one, and
+    /// then, as far as it matters: `from ADDRESS` or `from ADDRESS:PORT`, `length BYTES` of the IP
+    /// packet, `dscp CODE_POINT`. Rules that depend on what is not given are named too.
+    Test {
+        /// The packet, in one argument or several
+        #[arg(required = true, value_name = "PACKET")]
+        packet: Vec<String>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match act(&arguments) {
@@ -371,6 +423,14 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Path { what: PathCommand::Set { interface, state } } => {
             change::set_path(&socket()?, interface, state)?;
         }
+        Command::Rule { what: RuleCommand::List { json } } => rule::list(&socket()?, *json)?,
+        Command::Rule { what: RuleCommand::Test { packet, json } } => {
+            rule::test(&socket()?, packet, *json)?;
+        }
+        Command::Rule { what: RuleCommand::Add { at, settings } } => {
+            rule::add(&socket()?, *at, settings)?;
+        }
+        Command::Rule { what: RuleCommand::Del { rule } } => rule::remove(&socket()?, rule)?,
         Command::Save => save::save(&socket()?)?,
         Command::Status { verbose, json, sessions } => {
             let shown = status::Shown { json: *json, sessions: *sessions, verbose: *verbose };

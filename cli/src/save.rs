@@ -8,7 +8,9 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use mpip_api::{Overrides, PathOverride, PeerOverride, Request, Response};
+use mpip_api::{
+    Overrides, PathOverride, PeerOverride, Request, Response, RuleOverride, RuleStatus,
+};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use crate::change::ask_to_reload;
@@ -81,7 +83,68 @@ fn edit(text: &str, overrides: &Overrides) -> Result<String, String> {
     for PathOverride { interface, state } in &overrides.paths {
         put_path(&mut document, interface, state)?;
     }
+    if let Some(rules) = &overrides.rules {
+        put_rules(&mut document, rules)?;
+    }
     Ok(document.to_string())
+}
+
+/// Makes the sections `[[rule]]` those of the table in force. Those that stay are left as they are.
+fn put_rules(document: &mut DocumentMut, rules: &RuleOverride) -> Result<(), String> {
+    let former: Vec<Table> =
+        sections(document, "rule")?.map(|list| list.iter().cloned().collect()).unwrap_or_default();
+    // Rules have no key by which they could be found again but their place.
+    if former.len() as u64 != rules.in_file {
+        return Err(format!(
+            "expected the {} sections [[rule]] that mpipd has read, found {}; `mpip reload` applies \
+             the file, and what was set is gone then",
+            rules.in_file,
+            former.len()
+        ));
+    }
+    let section = |rule: &RuleStatus| {
+        let at = usize::try_from(rule.file_number?.checked_sub(1)?).ok()?;
+        former.get(at)
+    };
+    let mut list = ArrayOfTables::new();
+    // Sections are written where they were. A new one comes before the next of the file's.
+    let mut place = None;
+    let mut sections: Vec<Table> = Vec::new();
+    for rule in rules.table.iter().rev() {
+        if let Some(kept) = section(rule) {
+            place = kept.position();
+            sections.push(kept.clone());
+        } else {
+            let mut new = new_rule(rule);
+            new.set_position(place);
+            sections.push(new);
+        }
+    }
+    sections.into_iter().rev().for_each(|section| list.push(section));
+    if list.is_empty() {
+        document.remove("rule");
+    } else {
+        document.insert("rule", list.into());
+    }
+    Ok(())
+}
+
+/// The section of a rule that the file does not have.
+fn new_rule(rule: &RuleStatus) -> Table {
+    let RuleStatus { name, matches, treatment, .. } = rule;
+    let mut section = Table::new();
+    if let Some(name) = name {
+        section.insert("name", Value::from(name).into());
+    }
+    for (key, value) in matches {
+        put(&mut section, key, value);
+    }
+    section.insert("priority", Value::from(&treatment.priority).into());
+    if treatment.repair {
+        section.insert("repair", Value::from(true).into());
+    }
+    section.decor_mut().set_prefix("\n");
+    section
 }
 
 fn put_path(document: &mut DocumentMut, interface: &str, state: &str) -> Result<(), String> {
@@ -154,6 +217,8 @@ fn put(section: &mut Table, key: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use mpip_api::Treatment;
+
     use super::*;
 
     const TEXT: &str = "# The office.\n[node]\nprivate_key_file = \"a.key\" # ours\n\n\
@@ -164,12 +229,13 @@ mod tests {
     fn peer(peer: &str, key: &str, value: &str) -> Overrides {
         let peer =
             PeerOverride { peer: peer.to_owned(), key: key.to_owned(), value: value.to_owned() };
-        Overrides { peers: vec![peer], paths: vec![] }
+        Overrides { peers: vec![peer], ..Overrides::default() }
     }
 
     fn path(interface: &str, state: &str) -> Overrides {
         let (interface, state) = (interface.to_owned(), state.to_owned());
-        Overrides { peers: vec![], paths: vec![PathOverride { interface, state }] }
+        let paths = vec![PathOverride { interface, state }];
+        Overrides { paths, ..Overrides::default() }
     }
 
     #[test]
@@ -226,6 +292,75 @@ mod tests {
             edit(limited, &path("eth0", "standby")).expect("valid"),
             format!("{limited}state = \"standby\"\n")
         );
+    }
+
+    /// The table in force, of the file's rules by their number and of new ones.
+    fn rules(in_file: u64, places: &[Option<u64>]) -> Overrides {
+        let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let matches =
+            [("dscp", "46"), ("length", "0-200"), ("protocol", "udp"), ("remote_port", "53")];
+        let rule = |(file_number, number): (&Option<u64>, u64)| RuleStatus {
+            number,
+            name: Some(format!("new{number}")),
+            file_number: *file_number,
+            matches: matches.map(text).into(),
+            treatment: Treatment { priority: "response".to_owned(), repair: true },
+        };
+        let table = places.iter().zip(1..).map(rule).collect();
+        Overrides { rules: Some(RuleOverride { in_file, table }), ..Overrides::default() }
+    }
+
+    fn new(number: u64) -> String {
+        format!(
+            "\n[[rule]]\nname = \"new{number}\"\ndscp = 46\nlength = \"0-200\"\n\
+             protocol = \"udp\"\nremote_port = 53\npriority = \"response\"\nrepair = true\n"
+        )
+    }
+
+    #[test]
+    fn rules_are_added_and_removed_in_their_place_and_the_others_stay_as_they_are() {
+        let a = "\n# The first.\n[[rule]]\npriority = 'response' # a\n";
+        let b = "\n# The second.\n[[rule]]\ndscp = 1 # b\npriority = 'throughput'\n";
+        let head = "[node]\nprivate_key_file = 'a.key'\n";
+        let peer = "\n[[peer]]\nname = 'p'\n";
+        let more = "\n[[peer]]\nname = 'q'\n[peer.weights]\neth0 = 1\n";
+        let end = "\n# The end.\n";
+        let text = format!("{head}{peer}{a}{more}{b}{end}");
+        let saved = |places: &[Option<u64>]| edit(&text, &rules(2, places)).expect("valid");
+        let (n1, n2, n3) = (new(1), new(2), new(3));
+        for (places, expected) in [
+            (&[Some(1), Some(2)][..], text.clone()),
+            (&[None, Some(1), Some(2)], format!("{head}{peer}{n1}{a}{more}{b}{end}")),
+            (&[Some(1), None, Some(2)], format!("{head}{peer}{a}{more}{n2}{b}{end}")),
+            (&[Some(1), Some(2), None], format!("{head}{peer}{a}{more}{b}{n3}{end}")),
+            (&[None, None, Some(2)], format!("{head}{peer}{more}{n1}{n2}{b}{end}")),
+            (&[Some(1)], format!("{head}{peer}{a}{more}{end}")),
+            (&[], format!("{head}{peer}{more}{end}")),
+        ] {
+            assert_eq!(saved(places), expected, "{places:?}");
+        }
+        // Where rules come before everything else, too.
+        let text = format!("{a}{peer}{more}{head}");
+        let saved = edit(&text, &rules(1, &[None, Some(1), None])).expect("valid");
+        assert_eq!(saved, format!("{n1}{a}{n3}{peer}{more}{head}"));
+        let first = edit(head, &rules(0, &[None])).expect("valid");
+        assert_eq!(first, format!("{head}{n1}"));
+    }
+
+    #[test]
+    fn rules_are_not_saved_to_a_file_that_has_others() {
+        let reason = edit(TEXT, &rules(2, &[Some(1), None])).expect_err("one rule");
+        assert!(reason.starts_with("expected the 2 sections [[rule]] that mpipd has"), "{reason}");
+        let reason = edit("rule = [{ dscp = 1 }]", &rules(1, &[None])).expect_err("a list");
+        assert!(reason.contains("written as [[rule]]"), "{reason}");
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_number_stays_a_text() {
+        let mut overrides = rules(0, &[None]);
+        let table = &mut overrides.rules.as_mut().expect("there").table;
+        table[0].name = Some("-5".to_owned());
+        assert!(edit("", &overrides).expect("valid").contains("name = \"-5\""));
     }
 
     #[test]

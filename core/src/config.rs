@@ -280,14 +280,22 @@ pub enum Priority {
 /// One line of the rule table (seed 000, table 6). A field that is `None` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
+    /// What people call it; it matches nothing.
+    pub name: Option<String>,
     /// The packet's destination address, as sent by this host.
     pub remote_prefix: Option<Prefix>,
     /// Its destination port; protocols without ports never match.
-    pub remote_port: Option<u16>,
+    pub remote_port: Option<RangeInclusive<u16>>,
+    /// Its source address.
+    pub local_prefix: Option<Prefix>,
+    /// Its source port; protocols without ports never match.
+    pub local_port: Option<RangeInclusive<u16>>,
     /// Its IP protocol number.
     pub protocol: Option<u8>,
     /// Bytes of the IP packet.
     pub length: Option<RangeInclusive<u16>>,
+    /// Its differentiated services code point (RFC 2474), 0 to 63.
+    pub dscp: Option<u8>,
     /// The priority of matching packets.
     pub priority: Priority,
     /// Whether lost packets of their sessions are sent again, as for TCP, although the receiver

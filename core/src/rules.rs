@@ -1,5 +1,7 @@
 //! The rule table (seed 000, table 6): how packets are treated.
 
+use std::ops::RangeInclusive;
+
 use crate::config::{Priority, Rule};
 use mpip_types::packet::Header;
 
@@ -10,6 +12,13 @@ pub struct Treatment {
     pub priority: Priority,
     /// Whether it is retransmitted although its session is not resequenced.
     pub repair: bool,
+}
+
+impl Treatment {
+    /// What `rule` asks for.
+    pub fn of(rule: &Rule) -> Self {
+        Self { priority: rule.priority, repair: rule.repair }
+    }
 }
 
 /// Rules in the order of the configuration.
@@ -38,10 +47,7 @@ impl RuleTable {
 
     /// The treatment of such a packet.
     pub fn treatment(&self, header: &Header, length: usize) -> Treatment {
-        self.find(header, length).map_or_else(Treatment::default, |rule| Treatment {
-            priority: rule.priority,
-            repair: rule.repair,
-        })
+        self.find(header, length).map(Treatment::of).unwrap_or_default()
     }
 
     /// The first rule that matches such a packet.
@@ -50,12 +56,19 @@ impl RuleTable {
     }
 }
 
-fn matches(rule: &Rule, header: &Header, length: usize) -> bool {
+/// Whether `rule` matches a packet with `header` and `length` bytes from its IP header on.
+pub fn matches(rule: &Rule, header: &Header, length: usize) -> bool {
     let length = u16::try_from(length).unwrap_or(u16::MAX);
+    let within = |ports: &Option<RangeInclusive<u16>>, port: Option<u16>| {
+        ports.as_ref().is_none_or(|ports| port.is_some_and(|port| ports.contains(&port)))
+    };
     rule.protocol.is_none_or(|protocol| protocol == header.protocol)
-        && rule.remote_port.is_none_or(|port| header.destination_port() == Some(port))
+        && within(&rule.remote_port, header.destination_port())
+        && within(&rule.local_port, header.source_port())
         && rule.length.as_ref().is_none_or(|range| range.contains(&length))
+        && rule.dscp.is_none_or(|dscp| dscp == header.dscp)
         && rule.remote_prefix.is_none_or(|prefix| prefix.contains(header.destination))
+        && rule.local_prefix.is_none_or(|prefix| prefix.contains(header.source))
 }
 
 #[cfg(test)]
@@ -94,7 +107,7 @@ mod tests {
     fn every_field_of_a_rule_has_to_match() {
         let table = RuleTable::new(vec![response(Rule {
             remote_prefix: "198.18.0.0/24".parse().ok(),
-            remote_port: Some(23),
+            remote_port: Some(23..=23),
             protocol: Some(protocol::TCP),
             length: Some(0..=200),
             ..Rule::default()
@@ -115,17 +128,65 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_identifier_is_no_port() {
+    fn local_is_the_sender_and_remote_the_receiver() {
+        let there = header(protocol::UDP, "198.18.0.2", Some((5_000, 53)));
+        let back = Header {
+            source: there.destination,
+            destination: there.source,
+            ports: Some((53, 5_000)),
+            ..there
+        };
+        for rule in [
+            Rule { local_prefix: "198.18.0.1".parse().ok(), ..Rule::default() },
+            Rule { local_port: Some(5_000..=5_000), ..Rule::default() },
+            Rule { remote_prefix: "198.18.0.2".parse().ok(), ..Rule::default() },
+            Rule { remote_port: Some(53..=53), ..Rule::default() },
+        ] {
+            let table = RuleTable::new(vec![response(rule)]);
+            assert_eq!(table.priority(&there, 60), Priority::Response, "{table:?}");
+            assert_eq!(table.priority(&back, 60), Priority::Throughput, "{table:?}");
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_port_range_match() {
         let table =
-            RuleTable::new(vec![response(Rule { remote_port: Some(23), ..Rule::default() })]);
+            RuleTable::new(vec![response(Rule { local_port: Some(10..=20), ..Rule::default() })]);
+        for (port, expected) in [
+            (9, Priority::Throughput),
+            (10, Priority::Response),
+            (20, Priority::Response),
+            (21, Priority::Throughput),
+        ] {
+            let header = header(protocol::UDP, "198.18.0.2", Some((port, 15)));
+            assert_eq!(table.priority(&header, 60), expected, "{port}");
+        }
+    }
+
+    #[test]
+    fn a_code_point_matches_alone() {
+        let table = RuleTable::new(vec![response(Rule { dscp: Some(46), ..Rule::default() })]);
+        let plain = header(protocol::UDP, "198.18.0.2", Some((1, 2)));
+        assert_eq!(table.priority(&plain, 60), Priority::Throughput);
+        assert_eq!(table.priority(&Header { dscp: 46, ..plain }, 60), Priority::Response);
+    }
+
+    #[test]
+    fn an_echo_identifier_is_no_port() {
         let echo = header(protocol::ICMP, "198.18.0.2", Some((23, 23)));
-        assert_eq!(table.priority(&echo, 60), Priority::Throughput);
+        for rule in [
+            Rule { remote_port: Some(23..=23), ..Rule::default() },
+            Rule { local_port: Some(23..=23), ..Rule::default() },
+        ] {
+            let table = RuleTable::new(vec![response(rule)]);
+            assert_eq!(table.priority(&echo, 60), Priority::Throughput);
+        }
     }
 
     #[test]
     fn the_first_match_decides() {
         let table = RuleTable::new(vec![
-            Rule { remote_port: Some(22), ..Rule::default() },
+            Rule { remote_port: Some(22..=22), ..Rule::default() },
             response(Rule { protocol: Some(protocol::TCP), ..Rule::default() }),
         ]);
         let ssh = header(protocol::TCP, "198.18.0.2", Some((1, 22)));

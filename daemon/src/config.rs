@@ -6,9 +6,11 @@
 //!
 //! `structure` reads raw structures and notes unknown keys and values of wrong types; `suggestion`
 //! finds what was meant. `resolve` makes settings; `change` says what of them can change while
-//! the daemon runs. It calls a module for each kind of section: `node`,
-//! `interface`, `host_mode`, `peer`, `rule`, `opportunistic`. These use `values` (checks of single
-//! values), `keys` (key files) and `problems` (the list of what is wrong), and never each other.
+//! the daemon runs, and `rule_list` is the part of it that is about rules. `resolve` calls a module
+//! for each kind of section: `node`, `interface`, `host_mode`, `peer`, `rule`, `opportunistic`. A
+//! rule that is given by itself is read by `structure` and `rule` too. These use `values` (checks
+//! of single values), `rule_text` (those of rules), `keys` (key files) and `problems` (the list of
+//! what is wrong), and never each other.
 
 mod change;
 mod error;
@@ -23,6 +25,8 @@ mod problems;
 mod raw;
 mod resolve;
 mod rule;
+mod rule_list;
+pub(crate) mod rule_text;
 mod settings;
 mod structure;
 mod suggestion;
@@ -33,10 +37,12 @@ use std::path::{Path, PathBuf};
 pub use change::{Changeable, SETTABLE};
 pub(crate) use change::{Fixed, no_interface};
 pub use error::{ConfigError, Problem};
+pub use rule_list::{ListedRule, RuleList};
 pub use settings::{
     GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place,
     RouterSettings, Settings,
 };
+pub(crate) use suggestion::did_you_mean;
 pub(crate) use values::is_visible_name;
 
 /// Reads and checks the configuration in `file` and the key files that it names.

@@ -37,6 +37,7 @@ mod reload;
 mod replace;
 mod reverse_path;
 mod routes;
+mod rules;
 mod run;
 mod snapshot;
 mod sockets;

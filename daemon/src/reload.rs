@@ -6,8 +6,9 @@ use std::sync::mpsc::SyncSender;
 use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
 use mpip_core::{Encapsulation, Instant, Reconfigured};
 
-use crate::config::{self, Changeable, Fixed, InterfaceState, Settings};
+use crate::config::{self, Changeable, Fixed, InterfaceState, RuleList, Settings};
 use crate::control::PeerChange;
+use crate::rules;
 
 /// The configuration in force.
 #[derive(Debug)]
@@ -153,6 +154,17 @@ impl InForce {
         overrides.paths.retain(|other| other.interface != interface);
         let (interface, state) = (interface.to_owned(), found.name().to_owned());
         overrides.paths.push(PathOverride { interface, state });
+        Ok(Change { to, overrides })
+    }
+
+    /// The change that `change` makes of the rules.
+    pub(crate) fn change_rules(
+        &self,
+        change: impl FnOnce(&mut RuleList) -> Result<usize, String>,
+    ) -> Result<Change, String> {
+        let (mut to, mut overrides) = (self.changeable.clone(), self.overrides.clone());
+        change(&mut to.rules)?;
+        overrides.rules = rules::overrides(&to.rules);
         Ok(Change { to, overrides })
     }
 }

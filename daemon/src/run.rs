@@ -253,6 +253,9 @@ fn answer(
             Ask::Overrides { reply } => {
                 let _ = reply.try_send(node.overrides());
             }
+            Ask::Rules { reply } => {
+                let _ = reply.try_send(node.rules());
+            }
         }
     }
     Ok(waiting)

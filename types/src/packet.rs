@@ -249,6 +249,12 @@ impl Header {
         self.ports.filter(|_| !echo).map(|(_, destination)| destination)
     }
 
+    /// The source port; `None` if [`Header::ports`] is not a pair of ports.
+    pub fn source_port(&self) -> Option<u16> {
+        let echo = matches!(self.protocol, protocol::ICMP | protocol::ICMPV6);
+        self.ports.filter(|_| !echo).map(|(source, _)| source)
+    }
+
     /// The session that the packet belongs to.
     pub fn session(&self) -> SessionKey {
         let (source, destination) = self.ports.unwrap_or_default();

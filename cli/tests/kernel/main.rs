@@ -248,6 +248,75 @@ fn what_is_set_is_saved_with_the_comments_and_a_changed_file_is_applied() {
 }
 
 #[test]
+fn rules_are_listed_tested_changed_and_saved() {
+    if !can_run(&[]) {
+        return;
+    }
+    build_mpipd();
+    let world = World::new("cli-rule");
+    let (file, socket) = (world.path("mpip0.toml"), world.path("mpip0.sock"));
+    let telnet = "\n# Keys one by one.\n[[rule]]\nprotocol = 'tcp'\nremote_port = 23\n\
+                  length = '0-200'\npriority = 'response'\n";
+    world.configure(telnet);
+    let before = fs::read_to_string(&file).expect("written");
+    let (up, words) = world.mpip(&["up", &file]);
+    assert!(up, "{words}");
+    let mpip = |arguments: &[&str]| world.mpip(&[&["--socket", &socket], arguments].concat());
+    // A line of a table, whatever the width of its columns.
+    let row = |table: &str, at: usize| {
+        let line = table.lines().nth(at).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+
+    let (listed, words) = mpip(&["rule", "list"]);
+    assert!(listed, "{words}");
+    let one = "length=0-200 protocol=tcp remote_port=23 response false file";
+    assert_eq!(row(&words, 1), format!("1 {one}"));
+    assert_eq!(row(&words, 2), "- everything else throughput false default");
+
+    let (tested, words) = mpip(&["rule", "test", "tcp 10.77.0.2:23 length 180"]);
+    assert!(tested && words.starts_with("rule 1 decides (length=0-200 protocol=tcp"), "{words}");
+    assert!(words.ends_with("\nthe address is that of the peer b\n"), "{words}");
+    let (tested, words) = mpip(&["rule", "test", "tcp", "10.77.0.2:23"]);
+    assert!(tested && words.starts_with("rule 1 may decide, which depends on length"), "{words}");
+    let (tested, words) = mpip(&["rule", "test", "--json", "udp", "198.18.0.9"]);
+    let json: serde_json::Value = serde_json::from_str(&words).expect("JSON");
+    assert!(tested && json["rule"].is_null() && json["priority"] == "throughput", "{words}");
+    let (tested, words) = mpip(&["rule", "test", "tpc", "10.77.0.2"]);
+    assert!(!tested && words.contains("word 1: expected one of `icmp`,"), "{words}");
+
+    let calls = ["name=calls", "protocol=udp", "remote_port=5000-5100", "priority=response"];
+    let (added, words) = mpip(&[&["rule", "add", "--at", "1"][..], &calls].concat());
+    assert!(added && words.contains("\nrules: set until `mpip reload`"), "{words}");
+    let new = "calls protocol=udp remote_port=5000-5100 response false set for the time being";
+    assert_eq!((row(&words, 1), row(&words, 2)), (format!("1 {new}"), format!("2 {one}")));
+    let (added, words) = mpip(&["rule", "add", "priority=fast", "dscp=99"]);
+    assert!(!added && words.contains("priority: expected one of `throughput`"), "{words}");
+    assert!(words.contains("dscp: expected a code point from 0 to 63"), "{words}");
+    let (added, words) = mpip(&["rule", "add", "priority"]);
+    assert!(!added && words.contains("expected KEY=VALUE like priority=response"), "{words}");
+    let (saved, words) = mpip(&["save"]);
+    assert!(saved && words == format!("1 setting saved to {file}\n"), "{words}");
+    let section = "\n[[rule]]\nname = \"calls\"\nprotocol = \"udp\"\n\
+                   remote_port = \"5000-5100\"\npriority = \"response\"\n";
+    let saved = fs::read_to_string(&file).expect("written");
+    assert_eq!(saved, before.replace(telnet, &format!("{section}{telnet}")));
+    let (listed, words) = mpip(&["rule", "list", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&words).expect("JSON");
+    assert!(listed && json["rules"][0]["name"] == "calls", "{words}");
+    let place = |at: usize| json["rules"][at]["file_number"].as_u64();
+    assert_eq!((place(0), place(1)), (Some(1), Some(2)));
+
+    let (removed, words) = mpip(&["rule", "del", "cals"]);
+    assert!(!removed && words.contains("`cals`: did you mean `calls`?"), "{words}");
+    let (removed, words) = mpip(&["rule", "del", "calls"]);
+    assert!(removed && row(&words, 1) == format!("1 {one}"), "{words}");
+    let (saved, words) = mpip(&["save"]);
+    assert!(saved, "{words}");
+    assert_eq!(fs::read_to_string(&file).expect("written"), before);
+}
+
+#[test]
 fn a_start_that_fails_says_why() {
     if !can_run(&[]) {
         return;

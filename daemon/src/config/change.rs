@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use mpip_core::{
-    CongestionControlKind, Encapsulation, EncapsulationPolicy, PeerConfig, Policy, Rule,
-    SchedulerKind, WeightAdaptation,
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, PeerConfig, Policy, SchedulerKind,
+    WeightAdaptation,
 };
 
+use super::rule_list::RuleList;
 use super::settings::{
     GatewaySettings, InterfaceAddress, InterfaceState, Settings, capture, permit, require,
 };
@@ -28,7 +29,7 @@ pub struct Changeable {
     /// The nodes to associate with.
     pub peers: Vec<PeerConfig>,
     /// Rules; the first that matches a packet decides.
-    pub rules: Vec<Rule>,
+    pub rules: RuleList,
 }
 
 /// Settings of a peer that [`Changeable::set`] takes.
@@ -192,7 +193,7 @@ impl Settings {
             path_states: self.path_states.clone(),
             path_encapsulations: self.path_encapsulations.clone(),
             peers: self.peers.clone(),
-            rules: self.rules.clone(),
+            rules: RuleList::of_file(&self.rules),
         }
     }
 

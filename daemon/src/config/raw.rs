@@ -5,6 +5,7 @@
 //! is found without them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -138,19 +139,32 @@ pub(super) struct Peer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rule {
+    pub(super) name: Option<Spanned<String>>,
     pub(super) remote_prefix: Option<Spanned<String>>,
-    pub(super) remote_port: Option<Spanned<i64>>,
-    pub(super) protocol: Option<Spanned<Protocol>>,
+    pub(super) remote_port: Option<Spanned<Word>>,
+    pub(super) local_prefix: Option<Spanned<String>>,
+    pub(super) local_port: Option<Spanned<Word>>,
+    pub(super) protocol: Option<Spanned<Word>>,
     pub(super) length: Option<Spanned<String>>,
+    pub(super) dscp: Option<Spanned<Word>>,
     pub(super) priority: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) repair: bool,
 }
 
-/// A protocol by name or number.
+/// A number, or text in its place: a name or a range.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a protocol's name or number")]
-pub(super) enum Protocol {
-    Name(String),
+#[serde(untagged, expecting = "expected a number, or a name or range in quotes")]
+pub(super) enum Word {
+    Text(String),
     Number(i64),
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     let mut peers: Vec<PeerConfig> =
         raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
     let default_route = raw.peer.iter().any(|peer| peer.get_ref().default_route);
-    let rules = raw.rule.iter().filter_map(|raw| rule::resolve(raw, &mut problems)).collect();
+    let rules = rule::resolve(&raw.rule, &mut problems);
     let opportunistic = raw.opportunistic.as_ref();
     let opportunistic =
         opportunistic.and_then(|raw| opportunistic::resolve(raw, directory, &mut problems));

@@ -35,7 +35,7 @@ pub(super) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// A question after the one of `known` that `found` was probably meant to be; empty if none was.
-pub(super) fn did_you_mean(found: &str, known: &[&str]) -> String {
+pub(crate) fn did_you_mean(found: &str, known: &[&str]) -> String {
     let meant = nearest(found, known);
     meant.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
 }

@@ -88,7 +88,10 @@ fn a_full_configuration_is_read() {
              [[rule]]\nprotocol = 'tcp'\nremote_port = 23\nlength = '0-200'\n\
              priority = 'response'\n\
              [[rule]]\nprotocol = 132\nlength = '1000-'\nremote_prefix = '10.0.0.0/8'\n\
-             priority = 'throughput'\nrepair = true\n"
+             priority = 'throughput'\nrepair = true\n\
+             [[rule]]\nname = 'calls'\nlocal_prefix = '2001:db8:77::/64'\n\
+             local_port = '5000-5100'\nremote_port = '1024-'\ndscp = 'ef'\npriority = 'response'\n\
+             [[rule]]\nlocal_port = 53\ndscp = 8\nprotocol = 'udp'\npriority = 'throughput'\n"
         ))
         .expect("valid");
     assert_eq!(settings.listen_port, 7000);
@@ -114,11 +117,16 @@ fn a_full_configuration_is_read() {
     assert_eq!(peer.congestion_control, CongestionControlKind::Cubic);
     assert_eq!((peer.max_paths, peer.resequencing), (Some(3), false));
     assert!(!peer.ack_thinning);
-    let [telnet, bulk] = &settings.rules[..] else { panic!("two rules") };
-    assert_eq!((telnet.protocol, telnet.remote_port), (Some(6), Some(23)));
+    let [telnet, bulk, calls, names] = &settings.rules[..] else { panic!("four rules") };
+    assert_eq!((telnet.protocol, telnet.remote_port.clone()), (Some(6), Some(23..=23)));
     assert_eq!((telnet.length.clone(), telnet.priority), (Some(0..=200), Priority::Response));
     assert_eq!((bulk.protocol, bulk.length.clone()), (Some(132), Some(1000..=65_535)));
     assert_eq!((telnet.repair, bulk.repair), (false, true));
+    assert_eq!((telnet.name.as_deref(), calls.name.as_deref()), (None, Some("calls")));
+    assert_eq!(calls.local_prefix, "2001:db8:77::/64".parse().ok());
+    assert_eq!(calls.local_port, Some(5_000..=5_100));
+    assert_eq!((calls.remote_port.clone(), calls.dscp), (Some(1_024..=65_535), Some(46)));
+    assert_eq!((names.local_port.clone(), names.dscp), (Some(53..=53), Some(8)));
 }
 
 #[test]
@@ -431,15 +439,59 @@ fn rule_errors_name_the_line_and_the_reason() {
             ),
             (
                 with_rule("protocol = true\npriority = 'response'"),
-                "4: protocol: expected a protocol's name or number",
+                "4: protocol: expected a number, or a name or range in quotes",
             ),
             (
                 with_rule("remote_port = 0\npriority = 'response'"),
-                "4: rule: remote_port: expected a number from 1 to 65535, found 0",
+                "4: rule: remote_port: expected a port from 1 to 65535 or a range like \"5000-5100\" \
+                 or \"5000-\", found `0`",
             ),
             (
                 with_rule("protocol = 'icmp'\nremote_port = 7\npriority = 'response'"),
-                "3: rule: remote_port: expected a protocol that has ports",
+                "3: rule: remote_port: expected a protocol that has ports (tcp, udp, sctp, \
+                 udplite), or none, so this rule would never match",
+            ),
+            (
+                with_rule("protocol = 47\nlocal_port = 7\npriority = 'response'"),
+                "3: rule: local_port: expected a protocol that has ports",
+            ),
+            (
+                with_rule("local_port = '5100-5000'\npriority = 'response'"),
+                "4: rule: local_port: expected the lower end first, found `5100-5000`",
+            ),
+            (
+                with_rule("local_prefix = '10.0.0.0/33'\npriority = 'response'"),
+                "4: rule: local_prefix: expected an address prefix like 10.77.0.0/24",
+            ),
+            (
+                with_rule(
+                    "local_prefix = '10.0.0.0/8'\nremote_prefix = '::/0'\npriority = 'response'",
+                ),
+                "3: rule: local_prefix: expected the IP version of the remote_prefix ::/0, found \
+                 10.0.0.0/8, so this rule would never match",
+            ),
+            (
+                with_rule("dscp = 64\npriority = 'response'"),
+                "4: rule: dscp: expected a code point from 0 to 63, or its name like `ef`",
+            ),
+            (
+                with_rule("dscp = 1.5\npriority = 'response'"),
+                "4: dscp: expected a number, or a name or range in quotes",
+            ),
+            (
+                with_rule("name = ''\npriority = 'response'"),
+                "4: name: expected 1 to 64 visible characters, found \"\"",
+            ),
+            (
+                with_rule("name = '12'\npriority = 'response'"),
+                "4: name: expected not only digits, because rules have numbers too, found `12`",
+            ),
+            (
+                with_rule(
+                    "name = 'a'\npriority = 'response'\n[[rule]]\nname = 'a'\n\
+                     priority = 'response'",
+                ),
+                "7: name: expected a different one for each rule, `a` is used in line 4",
             ),
             (
                 with_rule("remote_prefix = 'all'\npriority = 'response'"),

@@ -11,7 +11,7 @@ use mpip_api::{Event, Overrides, ReloadReport};
 use mpip_core::packet::SessionKey;
 use mpip_core::{AvailabilityStatus, PathAddress, PeerConfig};
 
-use crate::config::{self, Settings};
+use crate::config::{self, RuleList, Settings};
 use crate::joined::{Job, Terms};
 use crate::snapshot::Snapshot;
 
@@ -87,6 +87,11 @@ pub enum Ask {
         /// Where the answer goes: the configuration file and what was set.
         reply: SyncSender<(String, Overrides)>,
     },
+    /// The rules in force.
+    Rules {
+        /// Where the answer goes.
+        reply: SyncSender<RuleList>,
+    },
     /// Not a request: the name of the peer whose packets may come from an address.
     PeerAt {
         /// The address.
@@ -133,6 +138,18 @@ pub enum Set {
         interface: String,
         /// The name of the state.
         state: String,
+    },
+    /// A rule that is new.
+    AddRule {
+        /// Its number; `None` for the end of the table.
+        at: Option<u64>,
+        /// Keys and values.
+        settings: BTreeMap<String, String>,
+    },
+    /// A rule that goes.
+    RemoveRule {
+        /// Its number or name.
+        rule: String,
     },
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response};
+use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response, RuleTest};
 
 use mpip_core::PrefixError;
 
@@ -15,6 +15,7 @@ use super::ask::{Ask, Asker, ENDING, Set};
 use crate::config::is_visible_name;
 use crate::diagnosis;
 use crate::joined::{Job, Wish};
+use crate::rules::{self, Packet};
 
 /// Longest silence between requests before the connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -146,6 +147,19 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let Some((config_file, overrides)) = asked else { return ending(stream) };
             answer(stream, &Response::Overrides { config_file, overrides })
         }
+        Request::AddRule { at, settings } => {
+            set(stream, asker, Set::AddRule { at: *at, settings: settings.clone() })
+        }
+        Request::RemoveRule { rule } => set(stream, asker, Set::RemoveRule { rule: rule.clone() }),
+        Request::Rules => {
+            let asked = asker.answer(|reply| Ask::Rules { reply });
+            let Some(list) = asked else { return ending(stream) };
+            answer(stream, &Response::Rules { table: rules::table(&list) })
+        }
+        Request::TestRule { packet } => {
+            let tested = test_rule(asker, packet);
+            result(stream, tested.map(|test| Response::RuleTest { test: Box::new(test) }))
+        }
         Request::Events => {
             let (subscriber, events) = sync_channel(EVENTS_MAX);
             if !asker.ask(Ask::Events { subscriber }) {
@@ -194,6 +208,15 @@ fn wish(
         endpoints: endpoints.iter().map(endpoint).collect::<Result<_, _>>()?,
         prefixes: prefixes.iter().map(prefix).collect::<Result<_, _>>()?,
     })
+}
+
+/// Which rule decides about `packet`, and whose the address is that it goes to.
+fn test_rule(asker: &Asker, packet: &str) -> Result<RuleTest, String> {
+    let packet = Packet::parse(packet)?;
+    let list = asker.answer(|reply| Ask::Rules { reply }).ok_or(ENDING)?;
+    let address = packet.remote();
+    let peer = asker.answer(|reply| Ask::PeerAt { address, reply }).ok_or(ENDING)?;
+    Ok(RuleTest { peer, ..rules::test(&list, &packet) })
 }
 
 /// What this daemon speaks.

@@ -5,7 +5,7 @@ use mpip_core::{Command, Instant, Reconfigured};
 use mpip_net::{Poller, clock};
 
 use super::Node;
-use crate::config::Settings;
+use crate::config::{RuleList, Settings};
 use crate::control::{PeerChange, Set};
 use crate::error::Error;
 use crate::reload::{self, Change, Reload, ReloadReply};
@@ -62,6 +62,10 @@ impl Node {
                 let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
                 self.in_force.set_path(interface, state, &names)
             }
+            Set::AddRule { at, settings } => {
+                self.in_force.change_rules(|rules| rules.add(*at, settings))
+            }
+            Set::RemoveRule { rule } => self.in_force.change_rules(|rules| rules.remove(rule)),
         };
         match possible {
             Ok(possible) => self.apply(possible, poller)?,
@@ -76,6 +80,11 @@ impl Node {
             Set::Path { interface, state } => {
                 log::info!("paths from {interface} are {state} for the time being");
             }
+            Set::AddRule { settings, .. } => {
+                let pairs = settings.iter().map(|(key, value)| format!(" {key}={value}"));
+                log::info!("a rule is added for the time being:{}", pairs.collect::<String>());
+            }
+            Set::RemoveRule { rule } => log::info!("rule {rule} is removed for the time being"),
         }
         Ok(Ok(()))
     }
@@ -90,12 +99,17 @@ impl Node {
         (self.settings.config_file.clone(), self.in_force.overrides().clone())
     }
 
+    /// The rules in force.
+    pub(crate) fn rules(&self) -> RuleList {
+        self.in_force.changeable().rules.clone()
+    }
+
     /// Makes `change`. The engine is first: who is removed is told on the paths that exist, and
     /// packets that are led to the device find their peer.
     fn apply(&mut self, change: Change, poller: &Poller) -> Result<Reconfigured, Error> {
         let now = clock::now();
         let Self { engine, sender, .. } = self;
-        let (peers, rules) = (change.to.peers.clone(), change.to.rules.clone());
+        let (peers, rules) = (change.to.peers.clone(), change.to.rules.rules());
         let done = engine.reconfigure(now, peers, rules, sender);
         sender.flush(now);
         for peer in &done.removed {

@@ -322,6 +322,70 @@ fn what_is_set_for_the_time_being_ends_with_a_reload() {
 }
 
 #[test]
+fn rules_come_and_go_under_an_association_until_the_next_reload() {
+    if !can_run(&[]) {
+        return;
+    }
+    let world = World::new("rules");
+    let with_rule = format!(
+        "{}[[rule]]\nname = 'telnet'\nprotocol = 'tcp'\nremote_port = 23\npriority = 'response'\n",
+        world.text
+    );
+    assert!(world.reload(&with_rule).expect("valid").rules);
+    let paths = world.paths();
+    let table = || match world.ask(&Request::Rules) {
+        Ok(Response::Rules { table }) => table,
+        other => panic!("{other:?}"),
+    };
+    let add = |at: Option<u64>, settings: &[(&str, &str)]| {
+        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let settings = settings.iter().map(text).collect();
+        world.ask(&Request::AddRule { at, settings })
+    };
+    let remove = |rule: &str| world.ask(&Request::RemoveRule { rule: rule.to_owned() });
+    let decides = |packet: &str| match world.ask(&Request::TestRule { packet: packet.to_owned() }) {
+        Ok(Response::RuleTest { test }) => {
+            assert_eq!(test.depends, []);
+            (test.rule.and_then(|rule| rule.name), test.treatment.priority, test.peer)
+        }
+        other => panic!("{other:?}"),
+    };
+    let named = |name: &str| Some(name.to_owned());
+    let (response, throughput) = ("response".to_owned(), "throughput".to_owned());
+
+    let telnet = "tcp 10.77.0.1:23 from 10.77.0.2:4000 length 60 dscp 0";
+    assert_eq!(decides(telnet), (named("telnet"), response.clone(), named("host1")));
+    assert_eq!(decides("udp 10.77.0.1:53"), (None, throughput.clone(), named("host1")));
+    assert_eq!(decides("udp 198.18.0.1:53").2, None);
+    let refused = world.ask(&Request::TestRule { packet: "udp host1".to_owned() });
+    assert!(refused.expect_err("no address").to_string().contains("word 2: expected the address"));
+
+    let calls = [("name", "calls"), ("remote_port", "20-30"), ("priority", "throughput")];
+    assert_eq!(add(Some(1), &calls).expect("valid"), Response::Done);
+    assert_eq!(decides(telnet), (named("calls"), throughput, named("host1")));
+    for (at, settings) in [(None, &calls[..]), (Some(9), &calls[1..]), (None, &calls[..2])] {
+        let before = table();
+        assert!(matches!(add(at, settings), Err(ClientError::Refused(_))), "{settings:?}");
+        assert_eq!(table(), before);
+    }
+    let Ok(Response::Overrides { overrides, .. }) = world.ask(&Request::Overrides) else {
+        panic!("overrides")
+    };
+    let changed = overrides.rules.expect("a rule was added");
+    assert_eq!((changed.in_file, changed.table), (1, table().rules));
+
+    assert_eq!(remove("telnet").expect("there"), Response::Done);
+    assert_eq!(remove("1").expect("there"), Response::Done);
+    assert_eq!(table().rules, []);
+    assert!(matches!(remove("telnet"), Err(ClientError::Refused(_))));
+    assert!(world.a.ping("10.77.0.2", 3));
+    let report = world.reload(&with_rule).expect("valid");
+    assert_eq!((report.overrides_dropped, report.rules), (1, true));
+    assert_eq!(decides(telnet), (named("telnet"), response, named("host1")));
+    assert_eq!(world.paths(), paths, "nothing began anew");
+}
+
+#[test]
 fn a_removed_peer_has_no_way_and_an_added_one_gets_it() {
     if !can_run(&[]) {
         return;
