@@ -45,8 +45,8 @@ pub use message::{
 };
 pub use rule::{RuleDependence, RuleStatus, RuleTable, RuleTest, Treatment};
 pub use status::{
-    Counter, DestinationStatus, FaultStatus, InterfaceStatus, LocalAddressStatus, PathStatus,
-    PeerStatus, SessionStatus, Status,
+    Counter, DestinationStatus, FaultStatus, GuardFigures, InterfaceStatus, LocalAddressStatus,
+    PathStatus, PeerStatus, SessionStatus, Status,
 };
 pub use time::rfc3339;
 

@@ -28,6 +28,9 @@ pub struct Status {
     pub interface: InterfaceStatus,
     /// The addresses that paths start from.
     pub local_addresses: Vec<LocalAddressStatus>,
+    /// Interfaces that have no paths, because their state is `off`.
+    #[serde(default)]
+    pub interfaces_off: Vec<String>,
     /// One entry per configured peer, in the configuration's order.
     pub peers: Vec<PeerStatus>,
     /// Datagrams and packets dropped, by cause.
@@ -97,6 +100,15 @@ pub struct PeerStatus {
     pub established: bool,
     /// Time since the last completed handshake.
     pub handshake_age_ms: Option<f64>,
+    /// Handshakes in a row that were not answered.
+    #[serde(default)]
+    pub handshake_attempts: u32,
+    /// Time since the first of them.
+    #[serde(default)]
+    pub unanswered_ms: Option<f64>,
+    /// Time until the next one; none if none is planned.
+    #[serde(default)]
+    pub attempt_in_ms: Option<f64>,
     /// The AEAD in use.
     pub aead: Option<String>,
     /// Name of the scheduler.
@@ -115,6 +127,9 @@ pub struct PeerStatus {
     /// mode.
     #[serde(default)]
     pub traffic: Option<String>,
+    /// Time until packets return to the paths, if that is held down because paths came and went.
+    #[serde(default)]
+    pub returns_in_ms: Option<f64>,
     /// Destinations whose packets are captured in host mode.
     #[serde(default)]
     pub captured: Vec<String>,
@@ -165,6 +180,18 @@ pub struct PathStatus {
     pub encapsulation: String,
     /// `validating`, `active`, `standby`, `failed` or `abandoned`.
     pub state: String,
+    /// Time in this state.
+    #[serde(default)]
+    pub in_state_ms: f64,
+    /// Why it is in this state. Empty from an older daemon.
+    #[serde(default)]
+    pub reason: String,
+    /// For how long the answer to a probe has been overdue, while the path works; none if none is.
+    #[serde(default)]
+    pub overdue_ms: Option<f64>,
+    /// Time until the peer is asked again on a path that it has not answered.
+    #[serde(default)]
+    pub asks_in_ms: Option<f64>,
     /// Whether it is at rest: nothing is sent but keepalives.
     #[serde(default)]
     pub resting: bool,
@@ -199,6 +226,9 @@ pub struct PathStatus {
     pub ecn: String,
     /// Weight of the `weighted` scheduler, 1 to 1000.
     pub weight: u16,
+    /// Inner data sent on it.
+    #[serde(default)]
+    pub carried_bytes: u64,
     /// Share of the association's inner data sent on this path, 0 to 1.
     pub share: f64,
     /// Outer data sent.
@@ -225,8 +255,26 @@ pub struct PathStatus {
     /// Whether it carries bulk traffic: `used`, `left-out` (the others carry more without it), or
     /// `trial` while that is measured.
     pub guard: String,
+    /// What the guard has measured; none while the path is used.
+    #[serde(default)]
+    pub guard_figures: Option<GuardFigures>,
     /// How often it was left out.
     pub times_left_out: u64,
+}
+
+/// What was measured of a path that is left out, or on trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardFigures {
+    /// Whether it carries bulk traffic now.
+    pub carries: bool,
+    /// Time since the decision; on trial, time with load since the trial began.
+    pub since_ms: f64,
+    /// Throughput of the association with the path, inner data; 0 while it is being measured.
+    pub with_bps: u64,
+    /// The same without it.
+    pub without_bps: u64,
+    /// Time until it is tried again; none on trial.
+    pub again_in_ms: Option<f64>,
 }
 
 /// One session.

@@ -12,7 +12,7 @@ use crate::output::print;
 use crate::progress;
 use crate::redact::redact;
 use crate::units::unix_time;
-use crate::{daemon, socket};
+use crate::{daemon, explain, socket};
 
 /// Last lines of the log that are taken.
 const LOG_LINES: usize = 500;
@@ -115,6 +115,8 @@ fn gather(socket: Option<&Path>, config: Option<&Path>) -> Report {
         None => report.section("mpip status", "no daemon runs, and no configuration was given"),
     }
     if let (Some(socket), Some(_)) = (socket, &running) {
+        let explained = explain::text(socket).unwrap_or_else(|error| error.to_string());
+        report.section("mpip explain", &explained);
         ask(&mut report, socket);
     }
     if let Some(socket) = socket {

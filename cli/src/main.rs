@@ -10,6 +10,7 @@
 //! - [`status`], [`availability`], [`events`]: requests to a running daemon, shown as text or JSON
 //! - [`metrics`]: its state in the text format of Prometheus
 //! - [`mod@bench`]: what its paths carry; [`debug`]: a report for others
+//! - [`explain`]: why each path is used or not
 //! - [`generate`]: manual pages and completions, for packages
 //! - [`top`], [`web`]: its state live, in the terminal and as a page in the browser
 //!
@@ -27,6 +28,7 @@ mod drops;
 mod events;
 #[cfg(test)]
 mod example;
+mod explain;
 mod failure;
 mod generate;
 mod invite;
@@ -228,6 +230,16 @@ enum Command {
         #[arg(long)]
         sessions: bool,
     },
+    /// Say why each path is used or not, in a sentence with figures
+    ///
+    /// And what would change it. Rates are measured over a quarter of a second. Interfaces without
+    /// a path are named too.
+    ///
+    ///   mpip explain              all paths of all peers
+    ///   mpip explain wwan0        the paths by this interface
+    ///   mpip explain 3            path 3
+    #[command(verbatim_doc_comment)]
+    Explain(explain::Options),
     /// Show which destinations of the host speak mpip
     ///
     /// Lists the destinations within the prefixes of `[opportunistic]` that the host talks to, and
@@ -436,6 +448,7 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let shown = status::Shown { json: *json, sessions: *sessions, verbose: *verbose };
             status::show(&socket()?, shown)?;
         }
+        Command::Explain(options) => explain::run(&socket()?, options)?,
         Command::Availability { json } => availability::show(&socket()?, *json)?,
         Command::Events { json } => events::follow(&socket()?, *json)?,
         Command::Top => top::run(&socket()?)?,

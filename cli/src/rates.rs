@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use mpip_api::{PathStatus, Status};
 
-/// What a path carries, in bits per second of outer data.
+/// What a path carries, in bits per second of outer data where nothing else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) sent_bps: u64,
     pub(crate) received_bps: u64,
+    /// Inner data sent.
+    pub(crate) carried_bps: u64,
 }
 
 /// The rates of all paths between two samples.
@@ -32,7 +34,8 @@ impl Rates {
             let from = former.get(&key).filter(|from| from.local == path.local)?;
             let sent_bps = rate(from.sent_bytes, path.sent_bytes)?;
             let received_bps = rate(from.received_bytes, path.received_bytes)?;
-            Some(((key.0.to_owned(), key.1), Rate { sent_bps, received_bps }))
+            let carried_bps = rate(from.carried_bytes, path.carried_bytes)?;
+            Some(((key.0.to_owned(), key.1), Rate { sent_bps, received_bps, carried_bps }))
         });
         Self(rates.collect())
     }
@@ -62,8 +65,10 @@ mod tests {
         after.uptime_ms += 250.0;
         after.peers[0].paths[0].sent_bytes += 125_000;
         after.peers[0].paths[0].received_bytes += 25;
+        after.peers[0].paths[0].carried_bytes += 100_000;
         let rate = Rates::between(&before, &after).of("gateway", 0);
-        assert_eq!(rate, Some(Rate { sent_bps: 4_000_000, received_bps: 800 }));
+        let expected = Rate { sent_bps: 4_000_000, received_bps: 800, carried_bps: 3_200_000 };
+        assert_eq!(rate, Some(expected));
     }
 
     #[test]

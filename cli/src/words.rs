@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpip_api::{Event, EventKind, FaultStatus, PathStatus, PeerStatus, Status};
+use mpip_api::{Event, EventKind, FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
 
 use crate::units::duration;
 
@@ -215,6 +215,27 @@ fn peer_problem(peer: &PeerStatus) -> Option<String> {
 /// The address of one end of a session, and its port unless the protocol has none (0).
 pub(crate) fn end(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
+}
+
+/// Packets of a session that waited to be put in order.
+pub(crate) fn waited(session: &SessionStatus) -> u64 {
+    session.waits.iter().map(|count| u64::from(*count)).sum()
+}
+
+/// The quantile `share` (0 to 1) of the time that they waited, ms, rounded up to the upper end of
+/// its histogram bin, and at most the longest wait: the last bin has no upper end. `None` if none
+/// waited.
+pub(crate) fn wait_quantile(session: &SessionStatus, share: f64) -> Option<f64> {
+    let total = waited(session);
+    let mut seen = 0;
+    for (bin, count) in session.waits.iter().enumerate() {
+        seen += u64::from(*count);
+        if total > 0 && seen as f64 >= share * total as f64 {
+            let bound = (1_u64 << bin.min(63)) as f64 / 1e3;
+            return Some(bound.min(session.longest_wait_ms));
+        }
+    }
+    None
 }
 
 /// The name of an IP protocol, or its number.

@@ -364,9 +364,10 @@ impl Association {
         let counters = self.sending.queue().counters();
         let path = |path: &Path| {
             let weight = self.selection.weight(path.id.0).unwrap_or(0);
-            let part = self.selection.guard.part(path.id.0);
+            let guard = &self.selection.guard;
+            let (part, figures) = (guard.part(path.id.0), guard.figures(now, path.id.0));
             let hold = self.selection.hold(path, now, self.inner_mtu.into(), true);
-            path_status::of(path, fastest, carried, weight, (part, hold))
+            path_status::of(path, now, fastest, carried, weight, (part, figures, hold))
         };
         PeerStatus {
             name: self.config.name.clone(),
@@ -374,6 +375,9 @@ impl Association {
             established: self.identity.is_established(),
             opener: self.identity.opens(),
             handshake_age: self.handshakes.completed_at().map(|at| now.since(at)),
+            attempts: self.handshakes.attempts(),
+            unanswered: self.handshakes.unanswered_since().map(|at| now.since(at)),
+            attempt_in: self.handshakes.next_attempt().map(|at| at.since(now)),
             aead: self.keys.current().map(|epoch| epoch.keys.send.aead().name()),
             scheduler: self.config.scheduler.name(),
             congestion_control: self.config.congestion_control.name(),
@@ -381,6 +385,7 @@ impl Association {
             host_mode: self.config.host_mode,
             policy: self.config.policy,
             traffic: self.config.host_mode.then_some(self.host.traffic),
+            returns_in: self.host.held_down(now),
             captured: self.host.captured(),
             nats: self.host.nats.iter().copied().map(Prefix::host).collect(),
             translated: self.host.path_connections.len(),

@@ -73,6 +73,21 @@ impl Role {
     }
 }
 
+/// What the guard knows of a path that is left out or on trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardFigures {
+    /// Whether it carries bulk traffic now.
+    pub carries: bool,
+    /// Time since the decision; on trial, time with load since the trial began.
+    pub since: Duration,
+    /// Throughput of the association with the path, inner bit/s; 0 while it is being measured.
+    pub with: u64,
+    /// The same without it.
+    pub without: u64,
+    /// Time until it is tried again; `None` on trial.
+    pub again: Option<Duration>,
+}
+
 /// A decision of the guard about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -105,6 +120,8 @@ struct Entry {
     less_for: u32,
     /// Delivery rate of the other paths, bytes/s.
     kept: u64,
+    /// What all carried with and without it in the last trial, inner bytes/s.
+    measured: (u64, u64),
 }
 
 impl Entry {
@@ -120,6 +137,7 @@ impl Entry {
             excess: None,
             less_for: 0,
             kept: 0,
+            measured: (0, 0),
         }
     }
 
@@ -144,7 +162,8 @@ impl Entry {
         self.view = *view;
     }
 
-    fn leave_out(&mut self, now: Instant, kept: u64) {
+    fn leave_out(&mut self, now: Instant, kept: u64, measured: (u64, u64)) {
+        self.measured = measured;
         self.since = now;
         self.due = now + self.pause;
         self.kept = kept;
@@ -250,6 +269,30 @@ impl Guard {
     pub(crate) fn part(&self, id: u16) -> Role {
         let entry = self.entries.iter().find(|entry| entry.view.id == id);
         entry.map_or(Role::Used, |entry| entry.role)
+    }
+
+    /// What is known of path `id`; `None` if it is used.
+    pub(crate) fn figures(&self, now: Instant, id: u16) -> Option<GuardFigures> {
+        let entry = self.entries.iter().find(|entry| entry.view.id == id)?;
+        let trial = || {
+            let Trial { reference, begun: (_, periods), .. } = self.trial.as_ref()?;
+            Some((*reference, PERIOD * *periods))
+        };
+        let (since, (with, without), again) = match entry.role {
+            Role::Used => return None,
+            Role::LeftOut => (now.since(entry.since), entry.measured, Some(entry.due)),
+            Role::ExcludedForTrial => trial().map(|(with, since)| (since, (with, 0), None))?,
+            Role::IncludedForTrial => {
+                trial().map(|(without, since)| (since, (0, without), None))?
+            }
+        };
+        Some(GuardFigures {
+            carries: entry.role == Role::IncludedForTrial,
+            since,
+            with: with.saturating_mul(8),
+            without: without.saturating_mul(8),
+            again: again.map(|at| at.since(now)),
+        })
     }
 
     /// Whether any path is left out.
@@ -468,7 +511,7 @@ impl Guard {
                     entry.pause =
                         parameters.pause * if trickle { parameters.trickle_pause } else { 1 };
                     entry.excess = None;
-                    entry.leave_out(now, kept);
+                    entry.leave_out(now, kept, (with, without));
                     verdicts.push(verdict(entry, true, "the others carry more without it"));
                 }
                 (Role::IncludedForTrial, true) => {
@@ -476,7 +519,7 @@ impl Guard {
                 }
                 (Role::IncludedForTrial, false) => {
                     entry.pause = (entry.pause * 2).min(parameters.pause_most);
-                    entry.leave_out(now, kept);
+                    entry.leave_out(now, kept, (with, without));
                 }
                 _ => {}
             }

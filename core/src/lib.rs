@@ -76,6 +76,7 @@ pub use drops::DropReason;
 pub use engine::check;
 pub use engine::{Command, Engine, Reconfigured, Sender};
 pub use event::Event;
+pub use guard::GuardFigures;
 pub use handshake::{HandshakeDone, HandshakeJob};
 pub use mpip_transport::PathState;
 pub use mpip_transport::cc::CongestionControlKind;

@@ -3,19 +3,21 @@
 use core::time::Duration;
 
 use crate::content::Path;
-use crate::guard::Role;
+use crate::guard::{GuardFigures, Role};
 use crate::parts::selection::Hold;
 use crate::status::PathStatus;
+use mpip_types::Instant;
 
 /// The status of `path`. `fastest`: the lowest delay of the association's paths; `carried`: the
-/// bytes that all of them have carried; `part`: the guard's decision; `hold`: why the path may not
-/// carry a packet now.
+/// bytes that all of them have carried; `part` and `figures`: the guard's decision; `hold`: why the
+/// path may not carry a packet now.
 pub(crate) fn of(
     path: &Path,
+    now: Instant,
     fastest: Option<i64>,
     carried: u64,
     weight: u16,
-    (part, hold): (Role, Option<Hold>),
+    (part, figures, hold): (Role, Option<GuardFigures>, Option<Hold>),
 ) -> PathStatus {
     let rtt = path.flight.rtt();
     let relative = match (path.delay.average(), fastest) {
@@ -33,6 +35,10 @@ pub(crate) fn of(
         observed: path.seen.ours,
         encapsulation: path.encapsulation,
         state: path.state(),
+        since: now.since(path.changed),
+        reason: path.reason,
+        overdue: path.flight.silent_since().filter(|_| path.is_silent()).map(|at| now.since(at)),
+        asks_in: path.asks_at().map(|at| at.since(now)),
         resting: path.rest.is_resting(),
         keepalive: path.rest.interval(),
         rtt: rtt.is_known().then(|| rtt.smoothed()),
@@ -57,9 +63,11 @@ pub(crate) fn of(
         spurious_losses: path.counters.spurious,
         reordering_window: path.flight.reordering_window(),
         reordering_extent: path.flight.reordering_extent(),
+        carried: path.counters.carried,
         share,
         hold,
         guard: part.name(),
+        guard_figures: figures,
         times_left_out: path.counters.left_out,
         mtu: path.mtu(),
     }

@@ -7,6 +7,7 @@ use mpip_crypto::NodeId;
 
 use crate::capture::Traffic;
 use crate::config::Policy;
+use crate::guard::GuardFigures;
 use crate::parts::selection::Hold;
 use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;
@@ -36,6 +37,12 @@ pub struct PeerStatus {
     pub opener: bool,
     /// Time since the last completed handshake.
     pub handshake_age: Option<Duration>,
+    /// Handshakes in a row that were not answered.
+    pub attempts: u32,
+    /// Time since the first of them.
+    pub unanswered: Option<Duration>,
+    /// Time until the next one; `None` if none is planned.
+    pub attempt_in: Option<Duration>,
     /// The AEAD in use.
     pub aead: Option<&'static str>,
     /// Name of the scheduler.
@@ -50,6 +57,8 @@ pub struct PeerStatus {
     pub policy: Policy,
     /// How packets travel at present; `None` outside of host mode.
     pub traffic: Option<Traffic>,
+    /// Time until packets return to the paths, if they are held down because paths came and went.
+    pub returns_in: Option<Duration>,
     /// Destinations whose packets are captured in host mode.
     pub captured: Vec<Prefix>,
     /// Inner bytes sent.
@@ -91,6 +100,15 @@ pub struct PathStatus {
     pub encapsulation: Encapsulation,
     /// Whether it carries packets.
     pub state: PathState,
+    /// Time in this state.
+    pub since: Duration,
+    /// Why it is in this state.
+    pub reason: &'static str,
+    /// For how long the answer to a probe has been overdue, while the path works; `None` if none
+    /// is.
+    pub overdue: Option<Duration>,
+    /// Time until the peer is asked again on a path that it has not answered.
+    pub asks_in: Option<Duration>,
     /// Whether it rests: it only sends keepalives, because the association is idle.
     pub resting: bool,
     /// Keepalive interval at rest, as learnt.
@@ -141,6 +159,8 @@ pub struct PathStatus {
     pub reordering_window: Duration,
     /// Reordering extent: the largest number of datagrams that overtook one, in the last seconds.
     pub reordering_extent: u64,
+    /// Inner bytes sent on it.
+    pub carried: u64,
     /// Share of the association's inner bytes sent on this path, 0 to 1.
     pub share: f64,
     /// Why it may not carry a bulk packet of the inner MTU now; `None` if it may.
@@ -148,6 +168,8 @@ pub struct PathStatus {
     /// What the guard decided: `used`, `left-out` because the others carry more without it, or
     /// `trial` while that is being measured.
     pub guard: &'static str,
+    /// What the guard has measured, unless the path is used.
+    pub guard_figures: Option<GuardFigures>,
     /// How often it was left out.
     pub times_left_out: u64,
     /// Path MTU: largest IP packet sent on it, bytes.

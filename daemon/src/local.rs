@@ -121,6 +121,11 @@ impl LocalAddresses {
         changed
     }
 
+    /// Interfaces without paths, because their state is `off`.
+    pub(crate) fn off(&self) -> Vec<String> {
+        self.permitted.off.clone()
+    }
+
     /// The complete list.
     pub(crate) fn list(&self) -> Vec<LocalAddress> {
         self.open.iter().map(|open| open.address.clone()).collect()

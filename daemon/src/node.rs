@@ -632,6 +632,7 @@ impl Node {
                 mtu_bytes: self.network.host().mtu(),
             },
             local_addresses: local.collect(),
+            interfaces_off: self.local.off(),
             peers: Vec::new(),
             drops: self.drops(),
             events: self.events.counters(),

@@ -97,6 +97,8 @@ pub struct Path<C> {
     pub counters: Counters,
     /// When the state last changed.
     pub changed: Instant,
+    /// Why it is in its state.
+    pub reason: &'static str,
     /// When it was opened.
     pub opened: Instant,
     /// Whether the peer answers here.
@@ -149,6 +151,7 @@ impl<C: Content> Path<C> {
             loss: LossMeter::new(now),
             counters: Counters::default(),
             changed: now,
+            reason: "it is new",
             opened: now,
             peer: PeerAnswers::default(),
             rest: Rest::new(now, None),
@@ -527,6 +530,17 @@ impl<C: Content> Path<C> {
             self.ping = true;
             self.liveness.excuse(now);
         }
+    }
+
+    /// When the peer is asked again on a path that it has not answered: by the challenge before
+    /// validation, by the probe of a path that has failed. `None` in other states.
+    pub fn asks_at(&self) -> Option<Instant> {
+        let probe = match self.state {
+            PathState::Validating => None,
+            PathState::Failed => self.liveness.deadline(&self.input(false)),
+            _ => return None,
+        };
+        self.validation.next_timeout().into_iter().chain(probe).min()
     }
 
     /// Whether it has not failed, but owes the answer to a probe.

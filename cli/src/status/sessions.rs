@@ -6,7 +6,7 @@ use mpip_api::{PeerStatus, SessionStatus};
 
 use crate::table::{Align, Table};
 use crate::units::{bytes, duration};
-use crate::words::{end, protocol};
+use crate::words::{end, protocol, wait_quantile, waited};
 
 /// How many sessions there are, and those that are listed.
 pub(super) fn render(peer: &PeerStatus, colours: bool) -> String {
@@ -19,21 +19,6 @@ pub(super) fn render(peer: &PeerStatus, colours: bool) -> String {
         out.push_str(&session_table(&peer.sessions).render("  ", colours));
     }
     out
-}
-
-/// The quantile `share` (0 to 1) of the time that delayed packets waited, rounded up to the upper
-/// end of its histogram bin, and at most the longest wait: the last bin has no upper end.
-fn wait_quantile(session: &SessionStatus, share: f64) -> String {
-    let total: u64 = session.waits.iter().map(|count| u64::from(*count)).sum();
-    let mut seen = 0;
-    for (bin, count) in session.waits.iter().enumerate() {
-        seen += u64::from(*count);
-        if total > 0 && seen as f64 >= share * total as f64 {
-            let bound = (1_u64 << bin.min(63)) as f64 / 1e3;
-            return duration(Some(bound.min(session.longest_wait_ms)));
-        }
-    }
-    "-".to_owned()
 }
 
 fn session_table(sessions: &[SessionStatus]) -> Table {
@@ -63,9 +48,9 @@ fn session_table(sessions: &[SessionStatus]) -> Table {
             session.packets.to_string().into(),
             bytes(session.inner_bytes).into(),
             session.repaired_packets.to_string().into(),
-            session.waits.iter().map(|count| u64::from(*count)).sum::<u64>().to_string().into(),
-            wait_quantile(session, 0.5).into(),
-            wait_quantile(session, 0.99).into(),
+            waited(session).to_string().into(),
+            duration(wait_quantile(session, 0.5)).into(),
+            duration(wait_quantile(session, 0.99)).into(),
             duration(Some(session.longest_wait_ms)).into(),
             duration(Some(session.idle_ms)).into(),
             session.paths.iter().map(u16::to_string).collect::<Vec<_>>().join(" ").into(),

@@ -7,6 +7,7 @@
 //! ```
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -146,11 +147,56 @@ fn two_fresh_hosts_are_a_bond_after_two_commands_on_each() {
     };
     wait_for("a path by each link", || paths() >= 2);
 
+    assert_explained(&world);
+
     // Nothing that exists is overwritten.
     let (again, words) = world.mpip("g", &["init", &world.file("g")]);
     assert!(!again && words.contains("exists already, and is not overwritten"), "{words}");
     let (again, words) = world.mpip("l", &["join", &token, "--config", &world.file("l")]);
     assert!(!again && words.contains("exists already, and is not overwritten"), "{words}");
+}
+
+/// Each path has a sentence, and an interface that is set down has one that says so.
+fn assert_explained(world: &World) {
+    let socket = world.socket("l");
+    let explain = |arguments: &[&str]| {
+        world.mpip("l", &[&["--socket", &socket, "explain"], arguments].concat())
+    };
+    let (explained, words) = explain(&[]);
+    assert!(explained && words.contains(" is connected by "), "{words}");
+    for interface in ["l0", "l1"] {
+        let start = format!("  {interface} (path ");
+        assert!(words.lines().any(|line| line.starts_with(&start)), "{interface}: {words}");
+    }
+    let (explained, words) = explain(&["l2"]);
+    assert!(!explained && words.contains("found `l2`; there are l0 (path "), "{words}");
+
+    let mut watch = super::Running(
+        std::process::Command::new(env!("CARGO_BIN_EXE_mpip"))
+            .args(["--socket", &socket, "explain", "--watch"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("mpip"),
+    );
+    let stdout = watch.0.stdout.take().expect("piped");
+    let mut news = BufReader::new(stdout).lines().map(|line| line.expect("text"));
+    let first = news.next().expect("a line");
+    assert!(first.contains("Z ") && first.contains(" is connected by "), "{first}");
+
+    world.ip("l", &["link", "set", "l1", "down"]);
+    // First the path has gone, then the interface is without one.
+    let gone = |words: &str| {
+        words.contains("its local address is gone") || words.contains("has been gone for ")
+    };
+    wait_for("l1 is explained", || gone(&explain(&["l1"]).1));
+    assert!(news.any(|line| line.contains("l1 ") && gone(&line)), "it is news");
+    let (explained, words) = explain(&["l1", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&words).expect("JSON");
+    assert!(explained, "{words}");
+    let said = |list: &str| json.pointer(list).and_then(|said| said["cause"].as_str());
+    let cause = said("/peers/0/paths/0").or_else(|| said("/interfaces/0"));
+    assert!(matches!(cause, Some("given-up" | "address-gone")), "{words}");
+    world.ip("l", &["link", "set", "l1", "up"]);
 }
 
 #[test]
@@ -280,7 +326,9 @@ fn a_bond_is_asked_at_both_ends_measured_and_reported_without_secrets() {
         let (written, words) = world.mpip(host, &["--socket", socket, "debug", "--out", &file]);
         assert!(written && words.contains("wrote `"), "{words}");
         let report = fs::read_to_string(&file).expect("written");
-        for part in ["== configuration", "== mpip status --json", "== log", "== ip rule"] {
+        for part in
+            ["== configuration", "== mpip explain", "== mpip status --json", "== log", "== ip rule"]
+        {
             assert!(report.contains(part), "{part}: {report}");
         }
         assert!(report.contains("\"established\": true"), "{report}");

@@ -62,6 +62,7 @@ impl Association {
         reason: &'static str,
     ) {
         let path = &mut self.paths[index];
+        path.reason = reason;
         let Some(from) = path.set_state(now, to) else { return };
         if matches!(from, PathState::Active | PathState::Standby) {
             self.peer.note_left(now, path.address.remote);

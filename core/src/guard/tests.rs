@@ -93,6 +93,10 @@ fn a_path_that_does_harm_is_left_out_within_seconds() {
     let [verdict] = world.verdicts[..] else { panic!("{:?}", world.verdicts) };
     assert_eq!((verdict.path, verdict.left_out), (1, true));
     assert_eq!((verdict.with, verdict.without), (1_700_000, 2_400_000));
+    let figures = world.guard.figures(world.now, 1).expect("it is left out");
+    assert!(!figures.carries && figures.again.is_some_and(|again| again > Duration::ZERO));
+    assert_eq!((figures.with, figures.without), (13_600_000, 19_200_000), "in bits");
+    assert_eq!(world.guard.figures(world.now, 0), None, "it is used");
 }
 
 #[test]

@@ -116,6 +116,8 @@ pub(crate) struct Handshakes {
     response: Option<Box<Response>>,
     answers: Bucket,
     attempts: u32,
+    /// When the first of these was made.
+    asking_since: Option<Instant>,
     /// The pause after the first attempt.
     first_pause: Duration,
     /// The only local address from which the first handshake leaves; `None` for every one.
@@ -137,6 +139,7 @@ impl Handshakes {
             response: None,
             answers: Bucket::new(),
             attempts: 0,
+            asking_since: None,
             first_pause: RETRY_MIN,
             first_from: None,
             next_attempt: (!config.endpoints.is_empty()).then_some(now),
@@ -165,6 +168,16 @@ impl Handshakes {
     /// Consecutive attempts without an answer.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    /// When the first of these was made.
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
+        self.asking_since
+    }
+
+    /// When the next attempt is due, if one is planned.
+    pub(crate) fn next_attempt(&self) -> Option<Instant> {
+        self.next_attempt
     }
 
     /// When the newest keys were agreed.
@@ -211,6 +224,7 @@ impl Handshakes {
         let retry_in = retry_in + retry_in / 4 * (spread >> 16) / 65_536;
         self.next_attempt = Some(now + retry_in);
         let attempts = self.attempts;
+        self.asking_since.get_or_insert(now);
         self.attempts = self.attempts.saturating_add(1);
         (retry_in, attempts)
     }
@@ -273,6 +287,7 @@ impl Handshakes {
     /// The peer has answered, or has initiated a handshake: cancels further attempts.
     pub(crate) fn succeed(&mut self) {
         self.attempts = 0;
+        self.asking_since = None;
         self.first_pause = RETRY_MIN;
         self.next_attempt = None;
     }

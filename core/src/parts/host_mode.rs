@@ -173,6 +173,12 @@ impl HostMode {
         }
     }
 
+    /// Time until packets may return to the paths after a fall-back, if that is held down.
+    pub(crate) fn held_down(&self, now: Instant) -> Option<Duration> {
+        let until = self.hold_until.filter(|until| now < *until && self.returned_at.is_none());
+        until.map(|until| until.since(now))
+    }
+
     /// The capture for the peer of `config`.
     pub(crate) fn capture(&self, config: &PeerConfig) -> Capture {
         Capture {

@@ -1,0 +1,118 @@
+//! Where the packets of a session go, and what their order costs.
+
+use mpip_api::{PeerStatus, SessionStatus};
+use serde::Serialize;
+
+use crate::units::{bytes, duration};
+use crate::words::{end, protocol, wait_quantile, waited};
+
+/// Idle time from which it is mentioned, ms: the paths are those of the last seconds.
+const IDLE_MS: f64 = 2_000.0;
+
+/// What is known of a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Facts {
+    /// Number of the session in its sender's space.
+    pub(crate) id: u32,
+    /// Whether this host sends in it.
+    pub(crate) outgoing: bool,
+    pub(crate) protocol: String,
+    pub(crate) source: String,
+    pub(crate) destination: String,
+    /// Paths of the last seconds, each with its interface; none if that is not known any more.
+    pub(crate) paths: Vec<(u16, Option<String>)>,
+    pub(crate) packets: u64,
+    pub(crate) inner_bytes: u64,
+    /// Packets sent again on another path.
+    pub(crate) repaired_packets: u64,
+    /// Packets that waited to be put in order here, and for how long.
+    pub(crate) waited_packets: u64,
+    pub(crate) median_wait_ms: Option<f64>,
+    pub(crate) p99_wait_ms: Option<f64>,
+    pub(crate) longest_wait_ms: f64,
+    pub(crate) idle_ms: f64,
+}
+
+impl Facts {
+    /// What is known of `session` of `peer`.
+    pub(crate) fn of(peer: &PeerStatus, session: &SessionStatus) -> Self {
+        let interface = |id: u16| {
+            let path = peer.paths.iter().find(|path| path.id == id);
+            (id, path.map(|path| path.interface.clone()))
+        };
+        Self {
+            id: session.id,
+            outgoing: session.outgoing,
+            protocol: protocol(session.protocol),
+            source: end(session.source),
+            destination: end(session.destination),
+            paths: session.paths.iter().copied().map(interface).collect(),
+            packets: session.packets,
+            inner_bytes: session.inner_bytes,
+            repaired_packets: session.repaired_packets,
+            waited_packets: waited(session),
+            median_wait_ms: wait_quantile(session, 0.5),
+            p99_wait_ms: wait_quantile(session, 0.99),
+            longest_wait_ms: session.longest_wait_ms,
+            idle_ms: session.idle_ms,
+        }
+    }
+
+    /// The sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let Self { protocol, source, destination, packets, .. } = self;
+        let (verb, order) = match self.outgoing {
+            true => ("sends", self.repairs()),
+            false => ("receives", self.waits()),
+        };
+        let last = match self.idle_ms >= IDLE_MS {
+            true => format!(", the last one {} ago", duration(Some(self.idle_ms))),
+            false => String::new(),
+        };
+        let data = bytes(self.inner_bytes);
+        format!(
+            "{protocol} {source} to {destination} {verb} {}: {packets} packets, {data}{last}; {order}",
+            self.ways()
+        )
+    }
+
+    /// The paths in use.
+    fn ways(&self) -> String {
+        let way = |(id, interface): &(u16, Option<String>)| match interface {
+            Some(interface) => format!("{interface} (path {id})"),
+            None => format!("path {id}, which is gone"),
+        };
+        match self.paths.as_slice() {
+            [] => "on no path at present".to_owned(),
+            [only] => format!("on {}", way(only)),
+            [rest @ .., last] => {
+                let rest: Vec<String> = rest.iter().map(way).collect();
+                format!("on {} and {}", rest.join(", "), way(last))
+            }
+        }
+    }
+
+    fn repairs(&self) -> String {
+        match self.repaired_packets {
+            0 => "none was sent again".to_owned(),
+            again => format!("{again} were sent again because a path had lost them"),
+        }
+    }
+
+    fn waits(&self) -> String {
+        let (Some(median), Some(p99)) = (self.median_wait_ms, self.p99_wait_ms) else {
+            return "none had to wait for its turn".to_owned();
+        };
+        let share = self.waited_packets as f64 / self.packets.max(self.waited_packets) as f64;
+        let time = |ms| duration(Some(ms));
+        format!(
+            "{} of them ({:.1} %) waited for earlier ones: half of these at most {}, 99 % at most \
+             {}, the longest {}",
+            self.waited_packets,
+            share * 100.0,
+            time(median),
+            time(p99),
+            time(self.longest_wait_ms)
+        )
+    }
+}
