@@ -12,7 +12,8 @@ use std::io::{self, BufRead, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use mpip_link::scenario::{Hop, Scenario};
+use mpip_core::packet::Header;
+use mpip_link::scenario::{Hop, Scenario, Traffic};
 use mpip_link::{Counters, Link, flip_bit};
 use rustix::event::epoll;
 use tappers::{Interface, Tap};
@@ -23,6 +24,7 @@ use crate::links::{
 };
 use crate::pcap::PcapWriter;
 use crate::scenarios;
+use crate::traffic::ports;
 
 /// Departures that are due within this time of each other leave together. That saves wake-ups, and
 /// delays packets by at most this much.
@@ -85,6 +87,39 @@ impl Histogram {
     }
 }
 
+/// Recognises frames of the measured traffic that have no tunnel around them.
+struct Measured {
+    /// Whether an interface is one of the host at which the traffic begins.
+    begins: Vec<bool>,
+    /// Its ports of TCP or UDP.
+    ports: Vec<u16>,
+}
+
+impl Measured {
+    fn new(scenario: &Scenario) -> Self {
+        let own = |(traffic, port)| -> Option<(&str, u16)> {
+            let traffic: &Traffic = traffic;
+            traffic.plain.is_none().then_some((traffic.from.as_str(), port))
+        };
+        let own = scenario.traffic.iter().zip(ports(scenario.traffic.len())).filter_map(own);
+        let (hosts, ports): (Vec<&str>, Vec<u16>) = own.unzip();
+        let interfaces = scenario.interfaces.iter();
+        Self { begins: interfaces.map(|it| hosts.contains(&it.host.as_str())).collect(), ports }
+    }
+
+    /// Whether a frame from the interface `from` to `to` is one of these.
+    fn is_bare(&self, from: usize, to: usize, frame: &[u8]) -> bool {
+        let begins = |interface: usize| self.begins.get(interface) == Some(&true);
+        if !begins(from) && !begins(to) {
+            return false;
+        }
+        let ports = Header::parse(&frame[ETHERNET..]).ok().and_then(|header| header.ports);
+        ports.is_some_and(|(source, destination)| {
+            self.ports.contains(&source) || self.ports.contains(&destination)
+        })
+    }
+}
+
 struct Emulator {
     scenario: Scenario,
     taps: Vec<Tap>,
@@ -92,6 +127,7 @@ struct Emulator {
     routes: Vec<Route>,
     /// Route by sending and receiving port.
     route_of: HashMap<(usize, usize), usize>,
+    measured: Measured,
     spare: Vec<Vec<u8>>,
     started: Option<Duration>,
     next_event: usize,
@@ -146,6 +182,7 @@ impl Emulator {
             }
         }
         Ok(Self {
+            measured: Measured::new(&scenario),
             scenario,
             taps,
             directions,
@@ -240,7 +277,8 @@ impl Emulator {
         if bytes[0] & 1 == 0 {
             let to = (0..self.taps.len()).find(|to| hardware_address(*to) == bytes[..6]);
             let route = to.and_then(|to| self.route_of.get(&(port, to)).copied());
-            if let Some(route) = route {
+            if let (Some(route), Some(to)) = (route, to) {
+                self.record.bare += u64::from(self.measured.is_bare(port, to, &bytes));
                 self.forward(Frame { bytes, route, hop: 0 }, now);
             }
             return;
@@ -447,5 +485,44 @@ pub(crate) fn main() -> io::Result<()> {
             emulator.depart();
             last_departures = now;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame with a UDP packet between `ports`.
+    fn frame(ports: (u16, u16)) -> Vec<u8> {
+        let mut frame = vec![0; ETHERNET + 28];
+        let packet = &mut frame[ETHERNET..];
+        (packet[0], packet[3], packet[8], packet[9]) = (0x45, 28, 64, 17);
+        packet[20..22].copy_from_slice(&ports.0.to_be_bytes());
+        packet[22..24].copy_from_slice(&ports.1.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn frames_of_the_measured_traffic_without_a_tunnel_are_told_from_others() {
+        let mut text = String::from(
+            "title = \"t\"\nduration = \"10 s\"\nsystems = [\"mpip\"]\n\
+             [[traffic]]\nkind = \"tcp\"\nfrom = \"client\"\nto = \"server\"\n\
+             [[traffic]]\nkind = \"tcp\"\nfrom = \"client\"\nto = \"server\"\nplain = \"a\"\n",
+        );
+        for (number, host) in ["client", "gateway", "server"].into_iter().enumerate() {
+            text += &format!(
+                "[[interface]]\nhost = \"{host}\"\nname = \"a\"\naddress = \"198.18.0.{number}\"\n\
+                 [[link]]\nends = [\"{host}.a\", \"switch\"]\n"
+            );
+        }
+        let scenario = scenarios::parse("t", &text).expect("valid");
+        let measured = Measured::new(&scenario);
+        let [first, plain] = ports(2).collect::<Vec<_>>()[..] else { panic!("two ports") };
+        assert!(measured.is_bare(0, 1, &frame((40_000, first))));
+        assert!(measured.is_bare(1, 0, &frame((first, 40_000))));
+        assert!(!measured.is_bare(1, 2, &frame((40_000, first))), "beyond a gateway");
+        assert!(!measured.is_bare(0, 1, &frame((40_000, plain))), "meant to be plain");
+        assert!(!measured.is_bare(0, 1, &frame((6_182, 6_182))), "inside a tunnel");
+        assert!(!measured.is_bare(0, 1, &frame((0, first))[..ETHERNET + 9]), "cut short");
     }
 }

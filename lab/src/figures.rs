@@ -1,22 +1,21 @@
 //! `mpip-lab figures`: the targets of the engine beside what was measured, in one table.
 //!
-//! This file has the cases, runs their scenarios and writes the table. `measured` has the results,
-//! `checks` makes a `row` of each case from them, and `table` formats the rows.
+//! This file has the cases, runs their scenarios and writes the table. `checks` makes a `row` of
+//! each case from the results, and `table` formats the rows.
 
 use std::io;
 
 use crate::factorial;
+use crate::measured::Measured;
 use crate::published::published;
 use crate::run::{self, Options};
 use crate::scenarios::{self, Loaded};
 use crate::summary::summarise;
 
 mod checks;
-mod measured;
 mod row;
 mod table;
 
-use measured::Measured;
 use row::Row;
 
 /// Cases that are run and shown together.

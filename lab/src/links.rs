@@ -68,6 +68,10 @@ pub(crate) struct Record {
     pub(crate) lateness_us: [u64; 3],
     /// Frames that the kernel refused because the interface was down.
     pub(crate) refused: u64,
+    /// Frames of the measured traffic that travelled as they are, without a tunnel around them, to
+    /// or from the host at which it begins. Always 0 with the kernel's links.
+    #[serde(default)]
+    pub(crate) bare: u64,
 }
 
 /// [`SAMPLE`] in milliseconds.

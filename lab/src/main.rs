@@ -6,13 +6,13 @@
 //! - tools: `command`, `go`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
 //! - what is measured: `scenarios`, `sender`, `subject`
 //! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
-//!   `summary`, `published`
+//!   `summary`, `published`, `measured`
 //! - processes in a testbed: `emulator` and `netem` (links), `generator`, `stream`, `quic`,
 //!   `web` and `probe` (traffic); `worker` starts them
 //! - a testbed: `testbed` (namespaces and links of a scenario), `traffic`, `systems`
 //! - commands: `run`, `simulated`, `factorial`, `calibrate`, `shell`, `demo`, `kill_matrix`,
 //!   `parameters`, `sweep`, `ablate`
-//! - commands that use these: `figures`, `report`, `reproduce`
+//! - commands that use these: `figures`, `papers`, `report`, `reproduce`
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,10 @@ mod generator;
 mod go;
 mod kill_matrix;
 mod links;
+mod measured;
 mod netem;
 mod netns;
+mod papers;
 mod parameters;
 mod pcap;
 mod probe;
@@ -226,6 +228,8 @@ enum Command {
     /// Measures mpip over random link sets, with each kind of inner sender, in the simulator, and
     /// prints distributions and the worst sets. Can be interrupted and resumed.
     Sweep(sweep::Options),
+    /// Prints every published figure of the seeds beside ours, and whether it is reached.
+    Papers(papers::Options),
     /// Shows what tunes the engine's mechanisms.
     Parameters(parameters::Options),
     /// Kills every proper subset of two to four paths in every way during a transfer, and prints
@@ -291,6 +295,7 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
         Command::Thinning(options) => thinning::run(&options)?,
         Command::Ablate(options) => return ablate::run(&options),
         Command::Sweep(options) => return sweep::run(&options),
+        Command::Papers(options) => papers::run(&options)?,
         Command::Parameters(options) => parameters::run(&options)?,
         Command::KillMatrix(options) => return kill_matrix::run(&options),
         Command::Calibrate { seconds, rate, json } => return calibrate(seconds, rate, json),

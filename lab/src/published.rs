@@ -1,56 +1,165 @@
 //! Figures that were published, to compare results with (`data/published.csv`).
 
-/// Unit of a published gain over the best path alone.
-pub(crate) const OVER_ONE: &str = "% over one";
+use std::str::FromStr;
+
 const PUBLISHED: &str = include_str!("../data/published.csv");
+
+/// What a figure is of, by its unit in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Goodput, Mbit/s.
+    Goodput,
+    /// Gain over the best path alone, percent.
+    Gain,
+    /// Goodput, as a share of what the links can carry.
+    OfLimit,
+    /// What the link `part` carries, as a share of its rate.
+    OfLink,
+    /// Mean round trip of the flow `part`, ms.
+    RoundTrip,
+    /// Longest time without progress, ms.
+    Stall,
+    /// Jain's index over all flows.
+    Jain,
+    /// Processor time per bit, as a multiple of what one path costs.
+    Cpu,
+    /// Aggregation benefit (seed 003, III.A), median over the cells of the factorial in which the
+    /// network and its loss are `part`.
+    Benefit,
+    /// Delay in queues at the end, as the sender estimates it, ms; in the simulator.
+    Queue,
+}
+
+impl Measure {
+    const NAMES: [(&str, Self); 10] = [
+        ("Mbit/s", Self::Goodput),
+        ("% over one", Self::Gain),
+        ("of the limit", Self::OfLimit),
+        ("of the link", Self::OfLink),
+        ("ms", Self::RoundTrip),
+        ("ms stalled", Self::Stall),
+        ("Jain", Self::Jain),
+        ("CPU of one path", Self::Cpu),
+        ("benefit", Self::Benefit),
+        ("ms queued", Self::Queue),
+    ];
+
+    /// The unit.
+    pub(crate) fn unit(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, other)| *other == self).expect("all have a name").0
+    }
+
+    /// Whether less is better.
+    pub(crate) fn is_cost(self) -> bool {
+        matches!(self, Self::RoundTrip | Self::Stall | Self::Cpu | Self::Queue)
+    }
+}
+
+impl FromStr for Measure {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, measure)| *measure);
+        known.ok_or_else(|| {
+            let names = Self::NAMES.map(|(name, _)| name);
+            format!("expected a unit of {names:?}, found {text:?}")
+        })
+    }
+}
 
 /// A published figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Published {
+    /// Its name in tables: the seed, its figure or experiment, and what tells it from others there.
+    pub(crate) id: String,
+    /// The scenario that repeats it; `factorial` for cells of that.
     pub(crate) scenario: String,
     pub(crate) system: String,
-    pub(crate) value: f64,
+    /// What of the result it is about: a flow, a link, or a network and its loss.
+    pub(crate) part: String,
+    /// `None` where the text gives no number.
+    pub(crate) value: Option<f64>,
     pub(crate) deviation: Option<f64>,
-    pub(crate) unit: String,
-    seed: String,
-    note: String,
+    pub(crate) measure: Measure,
+    /// The share of the value that is asked, where that is not all of it: what headers leave, or
+    /// what noise hides.
+    pub(crate) asks: Option<f64>,
+    /// The document.
+    pub(crate) seed: String,
+    /// Where in the document.
+    pub(crate) section: String,
+    /// What the publication says.
+    pub(crate) note: String,
+}
+
+fn read(line: &str) -> Result<Published, String> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [id, scenario, system, part, value, deviation, unit, asks, seed, section, note] =
+        fields.as_slice()
+    else {
+        return Err(format!("expected 11 fields, found {}: {line}", fields.len()));
+    };
+    let text = |field: &&str| (*field).to_owned();
+    let number = |field: &str| match field {
+        "" => Ok(None),
+        _ => field.parse().map(Some).map_err(|_| format!("expected a number, found {field:?}")),
+    };
+    Ok(Published {
+        id: text(id),
+        scenario: text(scenario),
+        system: text(system),
+        part: text(part),
+        value: number(value)?,
+        deviation: number(deviation)?,
+        measure: unit.parse()?,
+        asks: number(asks)?,
+        seed: text(seed),
+        section: text(section),
+        note: text(note),
+    })
 }
 
 /// All published figures.
 pub(crate) fn published() -> Vec<Published> {
-    let line = |line: &str| {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [scenario, system, value, deviation, unit, seed, note] = fields.as_slice() else {
-            return None;
-        };
-        Some(Published {
-            scenario: (*scenario).to_owned(),
-            system: (*system).to_owned(),
-            value: value.parse().ok()?,
-            deviation: deviation.parse().ok(),
-            unit: (*unit).to_owned(),
-            seed: (*seed).to_owned(),
-            note: (*note).to_owned(),
-        })
-    };
-    PUBLISHED.lines().skip(1).filter_map(line).collect()
+    PUBLISHED.lines().skip(1).map(|line| read(line).expect("the file is tested")).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::scenarios;
 
     #[test]
-    fn published_figures_are_all_read() {
-        let all = published();
-        assert_eq!(all.len(), PUBLISHED.lines().count() - 1);
+    fn every_published_figure_is_read_and_has_a_scenario_that_measures_it() {
+        let lines = PUBLISHED.lines().skip(1);
+        let all: Vec<Published> = lines
+            .map(|line| read(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+            .collect();
         let row = all.iter().find(|p| p.scenario == "mhip-05" && p.system == "mptcp");
-        assert_eq!(row.map(|p| (p.value, p.deviation)), Some((4.5, Some(0.01))));
+        assert_eq!(row.map(|p| (p.value, p.deviation)), Some((Some(4.5), Some(0.01))));
+        let mut ids = BTreeSet::new();
         for figure in &all {
-            let name = format!("{}.toml", figure.scenario);
-            assert!(scenarios::directory().join(&name).exists(), "{name}");
-            assert!(!figure.seed.is_empty());
+            assert!(ids.insert(&figure.id), "{} twice", figure.id);
+            assert!(figure.id.starts_with(&figure.seed), "{}", figure.id);
+            assert!(!figure.section.is_empty() && !figure.note.contains('|'), "{}", figure.id);
+            if figure.scenario == "factorial" {
+                continue;
+            }
+            let loaded = scenarios::find(&figure.scenario).expect(&figure.scenario);
+            let subjects = crate::subject::subjects(&loaded.scenario);
+            let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+            assert!(names.contains(&figure.system.as_str()), "{}: {names:?}", figure.id);
         }
+    }
+
+    #[test]
+    fn a_line_that_is_no_figure_is_refused_with_what_was_expected() {
+        assert!(read("a,b").expect_err("short").starts_with("expected 11 fields, found 2"));
+        let line = |value: &str, unit: &str| format!("i,s,y,,{value},,{unit},,000,1,");
+        assert!(read(&line("1", "Mbit/s")).is_ok() && read(&line("", "Jain")).is_ok());
+        assert!(read(&line("x", "Jain")).expect_err("value").contains("a number, found \"x\""));
+        assert!(read(&line("1", "kg")).expect_err("unit").starts_with("expected a unit of"));
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::calibration::{self, Calibration};
 use crate::factorial;
 use crate::links::DirectionRecord;
-use crate::published::{OVER_ONE, Published, published};
+use crate::published::{Measure, Published, published};
 use crate::results::{RunResult, Store};
 use crate::scenarios::{self, Loaded};
 use crate::statistics::jain;
@@ -18,11 +18,15 @@ mod benefit;
 mod clocks;
 mod figure;
 pub(crate) mod markdown;
-mod plot;
+pub(crate) mod plot;
 mod sweep;
 
 use figure::Figure;
 use plot::{Row, Series, escape};
+
+/// The systems with columns, because most scenarios have them. All others have rows of their own,
+/// or share the last column.
+const SYSTEMS: [&str; 6] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip host", "mpip+mptcp"];
 
 const STYLE: &str = include_str!("report/style.css");
 /// Writes `report.html` and `plots/*.svg` into a directory with results.
@@ -134,13 +138,11 @@ fn navigation(html: &mut String, names: &[&str], loaded: &BTreeMap<String, Loade
 
 /// Ratios to the limit of all scenarios and systems.
 fn overview(html: &mut String, names: &[&str], summaries: &[Summary]) {
-    // What most scenarios have; variants of a system share the last column.
-    const COLUMNS: [&str; 5] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip+mptcp"];
     *html += "<h2 id=\"overview\">Ratio to the limit</h2>\
               <p class=\"dim\">Plain TCP against the limit of its own path, all others against \
               that of all paths together. Values in parentheses do not count.</p>\
               <div class=\"wide\"><table><thead><tr><th>scenario</th>";
-    for system in COLUMNS {
+    for system in SYSTEMS {
         let _ = write!(html, "<th>{system}</th>");
     }
     *html += "<th class=\"others\">others</th></tr></thead>";
@@ -155,13 +157,13 @@ fn overview(html: &mut String, names: &[&str], summaries: &[Summary]) {
             continue;
         }
         let _ = write!(html, "<tr><td><a href=\"#{name}\">{name}</a></td>");
-        for system in COLUMNS {
+        for system in SYSTEMS {
             let found = own.iter().find(|s| s.system == system);
             let _ = write!(html, "<td>{}</td>", found.map_or(String::new(), |s| cell(s)));
         }
         let others: Vec<String> = own
             .iter()
-            .filter(|s| !COLUMNS.contains(&s.system.as_str()) && s.ratio.is_some())
+            .filter(|s| !SYSTEMS.contains(&s.system.as_str()) && s.ratio.is_some())
             .map(|s| format!("{} {}", escape(&s.system), cell(s)))
             .collect();
         let _ = write!(html, "<td class=\"others\">{}</td></tr>", others.join(", "));
@@ -227,12 +229,14 @@ fn section(
 
 /// A published figure of a system as a cell says it.
 fn published_cell(published: &[&Published], system: &str) -> String {
-    let figure =
-        published.iter().find(|p| p.system == system && (p.unit == "Mbit/s" || p.unit == OVER_ONE));
-    figure.map_or(String::new(), |p| match p.deviation {
-        _ if p.unit == OVER_ONE => format!("{:+} %", p.value),
-        Some(deviation) => format!("{} ± {}", plot::label(p.value), plot::label(deviation)),
-        None => plot::label(p.value),
+    let figure = published.iter().find_map(|p| {
+        let of_it = p.system == system && matches!(p.measure, Measure::Goodput | Measure::Gain);
+        p.value.filter(|_| of_it).map(|value| (value, p))
+    });
+    figure.map_or(String::new(), |(value, p)| match p.deviation {
+        _ if p.measure == Measure::Gain => format!("{value:+} %"),
+        Some(deviation) => format!("{} ± {}", plot::label(value), plot::label(deviation)),
+        None => plot::label(value),
     })
 }
 
@@ -335,14 +339,15 @@ fn round_trip_table(html: &mut String, summaries: &[&Summary], published: &[&Pub
               <th>count</th></tr>";
     for s in summaries {
         for (flow, rtt) in &s.rtt_ms {
-            let figure = published.iter().find(|p| p.system == s.system && p.unit == "ms");
+            let own = |p: &&&Published| p.system == s.system && p.measure == Measure::RoundTrip;
+            let figure = published.iter().find(own).and_then(|p| p.value);
             let _ = write!(
                 html,
                 "<tr><td>{}, {}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td>\
                  <td>{:.2}</td><td>{}</td></tr>",
                 escape(&s.system),
                 escape(flow),
-                figure.map_or(String::new(), |p| plot::label(p.value)),
+                figure.map_or(String::new(), plot::label),
                 rtt.mean,
                 rtt.median,
                 rtt.p99,
@@ -362,8 +367,8 @@ fn goodput_plot(summaries: &[&Summary], published: &[&Published]) -> String {
             values: s.goodput_bps.iter().map(|value| value / 1e6).collect(),
             published: published
                 .iter()
-                .find(|p| p.system == s.system && p.unit == "Mbit/s")
-                .map(|p| p.value),
+                .find(|p| p.system == s.system && p.measure == Measure::Goodput)
+                .and_then(|p| p.value),
             limit: s.limit_bps.map(|limit| limit / 1e6),
             faded: !s.counts,
         })

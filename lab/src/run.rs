@@ -479,6 +479,11 @@ fn run_one(job: &Job<'_>, environment: &Environment, options: &Options) -> io::R
     if overrun as f64 > OVERRUN_BOUND * record.frames as f64 {
         invalid.push(format!("the emulator did not take {overrun} frames in time"));
     }
+    let carries_all = !matches!(job.subject.system.kind.as_str(), "tcp" | "mptcp");
+    if carries_all && record.bare > 0 {
+        let bare = record.bare;
+        invalid.push(format!("{bare} frames of the measured traffic travelled beside the system"));
+    }
     if cpu_idle < IDLE_BOUND && !options.allow_busy {
         invalid.push(format!("the processors were busy: {:.1} % idle", cpu_idle * 100.0));
     }

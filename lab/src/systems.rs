@@ -28,7 +28,9 @@ pub(crate) fn start(
     Ok(match subject.system.kind.as_str() {
         "tcp" => Box::new(plain::PlainTcp { path: subject.path }),
         "mptcp" => Box::new(mptcp::Mptcp::start(testbed)?),
-        "mpip" | "mpip+mptcp" => Box::new(mpip::Mpip::start(&subject.system, testbed, directory)?),
+        "mpip" | mpip::HOST_MODE | mpip::WITH_MPTCP => {
+            Box::new(mpip::Mpip::start(&subject.system, testbed, directory)?)
+        }
         _ => {
             let below =
                 below(subject).map(|below| start(&below, testbed, directory)).transpose()?;

@@ -1,14 +1,11 @@
 //! What each group of cases asks, and how far it is reached.
 
-use super::measured::Measured;
 use super::row::Row;
 use crate::factorial::CellResult;
-use crate::links::DirectionRecord;
+use crate::measured::{Measured, PER_SECOND, direction, fill};
+use crate::published::Measure;
 use crate::results::RunResult;
 use crate::statistics::jain;
-
-/// Intervals of flows and samples of links in a second.
-const PER_SECOND: usize = 10;
 
 fn mbps(bps: f64) -> String {
     format!("{:.2}", bps / 1e6)
@@ -23,8 +20,8 @@ fn mhip_row(measured: &Measured, scenario: &str) -> Row {
     let published = measured
         .published
         .iter()
-        .filter(|p| p.scenario == scenario && p.unit == "Mbit/s")
-        .map(|p| p.value)
+        .filter(|p| p.scenario == scenario && p.measure == Measure::Goodput)
+        .filter_map(|p| p.value)
         .fold(0.0, f64::max);
     let asked =
         format!("0.90 of the limit; 0.97 of the best of TCP and MPTCP; above {published} Mbit/s");
@@ -86,11 +83,6 @@ pub(super) fn extra_bytes(measured: &Measured) -> Vec<Row> {
     vec![Row::new("extra bytes of a full packet", "at most 34", reached)]
 }
 
-/// A link's direction from the client to the server.
-fn direction<'a>(run: &'a RunResult, link: &str) -> Option<&'a DirectionRecord> {
-    run.emulator.directions.iter().find(|d| d.link == link && d.forward)
-}
-
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
@@ -134,15 +126,7 @@ pub(super) fn loss(measured: &Measured) -> Vec<Row> {
     (1..=5)
         .map(|percent| {
             let scenario = format!("loss-{percent}");
-            // What the clean link carries between the third second and the last.
-            let clean = measured.median(&scenario, "mpip", |run| {
-                let delivered = &direction(run, "a")?.delivered;
-                let from = 2 * PER_SECOND;
-                let bytes = delivered.get(from..delivered.len().checked_sub(PER_SECOND)?)?;
-                let seconds = bytes.len() as f64 / PER_SECOND as f64;
-                let on_wire = bytes.iter().sum::<u64>() as f64 * 1514.0 / 1500.0;
-                Some(on_wire * 8.0 / seconds / 100e6)
-            });
+            let clean = measured.median(&scenario, "mpip", |run| fill(run, "a"));
             let share = measured.summary(&scenario, "mpip").and_then(|ours| ours.ratio);
             let reached = share.zip(clean).map(|(share, clean)| {
                 let text = format!("{share:.3}; clean link {clean:.3} full");

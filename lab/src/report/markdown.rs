@@ -4,16 +4,14 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
+use super::SYSTEMS;
 use super::benefit::{NETWORKS, groups};
 use super::plot::label;
 use crate::factorial;
-use crate::published::{Published, published};
+use crate::published::{Measure, Published, published};
 use crate::results::Store;
 use crate::statistics::median;
 use crate::summary::{Summary, summarise};
-
-/// The systems with columns; all others have rows of their own.
-const SYSTEMS: [&str; 5] = ["tcp a", "tcp b", "mptcp", "mpip", "mpip+mptcp"];
 
 /// All tables.
 ///
@@ -60,9 +58,11 @@ fn ratio(summary: Option<&Summary>) -> String {
 
 /// Goodput of each scenario, with the published figures in the order of the columns.
 fn goodput(summaries: &[Summary], published: &[Published]) -> String {
-    let mut text = String::from(
-        "| scenario | tcp a | tcp b | mptcp | mpip | mpip+mptcp | limit | ratio mptcp | ratio mpip | \
-         published: tcp a, tcp b, mptcp, mpip, mpip+mptcp |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    let mut text = format!(
+        "| scenario | {} | limit | ratio mptcp | ratio mpip | published: {} |\n|{}\n",
+        SYSTEMS.join(" | "),
+        SYSTEMS.join(", "),
+        "---|".repeat(SYSTEMS.len() + 5)
     );
     for name in names(summaries) {
         let of = SYSTEMS.map(|system| find(summaries, name, system));
@@ -70,12 +70,14 @@ fn goodput(summaries: &[Summary], published: &[Published]) -> String {
             continue;
         };
         let figures = SYSTEMS.map(|system| {
-            let own = published
-                .iter()
-                .find(|p| p.scenario == name && p.system == system && p.unit != "ms");
-            own.map_or("–".to_owned(), |p| match p.unit.as_str() {
-                "Mbit/s" => label(p.value),
-                unit => format!("{} {unit}", label(p.value)),
+            let own = published.iter().find_map(|p| {
+                let of_it = p.scenario == name && p.system == system;
+                let of_it = of_it && matches!(p.measure, Measure::Goodput | Measure::Gain);
+                p.value.filter(|_| of_it).map(|value| (value, p.measure))
+            });
+            own.map_or("–".to_owned(), |(value, measure)| match measure {
+                Measure::Goodput => label(value),
+                other => format!("{} {}", label(value), other.unit()),
             })
         });
         let none = figures.iter().all(|figure| figure == "–");
@@ -109,13 +111,14 @@ fn others(summaries: &[Summary]) -> String {
 
 /// Longest stalls, where links change or middleboxes forget.
 fn stalls(summaries: &[Summary]) -> String {
-    let mut text =
-        String::from("\n| longest stall, ms | mptcp | mpip | mpip+mptcp |\n|---|---|---|---|\n");
+    let mut text = String::from(
+        "\n| longest stall, ms | mptcp | mpip | mpip host | mpip+mptcp |\n|---|---|---|---|---|\n",
+    );
     for name in names(summaries) {
         if !["cut-", "dynamic-", "nat-"].iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
-        let of = ["mptcp", "mpip", "mpip+mptcp"].map(|system| {
+        let of = ["mptcp", "mpip", "mpip host", "mpip+mptcp"].map(|system| {
             let stall = |s: &Summary| Some(format!("{:.0}", s.longest_stall_ms));
             cell(find(summaries, name, system), stall)
         });
@@ -184,7 +187,8 @@ mod tests {
         ];
         let summaries = summarise(&runs);
         let text = goodput(&summaries, &published());
-        let row = "| `mhip-05` | 7.3 | – | – | 12.7 | – | 20.0 | – | 0.64 | 7, 7, 4.5, 9.2, – |";
+        let row =
+            "| `mhip-05` | 7.3 | – | – | 12.7 | – | – | 20.0 | – | 0.64 | 7, 7, 4.5, 9.2, –, – |";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(others(&summaries).ends_with("| `x` | v | 1.0 | 0.05 |\n"));
     }

@@ -1,8 +1,13 @@
 //! mpip between the two hosts, with the daemon and the front end of this workspace.
 //!
+//! - `mpip`: through a tunnel device with addresses of its own
+//! - `mpip host`: host mode, with the hosts' own addresses, as the system of seeds 000 and 001
+//! - `mpip+mptcp`: MPTCP above host mode. Each of its subflows uses all paths of mpip (seed 000,
+//!   section 3.8.4); through the tunnel it would have one address at each end, and so one subflow.
+//!
 //! Settings of a `[system]` table:
 //!
-//! - `host_mode`: use the hosts' own addresses instead of tunnel addresses; false by default
+//! - `host_mode`: whether `mpip` uses host mode
 //! - `gateway`: the host of the other daemon, if that is not where the traffic ends: the way to
 //!   everything for the client, which loses its plain routes to where the traffic ends
 //! - `clock`: see [`ClockSetting`]
@@ -24,6 +29,11 @@ use crate::flow::FlowResult;
 use crate::subject::{ClockSetting, ends, first_address};
 use crate::testbed::Testbed;
 use crate::traffic::Endpoint;
+
+/// The kind of system: mpip in host mode.
+pub(super) const HOST_MODE: &str = "mpip host";
+/// The kind of system: MPTCP above mpip in host mode.
+pub(super) const WITH_MPTCP: &str = "mpip+mptcp";
 
 const LISTEN_PORT: u16 = 6182;
 const INNER: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
@@ -73,9 +83,10 @@ impl Mpip {
         if gateway.is_some() {
             forget_routes(testbed, client, server)?;
         }
+        let with_mptcp = system.kind == WITH_MPTCP;
+        let by_default = with_mptcp || system.kind == HOST_MODE;
         let host_mode =
-            system.settings.get("host_mode").and_then(toml::Value::as_bool).unwrap_or(false);
-        let with_mptcp = system.kind == "mpip+mptcp";
+            system.settings.get("host_mode").and_then(toml::Value::as_bool).unwrap_or(by_default);
         if with_mptcp {
             mptcp::configure(testbed)?;
         }

@@ -126,7 +126,7 @@ fn scenario(raw: RawScenario, context: &mut Context<'_>) -> Result<Scenario, Sce
 }
 
 fn systems(raw: &RawScenario, context: &Context<'_>) -> Result<Vec<System>, ScenarioError> {
-    const BUILT_IN: [&str; 4] = ["tcp", "mptcp", "mpip", "mpip+mptcp"];
+    const BUILT_IN: [&str; 5] = ["tcp", "mptcp", "mpip", "mpip host", "mpip+mptcp"];
     raw.systems
         .iter()
         .map(|name| {

@@ -1,0 +1,503 @@
+//! `mpip-lab papers`: every published figure of the seeds beside ours.
+//!
+//! Ours are those of a directory with results, or the ones that were kept in `data/measured.csv`.
+//! The tables in `docs/papers.md` are made from these.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::factorial;
+use crate::measured::{Measured, fill};
+use crate::published::{Measure, Published, published};
+use crate::report::plot::label;
+use crate::results::{RunResult, Store};
+use crate::statistics::{jain, median};
+use crate::summary::{Summary, summarise};
+
+/// The tables are between these lines.
+const BEGIN: &str = "<!-- `mpip-lab papers --write` makes what follows -->\n";
+const END: &str = "<!-- until here -->\n";
+const KEPT: &str = include_str!("../data/measured.csv");
+const KEPT_FILE: &str = "lab/data/measured.csv";
+const DOCUMENT: &str = "docs/papers.md";
+/// The first line of the kept results.
+const HEADING: &str = "id,ours,host,repetitions,commit,date";
+/// The scenario of figures that cells of the factorial repeat.
+const FACTORIAL: &str = "factorial";
+
+/// What to show.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Seeds, or beginnings of ids, as in the first column (default: all)
+    figures: Vec<String>,
+    /// A directory with results, in place of the ones that were kept
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Prints Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Writes docs/papers.md again, and before that keeps the figures of `--results` in
+    /// lab/data/measured.csv. To be run in the top directory of the repository
+    #[arg(long)]
+    write: bool,
+}
+
+/// What we measured for a published figure.
+#[derive(Debug, Clone, PartialEq)]
+struct Ours {
+    id: String,
+    /// The figure of the same system; for those of mPIP through the tunnel device.
+    value: f64,
+    /// The same in host mode, which is how mPIP works; `None` if that was not measured.
+    host: Option<f64>,
+    /// Runs behind it.
+    repetitions: usize,
+    /// What was measured.
+    commit: String,
+    /// Day, as YYYY-MM-DD.
+    date: String,
+}
+
+impl Ours {
+    fn line(&self) -> String {
+        let Self { id, value, host, repetitions, commit, date } = self;
+        let host = host.map_or(String::new(), short);
+        format!("{id},{},{host},{repetitions},{commit},{date}", short(*value))
+    }
+
+    fn read(line: &str) -> Result<Self, String> {
+        let wrong = || format!("expected {HEADING}, found {line:?}");
+        let fields: Vec<&str> = line.split(',').collect();
+        let [id, value, host, repetitions, commit, date] = fields[..] else { return Err(wrong()) };
+        Ok(Self {
+            id: id.to_owned(),
+            value: value.parse().map_err(|_| wrong())?,
+            host: match host {
+                "" => None,
+                text => Some(text.parse().map_err(|_| wrong())?),
+            },
+            repetitions: repetitions.parse().map_err(|_| wrong())?,
+            commit: commit.to_owned(),
+            date: date.to_owned(),
+        })
+    }
+}
+
+/// A figure with at most three digits after the point.
+fn short(value: f64) -> String {
+    label((value * 1e3).round() / 1e3)
+}
+
+/// What the comparison says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Reached,
+    NotReached,
+    /// TCP and MPTCP, and figures that say nothing about mpip.
+    Comparison,
+    /// The publication gives no number.
+    NoNumber,
+    NotMeasured,
+}
+
+impl Verdict {
+    fn of(figure: &Published, ours: Option<&Ours>) -> Self {
+        let Some(ours) = ours else { return Self::NotMeasured };
+        let Some(value) = figure.value else { return Self::NoNumber };
+        if !figure.system.starts_with("mpip") {
+            return Self::Comparison;
+        }
+        let asked = value * figure.asks.unwrap_or(1.0);
+        let reaches = |ours: f64| match figure.measure {
+            measure if measure.is_cost() => ours <= asked,
+            _ => ours >= asked,
+        };
+        match reaches(ours.value) && ours.host.is_none_or(reaches) {
+            true => Self::Reached,
+            false => Self::NotReached,
+        }
+    }
+
+    fn text(self, figure: &Published) -> String {
+        match self {
+            Self::Reached => "reached".to_owned(),
+            Self::NotReached => "not reached".to_owned(),
+            Self::Comparison => "for comparison".to_owned(),
+            Self::NoNumber => "no number published".to_owned(),
+            Self::NotMeasured => format!("not measured: `{}`", command(figure)),
+        }
+    }
+}
+
+/// The command that measures `figure`.
+fn command(figure: &Published) -> String {
+    match figure.scenario.as_str() {
+        FACTORIAL => "mpip-lab factorial".to_owned(),
+        scenario if figure.measure == Measure::Queue => format!("mpip-lab run --in sim {scenario}"),
+        scenario => format!("mpip-lab run {scenario}"),
+    }
+}
+
+/// The system in host mode that stands beside `system`.
+fn in_host_mode(system: &str) -> Option<String> {
+    let variant = system.strip_prefix("mpip")?;
+    (variant.is_empty() || variant.starts_with(' ')).then(|| format!("mpip host{variant}"))
+}
+
+impl Measured {
+    /// Our figure for `figure`, by `system`; `None` if it was not measured.
+    fn figure(&self, figure: &Published, system: &str) -> Option<f64> {
+        let scenario = figure.scenario.as_str();
+        let summary = || self.summary(scenario, system);
+        match figure.measure {
+            Measure::Goodput => summary().map(|s| s.median_bps / 1e6),
+            Measure::Gain => {
+                let alone = |s: &&Summary| s.scenario == scenario && s.system.starts_with("tcp ");
+                let alone = self.summaries.iter().filter(alone).map(|s| s.median_bps);
+                let best = alone.reduce(f64::max).filter(|best| *best > 0.0)?;
+                summary().map(|s| (s.median_bps / best - 1.0) * 100.0)
+            }
+            Measure::OfLimit => summary()?.ratio,
+            Measure::OfLink => self.median(scenario, system, |run| fill(run, &figure.part)),
+            Measure::RoundTrip => Some(summary()?.rtt_ms.get(&figure.part)?.mean),
+            Measure::Stall => summary().map(|s| s.longest_stall_ms),
+            Measure::Jain => {
+                let flows = &summary()?.flows_bps;
+                Some(jain(&flows.values().copied().collect::<Vec<_>>()))
+            }
+            Measure::Cpu => {
+                let one = self.summary("paths-1", system)?.cpu_seconds_per_gbit?;
+                Some(summary()?.cpu_seconds_per_gbit? / one)
+            }
+            Measure::Benefit => {
+                let cells = self.cells.iter().filter(|result| {
+                    let cell = &result.cell;
+                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
+                    result.violations.is_empty() && part == figure.part
+                });
+                let benefits: Vec<f64> = cells.map(factorial::CellResult::benefit).collect();
+                (!benefits.is_empty()).then(|| median(&benefits))
+            }
+            Measure::Queue => self.median(scenario, &format!("{system} (sim)"), |run| {
+                let samples = &run.estimates.first()?.queuing_ms;
+                // The last hundredth, so that one packet does not decide.
+                let last = samples.get(samples.len() - samples.len().div_ceil(100)..)?;
+                (!last.is_empty()).then(|| median(last))
+            }),
+        }
+    }
+
+    /// Our figures, of those in `figures` that were measured.
+    fn ours(&self, figures: &[Published]) -> Vec<Ours> {
+        let one = |figure: &Published| {
+            let value = self.figure(figure, &figure.system)?;
+            let host = in_host_mode(&figure.system);
+            let runs: Vec<&RunResult> = match figure.scenario.as_str() {
+                FACTORIAL => Vec::new(),
+                scenario => self.runs(scenario, &figure.system),
+            };
+            let latest = runs.iter().max_by_key(|run| run.time);
+            let here = Environment::here;
+            Some(Ours {
+                id: figure.id.clone(),
+                value,
+                host: host.and_then(|system| self.figure(figure, &system)),
+                repetitions: runs.len().max(1),
+                commit: latest.map_or_else(|| here().commit, |run| run.environment.commit.clone()),
+                date: day(latest.map_or_else(now, |run| run.time)),
+            })
+        };
+        figures.iter().filter_map(one).collect()
+    }
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// The day of a time in seconds since 1970, UTC.
+fn day(seconds: u64) -> String {
+    let text = mpip_api::rfc3339(seconds as f64 * 1e3);
+    text.split('T').next().unwrap_or_default().to_owned()
+}
+
+fn load(directory: &Path) -> io::Result<Measured> {
+    if !directory.is_dir() {
+        let message = format!("--results: expected a directory, found {}", directory.display());
+        return Err(io::Error::other(message));
+    }
+    let runs = Store::open(directory)?.results().to_vec();
+    let cells = factorial::read(directory)?;
+    if runs.is_empty() && cells.is_empty() {
+        let message = format!("--results: there are no results in {}", directory.display());
+        return Err(io::Error::other(message));
+    }
+    Ok(Measured { summaries: summarise(&runs), runs, cells, published: published() })
+}
+
+/// The figures that were kept.
+fn kept(text: &str) -> Result<Vec<Ours>, String> {
+    text.lines().skip(1).map(Ours::read).collect()
+}
+
+/// `figures`, of those whose id begins with one of `wanted`.
+fn chosen(figures: Vec<Published>, wanted: &[String]) -> io::Result<Vec<Published>> {
+    for name in wanted {
+        if !figures.iter().any(|figure| figure.id.starts_with(name.as_str())) {
+            let ids: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
+            let message = format!(
+                "expected a seed (000 to 004) or the beginning of an id, found {name:?}; there are \
+                 {}",
+                ids.join(", ")
+            );
+            return Err(io::Error::other(message));
+        }
+    }
+    let wants = |figure: &Published| {
+        wanted.is_empty() || wanted.iter().any(|name| figure.id.starts_with(name.as_str()))
+    };
+    Ok(figures.into_iter().filter(wants).collect())
+}
+
+/// A row: id, place, scenario, system, published, ours, in host mode, ratio, verdict.
+fn row(figure: &Published, ours: Option<&Ours>) -> [String; 9] {
+    let number = |value: Option<f64>| value.map_or("–".to_owned(), short);
+    let unit = figure.measure.unit();
+    let published = match (figure.value, figure.deviation) {
+        (None, _) => "–".to_owned(),
+        (Some(value), Some(deviation)) => format!("{} ± {} {unit}", short(value), short(deviation)),
+        (Some(value), None) => format!("{} {unit}", short(value)),
+    };
+    let ratio = figure.value.filter(|value| *value != 0.0).zip(ours);
+    let part = if figure.part.is_empty() { String::new() } else { format!(" {}", figure.part) };
+    [
+        figure.id.clone(),
+        figure.section.clone(),
+        format!("{}{part}", figure.scenario),
+        figure.system.clone(),
+        published,
+        number(ours.map(|ours| ours.value)),
+        number(ours.and_then(|ours| ours.host)),
+        ratio.map_or("–".to_owned(), |(value, ours)| format!("{:.2}", ours.value / value)),
+        Verdict::of(figure, ours).text(figure),
+    ]
+}
+
+const COLUMNS: [&str; 9] =
+    ["id", "where", "scenario", "system", "published", "ours", "in host mode", "ratio", "verdict"];
+
+/// A table for each seed, with what the publication says in a last column.
+fn markdown(figures: &[Published], ours: &[Ours]) -> String {
+    let mut text = String::new();
+    let mut seeds: Vec<&str> = figures.iter().map(|figure| figure.seed.as_str()).collect();
+    seeds.dedup();
+    for seed in seeds {
+        let head = COLUMNS.join(" | ");
+        let _ = writeln!(text, "\n### Seed {seed}\n\n| {head} | published as |");
+        let _ = writeln!(text, "|{}", "---|".repeat(COLUMNS.len() + 1));
+        for figure in figures.iter().filter(|figure| figure.seed == seed) {
+            let own = ours.iter().find(|ours| ours.id == figure.id);
+            let cells = row(figure, own).join(" | ");
+            let _ = writeln!(text, "| {cells} | {} |", figure.note);
+        }
+    }
+    let _ = writeln!(text, "\n{}", counts(figures, ours));
+    let mut sources: Vec<String> = ours
+        .iter()
+        .filter(|ours| figures.iter().any(|figure| figure.id == ours.id))
+        .map(|ours| format!("{} of {}", ours.commit, ours.date))
+        .collect();
+    sources.sort_unstable();
+    sources.dedup();
+    if !sources.is_empty() {
+        let _ = writeln!(text, "\nMeasured with {}.", sources.join(", "));
+    }
+    text.push('\n');
+    text
+}
+
+fn aligned(figures: &[Published], ours: &[Ours]) -> String {
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    rows.extend(figures.iter().map(|figure| {
+        let own = ours.iter().find(|ours| ours.id == figure.id);
+        row(figure, own)
+    }));
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text + &counts(figures, ours) + "\n"
+}
+
+/// How many figures have which verdict.
+fn counts(figures: &[Published], ours: &[Ours]) -> String {
+    let verdict =
+        |figure: &Published| Verdict::of(figure, ours.iter().find(|ours| ours.id == figure.id));
+    let count = |wanted: Verdict| figures.iter().filter(|it| verdict(it) == wanted).count();
+    format!(
+        "{} figures: {} reached, {} not reached, {} without a number, {} of others for comparison, \
+         {} not measured.",
+        figures.len(),
+        count(Verdict::Reached),
+        count(Verdict::NotReached),
+        count(Verdict::NoNumber),
+        count(Verdict::Comparison),
+        count(Verdict::NotMeasured)
+    )
+}
+
+/// `document` with the present tables.
+fn updated(document: &str, ours: &[Ours]) -> Option<String> {
+    let (head, rest) = document.split_once(BEGIN)?;
+    let (_, tail) = rest.split_once(END)?;
+    Some(format!("{head}{BEGIN}{}{END}{tail}", markdown(&published(), ours)))
+}
+
+/// Keeps `new` in place of what was kept of these figures, and writes the document.
+fn write(new: Vec<Ours>) -> io::Result<()> {
+    let mut ours = kept(&std::fs::read_to_string(KEPT_FILE)?).map_err(io::Error::other)?;
+    ours.retain(|old| new.iter().all(|new| new.id != old.id));
+    ours.extend(new);
+    let order = published();
+    ours.sort_by_key(|ours| order.iter().position(|figure| figure.id == ours.id));
+    let lines: Vec<String> = ours.iter().map(Ours::line).collect();
+    std::fs::write(KEPT_FILE, format!("{HEADING}\n{}\n", lines.join("\n")))?;
+    let document = std::fs::read_to_string(DOCUMENT)?;
+    let lacks = || io::Error::other(format!("no line {BEGIN:?} in {DOCUMENT}"));
+    std::fs::write(DOCUMENT, updated(&document, &ours).ok_or_else(lacks)?)
+}
+
+/// Prints the figures, or keeps them.
+pub(crate) fn run(options: &Options) -> io::Result<()> {
+    let figures = chosen(published(), &options.figures)?;
+    let ours = match &options.results {
+        Some(directory) => load(directory)?.ours(&figures),
+        None => kept(KEPT).map_err(io::Error::other)?,
+    };
+    let commit = Environment::here().commit;
+    let others = ours.iter().filter(|ours| ours.commit != commit).count();
+    if options.results.is_some() && others > 0 {
+        eprintln!("{others} of {} figures are of another commit than {commit}", ours.len());
+    }
+    if options.write {
+        return write(ours);
+    }
+    let text = if options.markdown { markdown(&figures, &ours) } else { aligned(&figures, &ours) };
+    print!("{text}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::run;
+
+    fn measured(runs: Vec<RunResult>) -> Measured {
+        Measured { summaries: summarise(&runs), runs, cells: Vec::new(), published: published() }
+    }
+
+    fn figure(id: &str) -> Published {
+        published().into_iter().find(|figure| figure.id == id).expect(id)
+    }
+
+    #[test]
+    fn a_figure_is_reached_where_tunnel_and_host_mode_both_reach_it() {
+        let no_limit = figure("001-no-limit-mpip");
+        let ours = |host: Option<f64>| {
+            let mut runs = vec![run("mpip-no-limit", "mpip", 0, 180.0)];
+            runs.extend(host.map(|mbps| run("mpip-no-limit", "mpip host", 0, mbps)));
+            measured(runs).ours(std::slice::from_ref(&no_limit))
+        };
+        for (host, verdict) in [
+            (None, Verdict::Reached),
+            (Some(175.0), Verdict::Reached),
+            (Some(171.0), Verdict::NotReached),
+        ] {
+            let ours = ours(host);
+            let [ours] = &ours[..] else { panic!("{ours:?}") };
+            assert_eq!((ours.value, ours.host), (180.0, host));
+            assert_eq!(Verdict::of(&no_limit, Some(ours)), verdict, "{host:?}");
+        }
+        assert_eq!(Verdict::of(&no_limit, None), Verdict::NotMeasured);
+        let text = Verdict::NotMeasured.text(&no_limit);
+        assert_eq!(text, "not measured: `mpip-lab run mpip-no-limit`");
+    }
+
+    #[test]
+    fn others_are_compared_and_never_judged_and_less_time_is_better() {
+        let value = |id: &str, value: f64| {
+            let figure = figure(id);
+            let ours = Ours {
+                id: id.to_owned(),
+                value,
+                host: None,
+                repetitions: 1,
+                commit: String::new(),
+                date: String::new(),
+            };
+            Verdict::of(&figure, Some(&ours))
+        };
+        assert_eq!(value("001-no-limit-mptcp", 1.0), Verdict::Comparison);
+        assert_eq!(value("000-11b-rule", 60.0), Verdict::Reached);
+        assert_eq!(value("000-11b-rule", 83.0), Verdict::NotReached);
+        assert_eq!(value("000-5", 83.0), Verdict::NoNumber);
+        assert_eq!(value("000-4a", 3.0), Verdict::Reached);
+    }
+
+    #[test]
+    fn a_gain_is_over_the_best_path_alone() {
+        let wireless = figure("004-wireless-buffer");
+        let runs = [("tcp a", 10.0), ("tcp b", 8.0), ("mpip", 14.0)]
+            .map(|(system, mbps)| run("mhip-wireless", system, 0, mbps));
+        let measured = measured(runs.into());
+        let gain = measured.figure(&wireless, "mpip").expect("measured");
+        assert!((gain - 40.0).abs() < 1e-9, "{gain}");
+    }
+
+    #[test]
+    fn kept_figures_are_read_as_they_are_written_and_others_are_refused() {
+        let ours = Ours {
+            id: "000-8".to_owned(),
+            value: 0.957,
+            host: Some(0.961),
+            repetitions: 3,
+            commit: "abc".to_owned(),
+            date: day(86_400),
+        };
+        assert_eq!(ours.date, "1970-01-02");
+        assert_eq!(Ours::read(&ours.line()), Ok(ours));
+        for line in ["", "a,b", "a,x,,1,c,d", "a,1,y,1,c,d", "a,1,,z,c,d"] {
+            assert!(Ours::read(line).is_err_and(|error| error.contains("expected id,ours")));
+        }
+    }
+
+    #[test]
+    fn an_unknown_figure_is_refused_with_those_that_exist() {
+        let all = published();
+        let some = chosen(all.clone(), &["003".to_owned(), "000-8".to_owned()]).expect("known");
+        assert!(some.len() > 1 && some.iter().all(|it| it.id == "000-8" || it.seed == "003"));
+        let error = chosen(all, &["005".to_owned()]).expect_err("unknown").to_string();
+        assert!(error.contains("found \"005\"; there are 000-4a, "), "{error}");
+    }
+
+    #[test]
+    fn the_document_has_the_kept_figures() {
+        let ours = kept(KEPT).expect("readable");
+        for ours in &ours {
+            assert!(published().iter().any(|figure| figure.id == ours.id), "{}", ours.id);
+        }
+        let document = include_str!("../../docs/papers.md");
+        let present = updated(document, &ours).expect("the document has a place for the tables");
+        assert!(document == present, "run `mpip-lab papers --write`");
+    }
+}
