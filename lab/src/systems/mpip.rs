@@ -88,7 +88,7 @@ impl Mpip {
         let host_mode =
             system.settings.get("host_mode").and_then(toml::Value::as_bool).unwrap_or(by_default);
         if with_mptcp {
-            mptcp::configure(testbed)?;
+            mptcp::configure(testbed, false)?;
         }
         let mut keys = Vec::new();
         for name in names {

@@ -22,13 +22,14 @@ pub(super) fn wrapper() -> Vec<String> {
 
 impl Mptcp {
     pub(super) fn start(testbed: &Testbed) -> io::Result<Self> {
-        configure(testbed)?;
+        configure(testbed, true)?;
         Ok(Self)
     }
 }
 
-/// Configures the endpoints of both hosts.
-pub(super) fn configure(testbed: &Testbed) -> io::Result<()> {
+/// Configures the endpoints of both hosts. `bound`: subflows leave by the interface that has their
+/// address. What is bound to an interface passes by mpip.
+pub(super) fn configure(testbed: &Testbed, bound: bool) -> io::Result<()> {
     let scenario = testbed.scenario();
     let (client, server) = ends(scenario)?;
     for host in [client, server] {
@@ -45,13 +46,19 @@ pub(super) fn configure(testbed: &Testbed) -> io::Result<()> {
             SUBFLOWS,
         ])?;
         for port in scenario.interfaces_of(host).collect::<Vec<_>>() {
-            endpoint(testbed, scenario, port, true)?;
+            endpoint(testbed, scenario, port, true, bound)?;
         }
     }
     Ok(())
 }
 
-fn endpoint(testbed: &Testbed, scenario: &Scenario, port: usize, add: bool) -> io::Result<()> {
+fn endpoint(
+    testbed: &Testbed,
+    scenario: &Scenario,
+    port: usize,
+    add: bool,
+    bound: bool,
+) -> io::Result<()> {
     let (_, server) = ends(scenario)?;
     let interface = &scenario.interfaces[port];
     let host = testbed.host(&interface.host)?;
@@ -67,7 +74,8 @@ fn endpoint(testbed: &Testbed, scenario: &Scenario, port: usize, add: bool) -> i
     }
     let flags: &[&str] =
         if interface.host == server { &["signal"] } else { &["subflow", "fullmesh"] };
-    let line = [&["mptcp", "endpoint", "add", &address, "dev", &interface.name], flags].concat();
+    let device: &[&str] = if bound { &["dev", &interface.name] } else { &[] };
+    let line = [&["mptcp", "endpoint", "add", &address], device, flags].concat();
     host.ip(&line).map(drop)
 }
 
@@ -79,6 +87,6 @@ impl Running for Mptcp {
 
     /// As a network manager does: adds and removes endpoints with their addresses.
     fn interface_changed(&mut self, testbed: &Testbed, port: usize, up: bool) -> io::Result<()> {
-        endpoint(testbed, testbed.scenario(), port, up)
+        endpoint(testbed, testbed.scenario(), port, up, true)
     }
 }
