@@ -184,7 +184,7 @@ impl Association {
             selection: Selection::new(&config, parameters),
             subflows: Vec::new(),
             losses: Losses::default(),
-            sending: Sending::new(now, limits, parameters, config.resequencing, rng.bytes()),
+            sending: Sending::new(now, limits, parameters, &config, rng.bytes()),
             rest: Resting::new(now),
             resequencing_timeout: ResequencingTimeout::default(),
             receiving: Receiving::new(limits.sessions, limits.resequencing, rng.bytes()),
@@ -366,7 +366,7 @@ impl Association {
             let weight = self.selection.weight(path.id.0).unwrap_or(0);
             let guard = &self.selection.guard;
             let (part, figures) = (guard.part(path.id.0), guard.figures(now, path.id.0));
-            let hold = self.selection.hold(path, now, self.inner_mtu.into(), true);
+            let hold = self.selection.hold(path, &self.paths, now, self.inner_mtu.into());
             path_status::of(path, now, fastest, carried, weight, (part, figures, hold))
         };
         PeerStatus {

@@ -42,6 +42,7 @@ mod guard;
 mod handshake;
 mod handshake_sources;
 mod host_packets;
+mod interactive;
 pub mod omission;
 mod outgoing_sessions;
 pub mod parameters;

@@ -30,6 +30,8 @@ mechanisms! {
         even_delay: EvenDelayParameters,
         /// Recognition of transport protocols inside UDP.
         udp_transport: UdpTransportParameters,
+        /// Recognition of interactive flows.
+        interactive: InteractiveParameters,
         /// Retransmission by mpip.
         repair: RepairParameters,
         /// Resequencing timeout advertised to the peer.
@@ -212,6 +214,30 @@ parameters! {
         full: u32 = 1_000, "bytes", 0.0..=100_000.0, "RFC 9000, section 14: 1,200 of UDP payload";
         /// Full packets after which a flow that is answered has one.
         packets: u32 = 16, "packets", 1.0..=1e6, "RFC 9002, section 7.2: more than a first flight";
+    }
+}
+
+parameters! {
+    /// Recognition of interactive flows: they send little, in small packets.
+    pub struct InteractiveParameters {
+        /// Gives them the priority `response` where no rule matches.
+        enabled: bool = true, "", 0.0..=1.0, "measured";
+        /// Longest interactive packet, an IP packet.
+        small: u32 = 300, "bytes", 0.0..=100_000.0, "voice has at most 200 (seed 000, section 4.3)";
+        /// Rate that a flow may have.
+        rate: u32 = 20_000, "bytes/s", 1.0..=1e9, "voice of 64 kbit/s in packets of 20 ms has 10,000";
+        /// Bytes that it may send at once.
+        burst: u32 = 4_000, "bytes", 0.0..=1e9, "a fifth of a second at that rate";
+        /// A path on which a full packet takes longer than this is kept clear of bulk traffic while
+        /// there are interactive flows, unless it is all there is.
+        slow: Duration = ms(20), "ms", 1.0..=10_000.0, "the interval of voice packets";
+        /// It must deliver less than this share of what all paths do.
+        clear_share: f64 = 0.2, "share", 0.0..=1.0, "what bulk traffic loses by it";
+        /// Time for which it is kept clear after an interactive packet.
+        keeps_clear: Duration = ms(1_000), "ms", 0.0..=1e6, "measured";
+        /// After this time it carries bulk traffic for as long as `keeps_clear`, to see what it
+        /// delivers.
+        looks_again: Duration = ms(20_000), "ms", 1.0..=1e6, "measured";
     }
 }
 

@@ -293,6 +293,13 @@ impl<T: Burst> SendQueue<T> {
         self.bands.iter().map(of).sum()
     }
 
+    /// Whether items of the session in slot `flow` wait in the throughput band. Later ones in the
+    /// response band would overtake them.
+    pub fn has_throughput(&self, flow: u32) -> bool {
+        let entry = self.bands[THROUGHPUT].flows.get(flow as usize);
+        entry.is_some_and(|entry| entry.head != NONE)
+    }
+
     /// Since when the session in slot `flow` has had a backlog in the throughput band. `None`
     /// unless it has lasted for longer than twice CoDel's target plus the time in which new paths
     /// reach their full rate.

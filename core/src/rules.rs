@@ -12,12 +12,14 @@ pub struct Treatment {
     pub priority: Priority,
     /// Whether it is retransmitted although its session is not resequenced.
     pub repair: bool,
+    /// Whether a rule says so; if not, interactive flows are treated better.
+    pub by_rule: bool,
 }
 
 impl Treatment {
     /// What `rule` asks for.
     pub fn of(rule: &Rule) -> Self {
-        Self { priority: rule.priority, repair: rule.repair }
+        Self { priority: rule.priority, repair: rule.repair, by_rule: true }
     }
 }
 

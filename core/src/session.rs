@@ -8,6 +8,7 @@ use core::time::Duration;
 use mpip_wire::{PathId, SessionFields, SessionId};
 
 use crate::aggregation::Aggregation;
+use crate::interactive::Credit;
 use crate::omission::SessionHeader;
 use crate::parameters::{AggregationParameters, UdpTransportParameters};
 use crate::recent_paths::RecentPaths;
@@ -41,6 +42,8 @@ pub(crate) struct Outgoing {
     aggregation: Aggregation,
     /// Whether a flow of UDP has a transport protocol of its own.
     transport: UdpTransport,
+    /// Whether it is interactive.
+    pub(crate) credit: Credit,
 }
 
 /// Recognises a transport protocol inside UDP (QUIC, a VPN) by its behaviour: it sends full packets
@@ -69,6 +72,7 @@ impl Outgoing {
             thinning: Thinning::default(),
             aggregation: Aggregation::default(),
             transport: UdpTransport::default(),
+            credit: Credit::default(),
         }
     }
 

@@ -58,7 +58,7 @@ fn status(listed: &ListedRule, number: u64) -> RuleStatus {
 }
 
 fn treatment(treatment: rules::Treatment) -> Treatment {
-    let rules::Treatment { priority, repair } = treatment;
+    let rules::Treatment { priority, repair, by_rule: _ } = treatment;
     Treatment { priority: name(priority).to_owned(), repair }
 }
 

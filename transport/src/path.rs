@@ -101,6 +101,8 @@ pub struct Path<C> {
     pub reason: &'static str,
     /// When it was opened.
     pub opened: Instant,
+    /// When what was sent has left the queue of the path, at the estimated bandwidth.
+    idle_at: Instant,
     /// Whether the peer answers here.
     pub peer: PeerAnswers,
     /// Keepalives while the association is idle.
@@ -151,6 +153,7 @@ impl<C: Content> Path<C> {
             loss: LossMeter::new(now),
             counters: Counters::default(),
             changed: now,
+            idle_at: now,
             reason: "it is new",
             opened: now,
             peer: PeerAnswers::default(),
@@ -350,6 +353,14 @@ impl<C: Content> Path<C> {
         self.cc.bandwidth().unwrap_or_else(guess).min(MAX_RATE)
     }
 
+    /// Time until what was sent has left the queue of the path: by the times at which it was sent,
+    /// or by what is in flight beyond the bandwidth-delay product, whichever is less.
+    pub fn backlog(&self, now: Instant) -> Duration {
+        let takes = time_for(self.flight.in_flight(), self.delivers());
+        let queued = takes.saturating_sub(self.flight.rtt().minimum());
+        self.idle_at.since(now).min(queued)
+    }
+
     /// Mean time that a packet waits in resequencing for retransmissions of earlier packets, µs:
     /// half the time of a retransmission, times the probability of a loss in that time.
     pub fn mean_repair(&self) -> i64 {
@@ -368,6 +379,7 @@ impl<C: Content> Path<C> {
             self.liveness.on_ack_eliciting_sent(now);
             self.loss.on_sent(now);
         }
+        self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
         if paced {
             let rate = self.cc.pacing_rate();
             self.cc.on_sent(now, size as u64, self.flight.in_flight());

@@ -14,6 +14,8 @@ const DELAY_MS: f64 = 1.0;
 /// Rate from which it is mentioned what a path receives, bit/s: above keepalives and
 /// acknowledgements.
 const RECEIVED_BPS: u64 = 100_000;
+/// Bits of a full Ethernet frame.
+const FULL_BITS: f64 = 12_000.0;
 /// Share of the data below which a path counts as not needed: what a path gets that is only
 /// measured.
 const LITTLE: f64 = 0.01;
@@ -77,6 +79,8 @@ pub(crate) enum Cause {
     TrialWithout { since_ms: f64, with_bps: u64 },
     /// It was left out, and it is measured what all carry with it.
     TrialWith { since_ms: f64, without_bps: u64 },
+    /// It is slow, and kept clear for interactive flows.
+    KeptClear { delivery_rate_bps: u64 },
     /// Full packets do not fit.
     TooSmall { mtu_bytes: u16, inner_mtu_bytes: u16 },
     /// It is not known yet whether full packets fit.
@@ -197,6 +201,12 @@ impl Cause {
                 time(since_ms),
                 rate(*without_bps)
             ),
+            Self::KeptClear { delivery_rate_bps } => format!(
+                "is kept clear for calls and other interactive traffic: at {} a full packet would \
+                 hold that up for {}",
+                rate(*delivery_rate_bps),
+                duration(Some(FULL_BITS / (*delivery_rate_bps).max(1) as f64 * 1e3))
+            ),
             Self::TooSmall { mtu_bytes, inner_mtu_bytes } => format!(
                 "carries small packets only: a packet of {inner_mtu_bytes} bytes and its headers do \
                  not fit its MTU of {mtu_bytes} bytes"
@@ -266,6 +276,11 @@ impl Cause {
                     false => "with the next transfer".to_owned(),
                 }
             ),
+            Self::KeptClear { .. } => {
+                "it carries other traffic again a second after the last such packet, or when no \
+                 other path works"
+                    .to_owned()
+            }
             Self::TrialWithout { .. } | Self::TrialWith { .. } => {
                 "after some seconds under load the set of paths that carries more is kept"
                     .to_owned()
@@ -312,6 +327,9 @@ fn held(peer: &PeerStatus, path: &PathStatus) -> Option<Cause> {
         "congestion window full" | "paced" => None,
         "packet exceeds the MTU" => Some(Cause::TooSmall { mtu_bytes, inner_mtu_bytes }),
         "MTU not confirmed" => Some(Cause::MtuUnknown { mtu_bytes, inner_mtu_bytes }),
+        "kept clear for interactive flows" => {
+            Some(Cause::KeptClear { delivery_rate_bps: path.delivery_rate_bps })
+        }
         "socket full" => Some(Cause::SocketFull { in_flight_bytes }),
         other => Some(Cause::Held { reason: other.to_owned() }),
     }

@@ -227,6 +227,21 @@ fn what_the_guard_measured_is_told_with_and_without_the_path() {
 }
 
 #[test]
+fn a_slow_path_that_is_kept_clear_says_for_what_and_how_long_a_packet_would_take() {
+    let said = about_path(0, |peer| {
+        let path = &mut peer.paths[2];
+        path.hold = Some("kept clear for interactive flows".to_owned());
+        path.delivery_rate_bps = 300_000;
+    });
+    assert_eq!(
+        said,
+        "eth2 (path 2) is kept clear for calls and other interactive traffic: at 300 kbit/s a full \
+         packet would hold that up for 40.0 ms; it carries other traffic again a second after the \
+         last such packet, or when no other path works"
+    );
+}
+
+#[test]
 fn a_path_that_carries_data_has_its_share_and_what_limits_it() {
     let limited = |hold: Option<&str>| {
         about_path(800_000, |peer| {

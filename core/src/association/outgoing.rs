@@ -6,6 +6,7 @@ use mpip_wire::{Frame, PathId};
 
 use super::departure::SendInfo;
 use super::{Association, range_room};
+use crate::config::Priority;
 use crate::content::{Content, SentPacket};
 use crate::drops::DropReason;
 use crate::omission::{SessionHeader, fields};
@@ -133,6 +134,9 @@ impl Association {
                 backlog: self.sending.queue().bytes(),
                 busy_since: self.sending.busy_since(),
             };
+            if next.priority == Priority::Response {
+                self.selection.on_interactive(now);
+            }
             let draws = &mut cx.shared.draws;
             let choice = self.selection.choose(now, next.priority, &demand, draws);
             let Some(index) = choice else { break };

@@ -28,7 +28,7 @@ impl Association {
                 path.set_congestion_control(now, config.congestion_control, parameters);
             }
         }
-        self.sending.set_resequencing(config.resequencing);
+        self.sending.configure(config);
         if former.policy != config.policy {
             let pause = self.longest_pause();
             self.paths.iter_mut().for_each(|path| path.longest_pause = pause);

@@ -12,7 +12,7 @@ use super::sizes::INNER_OVERHEAD;
 use crate::config::{PeerConfig, Priority};
 use crate::content::Path;
 use crate::guard::Guard;
-use crate::parameters::Parameters;
+use crate::parameters::{InteractiveParameters, Parameters};
 use crate::scheduler::{self, Candidate, Demand, Scheduler, lowest_delay};
 
 /// Why a path may not carry a packet now.
@@ -34,6 +34,8 @@ pub enum Hold {
     Untried,
     /// The other paths carry more without it.
     LeftOut,
+    /// It is slow, and kept clear for interactive flows.
+    KeptClear,
     /// Its socket is full.
     Blocked,
     /// The congestion window is full.
@@ -54,6 +56,7 @@ impl Hold {
             Self::Silent => "probe overdue",
             Self::Untried => "MTU not confirmed",
             Self::LeftOut => "the others carry more without it",
+            Self::KeptClear => "kept clear for interactive flows",
             Self::Blocked => "socket full",
             Self::Full => "congestion window full",
             Self::Paced => "paced",
@@ -64,9 +67,10 @@ impl Hold {
     /// first; `None` if never.
     fn fallback_rank(self) -> Option<u8> {
         match self {
-            Self::LeftOut => Some(1),
-            Self::Untried => Some(2),
-            Self::Silent => Some(3),
+            Self::KeptClear => Some(1),
+            Self::LeftOut => Some(2),
+            Self::Untried => Some(3),
+            Self::Silent => Some(4),
             _ => None,
         }
     }
@@ -99,12 +103,18 @@ fn held(path: &Path, size: usize, left_out: bool) -> Option<Hold> {
     }
 }
 
+/// Bytes of a full packet: one Ethernet frame's.
+const FULL_PACKET: f64 = 1_500.0;
+
 /// Chooses the path of each packet.
 #[derive(Debug)]
 pub(crate) struct Selection {
     /// Leaves out paths without which the others carry more.
     pub(crate) guard: Guard,
     scheduler: Box<dyn Scheduler>,
+    parameters: InteractiveParameters,
+    /// Since when there have been interactive flows, and until when slow paths are kept clear.
+    clear: (Instant, Instant),
     candidates: Vec<Candidate>,
     /// The indices of the candidates' paths.
     places: Vec<PathIndex>,
@@ -116,6 +126,8 @@ impl Selection {
         Self {
             guard: Guard::new(parameters.guard),
             scheduler: scheduler::new(config, &parameters.earliest),
+            parameters: parameters.interactive,
+            clear: (Instant::ZERO, Instant::ZERO),
             candidates: Vec::new(),
             places: Vec::new(),
         }
@@ -124,6 +136,32 @@ impl Selection {
     /// A new association starts without paths.
     pub(crate) fn reset(&mut self, parameters: &Parameters) {
         self.guard = Guard::new(parameters.guard);
+    }
+
+    /// A packet of an interactive flow is to be sent.
+    pub(crate) fn on_interactive(&mut self, now: Instant) {
+        let (since, until) = &mut self.clear;
+        if now >= *until {
+            *since = now;
+        }
+        *until = now + self.parameters.keeps_clear;
+    }
+
+    /// Rate below which a path is kept clear of bulk traffic, bytes/s: a small share of what all
+    /// paths deliver, so slow that an interactive packet would wait for long behind a full one.
+    /// `None` if nothing is.
+    fn clear_below(&self, now: Instant, paths: &PathSet) -> Option<u64> {
+        let InteractiveParameters { slow, clear_share, keeps_clear, looks_again, .. } =
+            &self.parameters;
+        let (since, until) = self.clear;
+        // Now and then bulk traffic shows what such a path delivers.
+        let period = (*looks_again + *keeps_clear).as_nanos().max(1);
+        if now >= until || now.since(since).as_nanos() % period >= looks_again.as_nanos() {
+            return None;
+        }
+        let usable = paths.iter().filter(|path| path.is_usable());
+        let all: u64 = usable.map(Path::delivers).sum();
+        Some((FULL_PACKET / slow.as_secs_f64()).min(clear_share * all as f64) as u64)
     }
 
     /// The scheduler's weight of path `id`, if it uses weights.
@@ -136,17 +174,31 @@ impl Selection {
         self.scheduler.adjust(candidates);
     }
 
-    /// Why `path` may not carry a packet of `len` bytes now; `None` if it may. `bulk`: the packet
-    /// belongs to a bulk transfer.
-    pub(crate) fn hold(&self, path: &Path, now: Instant, len: usize, bulk: bool) -> Option<Hold> {
+    /// Why `path`, one of `paths`, may not carry a bulk packet of `len` bytes now; `None` if it may.
+    pub(crate) fn hold(
+        &self,
+        path: &Path,
+        paths: &PathSet,
+        now: Instant,
+        len: usize,
+    ) -> Option<Hold> {
         let size = len + INNER_OVERHEAD;
-        let left_out = bulk && self.guard.leaves_out(path.id.0);
-        held(path, size, left_out).or_else(|| match path.ready_at(now, size) {
+        let held = self.held(path, size, true, self.clear_below(now, paths));
+        held.or_else(|| match path.ready_at(now, size) {
             _ if path.blocked => Some(Hold::Blocked),
             at if at <= now => None,
             at if path.paced_until() == Some(at) => Some(Hold::Paced),
             _ => Some(Hold::Full),
         })
+    }
+
+    /// Why `path` may not carry a datagram of `size` bytes, regardless of its congestion window.
+    /// `bulk`: it is part of a transfer; `clear_below`: see the function.
+    fn held(&self, path: &Path, size: usize, bulk: bool, clear_below: Option<u64>) -> Option<Hold> {
+        let left_out = bulk && self.guard.leaves_out(path.id.0);
+        // A path that searches does not know yet what it delivers.
+        let slow = |below: &u64| !path.cc.searches() && path.delivers() < *below;
+        held(path, size, left_out).or_else(|| clear_below.filter(slow).map(|_| Hold::KeptClear))
     }
 
     /// Gathers the paths that may carry a packet of `len` bytes, now or when they have room: those
@@ -176,14 +228,15 @@ impl Selection {
     ) -> bool {
         let size = len + INNER_OVERHEAD;
         let bulk = priority == Priority::Throughput;
+        let clear_below = if bulk { self.clear_below(now, paths) } else { None };
         self.clear();
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
             if only.is_some_and(|only| only != path.id) {
                 continue;
             }
-            let left_out = bulk && self.guard.leaves_out(path.id.0);
-            let rank = held(path, size, left_out).map_or(Some(0), Hold::fallback_rank);
+            let hold = self.held(path, size, bulk, clear_below);
+            let rank = hold.map_or(Some(0), Hold::fallback_rank);
             let Some(rank) = rank.filter(|rank| *rank <= best) else { continue };
             if rank < best {
                 best = rank;
@@ -221,9 +274,9 @@ impl Selection {
         draws: &mut ChaCha8Rng,
     ) -> Option<PathIndex> {
         let choice = match priority {
-            Priority::Response => {
-                lowest_delay(&self.candidates, |path| path.ready_at != Instant::FAR_FUTURE)
-            }
+            Priority::Response => lowest_delay(&self.candidates, demand.len, |path| {
+                path.ready_at != Instant::FAR_FUTURE
+            }),
             Priority::Throughput => self.scheduler.choose(now, &self.candidates, demand, draws),
         };
         choice.and_then(|choice| self.places.get(choice).copied())

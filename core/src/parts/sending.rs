@@ -13,12 +13,14 @@ use mpip_wire::{PathId, SessionId};
 
 use super::outbox::{Notice, Outbox, Skip};
 use super::path_set::PathSet;
-use crate::config::{Limits, Priority};
+use crate::config::{Limits, PeerConfig, Priority, SchedulerKind};
 use crate::content::SentPacket;
 use crate::drops::DropReason;
 use crate::guard::Period;
 use crate::outgoing_sessions::OutgoingSessions;
-use crate::parameters::{Parameters, RepairParameters, UdpTransportParameters};
+use crate::parameters::{
+    InteractiveParameters, Parameters, RepairParameters, UdpTransportParameters,
+};
 use crate::queue::SendQueue;
 use crate::rules::Treatment;
 use crate::session::Outgoing;
@@ -61,6 +63,12 @@ fn is_whole(key: &SessionKey, protocol: u8) -> bool {
     key.protocol == protocol && key.source.port != 0
 }
 
+/// Whether interactive flows are recognised: not with the schedulers of the seeds, so that these do
+/// what the publications say.
+fn recognises(config: &PeerConfig) -> bool {
+    config.scheduler == SchedulerKind::Earliest
+}
+
 /// The path that `confined` names for the session in `slot`.
 fn only(
     confined: &[(SessionKey, PathId)],
@@ -82,6 +90,9 @@ fn oldest_first(packet: &SentPacket) -> (Instant, u32, u32) {
 pub(crate) struct Sending {
     parameters: RepairParameters,
     udp_transport: UdpTransportParameters,
+    interactive: InteractiveParameters,
+    /// Whether interactive flows are recognised.
+    recognises: bool,
     sessions: OutgoingSessions,
     next_session: u32,
     /// Whether the receiver resequences TCP sessions.
@@ -108,15 +119,17 @@ impl Sending {
         now: Instant,
         limits: &Limits,
         parameters: &Parameters,
-        resequencing: bool,
+        config: &PeerConfig,
         seed: [u8; 16],
     ) -> Self {
         Self {
             parameters: parameters.repair,
             udp_transport: parameters.udp_transport,
+            interactive: parameters.interactive,
+            recognises: recognises(config),
             sessions: OutgoingSessions::new(limits.sessions, seed),
             next_session: 0,
-            resequencing,
+            resequencing: config.resequencing,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
             confined: Vec::new(),
@@ -149,9 +162,10 @@ impl Sending {
         }
     }
 
-    /// Whether packets of new sessions are resequenced.
-    pub(crate) fn set_resequencing(&mut self, resequencing: bool) {
-        self.resequencing = resequencing;
+    /// Follows a changed configuration.
+    pub(crate) fn configure(&mut self, config: &PeerConfig) {
+        self.resequencing = config.resequencing;
+        self.recognises = recognises(config);
     }
 
     /// The sessions.
@@ -216,10 +230,16 @@ impl Sending {
             None => self.open_session(now, key),
         };
         self.sessions.touch(slot, now);
+        let mut priority = treatment.priority;
         if let Some(session) = self.sessions.get_mut(slot) {
+            let (count, len) = (segments.count(), segments.segment_len(0));
+            let interactive = session.credit.spend(now, count, len, &self.interactive);
+            let overtakes = self.queue.has_throughput(slot);
+            if self.recognises && interactive && !overtakes && !treatment.by_rule {
+                priority = Priority::Response;
+            }
             session.repair = treatment.repair;
             if self.resequencing && is_whole(&key, protocol::UDP) {
-                let (count, len) = (segments.count(), segments.segment_len(0));
                 session.on_datagrams(count, len, &self.udp_transport);
             }
             if is_whole(&key, protocol::TCP)
@@ -238,7 +258,7 @@ impl Sending {
         {
             self.busy_since = now;
         }
-        self.queue.push(now, slot, treatment.priority, segments);
+        self.queue.push(now, slot, priority, segments);
         Ok(())
     }
 

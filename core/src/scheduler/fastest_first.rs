@@ -14,9 +14,9 @@ impl Scheduler for FastestFirst {
         &mut self,
         now: Instant,
         paths: &[Candidate],
-        _demand: &Demand,
+        demand: &Demand,
         _rng: &mut ChaCha8Rng,
     ) -> Option<usize> {
-        lowest_delay(paths, |path| path.is_ready(now))
+        lowest_delay(paths, demand.len, |path| path.is_ready(now))
     }
 }

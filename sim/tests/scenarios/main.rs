@@ -9,6 +9,7 @@ mod bottleneck;
 mod clock_drift;
 mod harm;
 mod inner_bbr;
+mod interactive;
 mod jitter;
 mod path_mtu;
 mod qlog;
