@@ -174,7 +174,8 @@ impl Selection {
         self.scheduler.adjust(candidates);
     }
 
-    /// Why `path`, one of `paths`, may not carry a bulk packet of `len` bytes now; `None` if it may.
+    /// Why `path`, one of `paths`, may not carry a bulk packet of `len` bytes now; `None` if it
+    /// may.
     pub(crate) fn hold(
         &self,
         path: &Path,
