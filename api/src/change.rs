@@ -79,4 +79,8 @@ pub struct PathOverride {
     pub interface: String,
     /// `active`, `standby` or `off`.
     pub state: String,
+    /// Time until the state is what it would be without this, s; none if that is at the next
+    /// reload.
+    #[serde(default)]
+    pub left_s: Option<u64>,
 }

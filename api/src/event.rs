@@ -142,6 +142,21 @@ pub enum EventKind {
         /// The key that it named, in base64.
         found: String,
     },
+    /// A budget of an interface is nearly used up, used up, or whole again.
+    Budget {
+        /// The interface.
+        interface: String,
+        /// What users call it.
+        label: Option<String>,
+        /// What has happened.
+        state: BudgetState,
+        /// Most data of a period.
+        budget_bytes: u64,
+        /// What is used of it.
+        used_bytes: u64,
+        /// When the period ends, in seconds since the Unix epoch.
+        period_ends_unix_s: u64,
+    },
     /// An address of this host became usable for paths.
     AddressAdded {
         /// The interface.
@@ -157,6 +172,21 @@ pub enum EventKind {
         address: SocketAddr,
     },
     /// An event of a newer daemon; [`Event::message`] describes it.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What has happened to a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BudgetState {
+    /// 80 % of it is used.
+    Warning,
+    /// It is used up: the interface is on standby until the period ends.
+    UsedUp,
+    /// A new period has begun: the interface is in use again.
+    Renewed,
+    /// Something that only a newer daemon knows.
     #[serde(other)]
     Unknown,
 }

@@ -38,15 +38,15 @@ pub use diagnosis::{
     BenchPath, BenchProgress, BenchReport, BenchResult, DIAGNOSIS_PORT, Direction, PeerAnswer,
     PeerView,
 };
-pub use event::{Event, EventKind};
+pub use event::{BudgetState, Event, EventKind};
 pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{
     MAX_REQUEST, MAX_RESPONSE, REQUESTS, Request, RequestError, Response, ResponseError, VERSION,
 };
 pub use rule::{RuleDependence, RuleStatus, RuleTable, RuleTest, Treatment};
 pub use status::{
-    Counter, DestinationStatus, FaultStatus, GuardFigures, InterfaceStatus, LocalAddressStatus,
-    PathStatus, PeerStatus, SessionStatus, Status,
+    BudgetStatus, Counter, DestinationStatus, FaultStatus, GuardFigures, InterfaceStatus,
+    LocalAddressStatus, PathStatus, PeerStatus, SessionStatus, Status,
 };
 pub use time::rfc3339;
 

@@ -65,6 +65,10 @@ pub enum Request {
         interface: String,
         /// `active`, `standby` or `off`.
         state: String,
+        /// For so long, s: 1 to 2,592,000 (30 days); then the state is what it would be without
+        /// this. `None`: until the daemon ends or reloads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_s: Option<u64>,
     },
     /// What was set for the time being; answered by [`Response::Overrides`].
     Overrides,
@@ -445,7 +449,16 @@ mod tests {
                 peer: "gateway".to_owned(),
                 settings: [("scheduler".to_owned(), "weighted".to_owned())].into(),
             },
-            Request::SetPath { interface: "wwan0".to_owned(), state: "standby".to_owned() },
+            Request::SetPath {
+                interface: "wwan0".to_owned(),
+                state: "standby".to_owned(),
+                for_s: None,
+            },
+            Request::SetPath {
+                interface: "wwan0".to_owned(),
+                state: "off".to_owned(),
+                for_s: Some(600),
+            },
             Request::Overrides,
             Request::Rules,
             Request::TestRule { packet: "udp 198.18.0.2:53".to_owned() },

@@ -43,6 +43,28 @@ pub struct Status {
     /// How many there are.
     #[serde(default)]
     pub fault_count: u64,
+    /// The budgets of interfaces that are paid for by amount.
+    #[serde(default)]
+    pub budgets: Vec<BudgetStatus>,
+}
+
+/// The budget of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetStatus {
+    /// The interface.
+    pub interface: String,
+    /// What users call it.
+    pub label: Option<String>,
+    /// Most data of a period, in both directions, IP headers included.
+    pub budget_bytes: u64,
+    /// What is used of it.
+    pub used_bytes: u64,
+    /// The period: `day` or `month`, of UTC.
+    pub period: String,
+    /// When the period ends, in seconds since the Unix epoch.
+    pub period_ends_unix_s: u64,
+    /// Whether it is used up: the interface is on standby until the period ends.
+    pub used_up: bool,
 }
 
 /// Something on the host that is not as it should be.
@@ -169,6 +191,16 @@ pub struct PathStatus {
     pub id: u16,
     /// The local interface.
     pub interface: String,
+    /// What users call the interface.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// What it costs, 0 to 15: the larger one of both ends' costs. It is used for what paths that
+    /// cost less cannot carry.
+    #[serde(default)]
+    pub cost: u8,
+    /// Whether this host pays for its data by amount.
+    #[serde(default)]
+    pub metered: bool,
     /// Our end.
     pub local: SocketAddr,
     /// The peer's end.
@@ -260,6 +292,14 @@ pub struct PathStatus {
     pub guard_figures: Option<GuardFigures>,
     /// How often it was left out.
     pub times_left_out: u64,
+}
+
+impl PathStatus {
+    /// Its interface as users see it: with the label, if there is one.
+    pub fn interface_name(&self) -> String {
+        let Self { interface, label, .. } = self;
+        label.as_ref().map_or(interface.clone(), |label| format!("{interface} ({label})"))
+    }
 }
 
 /// What was measured of a path that is left out, or on trial.

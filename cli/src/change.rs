@@ -9,6 +9,7 @@ use mpip_api::{Client, ReloadReport, Request, Response};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::progress;
+use crate::units::duration;
 
 /// Longest time to wait for a reload: a busy host may read a configuration of thousands of peers.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,10 +43,33 @@ pub(crate) fn set_peer(socket: &Path, peer: &str, settings: &[String]) -> Result
 }
 
 /// Changes the state of an interface for the time being.
-pub(crate) fn set_path(socket: &Path, interface: &str, state: &str) -> Result<(), Failure> {
+pub(crate) fn set_path(
+    socket: &Path,
+    interface: &str,
+    state: &str,
+    limit: Option<Duration>,
+) -> Result<(), Failure> {
+    let for_s = limit.map(|limit| limit.as_secs());
+    ask_to_set_path(socket, interface, state, for_s)?;
+    print(&match limit {
+        None => format!("paths from {interface}: {UNTIL}\n"),
+        Some(limit) => {
+            let limit = duration(Some(limit.as_secs_f64() * 1e3));
+            format!("paths from {interface} are {state} for {limit}, or until `mpip reload`\n")
+        }
+    })
+}
+
+/// Changes the state of an interface: for `for_s` seconds, or until the next reload.
+pub(crate) fn ask_to_set_path(
+    socket: &Path,
+    interface: &str,
+    state: &str,
+    for_s: Option<u64>,
+) -> Result<(), Failure> {
     let (interface, state) = (interface.to_owned(), state.to_owned());
-    mpip_api::request(socket, &Request::SetPath { interface: interface.clone(), state })?;
-    print(&format!("paths from {interface}: {UNTIL}\n"))
+    mpip_api::request(socket, &Request::SetPath { interface, state, for_s })?;
+    Ok(())
 }
 
 /// The keys and values of `settings`, each `KEY=VALUE` as `example` is.

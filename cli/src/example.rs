@@ -9,6 +9,9 @@ pub(crate) fn path(id: u16, state: &str) -> PathStatus {
     PathStatus {
         id,
         interface: format!("eth{id}"),
+        label: None,
+        cost: 0,
+        metered: false,
         local: format!("198.18.{id}.1:6182").parse().expect("valid"),
         remote: format!("198.18.{id}.2:6182").parse().expect("valid"),
         observed: None,
@@ -126,5 +129,6 @@ pub(crate) fn status() -> Status {
         events: Vec::new(),
         faults: Vec::new(),
         fault_count: 0,
+        budgets: Vec::new(),
     }
 }

@@ -274,7 +274,7 @@ fn show_paths(socket: &Path, invitation: &Invitation) -> Result<(), Failure> {
                 print(&format!(
                     "path up after {}: {} {} to {}, round trip {}\n",
                     duration(Some(start.elapsed().as_secs_f64() * 1e3)),
-                    path.interface,
+                    path.interface_name(),
                     path.local.ip(),
                     path.remote,
                     duration(path.rtt_ms)

@@ -340,6 +340,7 @@ enum PathCommand {
     /// Change the state of an interface
     ///
     /// mpip path set wwan0 standby
+    /// mpip path set wwan0 off --for 2h
     Set {
         /// The interface
         interface: String,
@@ -347,6 +348,9 @@ enum PathCommand {
         /// paths
         #[arg(value_parser = ["active", "standby", "off"])]
         state: String,
+        /// For so long (30s, 10m, 2h, 1d); after it, the state is what it would be without this
+        #[arg(long = "for", value_name = "DURATION", value_parser = invite::parse_time)]
+        limit: Option<Duration>,
     },
 }
 
@@ -432,8 +436,8 @@ fn act(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Set { what: SetCommand::Peer { name, settings } } => {
             change::set_peer(&socket()?, name, settings)?;
         }
-        Command::Path { what: PathCommand::Set { interface, state } } => {
-            change::set_path(&socket()?, interface, state)?;
+        Command::Path { what: PathCommand::Set { interface, state, limit } } => {
+            change::set_path(&socket()?, interface, state, *limit)?;
         }
         Command::Rule { what: RuleCommand::List { json } } => rule::list(&socket()?, *json)?,
         Command::Rule { what: RuleCommand::Test { packet, json } } => {

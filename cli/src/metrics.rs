@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::print;
 pub(crate) use exposition::CONTENT_TYPE;
 use exposition::{Exposition, Kind};
-use families::{NODE, PATH, PATH_STATES, PEER, TRAFFIC};
+use families::{BUDGET, NODE, PATH, PATH_STATES, PEER, TRAFFIC};
 
 /// Prints the metrics of the daemon that listens on `socket`.
 pub(crate) fn show(socket: &Path) -> Result<(), Failure> {
@@ -52,6 +52,7 @@ fn node(out: &mut Exposition, status: &Status) {
         out.family(family.name, family.kind, family.help);
         out.sample(&[], (family.value)(status).unwrap_or(0.0));
     }
+    budgets(out, status);
     out.family(
         "mpip_drops_total",
         Kind::Counter,
@@ -63,6 +64,16 @@ fn node(out: &mut Exposition, status: &Status) {
     out.family("mpip_events_total", Kind::Counter, "Events, by kind.");
     for event in &status.events {
         out.sample(&[("event", &event.name)], event.count as f64);
+    }
+}
+
+fn budgets(out: &mut Exposition, status: &Status) {
+    for family in BUDGET {
+        out.family(family.name, family.kind, family.help);
+        for budget in &status.budgets {
+            let labels = [("interface", budget.interface.as_str()), ("period", &budget.period)];
+            out.sample(&labels, (family.value)(budget).unwrap_or(0.0));
+        }
     }
 }
 

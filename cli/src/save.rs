@@ -1,7 +1,8 @@
 //! `mpip save`: writes what was set for the time being into the configuration file.
 //!
 //! Only the values change: comments, order and blank lines stay as the user wrote them. The daemon
-//! judges the result. If it refuses it, the file is put back.
+//! judges the result. If it refuses it, the file is put back. States of interfaces that hold for a
+//! limited time are not written; they go on for the rest of it.
 
 use std::fs;
 use std::io::Write;
@@ -13,20 +14,26 @@ use mpip_api::{
 };
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
-use crate::change::ask_to_reload;
+use crate::change::{ask_to_reload, ask_to_set_path};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::units::duration;
 
 /// Writes what was set for the daemon on `socket` into its configuration file.
 pub(crate) fn save(socket: &Path) -> Result<(), Failure> {
     let answer = mpip_api::request(socket, &Request::Overrides)?;
-    let Response::Overrides { config_file, overrides } = answer else {
+    let Response::Overrides { config_file, mut overrides } = answer else {
         return Err(Failure(format!("expected what was set, found {answer:?}")));
     };
     let shown = config_file.clone();
+    let timed = take_timed(&mut overrides);
+    let not_saved = not_saved(&timed);
     let count = overrides.count();
     if count == 0 {
-        return print(&format!("nothing was set for the time being; {shown} stays as it is\n"));
+        let what = if timed.is_empty() { "nothing" } else { "nothing else" };
+        return print(&format!(
+            "{not_saved}{what} was set for the time being; {shown} stays as it is\n"
+        ));
     }
     let failed =
         |what: &str, error: std::io::Error| Failure(format!("cannot {what} {shown}: {error}"));
@@ -40,8 +47,26 @@ pub(crate) fn save(socket: &Path) -> Result<(), Failure> {
         replace(&file, &former).map_err(|error| failed("put back", error))?;
         return Err(Failure(format!("{shown} is not changed: {reason}")));
     }
+    // The reload has ended them.
+    for PathOverride { interface, state, left_s } in &timed {
+        ask_to_set_path(socket, interface, state, *left_s)?;
+    }
     let settings = if count == 1 { "setting" } else { "settings" };
-    print(&format!("{count} {settings} saved to {shown}\n"))
+    print(&format!("{not_saved}{count} {settings} saved to {shown}\n"))
+}
+
+/// Takes out what holds for a limited time.
+fn take_timed(overrides: &mut Overrides) -> Vec<PathOverride> {
+    overrides.paths.extract_if(.., |path| path.left_s.is_some()).collect()
+}
+
+/// A line about each state that holds for a limited time.
+fn not_saved(timed: &[PathOverride]) -> String {
+    let line = |PathOverride { interface, state, left_s }: &PathOverride| {
+        let left = duration(left_s.map(|left_s| left_s as f64 * 1e3));
+        format!("not saved: paths from {interface} are {state} for {left} more\n")
+    };
+    timed.iter().map(line).collect()
 }
 
 /// Replaces `file` by one with the content `text`, and the same owner and mode.
@@ -80,7 +105,7 @@ fn edit(text: &str, overrides: &Overrides) -> Result<String, String> {
             }
         }
     }
-    for PathOverride { interface, state } in &overrides.paths {
+    for PathOverride { interface, state, .. } in &overrides.paths {
         put_path(&mut document, interface, state)?;
     }
     if let Some(rules) = &overrides.rules {
@@ -234,7 +259,7 @@ mod tests {
 
     fn path(interface: &str, state: &str) -> Overrides {
         let (interface, state) = (interface.to_owned(), state.to_owned());
-        let paths = vec![PathOverride { interface, state }];
+        let paths = vec![PathOverride { interface, state, left_s: None }];
         Overrides { paths, ..Overrides::default() }
     }
 
@@ -292,6 +317,20 @@ mod tests {
             edit(limited, &path("eth0", "standby")).expect("valid"),
             format!("{limited}state = \"standby\"\n")
         );
+    }
+
+    #[test]
+    fn what_holds_for_a_limited_time_is_not_saved_and_told() {
+        let mut overrides = path("wwan0", "off");
+        overrides.paths.push(PathOverride {
+            interface: "eth0".to_owned(),
+            state: "standby".to_owned(),
+            left_s: Some(600),
+        });
+        let timed = take_timed(&mut overrides);
+        assert_eq!(overrides, path("wwan0", "off"));
+        assert_eq!(not_saved(&timed), "not saved: paths from eth0 are standby for 10 min more\n");
+        assert_eq!(not_saved(&[]), "");
     }
 
     /// The table in force, of the file's rules by their number and of new ones.

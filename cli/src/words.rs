@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 
-use mpip_api::{Event, EventKind, FaultStatus, PathStatus, PeerStatus, SessionStatus, Status};
+use mpip_api::{
+    BudgetState, BudgetStatus, Event, EventKind, FaultStatus, PathStatus, PeerStatus,
+    SessionStatus, Status, rfc3339,
+};
 
-use crate::units::duration;
+use crate::units::{bytes, duration};
 
 /// Loss, as a share of the packets, from which it is mentioned.
 const LOSS_MENTIONED: f64 = 0.05;
@@ -42,6 +45,11 @@ pub(crate) fn path_state(path: &PathStatus) -> (Condition, String) {
             words(Spare, "an answer is overdue")
         }
         ("active", _) if path.resting => words(Good, "works, at rest"),
+        ("active", _)
+            if path.hold.as_deref() == Some("kept for more than the cheaper paths carry") =>
+        {
+            words(Good, "works, for more than the cheaper paths carry")
+        }
         ("active", _) if path.loss >= LOSS_MENTIONED => {
             (Spare, format!("works, loses {:.0} %", path.loss * 100.0))
         }
@@ -112,6 +120,23 @@ fn paths(peers: &[&PeerStatus]) -> String {
     }
 }
 
+/// What is used of the budgets of interfaces, a line for each.
+pub(crate) fn budgets(status: &Status) -> Vec<String> {
+    let line = |budget: &BudgetStatus| {
+        let BudgetStatus { interface, label, used_bytes, budget_bytes, period, .. } = budget;
+        let label = label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+        let (used, whole) = (bytes(*used_bytes), bytes(*budget_bytes));
+        let share = used_bytes.saturating_mul(100) / (*budget_bytes).max(1);
+        let ends = rfc3339(budget.period_ends_unix_s as f64 * 1e3);
+        let ends = ends.split('T').next().unwrap_or_default();
+        format!(
+            "budget of {interface}{label}: {used} of {whole}/{period} used ({share} %), until \
+             {ends} 00:00 UTC"
+        )
+    };
+    status.budgets.iter().map(line).collect()
+}
+
 /// What does not work: a sentence for each thing, the most important first.
 pub(crate) fn problems(status: &Status) -> Vec<String> {
     let mut found: Vec<String> = status.faults.iter().map(fault).collect();
@@ -131,7 +156,7 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
                 "{}: path {} by {} does not answer ({} to {})",
                 peer.name,
                 path.id,
-                path.interface,
+                path.interface_name(),
                 path.local.ip(),
                 path.remote.ip()
             )
@@ -182,6 +207,11 @@ pub(crate) fn event_condition(kind: &EventKind) -> Option<Condition> {
             "active" => Some(Good),
             "failed" => Some(Wrong),
             _ => Some(Spare),
+        },
+        EventKind::Budget { state, .. } => match state {
+            BudgetState::Renewed => Some(Good),
+            BudgetState::Warning | BudgetState::UsedUp => Some(Spare),
+            BudgetState::Unknown => None,
         },
         EventKind::LeftOut { left_out, .. } => Some(if *left_out { Spare } else { Good }),
         EventKind::Traffic { to, .. } => match to.as_str() {

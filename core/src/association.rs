@@ -356,6 +356,11 @@ impl Association {
         position
     }
 
+    /// Every path.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter()
+    }
+
     /// Statistics.
     pub(crate) fn status(&self, now: Instant, sessions: bool) -> PeerStatus {
         let fastest = self.paths.validated();

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mpip_crypto::{PresharedKey, PrivateKey, PublicKey};
 
@@ -31,6 +32,25 @@ pub struct Config {
     pub parameters: Parameters,
     /// Settings for unknown peers, which `peers` does not name; `None` ignores them.
     pub opportunistic: Option<Opportunistic>,
+}
+
+/// What holds for paths by the interface that they start from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceProperties {
+    /// Interfaces whose paths are on standby: they carry packets only while no other path works.
+    pub standby: BTreeSet<String>,
+    /// What paths cost, 1 to [`PATH_COST_MAX`](mpip_wire::PATH_COST_MAX): a path is used for what
+    /// cheaper ones cannot carry. Paths from other interfaces cost 0.
+    pub costs: BTreeMap<String, u8>,
+    /// Interfaces whose data is paid for by amount.
+    pub metered: BTreeSet<String>,
+}
+
+impl InterfaceProperties {
+    /// What paths from `interface` cost.
+    pub fn cost(&self, interface: &str) -> u8 {
+        self.costs.get(interface).copied().unwrap_or(0)
+    }
 }
 
 /// A key that is pinned to an address.

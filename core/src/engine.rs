@@ -12,8 +12,8 @@ use rand_core::SeedableRng;
 
 use crate::association::Association;
 use crate::capture::Capture;
-use crate::config::Config;
 use crate::config::Limits;
+use crate::config::{Config, InterfaceProperties};
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
@@ -25,7 +25,7 @@ use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::shared::{Context, Shared};
-use crate::status::Status;
+use crate::status::{PathTraffic, Status};
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
 use crate::unknown_peers::UnknownPeers;
@@ -61,9 +61,9 @@ pub enum Command {
     /// Every address of this host, whether or not paths may start from it; replaces the former
     /// list. None of them is ever accepted as a peer's, and every peer may send to them.
     OwnAddresses(Vec<IpAddr>),
-    /// The interfaces whose paths are on standby, which carry packets only while no other path
-    /// works; replaces the former list. Peers are told.
-    Standby(Vec<String>),
+    /// What holds for paths by the interface that they start from; replaces what held before.
+    /// Peers are told of standby and cost.
+    Interfaces(InterfaceProperties),
     /// The host's routes changed: destinations without a route may have one now.
     RoutesChanged,
     /// The current wall clock, as time since 1970-01-01 00:00 UTC. Give it before each
@@ -149,7 +149,7 @@ impl Engine {
             rng,
             draws,
             locals: Arc::new([]),
-            standby: Arc::new([]),
+            interfaces: Arc::default(),
             own: Vec::new(),
             rules: RuleTable::new(config.rules),
             prefixes,
@@ -321,7 +321,7 @@ impl Engine {
         match command {
             Command::LocalAddresses(locals) => self.shared.locals = locals.into(),
             Command::OwnAddresses(own) => return self.follow_own_addresses(own),
-            Command::Standby(interfaces) => return self.follow_standby(now, interfaces),
+            Command::Interfaces(interfaces) => return self.follow_interfaces(now, interfaces),
             Command::WallClock(unix_time) => {
                 self.shared.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
                 return;
@@ -409,6 +409,20 @@ impl Engine {
             peers: peers.map(status).collect(),
             drops: self.shared.drops.named().chain(not_held).collect(),
         }
+    }
+
+    /// What each path has carried, of all associations.
+    pub fn path_traffic(&self) -> impl Iterator<Item = PathTraffic<'_>> {
+        let associations = self.associations.iter().enumerate();
+        associations.flat_map(|(place, association)| {
+            association.paths().map(move |path| PathTraffic {
+                place,
+                id: path.id.0,
+                opened: path.opened,
+                interface: &path.interface,
+                bytes: path.traffic(),
+            })
+        })
     }
 
     /// Traces the association with `peer` to `sink`, replacing a former sink. Returns `false` if

@@ -16,6 +16,8 @@ mechanisms! {
     pub struct Parameters {
         /// The scheduler `earliest`.
         earliest: EarliestParameters,
+        /// Fills cheaper paths first.
+        spill: SpillParameters,
         /// Leaves out paths that cost more than they carry (scheduler `earliest`).
         guard: GuardParameters,
         /// CoDel on the send queue.
@@ -57,6 +59,28 @@ parameters! {
         /// A far path whose rate is not known yet is used only in busy periods this many times as
         /// long as those that a known one needs.
         search_patience: u32 = 4, "times", 1.0..=100.0, "measured";
+    }
+}
+
+parameters! {
+    /// When paths of a higher cost are used beside cheaper ones.
+    pub struct SpillParameters {
+        /// Time that the cheaper paths need for what is queued from which on the next dearer ones
+        /// are used as well.
+        spill_after: Duration = ms(50), "ms", 1.0..=10_000.0, "longer than a burst of an inner TCP, shorter than people notice";
+        /// While a cheaper path is in slow start, that must hold for so many of its round trips.
+        search_patience: u32 = 4, "round trips", 0.0..=100.0, "its rate doubles in each";
+        /// Round trips from one opening of a tier to the next.
+        settle: u32 = 2, "round trips", 0.0..=100.0, "feedback on the first packets, and on what followed";
+        /// Share of what the cheaper paths deliver from which on they are full.
+        full: f64 = 0.9, "share", 0.0..=1.0, "an inner BBR leaves a few percent free, and probes";
+        /// Time for which they are full from which on the next dearer ones are used as well.
+        full_for: Duration = ms(1_000), "ms", 100.0..=100_000.0, "several cycles of an inner BBR";
+        /// Share of what the cheaper paths deliver up to which they can carry everything.
+        spare: f64 = 0.8, "share", 0.0..=1.0, "less than `full`, so that one does not undo the other";
+        /// Dearer paths are given up after the cheaper ones could have carried everything for so
+        /// long, and for two round trips.
+        keep: Duration = ms(500), "ms", 0.0..=100_000.0, "five periods, so that a gap between two bursts ends nothing";
     }
 }
 

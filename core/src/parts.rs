@@ -16,3 +16,4 @@ pub(crate) mod resting;
 pub(crate) mod selection;
 pub(crate) mod sending;
 pub(crate) mod sizes;
+pub(crate) mod tiers;

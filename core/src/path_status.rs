@@ -34,6 +34,7 @@ pub(crate) fn of(
         remote: path.address.remote,
         observed: path.seen.ours,
         encapsulation: path.encapsulation,
+        cost: path.reserve.cost(),
         state: path.state(),
         since: now.since(path.changed),
         reason: path.reason,

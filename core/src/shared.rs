@@ -10,6 +10,7 @@ use mpip_types::{Bucket, Instant, LocalAddress};
 use rand_chacha::ChaCha8Rng;
 
 use crate::capture::Capture;
+use crate::config::InterfaceProperties;
 use crate::drops::{DropReason, Drops};
 use crate::event::Event;
 use crate::handshake::Jobs;
@@ -36,8 +37,8 @@ pub(crate) struct Shared {
     pub(crate) draws: ChaCha8Rng,
     /// Addresses from which paths may start.
     pub(crate) locals: Arc<[LocalAddress]>,
-    /// Interfaces whose paths are on standby.
-    pub(crate) standby: Arc<[String]>,
+    /// Interfaces whose paths are on standby, cost something, or are metered.
+    pub(crate) interfaces: Arc<InterfaceProperties>,
     /// All addresses of this host, sorted.
     pub(crate) own: Vec<IpAddr>,
     pub(crate) rules: RuleTable,

@@ -11,7 +11,7 @@ use crate::guard::GuardFigures;
 use crate::parts::selection::Hold;
 use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;
-use mpip_types::{Encapsulation, Prefix};
+use mpip_types::{Encapsulation, Instant, Prefix};
 
 /// The status of an engine.
 #[derive(Clone, Debug)]
@@ -98,6 +98,8 @@ pub struct PathStatus {
     pub observed: Option<SocketAddr>,
     /// Its encapsulation.
     pub encapsulation: Encapsulation,
+    /// What it costs: the larger one of both ends' costs.
+    pub cost: u8,
     /// Whether it carries packets.
     pub state: PathState,
     /// Time in this state.
@@ -174,6 +176,21 @@ pub struct PathStatus {
     pub times_left_out: u64,
     /// Path MTU: largest IP packet sent on it, bytes.
     pub mtu: u16,
+}
+
+/// What a path has carried.
+#[derive(Clone, Copy, Debug)]
+pub struct PathTraffic<'a> {
+    /// The place of its association. Together with the next two it identifies the path.
+    pub place: usize,
+    /// Its number in the association.
+    pub id: u16,
+    /// When it was opened.
+    pub opened: Instant,
+    /// The local interface.
+    pub interface: &'a str,
+    /// Bytes sent and received, outer headers included.
+    pub bytes: u64,
 }
 
 /// A session as its statistics show it.

@@ -7,10 +7,10 @@
 //! `structure` reads raw structures and notes unknown keys and values of wrong types; `suggestion`
 //! finds what was meant. `resolve` makes settings; `change` says what of them can change while
 //! the daemon runs, and `rule_list` is the part of it that is about rules. `resolve` calls a module
-//! for each kind of section: `node`, `interface`, `host_mode`, `peer`, `rule`, `opportunistic`. A
-//! rule that is given by itself is read by `structure` and `rule` too. These use `values` (checks
-//! of single values), `rule_text` (those of rules), `keys` (key files) and `problems` (the list of
-//! what is wrong), and never each other.
+//! for each kind of section: `node`, `interface`, `path`, `host_mode`, `peer`, `rule`,
+//! `opportunistic`. A rule that is given by itself is read by `structure` and `rule` too. These use
+//! `values` (checks of single values), `rule_text` (those of rules), `keys` (key files) and
+//! `problems` (the list of what is wrong), and never each other.
 
 mod change;
 mod error;
@@ -20,6 +20,7 @@ mod interface;
 mod keys;
 mod node;
 mod opportunistic;
+mod path;
 mod peer;
 mod problems;
 mod raw;
@@ -39,8 +40,8 @@ pub(crate) use change::{Fixed, no_interface};
 pub use error::{ConfigError, Problem};
 pub use rule_list::{ListedRule, RuleList};
 pub use settings::{
-    GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings, Place,
-    RouterSettings, Settings,
+    Budget, GatewaySettings, HostMode, InterfaceAddress, InterfaceState, OpportunisticSettings,
+    PathProperties, Period, Place, RouterSettings, Settings,
 };
 pub(crate) use suggestion::did_you_mean;
 pub(crate) use values::is_visible_name;
@@ -81,4 +82,4 @@ pub fn parse(file: &Path, text: &str) -> Result<Settings, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

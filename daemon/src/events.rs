@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-use mpip_api::{Counter, Event, EventKind};
+use mpip_api::{BudgetState, Counter, Event, EventKind};
 use mpip_core::LocalAddress;
 
 use crate::lines::{Allowance, Lines};
@@ -84,6 +84,11 @@ impl Events {
         );
     }
 
+    /// Something has happened to a budget.
+    pub(crate) fn budget(&mut self, unix_time: Duration, change: crate::budget::Change) {
+        self.publish(unix_time, change.message, change.kind);
+    }
+
     /// Writes a line to the log, unless there were too many of the kind.
     fn log(&mut self, unix_time: Duration, message: &str, kind: &EventKind) {
         if let EventKind::HandshakeTimeout { attempts, .. } = kind
@@ -101,6 +106,9 @@ impl Events {
         }
         let level = match kind {
             EventKind::KeyChanged { .. } => log::Level::Error,
+            EventKind::Budget { state: BudgetState::UsedUp | BudgetState::Warning, .. } => {
+                log::Level::Warn
+            }
             _ => log::Level::Info,
         };
         logging::event(level, message, kind);
@@ -148,6 +156,7 @@ fn name(kind: &EventKind) -> &'static str {
         EventKind::HandshakeRefused { .. } => "handshake-refused",
         EventKind::Pinned { .. } => "pinned",
         EventKind::KeyChanged { .. } => "key-changed",
+        EventKind::Budget { .. } => "budget",
         EventKind::AddressAdded { .. } => "address-added",
         EventKind::AddressRemoved { .. } => "address-removed",
         EventKind::Unknown => "unknown",

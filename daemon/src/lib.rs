@@ -10,9 +10,11 @@
 //! the public-key work of handshakes. The control socket has threads of its own, which send
 //! requests to the first one through a channel and wait for its answer.
 
+mod budget;
 mod capture;
 pub mod config;
 pub mod control;
+mod day;
 mod destinations;
 mod diagnosis;
 pub mod doctor;

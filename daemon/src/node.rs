@@ -19,6 +19,7 @@ use mpip_net::udp::ReceiveBuffers;
 use mpip_net::{Interest, PlainSender, Poller, Readiness, Waker, clock};
 use zeroize::Zeroize;
 
+use crate::budget::Budgets;
 use crate::config::{Changeable, Settings};
 use crate::error::{Error, system};
 use crate::events::Events;
@@ -144,6 +145,8 @@ pub(crate) struct Node {
     door: Option<Door>,
     /// Our part of the packet filter, if there is one.
     firewall: Option<Firewall>,
+    /// What is used of the budgets of interfaces.
+    budgets: Budgets,
     started: Instant,
 }
 
@@ -229,6 +232,7 @@ impl Node {
         let now = clock::now();
         let mut seed = clock::random_seed().map_err(system("read randomness"))?;
         let local = LocalAddresses::new(&settings);
+        let file = settings.file.clone();
         let description = Description::of(&settings);
         let in_force = InForce::new(&settings);
         let port_place = settings.listen_port_place.clone();
@@ -273,11 +277,13 @@ impl Node {
             pins,
             door: None,
             firewall: None,
+            budgets: Budgets::open(now, &file),
             started: now,
         };
         seed.zeroize();
-        let standby = node.in_force.changeable().standby();
-        node.engine.handle_command(now, Command::Standby(standby));
+        node.begin_budgets(now);
+        let interfaces = node.in_force.changeable().interfaces();
+        node.engine.handle_command(now, Command::Interfaces(interfaces));
         log::info!(
             "{}: node with public key {}",
             node.settings.interface,
@@ -301,7 +307,10 @@ impl Node {
         let Refresh { due, routes, .. } = self.refresh;
         let pins = self.pins.as_ref().and_then(pins::Writer::next_timeout);
         let network = self.network.next_timeout();
-        let timeouts = [engine, self.tun_paused, due, routes, sockets, pins, network];
+        let settings = self.in_force.next_timeout();
+        let budgets = self.budgets.next_timeout();
+        let timeouts =
+            [engine, self.tun_paused, due, routes, sockets, pins, network, settings, budgets];
         timeouts.into_iter().flatten().min()
     }
 
@@ -399,6 +408,8 @@ impl Node {
                 log::warn!("{error}; trying again");
             }
         }
+        self.expire_settings(now, poller)?;
+        self.count_budgets(now, poller)?;
         self.network.work(now);
         self.answer_reloads(now);
         if self.refresh.routes.take_if(|due| *due <= now).is_some() {
@@ -616,7 +627,10 @@ impl Node {
             address: local.address.ip(),
             mtu_bytes: local.mtu,
         });
-        let (faults, fault_count) = self.network.faults(now);
+        let mut faults = self.budgets.faults(now);
+        let (of_network, fault_count) = self.network.faults(now);
+        let fault_count = fault_count + faults.len() as u64;
+        faults.extend(of_network);
         let host = api::Status {
             daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -638,11 +652,13 @@ impl Node {
             events: self.events.counters(),
             faults,
             fault_count,
+            budgets: self.budgets.status(),
         };
         Snapshot {
             engine: self.engine.status(now, sessions),
             allowed_prefixes: self.settings.allowed_prefixes.clone(),
             sessions,
+            properties: self.in_force.changeable().path_properties.clone(),
             host,
         }
     }
@@ -688,8 +704,11 @@ impl Node {
         self.sender.close(clock::now());
         let refusing = if orderly { Vec::new() } else { self.network.refusing() };
         let pins = self.pins.take();
+        self.budgets.count(clock::now(), clock::unix_time(), self.engine.path_traffic());
+        let budgets = self.budgets.end();
         // The host does not wait for a disk.
         drop(self);
+        budgets.finish(pins::FAREWELL);
         if let Some(pins) = pins {
             pins.finish(pins::FAREWELL);
         }

@@ -10,7 +10,6 @@
 //!
 //! Files are written by a thread of their own ([`Writer`]): packets do not wait for a disk.
 
-mod day;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -20,6 +19,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use mpip_core::{Pin, PinChange};
+
+use crate::day;
 
 pub(crate) use self::writer::{FAREWELL, Writer};
 

@@ -1,7 +1,10 @@
-//! The configuration in force: what the file says, and what was set for the time being.
+//! The configuration in force: what the file says, what was set for the time being, and above both
+//! what holds for a limited time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
 use mpip_core::{Encapsulation, Instant, Reconfigured};
@@ -10,15 +13,32 @@ use crate::config::{self, Changeable, Fixed, InterfaceState, RuleList, Settings}
 use crate::control::PeerChange;
 use crate::rules;
 
+/// How long a state of an interface may be limited to, s: up to 30 days.
+pub(crate) const LIMITED_S: RangeInclusive<u64> = 1..=30 * 86_400;
+
 /// The configuration in force.
 #[derive(Debug)]
 pub(crate) struct InForce {
     fixed: Fixed,
     /// Whether the process may open raw sockets, which paths by TCP need.
     raw_sockets: bool,
-    changeable: Changeable,
-    /// What was set for the time being, which `changeable` has.
+    /// What the file says, with `overrides`.
+    base: Changeable,
+    /// What was set for the time being.
     overrides: Overrides,
+    /// States of interfaces that hold for a limited time.
+    timed: BTreeMap<String, Timed>,
+    /// Interfaces whose budget is used up.
+    used_up: BTreeSet<String>,
+    /// `base` with `timed` and `used_up`: what is applied.
+    changeable: Changeable,
+}
+
+/// The state of an interface for a limited time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timed {
+    pub(crate) state: InterfaceState,
+    pub(crate) until: Instant,
 }
 
 /// Where the result of a reload goes.
@@ -35,8 +55,11 @@ pub(crate) struct Reload {
 /// A change that is possible.
 #[derive(Debug)]
 pub(crate) struct Change {
-    pub(crate) to: Changeable,
-    pub(crate) overrides: Overrides,
+    /// What the file says, with `overrides`.
+    to: Changeable,
+    overrides: Overrides,
+    timed: BTreeMap<String, Timed>,
+    used_up: BTreeSet<String>,
 }
 
 impl InForce {
@@ -45,25 +68,86 @@ impl InForce {
         Self {
             fixed: settings.fixed(),
             raw_sockets: settings.needs_raw_sockets(),
-            changeable: settings.changeable(),
+            base: settings.changeable(),
             overrides: Overrides::default(),
+            timed: BTreeMap::new(),
+            used_up: BTreeSet::new(),
+            changeable: settings.changeable(),
         }
     }
 
-    /// What can change of it.
+    /// What can change of it, as it is applied.
     pub(crate) fn changeable(&self) -> &Changeable {
         &self.changeable
     }
 
-    /// What was set for the time being.
-    pub(crate) fn overrides(&self) -> &Overrides {
-        &self.overrides
+    /// What was set for the time being. States that hold for a limited time are those with the
+    /// time left.
+    pub(crate) fn overrides(&self, now: Instant) -> Overrides {
+        let timed = self.timed.iter().map(|(interface, Timed { state, until })| PathOverride {
+            interface: interface.clone(),
+            state: state.name().to_owned(),
+            left_s: Some(until.since(now).as_millis().div_ceil(1_000) as u64),
+        });
+        let mut overrides = self.overrides.clone();
+        overrides.paths.extend(timed);
+        overrides
+    }
+
+    /// What `change` applies.
+    pub(crate) fn effective(&self, change: &Change) -> Changeable {
+        let mut effective = change.to.clone();
+        for (interface, Timed { state, .. }) in &change.timed {
+            effective.set_path(interface, *state);
+        }
+        for interface in &change.used_up {
+            // Who sets a state for a limited time knows of the budget.
+            let active = effective.state(interface) == InterfaceState::Active;
+            if active && !change.timed.contains_key(interface) {
+                effective.set_path(interface, InterfaceState::Standby);
+            }
+        }
+        effective
     }
 
     /// `change` is in force.
     pub(crate) fn adopt(&mut self, change: Change) {
-        self.changeable = change.to;
+        self.changeable = self.effective(&change);
+        self.base = change.to;
         self.overrides = change.overrides;
+        self.timed = change.timed;
+        self.used_up = change.used_up;
+    }
+
+    /// When the next state ends that holds for a limited time.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.timed.values().map(|timed| timed.until).min()
+    }
+
+    /// The interfaces whose limited time is over, and the change that follows; `None` if there are
+    /// none.
+    pub(crate) fn expire(&self, now: Instant) -> Option<(Vec<String>, Change)> {
+        let mut change = self.same();
+        let over = change.timed.extract_if(.., |_, timed| timed.until <= now);
+        let over: Vec<String> = over.map(|(interface, _)| interface).collect();
+        (!over.is_empty()).then_some((over, change))
+    }
+
+    /// No change of what was configured or set.
+    fn same(&self) -> Change {
+        let Self { base, overrides, timed, used_up, .. } = self;
+        Change {
+            to: base.clone(),
+            overrides: overrides.clone(),
+            timed: timed.clone(),
+            used_up: used_up.clone(),
+        }
+    }
+
+    /// The change that follows when the budgets of the interfaces `used_up` are used up; `None` if
+    /// it was these before.
+    pub(crate) fn use_up(&self, used_up: BTreeSet<String>) -> Option<Change> {
+        (used_up != self.used_up).then(|| Change { used_up, ..self.same() })
     }
 
     /// The change to what the file says now.
@@ -83,7 +167,11 @@ impl InForce {
             ));
         }
         match refused.is_empty() {
-            true => Ok(Change { to, overrides: Overrides::default() }),
+            true => {
+                let used_up = self.used_up.clone();
+                let (overrides, timed) = Default::default();
+                Ok(Change { to, overrides, timed, used_up })
+            }
             false => Err(format!("nothing is changed:\n{}", refused.join("\n"))),
         }
     }
@@ -94,8 +182,7 @@ impl InForce {
         name: &str,
         settings: &BTreeMap<String, String>,
     ) -> Result<Change, String> {
-        let mut to = self.changeable.clone();
-        let mut overrides = self.overrides.clone();
+        let Change { mut to, mut overrides, timed, used_up } = self.same();
         let mut wrong = Vec::new();
         for (key, value) in settings {
             if let Err(reason) = to.set(name, key, value) {
@@ -111,14 +198,14 @@ impl InForce {
         }
         wrong.dedup();
         match wrong.is_empty() {
-            true => Ok(Change { to, overrides }),
+            true => Ok(Change { to, overrides, timed, used_up }),
             false => Err(wrong.join("\n")),
         }
     }
 
     /// The change of a peer that joined, or was removed.
     pub(crate) fn change_peer(&self, change: PeerChange) -> Change {
-        let (mut to, mut overrides) = (self.changeable.clone(), self.overrides.clone());
+        let Change { mut to, mut overrides, timed, used_up } = self.same();
         match change {
             PeerChange::Add(peer) => {
                 to.peers.retain(|other| other.public_key != peer.public_key);
@@ -129,15 +216,18 @@ impl InForce {
                 overrides.peers.retain(|other| other.peer != name);
             }
         }
-        Change { to, overrides }
+        Change { to, overrides, timed, used_up }
     }
 
     /// The change of the state of `interface`, which is one of the host's `names` or one that the
-    /// configuration names.
+    /// configuration names. `for_s`: for so many seconds, after which the state is what it would
+    /// be without.
     pub(crate) fn set_path(
         &self,
+        now: Instant,
         interface: &str,
         state: &str,
+        for_s: Option<u64>,
         names: &[&str],
     ) -> Result<Change, String> {
         let Some(found) = InterfaceState::from_name(state) else {
@@ -145,16 +235,25 @@ impl InForce {
                 "state: expected one of `active`, `standby`, `off`, found `{state}`"
             ));
         };
-        let mut to = self.changeable.clone();
-        if !names.contains(&interface) && !to.names(interface) {
+        if !names.contains(&interface) && !self.changeable.names(interface) {
             return Err(config::no_interface(interface, names));
         }
+        if let Some(wrong) = for_s.filter(|for_s| !LIMITED_S.contains(for_s)) {
+            let (from, to) = LIMITED_S.into_inner();
+            return Err(format!("for_s: expected {from} to {to} s (30 days), found {wrong}"));
+        }
+        let Change { mut to, mut overrides, mut timed, used_up } = self.same();
+        timed.remove(interface);
+        if let Some(for_s) = for_s {
+            let until = now + Duration::from_secs(for_s);
+            timed.insert(interface.to_owned(), Timed { state: found, until });
+            return Ok(Change { to, overrides, timed, used_up });
+        }
         to.set_path(interface, found);
-        let mut overrides = self.overrides.clone();
         overrides.paths.retain(|other| other.interface != interface);
         let (interface, state) = (interface.to_owned(), found.name().to_owned());
-        overrides.paths.push(PathOverride { interface, state });
-        Ok(Change { to, overrides })
+        overrides.paths.push(PathOverride { interface, state, left_s: None });
+        Ok(Change { to, overrides, timed, used_up })
     }
 
     /// The change that `change` makes of the rules.
@@ -162,10 +261,10 @@ impl InForce {
         &self,
         change: impl FnOnce(&mut RuleList) -> Result<usize, String>,
     ) -> Result<Change, String> {
-        let (mut to, mut overrides) = (self.changeable.clone(), self.overrides.clone());
+        let Change { mut to, mut overrides, timed, used_up } = self.same();
         change(&mut to.rules)?;
         overrides.rules = rules::overrides(&to.rules);
-        Ok(Change { to, overrides })
+        Ok(Change { to, overrides, timed, used_up })
     }
 }
 
@@ -175,6 +274,7 @@ pub(crate) fn interfaces_differ(before: &Changeable, after: &Changeable) -> bool
         || before.path_interfaces != after.path_interfaces
         || before.path_states != after.path_states
         || before.path_encapsulations != after.path_encapsulations
+        || before.path_properties != after.path_properties
 }
 
 /// The report about what the engine has done.
@@ -206,3 +306,6 @@ pub(crate) fn summary(report: &ReloadReport) -> String {
         false => format!("configuration reloaded: {}", parts.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The daemon's state at one moment, for the control socket.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use mpip_api as api;
 use mpip_core::{
     AvailabilityState, AvailabilityStatus, PathStatus, PeerStatus, SessionStatus, Status,
 };
+
+use crate::config::PathProperties;
 
 /// Most sessions listed per peer. The most recently used come first.
 const SESSIONS_LISTED: usize = 10_000;
@@ -21,6 +24,8 @@ pub struct Snapshot {
     pub(crate) allowed_prefixes: Vec<Vec<String>>,
     /// Whether sessions were requested.
     pub(crate) sessions: bool,
+    /// What interfaces are called and cost.
+    pub(crate) properties: BTreeMap<String, PathProperties>,
     /// The state that the engine does not know. Its peers and drops are empty.
     pub(crate) host: api::Status,
 }
@@ -42,6 +47,12 @@ impl Snapshot {
         status.peers = peers
             .map(|peer| peer_status(peer, prefixes.next().unwrap_or_default(), sessions))
             .collect();
+        for path in status.peers.iter_mut().flat_map(|peer| &mut peer.paths) {
+            if let Some(properties) = self.properties.get(&path.interface) {
+                path.label.clone_from(&properties.label);
+                path.metered = properties.metered;
+            }
+        }
         let drops = self.engine.drops.into_iter();
         status
             .drops
@@ -124,6 +135,9 @@ fn path_status(path: PathStatus) -> api::PathStatus {
     api::PathStatus {
         id: path.id,
         interface: path.interface,
+        label: None,
+        cost: path.cost,
+        metered: false,
         local: path.local,
         remote: path.remote,
         observed: path.observed,

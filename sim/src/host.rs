@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use mpip_core::packet::protocol;
 use mpip_core::{
     Capture, Command, Config, DEFAULT_PORT, Encapsulation, EncapsulationPolicy, Engine, Event,
-    LocalAddress, LocalId, Opportunistic, PacketPool, PathAddress, PeerConfig, Policy, Prefix,
-    TRANSLATED_PORTS, WeightAdaptation,
+    InterfaceProperties, LocalAddress, LocalId, Opportunistic, PacketPool, PathAddress, PeerConfig,
+    Policy, Prefix, TRANSLATED_PORTS, WeightAdaptation,
 };
 use mpip_segments::Endpoint;
 
@@ -271,6 +271,12 @@ impl Host {
         });
         let list = list.collect();
         let own = self.own_addresses(index);
+        if let System::Mpip(engine) = &self.spec.system
+            && engine.interfaces != InterfaceProperties::default()
+        {
+            let command = Command::Interfaces(engine.interfaces.clone());
+            self.node.handle_command(self.spec.clock.at(now), command);
+        }
         for command in [Command::OwnAddresses(own), Command::LocalAddresses(list)] {
             self.node.handle_command(self.spec.clock.at(now), command);
         }

@@ -19,6 +19,7 @@ use crate::spec::{
 /// streams.
 const MAKING: u64 = 100;
 const KIND: u64 = 101;
+const COSTS: u64 = 102;
 
 /// Usual clock drift, parts per billion: the seeds measured 1 ms in 4 minutes.
 const USUAL_DRIFT: i64 = 4_167;
@@ -26,7 +27,7 @@ const USUAL_DRIFT: i64 = 4_167;
 /// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, mixed traffic,
 /// and a script of failures. Of eight worlds, four are tunnels, one uses host mode, one nodes that
 /// are not configured, one TCP segments, and one combines two of these. A third of all worlds have
-/// a hostile node.
+/// a hostile node, and in a fifth paths differ in cost.
 pub fn random_world(seed: u64) -> WorldSpec {
     let mut spec = plain_world(seed);
     let mut rng = Rng::stream(seed, KIND);
@@ -40,7 +41,27 @@ pub fn random_world(seed: u64) -> WorldSpec {
     if rng.chance(1.0 / 3.0) {
         hostile(&mut rng, &mut spec, !stranger);
     }
+    costs(&mut Rng::stream(seed, COSTS), &mut spec);
     spec
+}
+
+/// In a fifth of all worlds paths cost something, or are on standby, by a part of the interfaces.
+fn costs(rng: &mut Rng, spec: &mut WorldSpec) {
+    if !rng.chance(0.2) {
+        return;
+    }
+    for host in 0..2 {
+        let own = spec.interfaces.iter().filter(|interface| interface.host == host);
+        let names: Vec<String> = own.map(|interface| interface.name.clone()).collect();
+        let System::Mpip(engine) = &mut spec.hosts[host].system else { continue };
+        for name in names {
+            match rng.below(6) {
+                0..=2 => drop(engine.interfaces.costs.insert(name, rng.between(1, 3) as u8)),
+                3 => drop(engine.interfaces.standby.insert(name)),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// A world with a tunnel between two honest hosts.

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use mpip_core::{
-    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, Limits, Parameters, Policy, Rule,
-    SchedulerKind,
+    CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, InterfaceProperties, Limits,
+    Parameters, Policy, Rule, SchedulerKind,
 };
 use mpip_link::{Change, LinkConfig};
 
@@ -77,6 +77,8 @@ pub struct EngineSpec {
     pub scheduler: SchedulerKind,
     /// Fixed weights by interface name, for the `weighted` scheduler.
     pub fixed_weights: Vec<(String, u16)>,
+    /// Standby and cost by interface name.
+    pub interfaces: InterfaceProperties,
     /// The congestion control of paths.
     pub congestion_control: CongestionControlKind,
     /// Most paths that carry packets.
@@ -108,6 +110,7 @@ impl Default for EngineSpec {
         Self {
             scheduler: SchedulerKind::default(),
             fixed_weights: Vec::new(),
+            interfaces: InterfaceProperties::default(),
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
             resequencing: true,

@@ -234,6 +234,14 @@ impl<C: Content> Path<C> {
         CHALLENGE_DATAGRAM_LEN.min(self.payload_of(self.mtu.limit()))
     }
 
+    /// Bytes sent and received, outer headers included.
+    pub fn traffic(&self) -> u64 {
+        let Counters { bytes_sent, bytes_received, packets_sent, packets_received, .. } =
+            self.counters;
+        let headers = (packets_sent + packets_received) * self.outer_headers() as u64;
+        bytes_sent + bytes_received + headers
+    }
+
     /// Bytes of the headers before a datagram.
     fn outer_headers(&self) -> usize {
         self.encapsulation.headers(self.address.remote)

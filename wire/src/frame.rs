@@ -34,6 +34,9 @@ mod kind {
     pub(super) const KEEPALIVE: u8 = 0x10;
 }
 
+/// Highest cost of a path.
+pub const PATH_COST_MAX: u8 = 15;
+
 /// What a node wants of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathStatus {
@@ -46,7 +49,7 @@ pub enum PathStatus {
 }
 
 impl PathStatus {
-    /// The number of the status on the wire.
+    /// The number of the status on the wire: the lower four bits of the byte.
     pub const fn code(self) -> u8 {
         match self {
             Self::Available => 0,
@@ -55,19 +58,30 @@ impl PathStatus {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {
+    /// The status and the cost, which are four bits each of one byte.
+    fn read(reader: &mut Reader<'_>) -> Result<(Self, u8), Error> {
         let offset = reader.offset();
-        match reader.u8("path status")? {
-            0 => Ok(Self::Available),
-            1 => Ok(Self::Standby),
-            2 => Ok(Self::Abandoned),
-            other => Err(Error::Value {
+        let byte = reader.u8("path status")?;
+        let cost = byte >> 4;
+        match byte & 0x0f {
+            0 => Ok((Self::Available, cost)),
+            1 => Ok((Self::Standby, cost)),
+            2 if cost == 0 => Ok((Self::Abandoned, 0)),
+            _ => Err(Error::Value {
                 field: "path status",
                 offset,
-                expected: "0 (available), 1 (standby) or 2 (abandoned)",
-                got: u64::from(other),
+                expected: "0 (available) or 1 (standby), and a cost in the upper four bits; or 2 \
+                           (abandoned)",
+                got: u64::from(byte),
             }),
         }
+    }
+
+    /// Both in one byte.
+    fn write(self, cost: u8, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let most = if self == Self::Abandoned { 0 } else { PATH_COST_MAX };
+        check("path cost", cost.into(), cost <= most, "at most 15, 0 of an abandoned path")?;
+        writer.put(&[cost << 4 | self.code()])
     }
 }
 
@@ -101,6 +115,8 @@ pub enum Frame<'a> {
         sequence: u64,
         /// What the sender wants of it.
         status: PathStatus,
+        /// What it costs the sender, 0..=[`PATH_COST_MAX`]; 0 of an abandoned path.
+        cost: u8,
     },
     /// 0x08: the header fields that the packets of a session have in common.
     SessionOpen {
@@ -280,11 +296,11 @@ impl<'a> Frame<'a> {
                 writer.varint("generation", *generation)?;
                 list.write(writer)?;
             }
-            Self::PathStatus { path, sequence, status } => {
+            Self::PathStatus { path, sequence, status, cost } => {
                 writer.put(&[kind::PATH_STATUS])?;
                 writer.varint("path identifier", u64::from(path.0))?;
                 writer.varint("sequence", *sequence)?;
-                writer.put(&[status.code()])?;
+                status.write(*cost, writer)?;
             }
             Self::SessionOpen { session, fields } => {
                 writer.put(&[kind::SESSION_OPEN])?;
@@ -391,7 +407,8 @@ impl<'a> Frame<'a> {
             kind::PATH_STATUS => {
                 let path = PathId::read(reader)?;
                 let sequence = reader.varint("sequence")?;
-                Ok(Self::PathStatus { path, sequence, status: PathStatus::read(reader)? })
+                let (status, cost) = PathStatus::read(reader)?;
+                Ok(Self::PathStatus { path, sequence, status, cost })
             }
             kind::SESSION_OPEN => {
                 let session = SessionId::read(reader)?;

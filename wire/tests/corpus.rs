@@ -197,7 +197,8 @@ fn write_frames() {
         compact: &packet,
     };
     let path = PathId(3);
-    let status = |status| Frame::PathStatus { path, sequence: 1 << 14, status };
+    let priced = |status, cost| Frame::PathStatus { path, sequence: 1 << 14, status, cost };
+    let status = |status| priced(status, 0);
     let cases: Vec<(&str, Vec<Frame<'_>>)> = vec![
         ("padding", vec![Frame::Padding(24)]),
         ("heartbeat", vec![Frame::Heartbeat]),
@@ -211,6 +212,7 @@ fn write_frames() {
         ("path-available", vec![status(PathStatus::Available)]),
         ("path-standby", vec![status(PathStatus::Standby)]),
         ("path-abandoned", vec![status(PathStatus::Abandoned)]),
+        ("path-cost", vec![priced(PathStatus::Available, 15)]),
         ("session-open-v4", vec![open(v4)]),
         ("session-open-v6", vec![open(v6)]),
         ("playout", vec![Frame::Playout { at: 1 }, Frame::Heartbeat]),

@@ -21,7 +21,7 @@ pub(super) const SAMPLE: Duration = Duration::from_millis(250);
 /// What to explain.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// The path: its interface, or its number (default: all)
+    /// The path: its interface, that interface's label, or its number (default: all)
     pub(super) path: Option<String>,
     /// Paths of this peer only
     #[arg(long, value_name = "NAME")]
@@ -119,6 +119,11 @@ pub(super) struct PeerExplained {
 pub(super) struct PathExplained {
     pub(super) path: u16,
     pub(super) interface: String,
+    /// What users call the interface.
+    pub(super) label: Option<String>,
+    /// With its interface and label.
+    #[serde(skip)]
+    pub(super) name: String,
     pub(super) local: String,
     pub(super) remote: String,
     /// Whether it carries data now.
@@ -129,7 +134,7 @@ pub(super) struct PathExplained {
 
 impl PathExplained {
     pub(super) fn subject(&self) -> String {
-        subject(&self.interface, self.path)
+        self.name.clone()
     }
 }
 
@@ -147,8 +152,12 @@ pub(super) struct SessionExplained {
     pub(super) why: String,
 }
 
-pub(super) fn subject(interface: &str, path: u16) -> String {
-    format!("{interface} (path {path})")
+/// What a path is called: with its interface, and the label if there is one.
+fn subject(path: &PathStatus) -> String {
+    match &path.label {
+        Some(label) => format!("{} ({label}, path {})", path.interface, path.id),
+        None => format!("{} (path {})", path.interface, path.id),
+    }
 }
 
 /// Looks twice, for the rates in between.
@@ -187,7 +196,7 @@ pub(super) fn explain(view: &View, options: &Options) -> Result<Explanation, Fai
         explained.retain(|peer| !peer.paths.is_empty());
         if explained.is_empty() && interfaces.is_empty() {
             let paths = peers.iter().flat_map(|peer| paths_of(peer).0);
-            let names = paths.map(|path| subject(&path.interface, path.id));
+            let names = paths.map(subject);
             let what = "PATH: expected the interface or the number of a path";
             return Err(expected(what, wanted, names));
         }
@@ -222,16 +231,19 @@ fn of_peer(view: &View, peer: &PeerStatus, options: &Options) -> PeerExplained {
     let listed: Vec<u16> = paths.iter().map(|path| path.id).collect();
     let paths = paths.into_iter().map(|path| {
         let off = view.status.interfaces_off.contains(&path.interface);
-        let cause = path::Cause::of(peer, path, now(path), carried, off);
+        let budget = view.status.budgets.iter().find(|budget| budget.interface == path.interface);
+        let cause = path::Cause::of(peer, path, now(path), carried, off, budget);
         let (why, change) = (cause.why(path), Some(cause.change(path)));
-        let name = subject(&path.interface, path.id);
+        let name = subject(path);
         PathExplained {
             path: path.id,
             interface: path.interface.clone(),
+            label: path.label.clone(),
             local: path.local.to_string(),
             remote: path.remote.to_string(),
             used: cause.is_used(),
             said: Said::new(cause.clone(), cause.condition(), &name, &why, change),
+            name,
         }
     });
     let cause = peer::Cause::of(&view.status, peer, carried, received);
@@ -258,10 +270,10 @@ fn of_peer(view: &View, peer: &PeerStatus, options: &Options) -> PeerExplained {
     }
 }
 
-/// The paths by the interface `wanted`, and how many pairs of its addresses never answered and are
-/// not among them; or else the path with this number.
+/// The paths by the interface `wanted`, or with this label, and how many pairs of its addresses
+/// never answered and are not among them; or else the path with this number.
 fn named<'a>(peer: &'a PeerStatus, wanted: &str) -> (Vec<&'a PathStatus>, usize) {
-    let by = |path: &&PathStatus| path.interface == wanted;
+    let by = |path: &&PathStatus| path.interface == wanted || path.label.as_deref() == Some(wanted);
     let all = peer.paths.iter().filter(by).count();
     if all > 0 {
         let shown: Vec<_> = paths_of(peer).0.into_iter().filter(by).collect();

@@ -1,6 +1,6 @@
 //! Why a path is used or not.
 
-use mpip_api::{PathStatus, PeerStatus};
+use mpip_api::{BudgetStatus, PathStatus, PeerStatus, rfc3339};
 use serde::Serialize;
 
 use crate::rates::Rate;
@@ -16,6 +16,10 @@ const DELAY_MS: f64 = 1.0;
 const RECEIVED_BPS: u64 = 100_000;
 /// Bits of a full Ethernet frame.
 const FULL_BITS: f64 = 12_000.0;
+/// The daemon's reason for standby that is set on this host.
+const OWN_STANDBY: &str = "its interface is on standby";
+/// The daemon's reason why a path takes no packets that costs more than others.
+const DEAR: &str = "kept for more than the cheaper paths carry";
 /// Share of the data below which a path counts as not needed: what a path gets that is only
 /// measured.
 const LITTLE: f64 = 0.01;
@@ -35,6 +39,39 @@ pub(crate) struct Figures {
     pub(crate) received_bps: u64,
     /// The lowest other path that shares its bottleneck.
     pub(crate) shares_bottleneck_with: Option<u16>,
+    /// Whether its data is paid for by amount.
+    pub(crate) metered: bool,
+    /// What is used of its interface's budget.
+    pub(crate) budget: Option<Budget>,
+}
+
+/// A budget, and what is used of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Budget {
+    pub(crate) used_bytes: u64,
+    pub(crate) budget_bytes: u64,
+    /// `day` or `month`.
+    pub(crate) period: String,
+    /// When the period ends, s since the Unix epoch.
+    pub(crate) period_ends_unix_s: u64,
+}
+
+impl Budget {
+    fn of(status: &BudgetStatus) -> Self {
+        let BudgetStatus { used_bytes, budget_bytes, period_ends_unix_s, .. } = *status;
+        Self { used_bytes, budget_bytes, period: status.period.clone(), period_ends_unix_s }
+    }
+
+    fn words(&self) -> String {
+        format!("{} of {}/{}", bytes(self.used_bytes), bytes(self.budget_bytes), self.period)
+    }
+
+    /// When the period ends.
+    fn ends(&self) -> String {
+        let time = rfc3339(self.period_ends_unix_s as f64 * 1e3);
+        let (date, _) = time.split_once('T').unwrap_or((time.as_str(), ""));
+        format!("{date} 00:00 UTC")
+    }
 }
 
 /// What limits a path that carries data.
@@ -67,6 +104,8 @@ pub(crate) enum Cause {
     Failed { for_ms: f64, reason: String, asks_in_ms: Option<f64> },
     /// It was given up.
     GivenUp { for_ms: f64, reason: String },
+    /// It is on standby because the budget of its interface is used up.
+    BudgetUsedUp { for_ms: f64, budget: Budget },
     /// It is on standby.
     Standby { for_ms: f64, reason: String, rtt_ms: Option<f64> },
     /// A state of a newer daemon.
@@ -91,6 +130,8 @@ pub(crate) enum Cause {
     Held { reason: String },
     /// Nobody sends anything, and it is silent between keepalives.
     Rests { keepalive_ms: f64 },
+    /// It costs more than others, which carry everything.
+    Dear { cost: u8, figures: Figures },
     /// There is nothing to send.
     Idle { figures: Figures },
     /// There is, and the scheduler prefers other paths.
@@ -109,13 +150,15 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// Why `path` of `peer` is used or not. `now`: its rates; `all_bps`: the inner data that all
-    /// paths of the peer carry. `off`: the state of its interface is `off`.
+    /// paths of the peer carry. `off`: the state of its interface is `off`; `budget`: that of its
+    /// interface.
     pub(crate) fn of(
         peer: &PeerStatus,
         path: &PathStatus,
         now: Rate,
         all_bps: u64,
         off: bool,
+        budget: Option<&BudgetStatus>,
     ) -> Self {
         let PathStatus { in_state_ms: for_ms, asks_in_ms, rtt_ms, .. } = *path;
         let reason = || path.reason.clone();
@@ -124,6 +167,12 @@ impl Cause {
             "validating" => return Self::Unanswered { for_ms, asks_in_ms },
             "failed" => return Self::Failed { for_ms, reason: reason(), asks_in_ms },
             "abandoned" => return Self::GivenUp { for_ms, reason: reason() },
+            "standby"
+                if path.reason == OWN_STANDBY
+                    && let Some(budget) = budget.filter(|budget| budget.used_up) =>
+            {
+                return Self::BudgetUsedUp { for_ms, budget: Budget::of(budget) };
+            }
             "standby" => return Self::Standby { for_ms, reason: reason(), rtt_ms },
             "active" => {}
             other => return Self::Other { state: other.to_owned(), reason: reason() },
@@ -131,7 +180,7 @@ impl Cause {
         if let Some(overdue_ms) = path.overdue_ms {
             return Self::Overdue { overdue_ms, rtt_ms };
         }
-        held(peer, path).unwrap_or_else(|| working(peer, path, now, all_bps))
+        held(peer, path).unwrap_or_else(|| working(peer, path, now, all_bps, budget))
     }
 
     /// How good that is.
@@ -139,6 +188,7 @@ impl Cause {
         match self {
             Self::Failed { .. } => Condition::Wrong,
             Self::Rests { .. }
+            | Self::Dear { .. }
             | Self::Idle { .. }
             | Self::NotChosen { .. }
             | Self::SocketFull { .. }
@@ -176,6 +226,12 @@ impl Cause {
                 time(for_ms),
                 or_unknown(reason),
                 at(*rtt_ms, " (it answers within ", ")")
+            ),
+            Self::BudgetUsedUp { for_ms, budget } => format!(
+                "is on standby for {}: the budget of {} is used up, {}",
+                time(for_ms),
+                path.interface_name(),
+                budget.words()
             ),
             Self::Other { state, reason } => format!("is {state}: {}", or_unknown(reason)),
             Self::Overdue { overdue_ms, rtt_ms } => format!(
@@ -225,6 +281,10 @@ impl Cause {
                 "works and rests: there is no traffic, and a keepalive leaves every {}",
                 time(keepalive_ms)
             ),
+            Self::Dear { cost, figures } => format!(
+                "works ({}) and is kept for more than the cheaper paths carry: its cost is {cost}",
+                about(figures)
+            ),
             Self::Idle { figures } => {
                 format!("works ({}) and is idle: there is nothing to send", about(figures))
             }
@@ -262,6 +322,11 @@ impl Cause {
             }
             Self::GivenUp { .. } => "a path begins when both addresses are there".to_owned(),
             Self::Standby { reason, .. } => standby_ends(reason, &path.interface),
+            Self::BudgetUsedUp { budget, .. } => format!(
+                "it is used while no other path works, again from {}, or with a larger budget and \
+                 `mpip reload`",
+                budget.ends()
+            ),
             Self::Other { .. } | Self::Held { .. } => {
                 "this release of mpip does not know when that ends".to_owned()
             }
@@ -292,6 +357,9 @@ impl Cause {
                 "it goes on when the interface has sent what is queued there".to_owned()
             }
             Self::Rests { .. } => "the first packet wakes it".to_owned(),
+            Self::Dear { .. } => "it is used when the cheaper paths need too long for what is \
+                                  queued, or when none of them works"
+                .to_owned(),
             Self::Idle { .. } => "it is used when there is traffic".to_owned(),
             Self::NotChosen { scheduler, .. } => match scheduler.as_str() {
                 "weighted" => "its weight rises when its delay falls",
@@ -324,7 +392,7 @@ fn held(peer: &PeerStatus, path: &PathStatus) -> Option<Cause> {
         });
     }
     match path.hold.as_deref()? {
-        "congestion window full" | "paced" => None,
+        "congestion window full" | "paced" | DEAR => None,
         "packet exceeds the MTU" => Some(Cause::TooSmall { mtu_bytes, inner_mtu_bytes }),
         "MTU not confirmed" => Some(Cause::MtuUnknown { mtu_bytes, inner_mtu_bytes }),
         "kept clear for interactive flows" => {
@@ -336,7 +404,13 @@ fn held(peer: &PeerStatus, path: &PathStatus) -> Option<Cause> {
 }
 
 /// What a path does that may carry everything.
-fn working(peer: &PeerStatus, path: &PathStatus, now: Rate, all_bps: u64) -> Cause {
+fn working(
+    peer: &PeerStatus,
+    path: &PathStatus,
+    now: Rate,
+    all_bps: u64,
+    budget: Option<&BudgetStatus>,
+) -> Cause {
     if path.resting {
         return Cause::Rests { keepalive_ms: path.keepalive_ms };
     }
@@ -350,7 +424,12 @@ fn working(peer: &PeerStatus, path: &PathStatus, now: Rate, all_bps: u64) -> Cau
         shares_bottleneck_with: others
             .find(|other| other.bottleneck == path.bottleneck)
             .map(|other| other.id),
+        metered: path.metered,
+        budget: budget.map(Budget::of),
     };
+    if path.hold.as_deref() == Some(DEAR) {
+        return Cause::Dear { cost: path.cost, figures };
+    }
     let share = now.carried_bps as f64 / all_bps.max(1) as f64;
     if all_bps == 0 {
         return Cause::Idle { figures };
@@ -393,6 +472,10 @@ fn about(figures: &Figures) -> String {
         Some(figures.received_bps)
             .filter(|bps| *bps >= RECEIVED_BPS)
             .map(|bps| format!("receives {}", rate(bps))),
+        match &figures.budget {
+            Some(budget) => Some(format!("metered, {} used", budget.words())),
+            None => figures.metered.then(|| "metered".to_owned()),
+        },
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -412,10 +495,11 @@ fn limited(limit: &Limit) -> String {
 fn standby_ends(reason: &str, interface: &str) -> String {
     let else_used = "it is used while no other path works";
     match reason {
-        "its interface is on standby" => {
+        OWN_STANDBY => {
             format!("{else_used}, or after `mpip path set {interface} active`")
         }
         "the peer wants it on standby" => format!("{else_used}, or when the peer takes it back"),
+        "others are cheaper" => format!("{else_used}, or with a lower cost or a higher max_paths"),
         "others are faster" => {
             format!("{else_used}, or when it becomes faster, or with a higher max_paths")
         }

@@ -1,6 +1,6 @@
 //! Where the packets of a session go, and what their order costs.
 
-use mpip_api::{PeerStatus, SessionStatus};
+use mpip_api::{PathStatus, PeerStatus, SessionStatus};
 use serde::Serialize;
 
 use crate::units::{bytes, duration};
@@ -38,7 +38,7 @@ impl Facts {
     pub(crate) fn of(peer: &PeerStatus, session: &SessionStatus) -> Self {
         let interface = |id: u16| {
             let path = peer.paths.iter().find(|path| path.id == id);
-            (id, path.map(|path| path.interface.clone()))
+            (id, path.map(PathStatus::interface_name))
         };
         Self {
             id: session.id,

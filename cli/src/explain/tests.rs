@@ -1,7 +1,8 @@
 //! Each cause, and its sentence.
 
 use mpip_api::{
-    Event, EventKind, GuardFigures, LocalAddressStatus, PathStatus, PeerStatus, Status,
+    BudgetStatus, Event, EventKind, GuardFigures, LocalAddressStatus, PathStatus, PeerStatus,
+    Status,
 };
 
 use super::explanation::*;
@@ -134,6 +135,13 @@ fn a_path_that_may_not_be_used_has_its_state_and_the_daemons_reason() {
             None,
             "is on standby for 12 s: others are faster (it answers within 24.0 ms); it is used while \
              no other path works, or when it becomes faster, or with a higher max_paths",
+        ),
+        (
+            "standby",
+            "others are cheaper",
+            None,
+            "is on standby for 12 s: others are cheaper (it answers within 24.0 ms); it is used \
+             while no other path works, or with a lower cost or a higher max_paths",
         ),
         (
             "asleep",
@@ -327,6 +335,60 @@ fn without_traffic_a_path_is_idle_and_later_rests() {
         "eth2 (path 2) works and rests: there is no traffic, and a keepalive leaves every 25 s; \
          the first packet wakes it"
     );
+}
+
+#[test]
+fn a_path_that_costs_more_and_is_not_needed_has_its_cost() {
+    let told = about_path(0, |peer| {
+        let path = &mut peer.paths[2];
+        path.hold = Some("kept for more than the cheaper paths carry".to_owned());
+        (path.cost, path.metered, path.label) = (3, true, Some("LTE".to_owned()));
+    });
+    assert_eq!(
+        told,
+        "eth2 (LTE, path 2) works (24.0 ms round trip, metered) and is kept for more than the \
+         cheaper paths carry: its cost is 3; it is used when the cheaper paths need too long for \
+         what is queued, or when none of them works"
+    );
+}
+
+#[test]
+fn a_budget_is_told_while_there_is_some_and_when_it_is_used_up() {
+    let told = |used_up: bool, carried_bps: u64, path: PathStatus| {
+        let mut status = status();
+        status.budgets.push(BudgetStatus {
+            interface: "eth2".to_owned(),
+            label: None,
+            budget_bytes: 2_000_000_000,
+            used_bytes: if used_up { 2_000_100_000 } else { 1_600_000_000 },
+            period: "day".to_owned(),
+            period_ends_unix_s: 1_795_651_200,
+            used_up,
+        });
+        status.peers[0].paths[2] = PathStatus { id: 2, bottleneck: 2, metered: true, ..path };
+        let explained = all(&view(status, [0, 0, carried_bps]));
+        explained.peers[0].paths[2].said.line("", false)
+    };
+    let path = status().peers[0].paths[2].clone();
+    assert_eq!(
+        told(false, 600_000, path.clone()),
+        "eth2 (path 2) carries 100 %: 600 kbit/s (24.0 ms round trip, metered, 1.6 GB of 2.0 \
+         GB/day used) and has room; more would go there if there were more to send"
+    );
+    let standby = PathStatus {
+        state: "standby".to_owned(),
+        reason: "its interface is on standby".to_owned(),
+        in_state_ms: 60_000.0,
+        ..path
+    };
+    assert_eq!(
+        told(true, 0, standby.clone()),
+        "eth2 (path 2) is on standby for 60 s: the budget of eth2 is used up, 2.0 GB of 2.0 \
+         GB/day; it is used while no other path works, again from 2026-11-26 00:00 UTC, or with a \
+         larger budget and `mpip reload`"
+    );
+    let told = told(false, 0, standby);
+    assert!(told.contains("`mpip path set eth2 active`"), "{told}");
 }
 
 #[test]
@@ -605,6 +667,6 @@ fn every_cause_of_a_path_counts_as_used_only_if_it_carries_data() {
     let used = all(&view).peers.remove(0).paths.into_iter().map(|path| path.used);
     assert_eq!(used.collect::<Vec<_>>(), [false, true, false]);
     let peer = &view.status.peers[0];
-    let idle = path::Cause::of(peer, &peer.paths[1], Rate::default(), 0, false);
+    let idle = path::Cause::of(peer, &peer.paths[1], Rate::default(), 0, false, None);
     assert!(!idle.is_used() && idle.condition() == Condition::Good);
 }

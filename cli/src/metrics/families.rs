@@ -1,7 +1,7 @@
 //! Every metric with one value for the node, a peer or a path: name, unit, meaning, and where its
 //! value comes from.
 
-use mpip_api::{PathStatus, PeerStatus, Status};
+use mpip_api::{BudgetStatus, PathStatus, PeerStatus, Status};
 
 use super::exposition::Kind::{self, Counter, Gauge};
 
@@ -62,6 +62,18 @@ pub(super) const NODE: [Family<Status>; 4] = [
     ),
 ];
 
+pub(super) const BUDGET: [Family<BudgetStatus>; 2] = [
+    family(
+        "mpip_budget_bytes",
+        Gauge,
+        "Most data of an interface in a day or month of UTC, in both directions.",
+        |budget| count(budget.budget_bytes),
+    ),
+    family("mpip_budget_used_bytes", Gauge, "What is used of it in this period.", |budget| {
+        count(budget.used_bytes)
+    }),
+];
+
 pub(super) const PEER: [Family<PeerStatus>; 10] = [
     family(
         "mpip_peer_established",
@@ -119,7 +131,7 @@ pub(super) const PEER: [Family<PeerStatus>; 10] = [
     ),
 ];
 
-pub(super) const PATH: [Family<PathStatus>; 23] = [
+pub(super) const PATH: [Family<PathStatus>; 24] = [
     family("mpip_path_rtt_seconds", Gauge, "Smoothed round-trip time.", |path| {
         path.rtt_ms.and_then(seconds)
     }),
@@ -205,6 +217,12 @@ pub(super) const PATH: [Family<PathStatus>; 23] = [
     family("mpip_path_resting", Gauge, "Whether nothing is sent but keepalives.", |path| {
         flag(path.resting)
     }),
+    family(
+        "mpip_path_cost",
+        Gauge,
+        "What the path costs, 0 to 15: it is used for what cheaper ones cannot carry.",
+        |path| count(path.cost.into()),
+    ),
     family("mpip_path_keepalive_seconds", Gauge, "Interval of the keepalives at rest.", |path| {
         seconds(path.keepalive_ms)
     }),

@@ -13,6 +13,15 @@ fn full() -> Status {
     peer.traffic = Some("plain".to_owned());
     let path = &mut peer.paths[0];
     (path.min_rtt_ms, path.pacing_rate_bps) = (Some(1.5), Some(8_000));
+    status.budgets.push(mpip_api::BudgetStatus {
+        interface: "eth0".to_owned(),
+        label: None,
+        budget_bytes: 2_000_000_000,
+        used_bytes: 5,
+        period: "day".to_owned(),
+        period_ends_unix_s: 86_400,
+        used_up: false,
+    });
     status.events = vec![mpip_api::Counter { name: "path".to_owned(), count: 3 }];
     status
 }
@@ -32,6 +41,8 @@ fn values_are_in_base_units_and_labels_escaped() {
         "mpip_uptime_seconds 7320",
         r#"mpip_drops_total{cause="tcp_reset_ignored"} 2"#,
         r#"mpip_events_total{event="path"} 3"#,
+        r#"mpip_budget_bytes{interface="eth0",period="day"} 2000000000"#,
+        r#"mpip_budget_used_bytes{interface="eth0",period="day"} 5"#,
         r#"mpip_peer_traffic{peer="a \"b\" \\ c",traffic="plain"} 1"#,
         r#"mpip_peer_traffic{peer="a \"b\" \\ c",traffic="blocked"} 0"#,
         r#"mpip_path_rtt_seconds{peer="a \"b\" \\ c",path="0",interface="eth0"} 0.012345"#,

@@ -42,6 +42,9 @@ pub(super) fn render(status: &Status, rates: &Rates, sessions: bool, colours: bo
     if let Some(more) = problems.len().checked_sub(LISTED).filter(|more| *more > 0) {
         let _ = writeln!(out, "{wrong}: {more} more of the kind (--json lists them)");
     }
+    for budget in words::budgets(status) {
+        let _ = writeln!(out, "{budget}");
+    }
     for peer in &status.peers {
         render_peer(&mut out, peer, rates, colours);
         if sessions {
@@ -92,7 +95,7 @@ fn path_table(peer: &PeerStatus, paths: &[&PathStatus], rates: &Rates) -> Table 
         let works = words::works(path);
         table.row(vec![
             path.id.to_string().into(),
-            path.interface.as_str().into(),
+            path.interface_name().into(),
             path.local.ip().to_string().into(),
             path.remote.ip().to_string().into(),
             duration(path.rtt_ms.filter(|_| works)).into(),

@@ -36,6 +36,9 @@ pub(super) fn render(status: &Status, sessions: bool, colours: bool) -> String {
         list(&local, "nowhere: no interface has a usable address")
     );
     render_faults(&mut out, status, colours);
+    for budget in words::budgets(status) {
+        let _ = writeln!(out, "{budget}");
+    }
     for peer in &status.peers {
         render_peer(&mut out, peer, sessions, colours);
     }
@@ -150,7 +153,7 @@ fn paths(paths: &[PathStatus]) -> Table {
         };
         table.row(vec![
             path.id.to_string().into(),
-            path.interface.as_str().into(),
+            path.interface_name().into(),
             path.local.to_string().into(),
             path.remote.to_string().into(),
             path.encapsulation.as_str().into(),
@@ -173,12 +176,19 @@ fn paths(paths: &[PathStatus]) -> Table {
     table
 }
 
-/// The state of a path; at rest, also its keepalive interval.
+/// The state of a path; at rest, also its keepalive interval; what it costs.
 fn state(path: &PathStatus) -> String {
-    match path.resting {
-        true => format!("{}, rests {:.0} s", path.state, path.keepalive_ms / 1e3),
-        false => path.state.clone(),
+    let mut state = path.state.clone();
+    if path.resting {
+        let _ = write!(state, ", rests {:.0} s", path.keepalive_ms / 1e3);
     }
+    if path.cost > 0 {
+        let _ = write!(state, ", cost {}", path.cost);
+    }
+    if path.metered {
+        state.push_str(", metered");
+    }
+    state
 }
 
 /// Congestion control and loss detection of each path.

@@ -123,7 +123,7 @@ impl Canvas<'_, '_> {
             Condition::Spare => "◐",
             Condition::Wrong => "✕",
         };
-        let name = format!("{mark} {} to {}", path.interface, peer.name);
+        let name = format!("{mark} {} to {}", path.interface_name(), peer.name);
         let line = Line::from(vec![
             Span::styled(name, Style::new().add_modifier(Modifier::BOLD)),
             Span::styled(format!(": {state}"), self.style(condition)),

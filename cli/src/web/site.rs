@@ -268,7 +268,7 @@ impl Site {
             return text(StatusCode::BAD_REQUEST, "state: expected active or standby");
         }
         let socket = self.socket.clone();
-        let change = mpip_api::Request::SetPath { interface, state };
+        let change = mpip_api::Request::SetPath { interface, state, for_s: None };
         let asked = tokio::task::spawn_blocking(move || mpip_api::request(&socket, &change)).await;
         match asked {
             Ok(Ok(_)) => as_json(&json!({})),

@@ -26,7 +26,8 @@ impl Association {
         let in_flight = |path: &Path| path.flight.in_flight() > MIN_DATA_IN_FLIGHT;
         period.load = self.has_waiting()
             || self.paths.iter().any(|path| path.state() == PathState::Active && in_flight(path));
-        let views: Vec<View> = self.paths.validated().map(view).collect();
+        let limit = self.selection.tiers.limit();
+        let views: Vec<View> = self.paths.validated().map(|path| view(path, limit)).collect();
         let mut verdicts = Vec::new();
         self.selection.guard.on_period(now, period, &views, &mut verdicts);
         for verdict in verdicts {
@@ -52,12 +53,12 @@ impl Association {
     }
 }
 
-/// The guard's view of a path.
-fn view(path: &Path) -> View {
+/// The guard's view of a path. Those that cost more than `limit` carry nothing, as if on standby.
+fn view(path: &Path, limit: u8) -> View {
     let rtt = path.flight.rtt().smoothed();
     View {
         id: path.id.0,
-        active: path.state() == PathState::Active,
+        active: path.state() == PathState::Active && path.reserve.cost() <= limit,
         rate: path.delivers(),
         late: path.delay.average().unwrap_or(0) + 4 * path.delay.jitter().as_micros() as i64,
         repair: (rtt + path.flight.reordering_window()).as_micros() as i64,

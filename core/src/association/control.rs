@@ -248,10 +248,17 @@ impl Association {
                     _ if path.reserve.is_told() => PathStatus::Standby,
                     _ => PathStatus::Available,
                 },
+                cost: match path.state() {
+                    PathState::Abandoned => 0,
+                    _ => path.reserve.told_cost(),
+                },
             }),
-            Notice::PathRefused(id) => {
-                Some(Frame::PathStatus { path: id, sequence: 0, status: PathStatus::Abandoned })
-            }
+            Notice::PathRefused(id) => Some(Frame::PathStatus {
+                path: id,
+                sequence: 0,
+                status: PathStatus::Abandoned,
+                cost: 0,
+            }),
             Notice::Skip(Skip { session, first, count }) => {
                 Some(Frame::Skip { session, first, count })
             }

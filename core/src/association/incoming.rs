@@ -127,7 +127,9 @@ impl Association {
         let local = local(from, &locals);
         let local = local.ok_or(DropReason::UnknownPath)?;
         self.make_room_for_path(now, cx);
-        let index = self.add_path(now, id, from, local).ok_or(DropReason::TooManyPaths)?;
+        let interfaces = &cx.shared.interfaces;
+        let index = self.add_path(now, id, from, local, interfaces);
+        let index = index.ok_or(DropReason::TooManyPaths)?;
         if self.handshakes.take_answered_to(from) {
             // Only the node that received our response at this address can have sealed the packet.
             self.change_state(now, cx, index, PathState::Active, "the handshake was confirmed");
@@ -186,8 +188,8 @@ impl Association {
                 Frame::Addresses { generation, list } => {
                     self.on_addresses(now, cx, generation, list.iter());
                 }
-                Frame::PathStatus { path, sequence, status } => {
-                    self.on_path_status(now, cx, path, sequence, status);
+                Frame::PathStatus { path, sequence, status, cost } => {
+                    self.on_path_status(now, cx, path, sequence, (status, cost));
                 }
                 Frame::Skip { session, first, count } => {
                     self.receiving.skip(now, session, (first, count), &mut cx.shared.hold, packets);

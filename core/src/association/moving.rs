@@ -163,7 +163,7 @@ impl Association {
             }
             self.abandon_path(now, cx, former, "the peer has moved again");
         }
-        if let Some(index) = self.open_path(now, from, local) {
+        if let Some(index) = self.open_path(now, from, local, &cx.shared.interfaces) {
             let path = &mut self.paths[index];
             path.validation.challenge = Some(Challenge::new(cx.shared.rng.bytes(), from, now));
             path.validation.credit = len;
@@ -261,6 +261,7 @@ impl Association {
             let parameters = &self.parameters.transport;
             path.move_to(now, from, local, self.config.congestion_control, parameters);
             path.fixed_weight = self.config.fixed_weight(&local.interface);
+            path.reserve.set_cost(cx.shared.interfaces.cost(&local.interface));
         }
         if former != from.remote {
             cx.shared.events.push_back(Event::Rebound {

@@ -110,6 +110,7 @@ impl Association {
             return;
         }
         self.sending.end_outage(now);
+        self.selection.look(&self.paths);
         while let Some(next) = self.next_packet(now) {
             let len = next.segments.segment_len(next.segment);
             let any = match works {
@@ -139,7 +140,13 @@ impl Association {
             }
             let draws = &mut cx.shared.draws;
             let choice = self.selection.choose(now, next.priority, &demand, draws);
-            let Some(index) = choice else { break };
+            let Some(index) = choice else {
+                let bulk = works && next.priority == Priority::Throughput && next.only.is_none();
+                if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
+                    continue;
+                }
+                break;
+            };
             if self.send_packet(now, index, &next, len, out) {
                 self.sending.on_packet_sent(now, self.paths[index].id, &next);
             } else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mpip_wire::{PathId, PathStatus};
 
 use super::Association;
-use crate::config::Policy;
+use crate::config::{InterfaceProperties, Policy};
 use crate::content::Path;
 use crate::drops::DropReason;
 use crate::event::Event;
@@ -132,7 +132,7 @@ impl Association {
                     && cx.shared.may_be_sent_to(remote)
                     && self.may_challenge(now, remote, local.encapsulation)
                     && !self.paths.is_taken(address)
-                    && let Some(index) = self.open_path(now, address, local)
+                    && let Some(index) = self.open_path(now, address, local, &cx.shared.interfaces)
                 {
                     let standing = self.standing(now, address, cx);
                     let challenge = Challenge::ours(cx.shared.rng.bytes(), address, standing, now);
@@ -166,7 +166,9 @@ impl Association {
             }
         }
         let local = cx.shared.locals.iter().find(|local| local.id == address.local);
-        if let Some(index) = local.and_then(|local| self.open_path(now, address, local)) {
+        if let Some(index) =
+            local.and_then(|local| self.open_path(now, address, local, &cx.shared.interfaces))
+        {
             self.paths[index].ping = true;
             self.change_state(now, cx, index, PathState::Active, "the handshake was answered");
         }
@@ -177,9 +179,10 @@ impl Association {
         now: Instant,
         address: PathAddress,
         local: &LocalAddress,
+        interfaces: &InterfaceProperties,
     ) -> Option<PathIndex> {
         let id = self.paths.take_id().filter(|_| !self.paths.is_full())?;
-        self.add_path(now, id, address, local)
+        self.add_path(now, id, address, local, interfaces)
     }
 
     /// Removes path `index`. Its identifier stays reserved as long as the keys exist.
@@ -199,9 +202,11 @@ impl Association {
         id: PathId,
         address: PathAddress,
         local: &LocalAddress,
+        interfaces: &InterfaceProperties,
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
+        path.reserve.set_cost(interfaces.cost(&local.interface));
         path.longest_pause = self.longest_pause();
         path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
@@ -254,12 +259,13 @@ impl Association {
         cx: &mut Context<'_>,
         id: PathId,
         sequence: u64,
-        status: PathStatus,
+        (status, cost): (PathStatus, u8),
     ) {
         let Some(index) = self.paths.find(id) else { return };
         let path = &mut self.paths[index];
         if status != PathStatus::Abandoned {
-            self.standby_changed |= path.reserve.on_peer(sequence, status == PathStatus::Standby);
+            let standby = status == PathStatus::Standby;
+            self.standby_changed |= path.reserve.on_peer(sequence, standby, cost);
         } else if path.state() != PathState::Abandoned {
             self.change_state(now, cx, index, PathState::Abandoned, "the peer gave it up");
             self.open_paths(now, cx);
@@ -362,13 +368,14 @@ impl Association {
         self.choose_encapsulations(now, cx);
         self.settle_paths(now, cx);
         self.limit_to_fastest(now, cx);
-        let candidates: Vec<Candidate> = self
-            .paths
-            .iter()
-            .filter(|path| path.state() == PathState::Active)
-            .map(|path| Candidate::of(path, now, 0))
-            .collect();
-        self.selection.adjust(&candidates);
+        let candidates = |most: u8| -> Vec<Candidate> {
+            let active = self.paths.active().filter(|path| path.reserve.cost() <= most);
+            active.map(|path| Candidate::of(path, now, 0)).collect()
+        };
+        self.selection.adjust(&candidates(u8::MAX));
+        let backlog = self.sending.queue().bytes();
+        self.selection.tiers.on_period(now, &self.paths, backlog);
+        let candidates = candidates(self.selection.tiers.limit());
         let playout = &self.parameters.transport.playout;
         self.paths.iter_mut().for_each(|path| path.update_playout(playout));
         self.uneven = self.paths.iter().any(Path::is_uneven);
@@ -406,24 +413,30 @@ impl Association {
         }
     }
 
-    /// Keeps the fastest `max_paths` paths active and the others on standby (seed 000, section
-    /// 3.3), as well as those that this host or the peer wants on standby. If both nodes have
-    /// such a limit the opener's choice holds: two nodes that followed each other would never
-    /// agree.
+    /// Keeps `max_paths` paths active, the cheapest and among these the fastest, and the others on
+    /// standby (seed 000, section 3.3), as well as those that this host or the peer wants on
+    /// standby. If both nodes have such a limit the opener's choice holds: two nodes that followed
+    /// each other would never agree.
     pub(crate) fn limit_to_fastest(&mut self, now: Instant, cx: &mut Context<'_>) {
         let limit = self.config.max_paths;
-        let standby = Arc::clone(&cx.shared.standby);
-        let own = |path: &Path| standby.contains(&path.interface);
+        let interfaces = Arc::clone(&cx.shared.interfaces);
+        let own = |path: &Path| interfaces.standby.contains(&path.interface);
+        for path in self.paths.iter_mut() {
+            path.reserve.set_cost(interfaces.cost(&path.interface));
+        }
         let aside = |path: &Path| {
             let reserve = &path.reserve;
-            reserve.is_wanted() || reserve.is_told() || path.state() == PathState::Standby
+            reserve.is_wanted()
+                || reserve.is_told()
+                || reserve.owes_cost()
+                || path.state() == PathState::Standby
         };
         if limit.is_none() && !self.paths.iter().any(|path| aside(path) || own(path)) {
             return;
         }
         cx.shared.work += self.paths.len() as u64;
         let heeds = !self.identity.opens() || limit.is_none();
-        let mut working: Vec<(Aside, i64, u16, PathIndex)> = Vec::new();
+        let mut working: Vec<(Aside, u8, i64, u16, PathIndex)> = Vec::new();
         for (index, path) in self.paths.enumerate() {
             let margin = match path.state() {
                 PathState::Active => 0,
@@ -437,15 +450,18 @@ impl Association {
                 (false, true) => Aside::Peer,
                 (false, false) => Aside::No,
             };
-            working.push((aside, delay, path.id.0, index));
+            working.push((aside, path.reserve.cost(), delay, path.id.0, index));
         }
         working.sort_unstable();
         let available = working.iter().any(|(aside, ..)| *aside == Aside::No);
-        for (rank, &(aside, _, _, index)) in working.iter().enumerate() {
+        let last = limit.and_then(|limit| working.get(limit.saturating_sub(1)));
+        let most = last.map_or(u8::MAX, |(_, cost, ..)| *cost);
+        for (rank, &(aside, cost, _, _, index)) in working.iter().enumerate() {
             let beyond = limit.is_some_and(|limit| rank >= limit);
             let (state, reason) = match aside {
                 Aside::Here if available => (PathState::Standby, "its interface is on standby"),
                 Aside::Peer if available => (PathState::Standby, "the peer wants it on standby"),
+                _ if beyond && cost > most => (PathState::Standby, "others are cheaper"),
                 _ if beyond => (PathState::Standby, "others are faster"),
                 Aside::No => (PathState::Active, "among the fastest"),
                 _ => (PathState::Active, "no other path works"),
@@ -493,7 +509,12 @@ impl Association {
         let uneven = spread.max(late);
         let searching = || in_use().filter(|path| path.is_searching());
         let windows: u64 = searching().map(|path| path.cc.window()).sum();
-        self.awaited = (windows as f64 * thinning.ahead) as u64;
+        // The queue has to become long enough for dearer paths to be used: the inner TCP must not
+        // take it for a sign of congestion before.
+        let opens = self.selection.tiers.opens_after().map(|after| after * 2);
+        let rate: u64 = paths.iter().map(|path| path.rate).sum();
+        let opening = opens.map_or(0.0, |after| rate as f64 * after.as_secs_f64());
+        self.awaited = (windows as f64 * thinning.ahead).max(opening) as u64;
         // Slow start goes on for the sake of later paths. If a far one loses, the window outgrows
         // it. Losses at the end of its own slow start do not count.
         let nearest = paths.iter().map(|path| path.delay).min().unwrap_or_default();
@@ -502,14 +523,19 @@ impl Association {
             paths.iter().any(|known| known.id == path.id.0 && known.delay - nearest >= far)
         };
         let lossy = searching().any(|path| path.loss() > thinning.lossy && is_far(path));
-        self.thins =
-            self.config.ack_thinning && thinning.enabled && uneven >= thinning.uneven && !lossy;
+        let longer = uneven >= thinning.uneven || opens.is_some();
+        self.thins = self.config.ack_thinning && thinning.enabled && longer && !lossy;
         let misleading = uneven >= tuning.misleading;
         let answer =
             if misleading { rtt + self.resequencing_timeout.advertised } else { rtt + late * 2 };
         let interval = base.interval.max((answer * 2).min(tuning.interval_most));
         self.sending.queue_mut().set_codel(CodelParameters {
-            target: base.target.max(growing).max(spread.min(tuning.spread_most)).max(late),
+            target: base
+                .target
+                .max(growing)
+                .max(spread.min(tuning.spread_most))
+                .max(late)
+                .max(opens.unwrap_or_default()),
             interval,
             patient: base.patient && (self.selection.guard.is_narrow() || misleading),
         });

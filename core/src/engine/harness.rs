@@ -35,6 +35,8 @@ pub(crate) struct Out {
     committed: bool,
     /// All sockets are full.
     pub(crate) full: bool,
+    /// The socket of this local address is.
+    pub(crate) full_link: Option<u16>,
     pub(crate) packets: Vec<Vec<u8>>,
 }
 
@@ -54,7 +56,7 @@ impl Out {
 impl DatagramSink for Out {
     fn reserve(&mut self, to: PathAddress, ecn: Ecn, len: usize) -> Option<Slot<'_>> {
         self.settle();
-        if self.full {
+        if self.full || self.full_link == Some(to.local.0) {
             return None;
         }
         self.field = ecn;

@@ -7,13 +7,14 @@
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mpip_crypto::PublicKey;
 use mpip_types::{DatagramSink, Instant, Prefix};
 
 use super::Engine;
 use crate::association::Association;
-use crate::config::{PeerConfig, Policy, Rule};
+use crate::config::{InterfaceProperties, PeerConfig, Policy, Rule};
 use crate::rules::RuleTable;
 
 /// What [`Engine::reconfigure`] has changed: names of peers, in the new configuration's order.
@@ -93,10 +94,9 @@ impl Engine {
         done
     }
 
-    /// Puts the paths from these interfaces on standby, and the others back in use: a path on
-    /// standby carries packets only while no other one works. The peers are told.
-    pub(super) fn follow_standby(&mut self, now: Instant, interfaces: Vec<String>) {
-        self.shared.standby = interfaces.into();
+    /// Puts paths on standby or back in use, and follows what they cost. The peers are told.
+    pub(super) fn follow_interfaces(&mut self, now: Instant, interfaces: InterfaceProperties) {
+        self.shared.interfaces = Arc::new(interfaces);
         for peer in 0..self.associations.len() {
             let (association, mut cx) = self.association(peer);
             association.limit_to_fastest(now, &mut cx);

@@ -3,6 +3,7 @@
 
 mod advertised;
 mod availability;
+mod cost;
 mod early;
 mod encapsulation;
 mod extremes;

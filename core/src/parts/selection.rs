@@ -9,6 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::path_set::{PathIndex, PathSet};
 use super::sizes::INNER_OVERHEAD;
+use super::tiers::Tiers;
 use crate::config::{PeerConfig, Priority};
 use crate::content::Path;
 use crate::guard::Guard;
@@ -30,6 +31,8 @@ pub enum Hold {
     TooSmall,
     /// A probe is overdue, and other paths answer.
     Silent,
+    /// It costs more than others, which carry everything.
+    Dear,
     /// Its MTU is being probed for this length, and other paths carry it.
     Untried,
     /// The other paths carry more without it.
@@ -54,6 +57,7 @@ impl Hold {
             Self::Abandoned => "abandoned",
             Self::TooSmall => "packet exceeds the MTU",
             Self::Silent => "probe overdue",
+            Self::Dear => "kept for more than the cheaper paths carry",
             Self::Untried => "MTU not confirmed",
             Self::LeftOut => "the others carry more without it",
             Self::KeptClear => "kept clear for interactive flows",
@@ -109,6 +113,10 @@ const FULL_PACKET: f64 = 1_500.0;
 /// Chooses the path of each packet.
 #[derive(Debug)]
 pub(crate) struct Selection {
+    /// Which paths carry packets by what they cost.
+    pub(crate) tiers: Tiers,
+    /// The lowest cost of the usable paths that the guard does not leave out.
+    kept_cost: u8,
     /// Leaves out paths without which the others carry more.
     pub(crate) guard: Guard,
     scheduler: Box<dyn Scheduler>,
@@ -124,6 +132,8 @@ impl Selection {
     /// As configured.
     pub(crate) fn new(config: &PeerConfig, parameters: &Parameters) -> Self {
         Self {
+            tiers: Tiers::new(parameters.spill),
+            kept_cost: 0,
             guard: Guard::new(parameters.guard),
             scheduler: scheduler::new(config, &parameters.earliest),
             parameters: parameters.interactive,
@@ -136,6 +146,21 @@ impl Selection {
     /// A new association starts without paths.
     pub(crate) fn reset(&mut self, parameters: &Parameters) {
         self.guard = Guard::new(parameters.guard);
+        self.tiers = Tiers::new(parameters.spill);
+    }
+
+    /// Looks what the usable paths cost, before packets are sent.
+    pub(crate) fn look(&mut self, paths: &PathSet) {
+        self.tiers.look(paths);
+        let kept = paths.iter().filter(|path| path.is_usable());
+        let kept = kept.filter(|path| !self.guard.leaves_out(path.id.0));
+        self.kept_cost = kept.map(|path| path.reserve.cost()).min().unwrap_or(0);
+    }
+
+    /// Whether `path` carries no bulk traffic because others carry more without it. It is left out
+    /// for paths that are no dearer only.
+    fn leaves_out(&self, path: &Path) -> bool {
+        path.reserve.cost() >= self.kept_cost && self.guard.leaves_out(path.id.0)
     }
 
     /// A packet of an interactive flow is to be sent.
@@ -186,6 +211,7 @@ impl Selection {
         let size = len + INNER_OVERHEAD;
         let held = self.held(path, size, true, self.clear_below(now, paths));
         held.or_else(|| match path.ready_at(now, size) {
+            _ if path.reserve.cost() > self.tiers.limit() => Some(Hold::Dear),
             _ if path.blocked => Some(Hold::Blocked),
             at if at <= now => None,
             at if path.paced_until() == Some(at) => Some(Hold::Paced),
@@ -196,7 +222,7 @@ impl Selection {
     /// Why `path` may not carry a datagram of `size` bytes, regardless of its congestion window.
     /// `bulk`: it is part of a transfer; `clear_below`: see the function.
     fn held(&self, path: &Path, size: usize, bulk: bool, clear_below: Option<u64>) -> Option<Hold> {
-        let left_out = bulk && self.guard.leaves_out(path.id.0);
+        let left_out = bulk && self.leaves_out(path);
         // A path that searches does not know yet what it delivers.
         let slow = |below: &u64| !path.cc.searches() && path.delivers() < *below;
         held(path, size, left_out).or_else(|| clear_below.filter(slow).map(|_| Hold::KeptClear))
@@ -230,6 +256,8 @@ impl Selection {
         let size = len + INNER_OVERHEAD;
         let bulk = priority == Priority::Throughput;
         let clear_below = if bulk { self.clear_below(now, paths) } else { None };
+        // What needs a fast answer is little, and stays on the cheapest paths.
+        let limit = if bulk { self.tiers.limit() } else { self.tiers.floor() };
         self.clear();
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
@@ -237,16 +265,37 @@ impl Selection {
                 continue;
             }
             let hold = self.held(path, size, bulk, clear_below);
-            let rank = hold.map_or(Some(0), Hold::fallback_rank);
-            let Some(rank) = rank.filter(|rank| *rank <= best) else { continue };
+            let Some(rank) = hold.map_or(Some(0), Hold::fallback_rank) else { continue };
+            let candidate = Candidate::of(path, now, size);
+            let dear = only.is_none() && path.reserve.cost() > limit;
+            // What needs a fast answer does not wait for a socket that is full.
+            let stuck = !bulk && candidate.ready_at == Instant::FAR_FUTURE;
+            let rank = rank * 2 + u8::from(dear || stuck);
+            if rank > best {
+                continue;
+            }
             if rank < best {
                 best = rank;
                 self.clear();
             }
-            self.candidates.push(Candidate::of(path, now, size));
+            self.candidates.push(candidate);
             self.places.push(place);
         }
+        if self.tiers.differ() {
+            self.keep_cheapest(now, paths);
+        }
         !self.candidates.is_empty()
+    }
+
+    /// Removes the candidates that cost more than one that can take the packet now.
+    fn keep_cheapest(&mut self, now: Instant, paths: &PathSet) {
+        let Self { candidates, places, .. } = self;
+        let cost = |place: PathIndex| paths[place].reserve.cost();
+        let ready = candidates.iter().zip(&*places).filter(|(path, _)| path.ready_at <= now);
+        let Some(most) = ready.map(|(_, place)| cost(*place)).min() else { return };
+        let mut kept = places.iter();
+        candidates.retain(|_| kept.next().is_some_and(|place| cost(*place) <= most));
+        places.retain(|place| cost(*place) <= most);
     }
 
     /// Gathers the paths that may carry a packet of `len` bytes before they are validated. Returns

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use mpip_core::{
-    CongestionControlKind, Encapsulation, EncapsulationPolicy, PeerConfig, Policy, SchedulerKind,
-    WeightAdaptation,
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, InterfaceProperties, PeerConfig,
+    Policy, SchedulerKind, WeightAdaptation,
 };
 
 use super::rule_list::RuleList;
 use super::settings::{
-    GatewaySettings, InterfaceAddress, InterfaceState, Settings, capture, permit, require,
+    GatewaySettings, InterfaceAddress, InterfaceState, PathProperties, Settings, capture, permit,
+    require,
 };
 use super::suggestion::did_you_mean;
 use super::values::{self, MAX_PATHS};
@@ -26,6 +27,8 @@ pub struct Changeable {
     pub path_states: BTreeMap<String, InterfaceState>,
     /// Encapsulation of paths, by interface.
     pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
+    /// Label, cost and budget, by interface.
+    pub path_properties: BTreeMap<String, PathProperties>,
     /// The nodes to associate with.
     pub peers: Vec<PeerConfig>,
     /// Rules; the first that matches a packet decides.
@@ -77,14 +80,26 @@ impl Changeable {
         listed || self.path_states.contains_key(interface)
     }
 
+    /// The state of `interface`.
+    pub(crate) fn state(&self, interface: &str) -> InterfaceState {
+        self.path_states.get(interface).copied().unwrap_or(InterfaceState::Active)
+    }
+
     /// Interfaces without paths.
     pub(crate) fn off(&self) -> Vec<String> {
         self.in_state(InterfaceState::Off)
     }
 
-    /// Interfaces on standby.
-    pub(crate) fn standby(&self) -> Vec<String> {
-        self.in_state(InterfaceState::Standby)
+    /// What the engine is told of interfaces.
+    pub(crate) fn interfaces(&self) -> InterfaceProperties {
+        let named = || self.path_properties.iter();
+        let costs = named().filter(|(_, properties)| properties.cost > 0);
+        let metered = named().filter(|(_, properties)| properties.metered);
+        InterfaceProperties {
+            standby: self.in_state(InterfaceState::Standby).into_iter().collect(),
+            costs: costs.map(|(name, properties)| (name.clone(), properties.cost)).collect(),
+            metered: metered.map(|(name, _)| name.clone()).collect(),
+        }
     }
 
     fn in_state(&self, state: InterfaceState) -> Vec<String> {
@@ -192,6 +207,7 @@ impl Settings {
             path_interfaces: self.path_interfaces.clone(),
             path_states: self.path_states.clone(),
             path_encapsulations: self.path_encapsulations.clone(),
+            path_properties: self.path_properties.clone(),
             peers: self.peers.clone(),
             rules: RuleList::of_file(&self.rules),
         }

@@ -105,6 +105,11 @@ pub(super) struct Path {
     pub(super) interface: Option<Spanned<String>>,
     pub(super) encapsulation: Option<Spanned<String>>,
     pub(super) state: Option<Spanned<String>>,
+    pub(super) label: Option<Spanned<String>>,
+    pub(super) cost: Option<Spanned<i64>>,
+    #[serde(default)]
+    pub(super) metered: bool,
+    pub(super) budget: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

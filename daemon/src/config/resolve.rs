@@ -11,7 +11,7 @@ use super::error::Problem;
 use super::peer::Peers;
 use super::problems::Problems;
 use super::settings::{InterfaceState, Place, RouterSettings, Settings};
-use super::{gateway, host_mode, interface, node, opportunistic, rule, structure};
+use super::{gateway, host_mode, interface, node, opportunistic, path, rule, structure};
 use crate::diagnosis::Permits;
 
 /// The settings, or everything that is wrong with them, in the file's order.
@@ -26,6 +26,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     let addresses = interface::addresses(&raw.interface, &mut problems);
     let path_interfaces = interface::path_interfaces(&raw.path, &interface, &mut problems);
     let path_encapsulations = interface::path_encapsulations(&raw.path, &mut problems);
+    let path_properties = path::properties(&raw.path, &mut problems);
     let mut path_states = interface::path_states(&raw.path, &mut problems);
     let host_mode = host_mode::resolve(&raw.host_mode, &mut problems);
     let raw_node = raw.node.as_ref().map(Spanned::get_ref);
@@ -83,6 +84,7 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
         path_interfaces,
         path_states,
         path_encapsulations,
+        path_properties,
         host_mode,
         peers,
         rules,

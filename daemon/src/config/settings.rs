@@ -47,6 +47,8 @@ pub struct Settings {
     pub path_states: BTreeMap<String, InterfaceState>,
     /// Encapsulation of paths, by interface. For others the peer's setting counts.
     pub path_encapsulations: BTreeMap<String, EncapsulationPolicy>,
+    /// Label, cost and budget, by interface.
+    pub path_properties: BTreeMap<String, PathProperties>,
     /// What host mode uses of the host.
     pub host_mode: HostMode,
     /// The nodes to associate with.
@@ -165,6 +167,55 @@ impl InterfaceState {
             Self::Active => "active",
             Self::Standby => "standby",
             Self::Off => "off",
+        }
+    }
+}
+
+/// What paths from an interface are called and cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathProperties {
+    /// What users call the interface.
+    pub label: Option<String>,
+    /// Rank in the order in which paths are filled, 0 to 15; the lowest comes first.
+    pub cost: u8,
+    /// Whether its data is paid for by amount.
+    pub metered: bool,
+    /// Most data of a period.
+    pub budget: Option<Budget>,
+}
+
+/// Most data of a period, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of IP packets.
+    pub bytes: u64,
+    /// The period.
+    pub period: Period,
+}
+
+/// The period of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Period {
+    /// A day of UTC.
+    Day,
+    /// A calendar month of UTC.
+    Month,
+}
+
+impl Period {
+    /// The names in a configuration.
+    pub const NAMES: &[(&str, Self)] = &[("day", Self::Day), ("month", Self::Month)];
+
+    /// The period with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, period)| *period)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Month => "month",
         }
     }
 }

@@ -11,10 +11,10 @@ use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, Sc
 use super::*;
 
 /// A directory with key files, removed when dropped.
-pub(super) struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("mpip-config-{name}-{}-{number}", std::process::id());
@@ -33,7 +33,7 @@ impl Directory {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("owner");
     }
 
-    pub(super) fn parse(&self, text: &str) -> Result<Settings, ConfigError> {
+    pub(crate) fn parse(&self, text: &str) -> Result<Settings, ConfigError> {
         parse(&self.0.join("mpip.toml"), text)
     }
 
@@ -53,7 +53,7 @@ impl Drop for Directory {
 
 /// RFC 7748 section 6.1: Alice's private key, and Bob's public key.
 const OWN_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
-pub(super) const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+pub(crate) const PEER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 /// Alice's public key.
 const OWN_PUBLIC: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
 
@@ -754,4 +754,38 @@ fn one_peer_may_have_the_default_route() {
         settings.peers[0].allowed_prefixes.iter().map(ToString::to_string).collect();
     assert_eq!(prefixes, ["0.0.0.0/0", "::/0"]);
     assert!(settings.default_route);
+}
+
+#[test]
+fn path_properties_are_read_and_errors_name_the_line() {
+    let directory = Directory::new("path-properties");
+    let path = |lines: &str| with_peer(&format!("[[path]]\ninterface = 'wwan0'\n{lines}"));
+    let valid = "label = 'LTE büro'\ncost = 15\nmetered = true\nbudget = '2 GB/day'";
+    let settings = directory.parse(&path(valid)).expect("valid");
+    let budget = Some(Budget { bytes: 2_000_000_000, period: Period::Day });
+    let expected =
+        PathProperties { label: Some("LTE büro".to_owned()), cost: 15, metered: true, budget };
+    assert_eq!(settings.path_properties["wwan0"], expected);
+    let interfaces = settings.changeable().interfaces();
+    assert_eq!((interfaces.cost("wwan0"), interfaces.cost("eth0")), (15, 0));
+    assert!(interfaces.metered.contains("wwan0"));
+    let settings = directory.parse(&path("")).expect("valid");
+    assert_eq!(settings.path_properties["wwan0"], PathProperties::default());
+
+    let long = format!("label = '{}'", "x".repeat(33));
+    for (lines, expected) in [
+        ("cost = 16", "8: cost: expected a number from 0 to 15, found 16"),
+        ("cost = -1", "8: cost: expected a number from 0 to 15, found -1"),
+        ("label = ''", "8: label: expected 1 to 32 visible characters"),
+        ("label = ' a'", "8: label: expected 1 to 32 visible characters"),
+        (&long, "8: label: expected 1 to 32 visible characters"),
+        ("\nbudget = '2 GB/day'", "9: budget: expected `metered = true` beside it"),
+        ("metered = true\nbudget = '2 GB'", "9: budget: expected an amount (kB, MB, GB or TB)"),
+        ("metered = 1", "8: metered: "),
+        ("lable = 'a'", "8: "),
+    ] {
+        let problems = directory.problems(&path(lines));
+        assert_eq!(problems.len(), 1, "{lines}: {problems:?}");
+        assert!(problems[0].starts_with(expected), "{lines}: {problems:?}");
+    }
 }

@@ -138,6 +138,8 @@ pub enum Set {
         interface: String,
         /// The name of the state.
         state: String,
+        /// For how long, s; `None` until the next reload.
+        for_s: Option<u64>,
     },
     /// A rule that is new.
     AddRule {

@@ -138,9 +138,9 @@ fn handle(reader: &mut BufReader<UnixStream>, request: &Request, asker: &Asker) 
             let (name, settings) = (peer.clone(), settings.clone());
             set(stream, asker, Set::Peer { name, settings })
         }
-        Request::SetPath { interface, state } => {
+        Request::SetPath { interface, state, for_s } => {
             let (interface, state) = (interface.clone(), state.clone());
-            set(stream, asker, Set::Path { interface, state })
+            set(stream, asker, Set::Path { interface, state, for_s: *for_s })
         }
         Request::Overrides => {
             let asked = asker.answer(|reply| Ask::Overrides { reply });

@@ -49,6 +49,15 @@ fn faults(status: &Status) -> Vec<Finding> {
     let faults = status.faults.iter().filter(|fault| fault.what != IGNORED.0);
     let device = &status.interface.name;
     let finding = |fault: &FaultStatus| {
+        if fault.what.starts_with("budget of ") {
+            let mend = "it ends by itself; a larger `budget` in its [[path]] and `mpip reload` end \
+                        it sooner";
+            return Finding::note(&fault.what, &fault.why, Mend::words(mend));
+        }
+        if fault.what.contains("which mpipd writes, is damaged") {
+            let mend = "what was used is not known any more; `mpip status` shows what is counted";
+            return Finding::note(&fault.what, &fault.why, Mend::words(mend));
+        }
         let mend = match fault.what == format!("{device} is down") {
             true => Mend::command(format!("ip link set {device} up")),
             false => Mend::words(

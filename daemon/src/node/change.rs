@@ -28,8 +28,9 @@ impl Node {
                 return Ok(());
             }
         };
-        let dropped = self.in_force.overrides().count();
-        let interfaces = reload::interfaces_differ(self.in_force.changeable(), &change.to);
+        let dropped = self.in_force.overrides(start).count();
+        let effective = self.in_force.effective(&change);
+        let interfaces = reload::interfaces_differ(self.in_force.changeable(), &effective);
         let done = self.apply(change, poller)?;
         let report = reload::report(done, interfaces, dropped);
         log::info!("{}", reload::summary(&report));
@@ -57,10 +58,10 @@ impl Node {
     ) -> Result<Result<(), String>, Error> {
         let possible = match &change {
             Set::Peer { name, settings } => self.in_force.set_peer(name, settings),
-            Set::Path { interface, state } => {
+            Set::Path { interface, state, for_s } => {
                 let (links, _) = self.network.host_mut().inventory()?;
                 let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-                self.in_force.set_path(interface, state, &names)
+                self.in_force.set_path(clock::now(), interface, state, *for_s, &names)
             }
             Set::AddRule { at, settings } => {
                 self.in_force.change_rules(|rules| rules.add(*at, settings))
@@ -77,8 +78,11 @@ impl Node {
                     log::info!("peer `{name}`: {key} = {value} for the time being");
                 }
             }
-            Set::Path { interface, state } => {
+            Set::Path { interface, state, for_s: None } => {
                 log::info!("paths from {interface} are {state} for the time being");
+            }
+            Set::Path { interface, state, for_s: Some(for_s) } => {
+                log::info!("paths from {interface} are {state} for {for_s} s");
             }
             Set::AddRule { settings, .. } => {
                 let pairs = settings.iter().map(|(key, value)| format!(" {key}={value}"));
@@ -96,7 +100,7 @@ impl Node {
 
     /// The configuration file, and what was set for the time being.
     pub(crate) fn overrides(&self) -> (String, api::Overrides) {
-        (self.settings.config_file.clone(), self.in_force.overrides().clone())
+        (self.settings.config_file.clone(), self.in_force.overrides(clock::now()))
     }
 
     /// The rules in force.
@@ -104,30 +108,73 @@ impl Node {
         self.in_force.changeable().rules.clone()
     }
 
+    /// Ends what was set for a limited time that is over.
+    pub(super) fn expire_settings(&mut self, now: Instant, poller: &Poller) -> Result<(), Error> {
+        let Some((interfaces, change)) = self.in_force.expire(now) else { return Ok(()) };
+        self.apply(change, poller)?;
+        for interface in interfaces {
+            let state = self.in_force.changeable().state(&interface).name();
+            log::info!("paths from {interface} are {state} again: the time is over");
+        }
+        Ok(())
+    }
+
     /// Makes `change`. The engine is first: who is removed is told on the paths that exist, and
     /// packets that are led to the device find their peer.
     fn apply(&mut self, change: Change, poller: &Poller) -> Result<Reconfigured, Error> {
         let now = clock::now();
+        let to = self.in_force.effective(&change);
         let Self { engine, sender, .. } = self;
-        let (peers, rules) = (change.to.peers.clone(), change.to.rules.rules());
+        let (peers, rules) = (to.peers.clone(), to.rules.rules());
         let done = engine.reconfigure(now, peers, rules, sender);
         sender.flush(now);
         for peer in &done.removed {
             self.network.forget_peer(peer);
         }
         self.follow_captures(now);
-        self.network.reconfigure(now, &change.to);
-        self.settings.follow(&change.to);
-        let standby = change.to.standby();
-        if standby != self.in_force.changeable().standby() {
-            self.engine.handle_command(now, Command::Standby(standby));
+        self.network.reconfigure(now, &to);
+        self.settings.follow(&to);
+        let interfaces = to.interfaces();
+        if interfaces != self.in_force.changeable().interfaces() {
+            self.engine.handle_command(now, Command::Interfaces(interfaces));
         }
-        if self.local.reconfigure(&change.to) {
+        if self.local.reconfigure(&to) {
             for error in self.refresh(now, poller)?.failed {
                 log::warn!("{error}; trying again");
             }
         }
         self.in_force.adopt(change);
+        let settings = &self.in_force.changeable().path_properties;
+        self.budgets.follow(now, clock::unix_time(), settings);
         Ok(done)
+    }
+
+    /// Begins with what the configuration says of budgets, and what was used before.
+    pub(super) fn begin_budgets(&mut self, now: Instant) {
+        let settings = &self.in_force.changeable().path_properties;
+        self.budgets.follow(now, clock::unix_time(), settings);
+        if let Some(change) = self.in_force.use_up(self.budgets.used_up()) {
+            self.in_force.adopt(change);
+        }
+        for fault in self.budgets.faults(now) {
+            log::warn!("{}", fault.what);
+        }
+    }
+
+    /// Counts what paths have carried, if it is time, and puts interfaces on standby whose budget
+    /// is used up, or back in use.
+    pub(super) fn count_budgets(&mut self, now: Instant, poller: &Poller) -> Result<(), Error> {
+        let due = self.budgets.next_timeout().is_some_and(|due| due <= now);
+        if !due && !self.budgets.is_news() {
+            return Ok(());
+        }
+        let unix_time = clock::unix_time();
+        for change in self.budgets.count(now, unix_time, self.engine.path_traffic()) {
+            self.events.budget(unix_time, change);
+        }
+        if let Some(change) = self.in_force.use_up(self.budgets.used_up()) {
+            self.apply(change, poller)?;
+        }
+        Ok(())
     }
 }

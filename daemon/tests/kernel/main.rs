@@ -20,6 +20,7 @@ mod nat_host_mode;
 mod opportunistic;
 mod other_traffic;
 mod path_mtu;
+mod path_properties;
 mod reload;
 mod require;
 mod tcp;

@@ -262,7 +262,7 @@ fn what_is_set_for_the_time_being_ends_with_a_reload() {
     };
     let path = |interface: &str, state: &str| {
         let (interface, state) = (interface.to_owned(), state.to_owned());
-        world.ask(&Request::SetPath { interface, state })
+        world.ask(&Request::SetPath { interface, state, for_s: None })
     };
     assert_eq!(set("host1", "scheduler", "round-robin").expect("valid"), Response::Done);
     assert_eq!(world.daemon_b.peer().scheduler, "round-robin");
@@ -313,7 +313,7 @@ fn what_is_set_for_the_time_being_ends_with_a_reload() {
     let (peer, key) = ("host1".to_owned(), "scheduler".to_owned());
     assert_eq!(overrides.peers, [PeerOverride { peer, key, value: "round-robin".to_owned() }]);
     let (interface, state) = ("eth1".to_owned(), "off".to_owned());
-    assert_eq!(overrides.paths, [PathOverride { interface, state }]);
+    assert_eq!(overrides.paths, [PathOverride { interface, state, left_s: None }]);
 
     let report = world.reload(&world.text).expect("valid");
     assert_eq!((report.overrides_dropped, report.changed), (2, vec!["host1".to_owned()]));

@@ -7,6 +7,7 @@ mod aggregation;
 mod attacker;
 mod bottleneck;
 mod clock_drift;
+mod cost;
 mod harm;
 mod inner_bbr;
 mod interactive;

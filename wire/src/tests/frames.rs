@@ -127,19 +127,18 @@ fn fields() -> impl Strategy<Value = SessionFields> {
 
 /// Every frame whose end the frame itself tells.
 fn bounded_frame() -> impl Strategy<Value = Owned> {
+    let cost = || 0..=PATH_COST_MAX;
     let status = prop_oneof![
-        Just(PathStatus::Available),
-        Just(PathStatus::Standby),
-        Just(PathStatus::Abandoned)
+        cost().prop_map(|cost| (PathStatus::Available, cost)),
+        cost().prop_map(|cost| (PathStatus::Standby, cost)),
+        Just((PathStatus::Abandoned, 0))
     ];
     let plain = prop_oneof![
         prop_oneof![Just(Frame::Heartbeat), any::<u16>().prop_map(|at| Frame::Playout { at })],
         any::<[u8; 8]>().prop_map(Frame::PathChallenge),
         any::<[u8; 8]>().prop_map(Frame::PathResponse),
-        (path(), varint(), status).prop_map(|(path, sequence, status)| Frame::PathStatus {
-            path,
-            sequence,
-            status
+        (path(), varint(), status).prop_map(|(path, sequence, (status, cost))| {
+            Frame::PathStatus { path, sequence, status, cost }
         }),
         (session(), fields()).prop_map(|(session, fields)| Frame::SessionOpen { session, fields }),
         session().prop_map(|session| Frame::SessionClose { session }),
@@ -239,7 +238,12 @@ fn frames_have_the_specified_layout() {
             "06 05 02 04 1826 c6336402 06 01bb 20010db8000000000000000000000001",
         ),
         (
-            Frame::PathStatus { path: PathId(64), sequence: 2, status: PathStatus::Abandoned },
+            Frame::PathStatus {
+                path: PathId(64),
+                sequence: 2,
+                status: PathStatus::Abandoned,
+                cost: 0,
+            },
             "07 4040 02 02",
         ),
         (
@@ -497,7 +501,7 @@ fn scope_of_an_address_is_not_carried() {
 #[test]
 fn unknown_path_status_is_refused() {
     for status in 0..=255_u8 {
-        let valid = status <= 2;
+        let valid = status & 0x0f <= 1 || status == 2;
         assert_eq!(Frames::check(&[0x07, 0, 0, status]).is_ok(), valid, "{status}");
     }
 }
@@ -607,9 +611,15 @@ fn values_out_of_range_are_not_emitted() {
         assert!(Frame::Resequencing { sequence, max_wait }.emit(&mut buffer).is_err());
     }
     let path = PathId(0);
-    let status = PathStatus::Standby;
-    let frame = Frame::PathStatus { path, sequence: u64::MAX, status };
-    assert!(frame.emit(&mut buffer).is_err());
+    for (sequence, status, cost) in [
+        (u64::MAX, PathStatus::Standby, 0),
+        (0, PathStatus::Standby, 16),
+        (0, PathStatus::Available, 16),
+        (0, PathStatus::Abandoned, 1),
+    ] {
+        let frame = Frame::PathStatus { path, sequence, status, cost };
+        assert!(frame.emit(&mut buffer).is_err(), "{frame:?}");
+    }
 }
 
 #[test]

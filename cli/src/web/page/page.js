@@ -89,6 +89,11 @@ function onState(state) {
   showSessions(state);
 }
 
+/** A path's interface, with its label if there is one. */
+function interfaceName(path) {
+  return path.label ? `${path.interface} (${path.label})` : path.interface;
+}
+
 /** What to call a path: its interface, and more where several have it. */
 function names(state) {
   const count = new Map();
@@ -97,7 +102,7 @@ function names(state) {
   return new Map(
     all.map(({ path }) => {
       const more = count.get(path.interface) > 1 ? ` to ${path.remote}` : "";
-      return [path.key, path.interface + more];
+      return [path.key, interfaceName(path) + more];
     }),
   );
 }
@@ -157,7 +162,7 @@ function showPaths(state) {
     const card = cards.get(key) ?? newCard(key);
     const now = latest?.get(key);
     card.box.className = `card path c${colourOf(key)}${path.works ? "" : " idle"}`;
-    card.name.textContent = path.interface;
+    card.name.textContent = interfaceName(path);
     card.peer.textContent = `to ${peer.name}, path ${path.id}`;
     card.state.className = `state ${path.condition}`;
     card.state.textContent = path.words;

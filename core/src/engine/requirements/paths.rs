@@ -337,7 +337,7 @@ fn an_abandoned_path_carries_nothing_and_does_not_come_back() {
     for (sequence, status) in
         [(5, PathStatus::Abandoned), (6, PathStatus::Available), (7, PathStatus::Standby)]
     {
-        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(1), sequence, status }]);
+        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(1), sequence, status, cost: 0 }]);
         pair.run_for(SECOND / 10);
         pair.tapped();
         talk(&mut pair, 100);
@@ -369,7 +369,12 @@ fn an_abandoned_path_neither_probes_nor_answers() {
     pair.inject(
         1,
         0,
-        &[Frame::PathStatus { path: PathId(1), sequence: 5, status: PathStatus::Abandoned }],
+        &[Frame::PathStatus {
+            path: PathId(1),
+            sequence: 5,
+            status: PathStatus::Abandoned,
+            cost: 0,
+        }],
     );
     pair.run_for(SECOND / 10);
     pair.tapped();
@@ -645,7 +650,7 @@ fn an_older_status_of_a_path_is_ignored() {
         (6, PathStatus::Available, true),
         (2, PathStatus::Standby, true),
     ] {
-        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(2), sequence, status }]);
+        pair.inject(1, 0, &[Frame::PathStatus { path: PathId(2), sequence, status, cost: 0 }]);
         pair.run_for(SECOND / 10);
         assert_eq!(used(&mut pair, 0, 100).contains(&2), in_use, "{sequence}: {status:?}");
     }

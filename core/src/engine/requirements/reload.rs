@@ -7,7 +7,7 @@ use mpip_transport::cc::CongestionControlKind;
 
 use super::super::harness::*;
 use super::super::*;
-use crate::config::{PeerConfig, Policy, Priority, Rule, SchedulerKind};
+use crate::config::{InterfaceProperties, PeerConfig, Policy, Priority, Rule, SchedulerKind};
 use mpip_transport::PathState;
 use mpip_types::{Offload, Prefix};
 
@@ -293,9 +293,10 @@ fn a_path_that_is_set_on_standby_carries_data_only_while_no_other_path_works() {
         .collect()
     };
     let standby = |pair: &mut Pair, links: &[u16]| {
-        let names = links.iter().map(|link| local(0, *link).interface).collect();
+        let standby = links.iter().map(|link| local(0, *link).interface).collect();
+        let properties = InterfaceProperties { standby, ..InterfaceProperties::default() };
         let now = pair.now;
-        pair.engines[0].handle_command(now, Command::Standby(names));
+        pair.engines[0].handle_command(now, Command::Interfaces(properties));
         pair.run_for(MS * 100);
     };
     assert_eq!(used(&mut pair, 0), BTreeSet::from([0, 1]));

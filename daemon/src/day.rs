@@ -9,7 +9,7 @@ const EPOCH: u64 = 719_468;
 const ERA: u64 = 146_097;
 
 /// The day as `YYYY-MM-DD`.
-pub(super) fn show(day: u32) -> String {
+pub(crate) fn show(day: u32) -> String {
     let days = u64::from(day) + EPOCH;
     let (era, of_era) = (days / ERA, days % ERA);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -22,7 +22,7 @@ pub(super) fn show(day: u32) -> String {
 }
 
 /// The day that `text` names as `YYYY-MM-DD`, not before 1970.
-pub(super) fn parse(text: &str) -> Option<u32> {
+pub(crate) fn parse(text: &str) -> Option<u32> {
     let mut parts = text.split('-');
     let (year, month, date) = (parts.next()?, parts.next()?, parts.next()?);
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,0 +1,132 @@
+//! `[[path]]`: the label, cost and budget of an interface.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+
+use super::problems::Problems;
+use super::raw;
+use super::settings::{Budget, PathProperties, Period};
+use super::values::integer;
+
+/// Permitted `cost`, as the protocol carries it.
+const COST: RangeInclusive<i64> = 0..=15;
+/// Longest label, in characters: it stands in columns of tables.
+const LABEL_MAX: usize = 32;
+/// Permitted budgets, bytes: 1 kB to 1,000 TB.
+const BUDGET: RangeInclusive<u64> = 1_000..=1_000_000_000_000_000;
+/// Units of budgets, bytes.
+const UNITS: [(&str, u64); 4] =
+    [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+
+/// The properties of each interface that has a `[[path]]` section.
+pub(super) fn properties(
+    paths: &[Spanned<raw::Path>],
+    problems: &mut Problems<'_>,
+) -> BTreeMap<String, PathProperties> {
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let properties = of(path.get_ref(), problems);
+        let name = path.get_ref().interface.as_ref().map(|name| name.get_ref().clone());
+        found.extend(name.map(|name| (name, properties)));
+    }
+    found
+}
+
+fn of(path: &raw::Path, problems: &mut Problems<'_>) -> PathProperties {
+    let raw::Path { label, cost, metered, budget, .. } = path;
+    if let Some(budget) = budget.as_ref().filter(|_| !metered) {
+        let message = "budget: expected `metered = true` beside it".to_owned();
+        problems.add(&budget.span(), message);
+    }
+    PathProperties {
+        label: label.as_ref().and_then(|label| checked_label(label, problems)),
+        cost: cost.as_ref().and_then(|cost| integer(cost, "cost", COST, problems)).unwrap_or(0),
+        metered: *metered,
+        budget: budget.as_ref().and_then(|text| {
+            let parsed = parse_budget(text.get_ref());
+            parsed.map_or_else(|message| problems.none(&text.span(), message), Some)
+        }),
+    }
+}
+
+fn checked_label(label: &Spanned<String>, problems: &mut Problems<'_>) -> Option<String> {
+    let text = label.get_ref();
+    let visible = text.trim() == text && !text.chars().any(char::is_control);
+    if visible && (1..=LABEL_MAX).contains(&text.chars().count()) {
+        return Some(text.clone());
+    }
+    let message = format!(
+        "label: expected 1 to {LABEL_MAX} visible characters without a space at either end, found \
+         {text:?}"
+    );
+    problems.none(&label.span(), message)
+}
+
+/// A budget like `2 GB/day`.
+fn parse_budget(text: &str) -> Result<Budget, String> {
+    let expected = || {
+        format!(
+            "budget: expected an amount (kB, MB, GB or TB) and a period like `2 GB/day` or \
+             `50 GB/month`, found `{text}`"
+        )
+    };
+    let (amount, period) = text.split_once('/').ok_or_else(expected)?;
+    let period = Period::from_name(period.trim()).ok_or_else(expected)?;
+    let amount = amount.trim();
+    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((amount.strip_suffix(unit)?, *bytes)));
+    let (number, unit) = unit.ok_or_else(expected)?;
+    let number = number.trim_end();
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let value: f64 = number.parse().ok().filter(|_| plain).ok_or_else(expected)?;
+    let bytes = (value * unit as f64).round() as u64;
+    if !BUDGET.contains(&bytes) {
+        return Err(format!("budget: expected 1 kB to 1000 TB, found `{text}`"));
+    }
+    Ok(Budget { bytes, period })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_an_amount_in_decimal_units_and_a_period() {
+        for (text, bytes, period) in [
+            ("2 GB/day", 2_000_000_000, Period::Day),
+            ("50GB/month", 50_000_000_000, Period::Month),
+            ("1.5 TB / month", 1_500_000_000_000, Period::Month),
+            ("1 kB/day", 1_000, Period::Day),
+            ("0.3 MB/day", 300_000, Period::Day),
+        ] {
+            assert_eq!(parse_budget(text), Ok(Budget { bytes, period }), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_budget_is_refused_with_what_was_expected() {
+        for text in [
+            "",
+            "2 GB",
+            "2 GB/week",
+            "GB/day",
+            "2/day",
+            "-2 GB/day",
+            "2 GiB/day",
+            "1e3 GB/day",
+            "2 gb/day",
+            "inf GB/day",
+            "1.2.3 GB/day",
+            ". GB/day",
+        ] {
+            let message = parse_budget(text).expect_err(text);
+            assert!(message.contains("like `2 GB/day`"), "{message}");
+            assert!(message.ends_with(&format!("found `{text}`")), "{message}");
+        }
+        for text in ["0 GB/day", "0.9 kB/day", "1001 TB/month", "99999999999999999999 TB/day"] {
+            let message = parse_budget(text).expect_err(text);
+            assert!(message.starts_with("budget: expected 1 kB to 1000 TB"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What `[[path]]` sections say of interfaces: for how long they are off, what they cost, and their
+//! budgets.
+//!
+//! ```text
+//!   host a                        host b, whose configuration has the sections
+//!   eth0 198.18.0.1/24 ---------- eth0 198.18.0.2/24
+//!   eth1 198.18.1.1/24 ---------- eth1 198.18.1.2/24     veth
+//!   mpip0 10.77.0.1               mpip0 10.77.0.2
+//! ```
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts, wait_for};
+use mpip_api::{ClientError, PathStatus, Request, Response};
+use mpip_testing::can_run;
+
+const A: Configuration<'static> = Configuration {
+    number: 1,
+    keys: (1, 2),
+    endpoints: &["198.18.0.2:6182", "198.18.1.2:6182"],
+    peer: "",
+};
+const B: Configuration<'static> =
+    Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
+
+struct World {
+    a: Host,
+    b: Host,
+    daemon_a: Daemon,
+    daemon_b: Daemon,
+    file: PathBuf,
+    /// The file of host b without sections of paths.
+    text: String,
+    directory: Directory,
+}
+
+impl World {
+    fn new(test: &str) -> Self {
+        let (a, b) = two_hosts(test, 2, &[Family::V4]);
+        let directory = Directory::new(test);
+        let file = B.write(&directory, "");
+        let daemon_b = Daemon::spawn_file(&b, &directory, 2, &file).ready();
+        let daemon_a = Daemon::start(&a, &directory, &A);
+        daemon_a.wait_for_paths(2);
+        daemon_b.wait_for_paths(2);
+        let text = fs::read_to_string(&file).expect("written");
+        Self { a, b, daemon_a, daemon_b, file, text, directory }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Response, ClientError> {
+        let mut client = mpip_api::Client::connect(&self.daemon_b.socket)?;
+        client.wait_up_to(HANG)?;
+        client.request(request)
+    }
+
+    /// Has host b apply its file with these sections.
+    fn reload(&self, paths: &str) {
+        fs::write(&self.file, format!("{}\n{paths}", self.text)).expect("writable");
+        let answer = self.ask(&Request::Reload);
+        assert!(matches!(answer, Ok(Response::Reloaded { .. })), "{answer:?}");
+    }
+
+    /// The working path by link 1, as `daemon` sees it.
+    fn on_link_1(daemon: &Daemon) -> Option<PathStatus> {
+        let by = |path: &PathStatus| {
+            let ends = [path.local.ip().to_string(), path.remote.ip().to_string()];
+            let works = path.state == "active" || path.state == "standby";
+            works && ends.iter().all(|end| end.starts_with("198.18.1."))
+        };
+        daemon.peer().paths.into_iter().find(by)
+    }
+
+    fn messages(&self, event: &str) -> Vec<String> {
+        let Ok(Response::RecentEvents { events }) = self.ask(&Request::RecentEvents) else {
+            panic!("no events")
+        };
+        let named = events.into_iter().filter(|known| {
+            serde_json::to_value(&known.kind).is_ok_and(|kind| kind["event"] == event)
+        });
+        named.map(|event| event.message).collect()
+    }
+}
+
+#[test]
+fn a_state_for_a_limited_time_ends_by_itself() {
+    if !can_run(&[]) {
+        return;
+    }
+    let world = World::new("limited");
+    let set = |state: &str, for_s| {
+        let (interface, state) = ("eth1".to_owned(), state.to_owned());
+        world.ask(&Request::SetPath { interface, state, for_s })
+    };
+    let overrides = || match world.ask(&Request::Overrides) {
+        Ok(Response::Overrides { overrides, .. }) => overrides,
+        other => panic!("{other:?}"),
+    };
+    let refused = set("off", Some(0)).expect_err("no time");
+    assert!(refused.to_string().contains("for_s: expected 1 to 2592000 s"), "{refused}");
+    assert_eq!(set("standby", None).expect("valid"), Response::Done);
+    assert_eq!(set("off", Some(3_600)).expect("valid"), Response::Done);
+    wait_for("off", || world.daemon_b.status().local_addresses.len() == 1);
+    let paths = overrides().paths;
+    let left: Vec<Option<u64>> = paths.iter().map(|path| path.left_s).collect();
+    assert!(matches!(left[..], [None, Some(1..=3_600)]), "{paths:?}");
+    assert_eq!(set("off", Some(1)).expect("valid"), Response::Done);
+    // What was set before holds again.
+    wait_for("standby", || {
+        World::on_link_1(&world.daemon_b).is_some_and(|path| path.state == "standby")
+    });
+    assert_eq!(overrides().count(), 1);
+    assert!(world.a.ping("10.77.0.2", 3));
+}
+
+#[test]
+fn a_dear_path_has_its_cost_at_both_ends_and_carries_nothing_that_need_not() {
+    if !can_run(&[]) {
+        return;
+    }
+    let world = World::new("cost");
+    world.reload(
+        "[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth1'\nlabel = 'LTE'\ncost = 3\n\
+         metered = true\n",
+    );
+    let daemons = [&world.daemon_a, &world.daemon_b];
+    for daemon in daemons {
+        wait_for("the cost is told", || {
+            World::on_link_1(daemon).is_some_and(|path| path.cost == 3)
+        });
+    }
+    let here = World::on_link_1(&world.daemon_b).expect("it works");
+    assert_eq!((here.label.as_deref(), here.metered), (Some("LTE"), true));
+    let there = World::on_link_1(&world.daemon_a).expect("it works");
+    assert_eq!((there.label, there.metered), (None, false), "the other end does not pay");
+    let carried = |daemon: &Daemon| -> u64 {
+        let paths = daemon.peer().paths.into_iter();
+        let by = paths.filter(|path| path.local.ip().to_string().starts_with("198.18.1."));
+        by.map(|path| path.carried_bytes).sum()
+    };
+    let before = daemons.map(carried);
+    assert!(world.a.ping_with("10.77.0.2", 50, 1_200));
+    assert!(world.b.ping_with("10.77.0.1", 50, 1_200));
+    assert_eq!(daemons.map(carried), before);
+    // When nothing else works it is used.
+    world.b.ip(&["link", "set", "eth0", "down"]);
+    wait_for("it is used", || world.a.ping_once("10.77.0.2"));
+    assert_ne!(daemons.map(carried), before);
+    world.b.ip(&["link", "set", "eth0", "up"]);
+    world.reload("");
+    for daemon in daemons {
+        wait_for("it costs nothing any more", || {
+            World::on_link_1(daemon).is_some_and(|path| path.cost == 0)
+        });
+    }
+}
+
+#[test]
+fn a_budget_that_is_used_up_puts_its_interface_on_standby_and_outlives_a_kill() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut world = World::new("budget");
+    // The other one is the dearer one, so that everything goes where there is a budget.
+    let sections = |budget: &str| {
+        format!(
+            "[[path]]\ninterface = 'eth0'\ncost = 9\n[[path]]\ninterface = 'eth1'\nlabel = 'LTE'\n\
+             metered = true\nbudget = '{budget}/month'\n"
+        )
+    };
+    world.reload(&sections("60 kB"));
+    let used_up = |world: &World| world.daemon_b.status().budgets[0].used_up;
+    assert!(!used_up(&world));
+    assert!(world.a.ping_with("10.77.0.2", 60, 1_200));
+    wait_for("it is used up", || used_up(&world));
+    for daemon in [&world.daemon_b, &world.daemon_a] {
+        wait_for("standby", || {
+            World::on_link_1(daemon).is_some_and(|path| path.state == "standby")
+        });
+    }
+    let status = world.daemon_b.status();
+    let budget = &status.budgets[0];
+    assert_eq!((budget.interface.as_str(), budget.budget_bytes), ("eth1", 60_000));
+    assert!(budget.used_bytes >= 60_000, "{budget:?}");
+    let fault = &status.faults[0].what;
+    assert!(fault.starts_with("budget of LTE is used up: "), "{fault}");
+    assert!(fault.contains(" of 60 kB/month; again at "), "{fault}");
+    assert!(world.messages("budget").iter().any(|message| message == fault));
+    assert!(world.a.ping("10.77.0.2", 3), "by the other path");
+
+    // The thread that writes does so soon.
+    let file = world.file.with_extension("budgets");
+    wait_for("it is written", || {
+        fs::read_to_string(&file).is_ok_and(|it| it.contains("eth1 month"))
+    });
+    let written = |world: &World| {
+        let text = fs::read_to_string(&file).expect("there");
+        let bytes = text.lines().find_map(|line| line.strip_prefix("eth1 month ")?.split_once(' '));
+        let bytes: u64 = bytes.and_then(|(_, bytes)| bytes.parse().ok()).expect("a number");
+        bytes >= world.daemon_b.status().budgets[0].budget_bytes
+    };
+    wait_for("what is used is written", || written(&world));
+    world.daemon_b.child.kill().expect("ours");
+    world.daemon_b.wait();
+    world.daemon_b = Daemon::spawn_file(&world.b, &world.directory, 2, &world.file).ready();
+    assert!(used_up(&world), "from the start");
+    wait_for("standby", || {
+        World::on_link_1(&world.daemon_b).is_some_and(|path| path.state == "standby")
+    });
+    // A larger one is not used up.
+    world.reload(&sections("60 GB"));
+    assert!(!used_up(&world));
+    wait_for("in use again", || {
+        World::on_link_1(&world.daemon_b).is_some_and(|path| path.state == "active")
+    });
+    // A damaged file is set aside, and the daemon starts.
+    world.daemon_b.signal("TERM");
+    assert!(world.daemon_b.wait());
+    fs::write(&file, "nonsense").expect("writable");
+    world.daemon_b = Daemon::spawn_file(&world.b, &world.directory, 2, &world.file).ready();
+    let fault = world.daemon_b.status().faults.swap_remove(0).what;
+    assert!(fault.contains("line 1: expected") && fault.contains("set aside as"), "{fault}");
+    let aside = file.with_extension("budgets.damaged");
+    assert_eq!(fs::read_to_string(aside).expect("there"), "nonsense");
+}
