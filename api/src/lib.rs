@@ -43,7 +43,9 @@ pub use invite::{InvitationStatus, KnownPeer};
 pub use message::{
     MAX_REQUEST, MAX_RESPONSE, REQUESTS, Request, RequestError, Response, ResponseError, VERSION,
 };
-pub use rule::{RuleDependence, RuleStatus, RuleTable, RuleTest, Treatment};
+pub use rule::{
+    RuleDependence, RulePaths, RuleStatus, RuleTable, RuleTest, Treatment, Way, WayPath,
+};
 pub use status::{
     BudgetStatus, Counter, DestinationStatus, FaultStatus, GuardFigures, InterfaceStatus,
     LocalAddressStatus, PathStatus, PeerStatus, SessionStatus, Status,

@@ -166,6 +166,9 @@ pub struct PeerStatus {
     pub inner_mtu_bytes: u16,
     /// Inner data sent.
     pub sent_bytes: u64,
+    /// Bytes of copies of inner packets that were sent on further paths (`priority = "redundant"`).
+    #[serde(default)]
+    pub copied_bytes: u64,
     /// Inner data delivered to this host.
     pub received_bytes: u64,
     /// Data in the send queue.
@@ -261,6 +264,9 @@ pub struct PathStatus {
     /// Inner data sent on it.
     #[serde(default)]
     pub carried_bytes: u64,
+    /// Bytes of copies of inner packets that were sent on another path at the same time.
+    #[serde(default)]
+    pub copied_bytes: u64,
     /// Share of the association's inner data sent on this path, 0 to 1.
     pub share: f64,
     /// Outer data sent.

@@ -1,12 +1,13 @@
 //! What the counters of drops mean, in words.
 
 /// Counters by name, each with what it counts. Those of the engine first, then those of the host.
-const WORDS: [(&str, &str); 48] = [
+const WORDS: [(&str, &str); 49] = [
     ("malformed_packet", "packets of the host that are no whole IP packet"),
     ("malformed_offload", "packets of the host whose offload state contradicts their bytes"),
     ("no_peer", "packets of the host that no peer has the destination of"),
     ("not_established", "packets sent before there were keys"),
     ("no_path", "packets that waited while no path worked"),
+    ("no_rule_path", "packets whose rule permits only paths that did not work"),
     ("too_big", "packets larger than any path carries"),
     ("waits", "TCP retransmissions of what still waited for a path"),
     ("malformed_datagram", "datagrams that are not mpip's, or broken"),

@@ -372,7 +372,8 @@ enum RuleCommand {
         #[arg(long, value_name = "NUMBER")]
         at: Option<u64>,
         /// name, remote_prefix, remote_port, local_prefix, local_port, protocol, length, dscp,
-        /// priority or repair, as in docs/configuration.md; priority is required
+        /// priority (required), copies, repair, ordered, set_dscp, as in docs/configuration.md; of
+        /// paths.only, paths.prefer, paths.avoid one, with commas between the interfaces
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -382,13 +383,14 @@ enum RuleCommand {
         #[arg(value_name = "NUMBER|NAME")]
         rule: String,
     },
-    /// Say which rule decides about a packet that this host sends
+    /// Say which rule decides about a packet that this host sends, and which paths it would take
     ///
     /// mpip rule test udp 192.168.1.3:5221 length 180
     ///
     /// PACKET is a protocol, the address that the packet goes to, with its port if it has one, and
     /// then, as far as it matters: `from ADDRESS` or `from ADDRESS:PORT`, `length BYTES` of the IP
-    /// packet, `dscp CODE_POINT`. Rules that depend on what is not given are named too.
+    /// packet, `dscp CODE_POINT`. Rules that depend on what is not given are named too. The last
+    /// lines say which paths such a packet would take now, and the figures that decide it.
     Test {
         /// The packet, in one argument or several
         #[arg(required = true, value_name = "PACKET")]

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use mpip_api::{Request, Response, RuleDependence, RuleStatus, RuleTable, RuleTest, Treatment};
+use mpip_api::{
+    Request, Response, RuleDependence, RulePaths, RuleStatus, RuleTable, RuleTest, Treatment, Way,
+    WayPath,
+};
 
 use crate::change::{UNTIL, pairs};
 use crate::failure::Failure;
 use crate::output::{colours, print};
 use crate::table::{Align, Cell, Colour, Table};
+use crate::units::duration;
 
 /// Prints the rules of the daemon on `socket`.
 pub(crate) fn list(socket: &Path, json: bool) -> Result<(), Failure> {
@@ -54,39 +58,56 @@ pub(crate) fn test(socket: &Path, words: &[String], json: bool) -> Result<(), Fa
 }
 
 fn render(table: &RuleTable, colours: bool) -> String {
-    let mut shown = Table::new(&[
+    let any_more = table.rules.iter().any(|rule| !more(&rule.treatment).is_empty());
+    let more_column = any_more.then_some(("more", Align::Left));
+    let columns = [
         ("rule", Align::Right),
         ("name", Align::Left),
         ("matches", Align::Left),
         ("priority", Align::Left),
         ("repair", Align::Left),
-        ("from", Align::Left),
-    ]);
+    ];
+    let columns = columns.into_iter().chain(more_column).chain([("from", Align::Left)]);
+    let mut shown = Table::new(&columns.collect::<Vec<_>>());
     for rule in &table.rules {
-        let Treatment { priority, repair } = &rule.treatment;
         let from = match rule.file_number {
             Some(_) => Cell::from("file"),
             None => Cell::coloured("set for the time being", Colour::Yellow),
         };
-        shown.row(vec![
-            rule.number.to_string().into(),
-            rule.name.clone().unwrap_or_default().into(),
-            matches(rule).into(),
-            priority.as_str().into(),
-            repair.to_string().into(),
-            from,
-        ]);
+        let (number, name) = (rule.number.to_string(), rule.name.clone().unwrap_or_default());
+        shown.row(row((number, name, matches(rule)), &rule.treatment, any_more, from));
     }
-    let Treatment { priority, repair } = &table.default;
-    shown.row(vec![
-        "-".into(),
-        "".into(),
-        if table.rules.is_empty() { "everything" } else { "everything else" }.into(),
-        priority.as_str().into(),
-        repair.to_string().into(),
-        "default".into(),
-    ]);
+    let matches = if table.rules.is_empty() { "everything" } else { "everything else" };
+    let first = ("-".to_owned(), String::new(), matches.to_owned());
+    shown.row(row(first, &table.default, any_more, "default".into()));
     shown.render("", colours)
+}
+
+/// The row of a rule that is treated so; `any_more`: with what else it does.
+fn row(
+    (number, name, matches): (String, String, String),
+    treatment: &Treatment,
+    any_more: bool,
+    from: Cell,
+) -> Vec<Cell> {
+    let priority = treatment.priority.as_str();
+    let repair = treatment.repair.to_string();
+    let first: [Cell; 5] =
+        [number.into(), name.into(), matches.into(), priority.into(), repair.into()];
+    let more = any_more.then(|| Cell::from(more(treatment).join(" ")));
+    first.into_iter().chain(more).chain([from]).collect()
+}
+
+/// What a rule does besides priority and repair: keys of a `[[rule]]` with their values.
+fn more(treatment: &Treatment) -> Vec<String> {
+    let Treatment { priority: _, copies, repair: _, ordered, paths, set_dscp } = treatment;
+    let paths = paths.as_ref().map(|RulePaths { preference, interfaces }| {
+        format!("paths.{preference}={}", interfaces.join(","))
+    });
+    let copies = copies.as_ref().map(|copies| format!("copies={copies}"));
+    let ordered = ordered.map(|ordered| format!("ordered={ordered}"));
+    let set_dscp = set_dscp.as_ref().map(|dscp| format!("set_dscp={dscp}"));
+    [copies, ordered, paths, set_dscp].into_iter().flatten().collect()
 }
 
 fn verdict(test: &RuleTest) -> String {
@@ -111,7 +132,52 @@ fn verdict(test: &RuleTest) -> String {
         Some(peer) => format!("the address is that of the peer {peer}"),
         None => "no peer has the address now, so the packet does not travel by mpip".to_owned(),
     });
+    if let Some(way) = &test.way {
+        lines.extend(way_now(way, &test.treatment));
+    }
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Which paths the packet would take now, and why: a line for the choice, and one for each path.
+fn way_now(way: &Way, treatment: &Treatment) -> Vec<String> {
+    let with = |role: &str| way.paths.iter().filter(|path| path.role == role).collect::<Vec<_>>();
+    let (takes, copies, candidates) = (with("takes"), with("copy"), with("candidate"));
+    let name = |path: &WayPath| format!("{} (path {})", path.interface, path.id);
+    let names = |paths: &[&WayPath]| listed(&paths.iter().map(|it| name(it)).collect::<Vec<_>>());
+    let choice = match (takes.first(), treatment.priority.as_str()) {
+        (Some(path), "redundant") if copies.is_empty() => {
+            format!("now it leaves by {}, which has the lowest delay; no copy is sent", name(path))
+        }
+        (Some(path), "redundant") => format!(
+            "now it leaves by {}, which has the lowest delay, and in copies by {}",
+            name(path),
+            names(&copies)
+        ),
+        (Some(path), _) => format!("now it leaves by {}, which has the lowest delay", name(path)),
+        (None, _) if candidates.is_empty() => {
+            let only = treatment.paths.as_ref().is_some_and(|paths| paths.preference == "only");
+            let what =
+                if only { "is dropped: none of its paths works" } else { "waits for a path" };
+            format!("now it {what}")
+        }
+        (None, _) => {
+            format!("now the scheduler `{}` chooses among {}", way.scheduler, names(&candidates))
+        }
+    };
+    let mut lines = vec![choice];
+    lines.extend(way.paths.iter().map(|path| format!("  {}: {}", name(path), figures(path))));
+    lines
+}
+
+/// What decides about `path`.
+fn figures(path: &WayPath) -> String {
+    let delay = path.relative_delay_ms.map(|ms| format!("delay +{}", duration(Some(ms))));
+    let rtt = path.rtt_ms.map(|ms| format!("RTT {}", duration(Some(ms))));
+    let loss = format!("loss {:.1} %", path.loss * 100.0);
+    let share = format!("{:.0} % of the data so far", path.share * 100.0);
+    let not_wanted = (!path.preferred).then(|| "not wanted by the rule".to_owned());
+    let all = [delay, rtt, Some(loss), Some(share), path.hold.clone(), not_wanted];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// `rule`, by number and name.
@@ -132,7 +198,9 @@ fn matches(rule: &RuleStatus) -> String {
 }
 
 fn treatment(treatment: &Treatment) -> String {
-    format!("priority={} repair={}", treatment.priority, treatment.repair)
+    let Treatment { priority, repair, .. } = treatment;
+    let all = [format!("priority={priority}"), format!("repair={repair}")];
+    all.into_iter().chain(more(treatment)).collect::<Vec<_>>().join(" ")
 }
 
 /// `keys` in a sentence.
@@ -155,12 +223,12 @@ mod tests {
             name: name.map(str::to_owned),
             file_number: Some(number).filter(|number| *number != 2),
             matches: matches.iter().map(text).collect(),
-            treatment: Treatment { priority: "response".to_owned(), repair: false },
+            treatment: Treatment { priority: "response".to_owned(), ..Treatment::default() },
         }
     }
 
     fn default() -> Treatment {
-        Treatment { priority: "throughput".to_owned(), repair: false }
+        Treatment { priority: "throughput".to_owned(), ..Treatment::default() }
     }
 
     #[test]
@@ -180,9 +248,93 @@ mod tests {
                 "   -          everything else              throughput  false   default",
             ]
         );
+        let mut copied = rule(1, None, &[("protocol", "udp")]);
+        copied.treatment.priority = "redundant".to_owned();
+        copied.treatment.copies = Some("3".to_owned());
+        copied.treatment.set_dscp = Some("ef".to_owned());
+        copied.treatment.paths = Some(RulePaths {
+            preference: "avoid".to_owned(),
+            interfaces: vec!["wwan0".to_owned(), "eth1".to_owned()],
+        });
+        let shown = render(&RuleTable { rules: vec![copied], default: default() }, false);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            shown.lines().map(words).collect::<Vec<_>>(),
+            [
+                "rule name matches priority repair more from",
+                "1 protocol=udp redundant false copies=3 paths.avoid=wwan0,eth1 set_dscp=ef file",
+                "- everything else throughput false default",
+            ]
+        );
         let none = render(&RuleTable { rules: vec![], default: default() }, false);
         let last: Vec<_> = none.lines().nth(1).expect("a row").split_whitespace().collect();
         assert_eq!(last, ["-", "everything", "throughput", "false", "default"]);
+    }
+
+    #[test]
+    fn the_way_of_a_packet_is_told_with_the_figures_that_decide_about_it() {
+        let path = |id: u16, role: &str, hold: Option<&str>| WayPath {
+            id,
+            interface: format!("eth{id}"),
+            role: role.to_owned(),
+            relative_delay_ms: Some(f64::from(id) * 2.5),
+            rtt_ms: (id < 2).then_some(12.3),
+            loss: 0.012,
+            share: 0.25,
+            hold: hold.map(str::to_owned),
+            preferred: id != 3,
+        };
+        let told = |roles: [&str; 4], priority: &str, preference: Option<&str>| {
+            let treatment = Treatment {
+                priority: priority.to_owned(),
+                paths: preference.map(|preference| RulePaths {
+                    preference: preference.to_owned(),
+                    interfaces: vec![],
+                }),
+                ..Treatment::default()
+            };
+            let paths = (0..).zip(roles).map(|(id, role)| path(id, role, None)).collect();
+            way_now(&Way { scheduler: "earliest".to_owned(), paths }, &treatment).remove(0)
+        };
+        for (roles, priority, preference, expected) in [
+            (
+                ["none", "takes", "none", "none"],
+                "response",
+                None,
+                "now it leaves by eth1 (path 1), which has the lowest delay",
+            ),
+            (
+                ["copy", "takes", "none", "copy"],
+                "redundant",
+                None,
+                "now it leaves by eth1 (path 1), which has the lowest delay, and in copies by eth0 \
+                 (path 0) and eth3 (path 3)",
+            ),
+            (
+                ["none", "takes", "none", "none"],
+                "redundant",
+                None,
+                "now it leaves by eth1 (path 1), which has the lowest delay; no copy is sent",
+            ),
+            (
+                ["candidate", "none", "candidate", "none"],
+                "throughput",
+                Some("prefer"),
+                "now the scheduler `earliest` chooses among eth0 (path 0) and eth2 (path 2)",
+            ),
+            (["none"; 4], "response", None, "now it waits for a path"),
+            (["none"; 4], "response", Some("only"), "now it is dropped: none of its paths works"),
+        ] {
+            assert_eq!(told(roles, priority, preference), expected);
+        }
+        assert_eq!(
+            figures(&path(1, "takes", None)),
+            "delay +2.50 ms, RTT 12.3 ms, loss 1.2 %, 25 % of the data so far"
+        );
+        assert_eq!(
+            figures(&path(3, "none", Some("failed"))),
+            "delay +7.50 ms, loss 1.2 %, 25 % of the data so far, failed, not wanted by the rule"
+        );
     }
 
     #[test]
@@ -193,6 +345,7 @@ mod tests {
             treatment: telnet.treatment.clone(),
             depends: vec![],
             peer: Some("gateway".to_owned()),
+            way: None,
         };
         assert_eq!(
             verdict(&decided),
@@ -205,6 +358,7 @@ mod tests {
             treatment: default(),
             depends: vec![RuleDependence { rule: telnet, on }],
             peer: None,
+            way: None,
         };
         assert_eq!(
             verdict(&open),

@@ -10,9 +10,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use mpip_api::{
-    Overrides, PathOverride, PeerOverride, Request, Response, RuleOverride, RuleStatus,
+    Overrides, PathOverride, PeerOverride, Request, Response, RuleOverride, RulePaths, RuleStatus,
 };
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value};
 
 use crate::change::{ask_to_reload, ask_to_set_path};
 use crate::failure::Failure;
@@ -165,8 +165,22 @@ fn new_rule(rule: &RuleStatus) -> Table {
         put(&mut section, key, value);
     }
     section.insert("priority", Value::from(&treatment.priority).into());
+    if let Some(copies) = &treatment.copies {
+        put(&mut section, "copies", copies);
+    }
     if treatment.repair {
         section.insert("repair", Value::from(true).into());
+    }
+    if let Some(ordered) = treatment.ordered {
+        section.insert("ordered", Value::from(ordered).into());
+    }
+    if let Some(RulePaths { preference, interfaces }) = &treatment.paths {
+        let list: Array = interfaces.iter().map(String::as_str).collect();
+        let paths = InlineTable::from_iter([(preference.as_str(), Value::from(list))]);
+        section.insert("paths", Value::from(paths).into());
+    }
+    if let Some(dscp) = &treatment.set_dscp {
+        put(&mut section, "set_dscp", dscp);
     }
     section.decor_mut().set_prefix("\n");
     section
@@ -343,7 +357,17 @@ mod tests {
             name: Some(format!("new{number}")),
             file_number: *file_number,
             matches: matches.map(text).into(),
-            treatment: Treatment { priority: "response".to_owned(), repair: true },
+            treatment: Treatment {
+                priority: "redundant".to_owned(),
+                copies: Some("3".to_owned()),
+                repair: true,
+                ordered: Some(false),
+                paths: Some(RulePaths {
+                    preference: "prefer".to_owned(),
+                    interfaces: vec!["eth0".to_owned(), "wlan0".to_owned()],
+                }),
+                set_dscp: Some("ef".to_owned()),
+            },
         };
         let table = places.iter().zip(1..).map(rule).collect();
         Overrides { rules: Some(RuleOverride { in_file, table }), ..Overrides::default() }
@@ -352,7 +376,9 @@ mod tests {
     fn new(number: u64) -> String {
         format!(
             "\n[[rule]]\nname = \"new{number}\"\ndscp = 46\nlength = \"0-200\"\n\
-             protocol = \"udp\"\nremote_port = 53\npriority = \"response\"\nrepair = true\n"
+             protocol = \"udp\"\nremote_port = 53\npriority = \"redundant\"\ncopies = 3\n\
+             repair = true\nordered = false\npaths = {{ prefer = [\"eth0\", \"wlan0\"] }}\n\
+             set_dscp = \"ef\"\n"
         )
     }
 

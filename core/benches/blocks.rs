@@ -9,10 +9,11 @@ use mpip_core::omission::{HEAD_MAX, SessionHeader, fields};
 use mpip_core::packet::{Header, Segments};
 use mpip_core::queue::SendQueue;
 use mpip_core::resequencer::{Hold, HoldLimits, HoldPool, Resequencer, Share};
+use mpip_core::rules::{KnownRules, RuleTable};
 use mpip_core::window::DuplicateWindow;
 use mpip_core::{
     Checksum, InnerPacket, Instant, Offload, PacketBuf, PacketPool, PartialChecksum, Priority,
-    Segmentation, SegmentationKind,
+    Rule, Segmentation, SegmentationKind,
 };
 
 const SEGMENT: u16 = 1_400;
@@ -138,6 +139,42 @@ fn queue(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A thousand rules, of which the last one matches.
+fn rules(criterion: &mut Criterion) {
+    let rule = |number: u16| Rule {
+        protocol: Some(6),
+        remote_prefix: format!("198.19.{}.{}", number / 256, number % 256).parse().ok(),
+        remote_port: Some(1_000 + number..=1_000 + number),
+        ..Rule::default()
+    };
+    let all: Vec<Rule> = (0..999).map(rule).chain([Rule::default()]).collect();
+    let table = RuleTable::new(all.clone());
+    // One that matches every session, and none of these packets.
+    let short = Rule { length: Some(0..=60), ..Rule::default() };
+    let with_length = RuleTable::new([short].into_iter().chain(all).collect());
+    let packet = super_packet(1);
+    let header = Header::parse(packet.bytes()).expect("a valid packet");
+    let mut group = criterion.benchmark_group("rules");
+    group.throughput(Throughput::Elements(1));
+    let len = packet.bytes().len();
+    group.bench_function("1000_new_session", |bencher| {
+        bencher.iter(|| {
+            let mut known = KnownRules::default();
+            table.treatment_in(&mut known, black_box(&header), len)
+        });
+    });
+    for (name, table) in [("1000_known_session", &table), ("1001_one_by_length", &with_length)] {
+        let mut known = KnownRules::default();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| table.treatment_in(&mut known, black_box(&header), len));
+        });
+    }
+    group.bench_function("1000_walk", |bencher| {
+        bencher.iter(|| table.treatment(black_box(&header), len));
+    });
+    group.finish();
+}
+
 fn omission(criterion: &mut Criterion) {
     let cut = segments(&super_packet(2));
     let mut packet = [0; 2_048];
@@ -172,5 +209,5 @@ fn omission(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, packet, resequencer, queue, omission);
+criterion_group!(benches, packet, resequencer, queue, rules, omission);
 criterion_main!(benches);

@@ -26,6 +26,7 @@ mod reload;
 mod rest;
 mod too_big;
 mod translated;
+mod way;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -132,6 +133,8 @@ pub(crate) struct Association {
     thins: bool,
     /// Bytes that paths in slow start will soon take from the queue.
     awaited: u64,
+    /// The generation of the rules that the paths know.
+    rules_followed: u32,
     period_at: Instant,
     periods: u32,
     inner_mtu: u16,
@@ -177,6 +180,7 @@ impl Association {
             uneven: false,
             thins: false,
             awaited: 0,
+            rules_followed: 0,
             period_at: now,
             periods: 0,
             inner_mtu: 0,
@@ -371,7 +375,7 @@ impl Association {
             let weight = self.selection.weight(path.id.0).unwrap_or(0);
             let guard = &self.selection.guard;
             let (part, figures) = (guard.part(path.id.0), guard.figures(now, path.id.0));
-            let hold = self.selection.hold(path, &self.paths, now, self.inner_mtu.into());
+            let hold = self.selection.hold(path, &self.paths, now, self.inner_mtu.into(), true);
             path_status::of(path, now, fastest, carried, weight, (part, figures, hold))
         };
         PeerStatus {
@@ -395,6 +399,7 @@ impl Association {
             nats: self.host.nats.iter().copied().map(Prefix::host).collect(),
             translated: self.host.path_connections.len(),
             bytes_sent: self.sending.bytes(),
+            copied: self.sending.copied(),
             bytes_received: self.receiving.bytes(),
             queued: self.sending.queue().bytes(),
             queue_drops: counters.dropped_codel + counters.dropped_overflow,

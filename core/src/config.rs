@@ -285,7 +285,7 @@ named!(SchedulerKind {
 });
 named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
 named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });
-named!(Priority { Throughput = "throughput", Response = "response" });
+named!(Priority { Throughput = "throughput", Response = "response", Redundant = "redundant" });
 
 /// The effect of a rule on path selection (seed 000, section 3.6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -295,6 +295,53 @@ pub enum Priority {
     Throughput,
     /// The path with the lowest current delay, ahead of the rest.
     Response,
+    /// As [`Response`](Self::Response), and at the same time copies on other paths.
+    Redundant,
+}
+
+/// On how many paths a packet of [`Priority::Redundant`] is sent, each time on another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// On as many, 2 to 8.
+    Fixed(u8),
+    /// On as many as bring the probability that all of them are lost below a target
+    /// ([`CopyParameters`](crate::parameters::CopyParameters)).
+    Adaptive,
+}
+
+impl Copies {
+    /// Fewest copies of a fixed number.
+    pub const FEWEST: u8 = 2;
+    /// Most copies of a fixed number.
+    pub const MOST: u8 = 8;
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self::Fixed(Self::FEWEST)
+    }
+}
+
+/// What a rule says about the paths from some interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathPreference {
+    /// Packets take these; while none of them works they are dropped.
+    Only,
+    /// Packets take these while one of them works.
+    Prefer,
+    /// Packets take others while one of them works.
+    Avoid,
+}
+
+named!(PathPreference { Only = "only", Prefer = "prefer", Avoid = "avoid" });
+
+/// Which paths packets take, by the local interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulePaths {
+    /// What is said about them.
+    pub preference: PathPreference,
+    /// The interfaces, in any order.
+    pub interfaces: Vec<String>,
 }
 
 /// One line of the rule table (seed 000, table 6). A field that is `None` matches everything.
@@ -318,7 +365,16 @@ pub struct Rule {
     pub dscp: Option<u8>,
     /// The priority of matching packets.
     pub priority: Priority,
+    /// On how many paths they are sent if that is [`Priority::Redundant`].
+    pub copies: Copies,
     /// Whether lost packets of their sessions are sent again, as for TCP, although the receiver
     /// does not resequence them.
     pub repair: bool,
+    /// Whether the receiver puts them in order, and lost ones are sent again; `None`: those of TCP
+    /// and of transport protocols inside UDP.
+    pub ordered: Option<bool>,
+    /// Which paths they take; `None`: any.
+    pub paths: Option<RulePaths>,
+    /// The code point that they are given, 0 to 63; `None`: they keep theirs.
+    pub set_dscp: Option<u8>,
 }

@@ -1,6 +1,7 @@
 //! The contents of datagrams in flight, kept until they are acknowledged or lost.
 
 use crate::parts::outbox::Notice;
+use crate::rules::PathLimit;
 use mpip_types::Instant;
 use mpip_types::packet::Segments;
 use mpip_wire::{PathId, SessionId};
@@ -57,6 +58,8 @@ pub(crate) struct SentPacket {
     pub(crate) marked: bool,
     /// When it was first sent.
     pub(crate) first_sent: Instant,
+    /// The paths that it may take.
+    pub(crate) paths: PathLimit,
     /// The path on which it was last sent.
     pub(crate) path: PathId,
     /// Its packet number there.

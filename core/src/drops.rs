@@ -16,6 +16,8 @@ pub enum DropReason {
     NotEstablished,
     /// Queued packets became stale because no path worked.
     NoPath,
+    /// Its rule permits paths only of which none works.
+    NoRulePath,
     /// The packet is larger than any path carries.
     TooBig,
     /// The inner TCP retransmitted a segment that is still in the send queue.
@@ -76,6 +78,7 @@ impl DropReason {
             Self::NoPeer => "no_peer",
             Self::NotEstablished => "not_established",
             Self::NoPath => "no_path",
+            Self::NoRulePath => "no_rule_path",
             Self::TooBig => "too_big",
             Self::Waits => "waits",
             Self::Malformed => "malformed_datagram",

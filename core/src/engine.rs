@@ -25,7 +25,7 @@ use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
 use crate::rules::RuleTable;
 use crate::shared::{Context, Shared};
-use crate::status::{PathTraffic, Status};
+use crate::status::{PathTraffic, Status, Way};
 use crate::trace::{Trace, TraceSink};
 use crate::translation::Translations;
 use crate::unknown_peers::UnknownPeers;
@@ -443,6 +443,21 @@ impl Engine {
         };
         self.associations[peer].confine(session, path.map(PathId));
         true
+    }
+
+    /// Which paths a packet of `len` bytes to `address` would take now, if the rule at `rule` (its
+    /// index) decides about it; the default without one. `None` if the address is no peer's.
+    pub fn way(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        rule: Option<usize>,
+        len: usize,
+    ) -> Option<Way> {
+        let peer = self.shared.prefixes.find(address)?;
+        let treatment = self.shared.rules.treatment_of(rule);
+        let (association, cx) = self.association(peer);
+        Some(association.way(now, &treatment, len, &cx))
     }
 
     /// The name of the configured peer whose packets may come from `address`. This host's own

@@ -69,8 +69,9 @@ pub mod window;
 pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use capture::{Capture, Traffic};
 pub use config::{
-    Config, DEFAULT_PORT, EncapsulationPolicy, InterfaceProperties, Limits, Opportunistic,
-    PeerConfig, Pin, Policy, Priority, Rule, SchedulerKind, WeightAdaptation,
+    Config, Copies, DEFAULT_PORT, EncapsulationPolicy, InterfaceProperties, Limits, Opportunistic,
+    PathPreference, PeerConfig, Pin, Policy, Priority, Rule, RulePaths, SchedulerKind,
+    WeightAdaptation,
 };
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
@@ -89,5 +90,7 @@ pub use mpip_types::{
 pub use parameters::Parameters;
 pub use parts::selection::Hold;
 pub use pins::PinChange;
-pub use status::{PathStatus, PathTraffic, PeerStatus, SessionStatus, Status};
+pub use status::{
+    PathRole, PathStatus, PathTraffic, PeerStatus, SessionStatus, Status, Way, WayPath,
+};
 pub use translation::TRANSLATED_PORTS;

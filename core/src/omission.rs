@@ -254,6 +254,19 @@ impl SessionHeader {
         self.has_valid_checksums(packet).then_some(compact)
     }
 
+    /// As [`compress`](Self::compress), of a packet that was `before` until fields of its IP header
+    /// were changed that no transport checksum covers, the IPv4 checksum as well; `headers` are the
+    /// new ones.
+    pub fn compress_changed(
+        &self,
+        sequence: u32,
+        headers: &[u8],
+        before: &[u8],
+    ) -> Option<CompactHeader> {
+        let compact = self.compress_valid(sequence, headers, before.len())?;
+        self.has_valid_checksums(before).then_some(compact)
+    }
+
     /// As [`compress`](Self::compress), for a packet of `total_len` bytes whose checksums are known
     /// to be valid, or are still to be completed: they are not computed. `headers` has at least the
     /// headers; the payload need not be there.

@@ -34,6 +34,8 @@ mechanisms! {
         udp_transport: UdpTransportParameters,
         /// Recognition of interactive flows.
         interactive: InteractiveParameters,
+        /// How many copies of a packet are sent by `copies = "adaptive"`.
+        copies: CopyParameters,
         /// Retransmission by mpip.
         repair: RepairParameters,
         /// Resequencing timeout advertised to the peer.
@@ -262,6 +264,18 @@ parameters! {
         /// After this time it carries bulk traffic for as long as `keeps_clear`, to see what it
         /// delivers.
         looks_again: Duration = ms(20_000), "ms", 1.0..=1e6, "measured";
+    }
+}
+
+parameters! {
+    /// How many copies of a packet are sent by `copies = "adaptive"`.
+    pub struct CopyParameters {
+        /// The product of the losses of the paths that are used falls below this.
+        loss: f64 = 0.001, "share", 0.0..=1.0, "speech: losses below it are not heard";
+        /// Jitter of the fastest path from which on there is at least one copy.
+        jitter: Duration = ms(10), "ms", 0.0..=10_000.0, "half of what a packet of speech holds";
+        /// Most paths.
+        most: u32 = 4, "paths", 1.0..=8.0, "each one more costs the whole rate once more";
     }
 }
 

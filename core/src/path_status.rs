@@ -65,6 +65,7 @@ pub(crate) fn of(
         reordering_window: path.flight.reordering_window(),
         reordering_extent: path.flight.reordering_extent(),
         carried: path.counters.carried,
+        copied: path.counters.copied,
         share,
         hold,
         guard: part.name(),

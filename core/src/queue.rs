@@ -5,9 +5,9 @@
 //! the head. The unit of service is the segment: a super-packet stays one item while its segments
 //! leave one by one, possibly with those of other sessions in between.
 //!
-//! Items of [`Priority::Response`] are sent before all others. Beyond a burst of [`RESPONSE_BURST`]
-//! bytes they get at most [`RESPONSE_SHARE`] parts of [`RESPONSE_SHARE`] + 1 while others wait, so
-//! that too wide a rule does not starve the rest.
+//! Items of [`Priority::Response`] and [`Priority::Redundant`] are sent before all others. Beyond a
+//! burst of [`RESPONSE_BURST`] bytes they get at most [`RESPONSE_SHARE`] parts of
+//! [`RESPONSE_SHARE`] + 1 while others wait, so that too wide a rule does not starve the rest.
 //!
 //! At the limit, in bytes or items, packets are dropped from the head of the longest queue (RFC
 //! 8290, section 4.1.2): a small session never loses packets because of a large one.
@@ -103,7 +103,7 @@ pub struct QueueCounters {
 pub struct Candidate<'a, T> {
     /// The session's slot, as in [`SendQueue::push`].
     pub flow: u32,
-    /// Its band.
+    /// Its band: [`Priority::Response`] or [`Priority::Throughput`].
     pub priority: Priority,
     /// The item that it is a segment of.
     pub item: &'a T,
@@ -134,6 +134,7 @@ enum Listed {
     No,
     New,
     Old,
+    Aside,
 }
 
 /// A session's queue in one band.
@@ -184,21 +185,32 @@ struct Band {
     flows: Vec<Flow>,
     new: List,
     old: List,
+    /// Sessions that wait until others had their turn.
+    aside: List,
     bytes: usize,
 }
 
 impl Band {
     fn new() -> Self {
-        Self { flows: Vec::new(), new: List::EMPTY, old: List::EMPTY, bytes: 0 }
+        let [new, old, aside] = [List::EMPTY; 3];
+        Self { flows: Vec::new(), new, old, aside, bytes: 0 }
+    }
+
+    /// The list `listed`; `Listed::No` is none, and is never asked for.
+    fn list(&mut self, listed: Listed) -> &mut List {
+        match listed {
+            Listed::New => &mut self.new,
+            Listed::Old | Listed::No => &mut self.old,
+            Listed::Aside => &mut self.aside,
+        }
     }
 
     fn append(&mut self, listed: Listed, flow: u32) {
-        let list = if listed == Listed::New { &mut self.new } else { &mut self.old };
-        match self.flows.get_mut(list.tail as usize) {
+        let tail = core::mem::replace(&mut self.list(listed).tail, flow);
+        match self.flows.get_mut(tail as usize) {
             Some(last) => last.next = flow,
-            None => list.head = flow,
+            None => self.list(listed).head = flow,
         }
-        list.tail = flow;
         let entry = &mut self.flows[flow as usize];
         entry.listed = listed;
         entry.next = NONE;
@@ -206,12 +218,13 @@ impl Band {
 
     /// Removes the first session from its list.
     fn pop(&mut self, listed: Listed) {
-        let list = if listed == Listed::New { &mut self.new } else { &mut self.old };
-        if let Some(first) = self.flows.get_mut(list.head as usize) {
-            list.head = first.next;
+        let head = self.list(listed).head;
+        if let Some(first) = self.flows.get_mut(head as usize) {
             first.listed = Listed::No;
-            first.next = NONE;
+            let next = core::mem::replace(&mut first.next, NONE);
+            self.list(listed).head = next;
         }
+        let list = self.list(listed);
         if list.head == NONE {
             list.tail = NONE;
         }
@@ -220,7 +233,7 @@ impl Band {
     /// The longest queue and its bytes.
     fn longest(&self) -> Option<(usize, u32)> {
         let mut longest = None;
-        for list in [self.new, self.old] {
+        for list in [self.new, self.old, self.aside] {
             let mut at = list.head;
             while let Some(flow) = self.flows.get(at as usize) {
                 longest = longest.max(Some((flow.bytes, at)));
@@ -334,7 +347,7 @@ impl<T: Burst> SendQueue<T> {
         let node = self.store(Node { item: Some(item), enqueued: now, segment: 0, next: NONE });
         let band = &mut self.bands[match priority {
             Priority::Throughput => THROUGHPUT,
-            Priority::Response => RESPONSE,
+            Priority::Response | Priority::Redundant => RESPONSE,
         }];
         if band.flows.len() <= flow as usize {
             band.flows.resize(flow as usize + 1, Flow::EMPTY);
@@ -411,6 +424,30 @@ impl<T: Burst> SendQueue<T> {
         true
     }
 
+    /// The session whose segment the last [`SendQueue::next`] returned waits until
+    /// [`SendQueue::bring_back`]: what it may use is full. Returns `false` and does nothing if
+    /// there was none or the queue has changed since.
+    pub fn set_aside(&mut self) -> bool {
+        let Some((band, flow)) = self.selected.take() else { return false };
+        let band = &mut self.bands[band];
+        // The selected session is the first of its list.
+        band.pop(band.flows[flow as usize].listed);
+        band.append(Listed::Aside, flow);
+        true
+    }
+
+    /// Sessions that were [set aside](Self::set_aside) have their turn again.
+    pub fn bring_back(&mut self) {
+        for band in &mut self.bands {
+            while band.aside.head != NONE {
+                let flow = band.aside.head;
+                band.pop(Listed::Aside);
+                band.append(Listed::Old, flow);
+                self.selected = None;
+            }
+        }
+    }
+
     /// Drops all items of the session in slot `flow`, which ends.
     pub fn discard(&mut self, flow: u32) {
         self.selected = None;
@@ -429,6 +466,7 @@ impl<T: Burst> SendQueue<T> {
     /// in which they would be sent. CoDel is bypassed, so none is dropped because of its sojourn
     /// time.
     pub fn drain(&mut self, mut leaves: impl FnMut(u32, &T, usize)) {
+        self.bring_back();
         self.selected = None;
         for band in [RESPONSE, THROUGHPUT] {
             while let Some(flow) = self.select(band, None) {

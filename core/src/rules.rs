@@ -2,37 +2,92 @@
 
 use std::ops::RangeInclusive;
 
-use crate::config::{Priority, Rule};
+use crate::config::{Copies, PathPreference, Priority, Rule, RulePaths};
 use mpip_types::packet::Header;
+
+/// Most different lists of interfaces ([`RulePaths`]) in a table; rules may share one.
+pub const PATH_LISTS: usize = u64::BITS as usize;
 
 /// How a packet is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Treatment {
     /// Its priority in path selection.
     pub priority: Priority,
+    /// On how many paths it is sent if that is [`Priority::Redundant`].
+    pub copies: Copies,
     /// Whether it is retransmitted although its session is not resequenced.
     pub repair: bool,
     /// Whether a rule says so; if not, interactive flows are treated better.
     pub by_rule: bool,
+    /// Whether it is resequenced; `None`: as its session.
+    pub ordered: Option<bool>,
+    /// Which paths it may take.
+    pub paths: PathLimit,
+    /// The code point that it is given; `None`: it keeps its own.
+    pub set_dscp: Option<u8>,
 }
 
-impl Treatment {
-    /// What `rule` asks for.
-    pub fn of(rule: &Rule) -> Self {
-        Self { priority: rule.priority, repair: rule.repair, by_rule: true }
-    }
+/// Which paths a packet may take, by the lists of their interfaces in the rule table. A list is a
+/// number below [`PATH_LISTS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathLimit {
+    /// Any.
+    #[default]
+    Any,
+    /// Those in this list.
+    Only(u8),
+    /// Those in this list, as long as one of them works.
+    Prefer(u8),
+    /// Others than those in this list, as long as one of them works.
+    Avoid(u8),
+}
+
+/// Most rules that a session remembers.
+const REMEMBERED: usize = 4;
+
+/// What a session remembers of a table, so that its packets need not be compared with every rule:
+/// the first rules that match its protocol, addresses and ports, up to the first one that says
+/// nothing about length and code point, in which the packets of a session differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownRules {
+    /// The generation of the table; 0: nothing is known.
+    generation: u32,
+    count: u8,
+    /// Whether one of the rules after these may decide, too.
+    more: bool,
+    rules: [u16; REMEMBERED],
 }
 
 /// Rules in the order of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct RuleTable {
     rules: Vec<Rule>,
+    /// What each of them asks for.
+    treatments: Vec<Treatment>,
+    /// The lists of interfaces in them, sorted and each once.
+    lists: Vec<Vec<String>>,
+    /// Another number each time the rules were replaced; never 0 once there are any.
+    generation: u32,
 }
 
 impl RuleTable {
-    /// A table of `rules`; the first match decides.
+    /// A table of `rules`; the first match decides. They have at most [`PATH_LISTS`] different
+    /// [lists](path_lists) of interfaces; further ones limit nothing.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules }
+        let lists = path_lists(&rules);
+        let treatments = rules.iter().map(|rule| treatment(rule, &lists)).collect();
+        Self { rules, treatments, lists, generation: 1 }
+    }
+
+    /// Replaces all rules.
+    pub fn replace(&mut self, rules: Vec<Rule>) {
+        let generation = self.generation.wrapping_add(1).max(1);
+        *self = Self { generation, ..Self::new(rules) };
+    }
+
+    /// Another number each time the rules were replaced.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The rules, in order.
@@ -40,41 +95,149 @@ impl RuleTable {
         &self.rules
     }
 
+    /// The lists that `interface` is in: bit `n` is list `n` of [`PathLimit`].
+    pub fn lists_with(&self, interface: &str) -> u64 {
+        let has = |list: &[String]| list.iter().any(|name| name == interface);
+        let bits = (0..PATH_LISTS).zip(&self.lists);
+        bits.fold(0, |bits, (number, list)| bits | u64::from(has(list)) << number)
+    }
+
     /// The priority of a packet with `header` and `length` bytes from its IP header on; for a
     /// super-packet, `length` is that of its first segment. [`Priority::Throughput`] without a
     /// matching rule.
     pub fn priority(&self, header: &Header, length: usize) -> Priority {
-        self.find(header, length).map(|rule| rule.priority).unwrap_or_default()
+        self.treatment(header, length).priority
+    }
+
+    /// The treatment of such a packet, of a session that knows `known` of its rules. Packets of a
+    /// session have the same protocol, addresses and ports.
+    pub fn treatment_in(
+        &self,
+        known: &mut KnownRules,
+        header: &Header,
+        length: usize,
+    ) -> Treatment {
+        if known.generation != self.generation {
+            *known = self.known(header);
+        }
+        let remembered = &known.rules[..known.count.into()];
+        for rule in remembered.iter().map(|rule| usize::from(*rule)) {
+            if self.rules.get(rule).is_some_and(|rule| matches_packet(rule, header, length)) {
+                return self.treatment_of(Some(rule));
+            }
+        }
+        if !known.more {
+            return Treatment::default();
+        }
+        let from = remembered.last().map_or(0, |last| usize::from(*last) + 1);
+        let rest = self.rules.iter().skip(from);
+        let rule = rest.zip(from..).find(|(rule, _)| matches(rule, header, length));
+        self.treatment_of(rule.map(|(_, index)| index))
+    }
+
+    /// What a session with `header` remembers.
+    fn known(&self, header: &Header) -> KnownRules {
+        let mut known = KnownRules { generation: self.generation, ..KnownRules::default() };
+        for (rule, index) in self.rules.iter().zip(0..) {
+            if !matches_session(rule, header) {
+                continue;
+            }
+            let (Some(next), Ok(index)) =
+                (known.rules.get_mut(usize::from(known.count)), u16::try_from(index))
+            else {
+                known.more = true;
+                break;
+            };
+            *next = index;
+            known.count += 1;
+            if rule.length.is_none() && rule.dscp.is_none() {
+                break;
+            }
+        }
+        known
+    }
+
+    /// The treatment that the rule at `index` asks for; the default without one.
+    pub(crate) fn treatment_of(&self, index: Option<usize>) -> Treatment {
+        index.and_then(|index| self.treatments.get(index)).copied().unwrap_or_default()
     }
 
     /// The treatment of such a packet.
     pub fn treatment(&self, header: &Header, length: usize) -> Treatment {
-        self.find(header, length).map(Treatment::of).unwrap_or_default()
+        let rule = self.rules.iter().position(|rule| matches(rule, header, length));
+        self.treatment_of(rule)
     }
+}
 
-    /// The first rule that matches such a packet.
-    pub fn find(&self, header: &Header, length: usize) -> Option<&Rule> {
-        self.rules.iter().find(|rule| matches(rule, header, length))
+/// The different lists of interfaces in `rules`, each sorted.
+pub fn path_lists<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Vec<Vec<String>> {
+    let mut lists = Vec::new();
+    for paths in rules.into_iter().filter_map(|rule| rule.paths.as_ref()) {
+        let list = sorted(paths);
+        if !lists.contains(&list) {
+            lists.push(list);
+        }
+    }
+    lists
+}
+
+fn sorted(paths: &RulePaths) -> Vec<String> {
+    let mut list = paths.interfaces.clone();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// What `rule` asks for; `lists` are those of its table.
+fn treatment(rule: &Rule, lists: &[Vec<String>]) -> Treatment {
+    let limit = |paths: &RulePaths| {
+        let list = lists.iter().position(|list| *list == sorted(paths))?;
+        let list = u8::try_from(list).ok().filter(|_| list < PATH_LISTS)?;
+        Some(match paths.preference {
+            PathPreference::Only => PathLimit::Only(list),
+            PathPreference::Prefer => PathLimit::Prefer(list),
+            PathPreference::Avoid => PathLimit::Avoid(list),
+        })
+    };
+    Treatment {
+        priority: rule.priority,
+        copies: rule.copies,
+        repair: rule.repair,
+        ordered: rule.ordered,
+        paths: rule.paths.as_ref().and_then(limit).unwrap_or_default(),
+        set_dscp: rule.set_dscp,
+        by_rule: true,
     }
 }
 
 /// Whether `rule` matches a packet with `header` and `length` bytes from its IP header on.
 pub fn matches(rule: &Rule, header: &Header, length: usize) -> bool {
-    let length = u16::try_from(length).unwrap_or(u16::MAX);
+    matches_session(rule, header) && matches_packet(rule, header, length)
+}
+
+/// Whether `rule` matches what all packets of a session have in common.
+fn matches_session(rule: &Rule, header: &Header) -> bool {
     let within = |ports: &Option<RangeInclusive<u16>>, port: Option<u16>| {
         ports.as_ref().is_none_or(|ports| port.is_some_and(|port| ports.contains(&port)))
     };
     rule.protocol.is_none_or(|protocol| protocol == header.protocol)
         && within(&rule.remote_port, header.destination_port())
         && within(&rule.local_port, header.source_port())
-        && rule.length.as_ref().is_none_or(|range| range.contains(&length))
-        && rule.dscp.is_none_or(|dscp| dscp == header.dscp)
         && rule.remote_prefix.is_none_or(|prefix| prefix.contains(header.destination))
         && rule.local_prefix.is_none_or(|prefix| prefix.contains(header.source))
 }
 
+/// Whether `rule` matches that in which the packets of a session differ.
+fn matches_packet(rule: &Rule, header: &Header, length: usize) -> bool {
+    let length = u16::try_from(length).unwrap_or(u16::MAX);
+    rule.length.as_ref().is_none_or(|range| range.contains(&length))
+        && rule.dscp.is_none_or(|dscp| dscp == header.dscp)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use mpip_types::Ecn;
     use mpip_types::packet::{Version, protocol};
@@ -195,5 +358,75 @@ mod tests {
         let web = header(protocol::TCP, "198.18.0.2", Some((1, 443)));
         assert_eq!(table.priority(&ssh, 60), Priority::Throughput);
         assert_eq!(table.priority(&web, 60), Priority::Response);
+    }
+
+    /// A rule out of few different ones, so that several match.
+    fn any_rule() -> impl Strategy<Value = Rule> {
+        let port = prop_oneof![3 => Just(None), 1 => (1_u16..4).prop_map(|port| Some(port..=port))];
+        let length = prop_oneof![2 => Just(None), 1 => (0_u16..4).prop_map(|end| Some(0..=end))];
+        let dscp = prop_oneof![3 => Just(None), 1 => (0_u8..3).prop_map(Some)];
+        let protocol = prop_oneof![Just(None), Just(Some(protocol::TCP)), Just(Some(1))];
+        (port, length, dscp, protocol, 0_u8..64).prop_map(
+            |(remote_port, length, dscp, protocol, mark)| Rule {
+                remote_port,
+                length,
+                dscp,
+                protocol,
+                // Tells the rules apart.
+                set_dscp: Some(mark),
+                ..Rule::default()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_session_remembers_decides_as_the_table_does(
+            tables in proptest::collection::vec(proptest::collection::vec(any_rule(), 0..30), 1..3),
+            packets in proptest::collection::vec((0_usize..5, 0_u8..3), 1..40),
+            port in 1_u16..4,
+            tcp in any::<bool>(),
+        ) {
+            let mut table = RuleTable::default();
+            let mut known = KnownRules::default();
+            let protocol = if tcp { protocol::TCP } else { protocol::UDP };
+            let session = header(protocol, "198.18.0.2", Some((7, port)));
+            for rules in tables {
+                table.replace(rules);
+                for &(length, dscp) in &packets {
+                    let packet = Header { dscp, ..session };
+                    prop_assert_eq!(
+                        table.treatment_in(&mut known, &packet, length),
+                        table.treatment(&packet, length)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lists_of_interfaces_are_shared_and_bounded() {
+        let paths = |preference, names: &[&str]| {
+            let interfaces = names.iter().map(|name| (*name).to_owned()).collect();
+            Rule { paths: Some(RulePaths { preference, interfaces }), ..Rule::default() }
+        };
+        let mut rules = vec![
+            paths(PathPreference::Only, &["a", "b"]),
+            Rule::default(),
+            paths(PathPreference::Avoid, &["b", "a", "a"]),
+            paths(PathPreference::Prefer, &["b"]),
+        ];
+        let table = RuleTable::new(rules.clone());
+        let limits: Vec<PathLimit> = table.treatments.iter().map(|it| it.paths).collect();
+        let expected =
+            [PathLimit::Only(0), PathLimit::Any, PathLimit::Avoid(0), PathLimit::Prefer(1)];
+        assert_eq!(limits, expected);
+        let bits = ["a", "b", "c"].map(|name| table.lists_with(name));
+        assert_eq!(bits, [0b01, 0b11, 0]);
+        rules.extend((0..70).map(|n| paths(PathPreference::Only, &[&format!("eth{n}")])));
+        let table = RuleTable::new(rules);
+        let last = table.treatments.iter().map(|it| it.paths).rfind(|it| *it != PathLimit::Any);
+        assert_eq!(last, Some(PathLimit::Only(63)));
+        assert_eq!((table.lists_with("eth61"), table.lists_with("eth62")), (1 << 63, 0));
     }
 }

@@ -13,6 +13,7 @@ use crate::omission::SessionHeader;
 use crate::parameters::{AggregationParameters, UdpTransportParameters};
 use crate::recent_paths::RecentPaths;
 use crate::resequencer::{Resequencer, WAIT_BUCKETS};
+use crate::rules::KnownRules;
 use crate::thinning::Thinning;
 use crate::window::DuplicateWindow;
 use mpip_types::Instant;
@@ -25,6 +26,8 @@ pub(crate) struct Outgoing {
     pub(crate) id: SessionId,
     /// Whether the receiver resequences it, and lost packets are sent again.
     pub(crate) ordered: bool,
+    /// What it remembers of the rules.
+    pub(crate) known_rules: KnownRules,
     /// A rule wants lost packets to be sent again, although the receiver does not resequence.
     pub(crate) repair: bool,
     /// Sequence number of the next packet.
@@ -62,6 +65,7 @@ impl Outgoing {
         Self {
             id,
             ordered: resequencing && key.protocol == protocol::TCP,
+            known_rules: KnownRules::default(),
             repair: false,
             next_sequence: 0,
             header_state: HeaderState::Unsent,
@@ -282,6 +286,11 @@ impl Counters {
     /// A packet of `len` bytes travelled on `path`.
     pub(crate) fn add(&mut self, now: Instant, path: PathId, len: usize) {
         self.paths.add(now, path);
+        self.count(len);
+    }
+
+    /// Counts a packet of `len` bytes.
+    pub(crate) fn count(&mut self, len: usize) {
         self.packets += 1;
         self.bytes += len as u64;
     }

@@ -61,8 +61,10 @@ pub struct PeerStatus {
     pub returns_in: Option<Duration>,
     /// Destinations whose packets are captured in host mode.
     pub captured: Vec<Prefix>,
-    /// Inner bytes sent.
+    /// Inner bytes sent, without retransmissions and copies.
     pub bytes_sent: u64,
+    /// Bytes of copies of inner packets, on further paths.
+    pub copied: u64,
     /// Inner bytes delivered to the host.
     pub bytes_received: u64,
     /// Bytes in the send queue.
@@ -161,8 +163,10 @@ pub struct PathStatus {
     pub reordering_window: Duration,
     /// Reordering extent: the largest number of datagrams that overtook one, in the last seconds.
     pub reordering_extent: u64,
-    /// Inner bytes sent on it.
+    /// Inner bytes sent on it, without copies.
     pub carried: u64,
+    /// Bytes of copies of inner packets that were sent on another path at the same time.
+    pub copied: u64,
     /// Share of the association's inner bytes sent on this path, 0 to 1.
     pub share: f64,
     /// Why it may not carry a bulk packet of the inner MTU now; `None` if it may.
@@ -223,3 +227,56 @@ pub struct SessionStatus {
     /// Time since the last packet.
     pub idle: Duration,
 }
+
+/// Which paths a packet would take now.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Name of the scheduler, which decides about packets of priority `throughput`.
+    pub scheduler: &'static str,
+    /// Every path that was validated and not given up.
+    pub paths: Vec<WayPath>,
+}
+
+/// A path, as a packet would find it now.
+#[derive(Clone, Debug)]
+pub struct WayPath {
+    /// The number both ends use.
+    pub id: u16,
+    /// The local interface.
+    pub interface: String,
+    /// What it would do for the packet.
+    pub role: PathRole,
+    /// One-way delay toward the peer relative to the association's fastest path.
+    pub relative_delay: Option<Duration>,
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub rtt: Option<Duration>,
+    /// Share of packets lost, of the last few seconds, 0 to 1.
+    pub loss: f64,
+    /// Share of the association's inner bytes sent on this path so far, 0 to 1.
+    pub share: f64,
+    /// Why it may not carry the packet now; `None` if it may.
+    pub hold: Option<Hold>,
+    /// Whether the packet's rule wants it before others: it is in the list of `only` or `prefer`,
+    /// or not in that of `avoid`.
+    pub preferred: bool,
+}
+
+/// What a path would do for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathRole {
+    /// It carries the packet: it has the lowest delay.
+    Takes,
+    /// It carries a copy.
+    Copy,
+    /// The scheduler may choose it.
+    Candidate,
+    /// Nothing.
+    None,
+}
+
+mpip_types::named!(PathRole {
+    Takes = "takes",
+    Copy = "copy",
+    Candidate = "candidate",
+    None = "none",
+});

@@ -595,6 +595,19 @@ impl Node {
         self.engine.peer_at(address).map(str::to_owned)
     }
 
+    /// Which paths a packet of `length` bytes to `address` would take now, if the rule with the
+    /// number `rule` decides about it.
+    pub(crate) fn way(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        rule: Option<u64>,
+        length: usize,
+    ) -> Option<mpip_core::Way> {
+        let rule = rule.and_then(|number| usize::try_from(number.checked_sub(1)?).ok());
+        self.engine.way(now, address, rule, length)
+    }
+
     /// What this host sends in `session` takes one path, or any again.
     pub(crate) fn confine(&mut self, session: SessionKey, path: Option<u16>) {
         self.engine.confine(session, path);

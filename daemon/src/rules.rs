@@ -5,10 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use mpip_api::{RuleDependence, RuleOverride, RuleStatus, RuleTable, RuleTest, Treatment};
+use mpip_api::{
+    RuleDependence, RuleOverride, RulePaths, RuleStatus, RuleTable, RuleTest, Treatment, Way,
+    WayPath,
+};
 use mpip_core::{Priority, Rule, rules};
 
 use crate::config::{ListedRule, RuleList, rule_text};
+use crate::snapshot::ms;
 
 mod packet;
 
@@ -17,7 +21,7 @@ pub(crate) use packet::Packet;
 /// The table `list`.
 pub(crate) fn table(list: &RuleList) -> RuleTable {
     let rules = list.listed().iter().zip(1..).map(|(listed, number)| status(listed, number));
-    RuleTable { rules: rules.collect(), default: treatment(rules::Treatment::default()) }
+    RuleTable { rules: rules.collect(), default: treatment(&Rule::default()) }
 }
 
 /// What differs between `list` and the rules of the file, if anything does.
@@ -37,13 +41,13 @@ pub(crate) fn test(list: &RuleList, packet: &Packet) -> RuleTest {
         let rule = status(listed, number);
         if on.is_empty() {
             let treatment = rule.treatment.clone();
-            return RuleTest { rule: Some(rule), treatment, depends, peer: None };
+            return RuleTest { rule: Some(rule), treatment, depends, peer: None, way: None };
         }
         let on = on.into_iter().map(str::to_owned).collect();
         depends.push(RuleDependence { rule, on });
     }
-    let treatment = treatment(rules::Treatment::default());
-    RuleTest { rule: None, treatment, depends, peer: None }
+    let treatment = treatment(&Rule::default());
+    RuleTest { rule: None, treatment, depends, peer: None, way: None }
 }
 
 fn status(listed: &ListedRule, number: u64) -> RuleStatus {
@@ -53,18 +57,41 @@ fn status(listed: &ListedRule, number: u64) -> RuleStatus {
         name: rule.name.clone(),
         file_number: file_number.map(|number| number as u64),
         matches: matches(rule),
-        treatment: treatment(rules::Treatment::of(rule)),
+        treatment: treatment(rule),
     }
 }
 
-fn treatment(treatment: rules::Treatment) -> Treatment {
-    let rules::Treatment { priority, repair, by_rule: _ } = treatment;
-    Treatment { priority: name(priority).to_owned(), repair }
+fn treatment(rule: &Rule) -> Treatment {
+    let Rule { priority, copies, repair, ordered, paths, set_dscp, .. } = rule;
+    let redundant = *priority == Priority::Redundant;
+    Treatment {
+        priority: priority.name().to_owned(),
+        copies: redundant.then(|| rule_text::copies_text(*copies)),
+        repair: *repair,
+        ordered: *ordered,
+        paths: paths.as_ref().map(|paths| RulePaths {
+            preference: paths.preference.name().to_owned(),
+            interfaces: paths.interfaces.clone(),
+        }),
+        set_dscp: set_dscp.map(rule_text::dscp_name),
+    }
 }
 
-fn name(priority: Priority) -> &'static str {
-    let named = Priority::NAMES.iter().find(|(_, other)| *other == priority);
-    named.expect("every priority has a name").0
+/// `way` as the control socket shows it.
+pub(crate) fn shown_way(way: mpip_core::Way) -> Way {
+    let path = |path: mpip_core::WayPath| WayPath {
+        id: path.id,
+        interface: path.interface,
+        role: path.role.name().to_owned(),
+        relative_delay_ms: path.relative_delay.map(ms),
+        rtt_ms: path.rtt.map(ms),
+        loss: path.loss,
+        share: path.share,
+        hold: path.hold.map(|hold| hold.name().to_owned()),
+        preferred: path.preferred,
+    };
+    let paths = way.paths.into_iter().map(path).collect();
+    Way { scheduler: way.scheduler.to_owned(), paths }
 }
 
 /// What packets have to match, as text.
@@ -80,7 +107,11 @@ fn matches(rule: &Rule) -> BTreeMap<String, String> {
         length,
         dscp,
         priority: _,
+        copies: _,
         repair: _,
+        ordered: _,
+        paths: _,
+        set_dscp: _,
     } = rule;
     let values = [
         ("remote_prefix", remote_prefix.map(|prefix| prefix.to_string())),

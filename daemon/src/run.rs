@@ -241,6 +241,9 @@ fn answer(
             Ask::PeerAt { address, reply } => {
                 let _ = reply.try_send(node.peer_at(address));
             }
+            Ask::Way { address, rule, length, reply } => {
+                let _ = reply.try_send(node.way(now, address, rule, length));
+            }
             Ask::Confine { session, path } => node.confine(session, path),
             Ask::Send { to, datagram } => node.send(to, &datagram),
             Ask::Destinations { list } => node.destinations_in_use(now, &list),

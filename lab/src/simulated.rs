@@ -2,8 +2,10 @@
 //! and the simulator's TCP take the place of kernels. MPTCP, other programs, packet filters and
 //! commands need kernels.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mpip_daemon::config::RuleList;
 use mpip_link::LinkConfig;
 use mpip_link::scenario::{QuicImplementation, Scenario, System, Traffic, TrafficKind};
 use mpip_sim::clock::{HostClock, Nanos, SECOND};
@@ -140,6 +142,12 @@ fn systems(
         world.hosts[1].system = spec::System::Plain { local: to, remote: from };
         return Ok(());
     }
+    let voice = scenario.traffic.iter().any(|it| matches!(it.kind, TrafficKind::Voip { .. }));
+    if voice && subject.system.settings.contains_key("rules") {
+        return Err(
+            "\"rules\" beside voice run on kernels only: the simulator's voice is ICMP".into()
+        );
+    }
     for (index, host) in world.hosts.iter_mut().enumerate() {
         let engine = engine(&subject.system, index == 0)?;
         host.system = spec::System::Mpip(Box::new(engine));
@@ -163,6 +171,10 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
             ("congestion_control", Some(name), _) => engine.set_congestion_control(name)?,
             ("resequencing", _, Some(on)) => engine.resequencing = on,
             ("ack_thinning", _, Some(on)) => engine.ack_thinning = on,
+            ("rules", ..) => {
+                engine.rules = rules(value)
+                    .map_err(|reason| format!("rules of system {:?}: {reason}", system.name))?;
+            }
             // The inner addresses make no difference here.
             ("host_mode", ..) | ("clock", ..) => {}
             _ => {
@@ -174,6 +186,34 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
         }
     }
     Ok(engine)
+}
+
+/// The rules in `list`, an array of tables like `[[rule]]`. The daemon's code judges them.
+fn rules(list: &toml::Value) -> Result<Vec<mpip_core::Rule>, String> {
+    let expected = || format!("expected an array of tables, found {}", list.type_str());
+    let mut rules = RuleList::default();
+    for rule in list.as_array().ok_or_else(expected)? {
+        let mut settings = BTreeMap::new();
+        for (key, value) in rule.as_table().ok_or_else(expected)? {
+            match value {
+                toml::Value::Table(inner) => settings.extend(
+                    inner.iter().map(|(inner, value)| (format!("{key}.{inner}"), text(value))),
+                ),
+                value => drop(settings.insert(key.clone(), text(value))),
+            }
+        }
+        rules.add(None, &settings)?;
+    }
+    Ok(rules.rules())
+}
+
+/// `value` as in `mpip rule add`: without quotes, a list with commas.
+fn text(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
 }
 
 /// The links of a path as one: the lowest rate with its queue, and the sum of the delays.

@@ -3,7 +3,10 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
-use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, SchedulerKind};
+use mpip_core::{
+    CongestionControlKind, Copies, EncapsulationPolicy, PathPreference, Policy, Priority, Rule,
+    RulePaths, SchedulerKind,
+};
 use mpip_link::{Change, LinkConfig, Loss, QueueLimit};
 
 use crate::clock::{HostClock, MILLI, Nanos, SECOND};
@@ -20,6 +23,7 @@ use crate::spec::{
 const MAKING: u64 = 100;
 const KIND: u64 = 101;
 const COSTS: u64 = 102;
+const RULES: u64 = 103;
 
 /// Usual clock drift, parts per billion: the seeds measured 1 ms in 4 minutes.
 const USUAL_DRIFT: i64 = 4_167;
@@ -27,7 +31,7 @@ const USUAL_DRIFT: i64 = 4_167;
 /// The world of a seed: 1 to 4 interfaces on each of two hosts, links of every kind, mixed traffic,
 /// and a script of failures. Of eight worlds, four are tunnels, one uses host mode, one nodes that
 /// are not configured, one TCP segments, and one combines two of these. A third of all worlds have
-/// a hostile node, and in a fifth paths differ in cost.
+/// a hostile node, in a fifth paths differ in cost, and a third have rules.
 pub fn random_world(seed: u64) -> WorldSpec {
     let mut spec = plain_world(seed);
     let mut rng = Rng::stream(seed, KIND);
@@ -42,7 +46,37 @@ pub fn random_world(seed: u64) -> WorldSpec {
         hostile(&mut rng, &mut spec, !stranger);
     }
     costs(&mut Rng::stream(seed, COSTS), &mut spec);
+    let mut rng = Rng::stream(seed, RULES);
+    if rng.chance(1.0 / 3.0) {
+        let rules: Vec<Rule> = (0..rng.between(1, 4)).map(|_| rule(&mut rng)).collect();
+        change_engines(&mut spec, |engine| engine.rules = rules.clone());
+    }
     spec
+}
+
+/// A rule with any priority and paths. What it says about order and code points is what the
+/// invariants expect without it: packets unaltered, and those of TCP in order.
+fn rule(rng: &mut Rng) -> Rule {
+    let number = [protocol::TCP, protocol::UDP, protocol::ICMP];
+    let protocol = rng.chance(0.7).then(|| rng.pick(&number));
+    let interfaces = (0..rng.between(1, 2)).map(|_| format!("eth{}", rng.below(3))).collect();
+    // Transfers complete in the end, so they may take any path then.
+    let transfers = protocol.is_none_or(|one| one == protocol::TCP);
+    let preference = match rng.below(3) {
+        0 if !transfers => PathPreference::Only,
+        1 => PathPreference::Avoid,
+        _ => PathPreference::Prefer,
+    };
+    Rule {
+        protocol,
+        length: rng.chance(0.3).then(|| 0..=rng.between(60, 1_000) as u16),
+        priority: rng.pick(&[Priority::Throughput, Priority::Response, Priority::Redundant]),
+        copies: rng.pick(&[Copies::Fixed(2), Copies::Fixed(4), Copies::Adaptive]),
+        repair: rng.chance(0.3),
+        ordered: rng.chance(0.2).then_some(true),
+        paths: rng.chance(0.4).then_some(RulePaths { preference, interfaces }),
+        ..Rule::default()
+    }
 }
 
 /// In a fifth of all worlds paths cost something, or are on standby, by a part of the interfaces.

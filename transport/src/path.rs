@@ -46,8 +46,10 @@ pub struct Counters {
     pub packets_lost: u64,
     /// Datagrams declared lost that arrived later (spurious losses).
     pub spurious: u64,
-    /// Bytes of inner packets sent.
+    /// Bytes of inner packets sent, without copies.
     pub carried: u64,
+    /// Bytes of copies of inner packets that were sent on another path at the same time.
+    pub copied: u64,
     /// How often the guard left the path out.
     pub left_out: u64,
 }
@@ -67,6 +69,11 @@ pub struct Path<C> {
     pub encapsulation: Encapsulation,
     /// The configured weight, for schedulers that use weights.
     pub fixed_weight: Option<u16>,
+    /// Which of the rules' lists of interfaces its interface is in, a bit each; `None` until
+    /// somebody has looked it up.
+    pub lists: Option<u64>,
+    /// Its data are paid for by amount.
+    pub metered: bool,
     /// The sending half.
     pub flight: Flight<C>,
     /// The receiving half.
@@ -133,6 +140,8 @@ impl<C: Content> Path<C> {
             encapsulation: local.encapsulation,
             mtu: Search::new(base_mtu(local.encapsulation, address.remote), local.mtu),
             fixed_weight: None,
+            lists: None,
+            metered: false,
             state: PathState::Validating,
             flight: Flight::new(now),
             arrivals: Arrivals::new(),
@@ -289,6 +298,7 @@ impl<C: Content> Path<C> {
             self.mtu.on_path_change(now);
         } else {
             self.interface.clone_from(&local.interface);
+            self.lists = None;
             self.local = local.address;
             self.encapsulation = local.encapsulation;
             self.mtu = Search::new(base_mtu(local.encapsulation, address.remote), local.mtu);

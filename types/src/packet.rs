@@ -309,15 +309,7 @@ pub fn mark_ce(packet: &mut [u8]) -> bool {
             if packet[1] & 3 == 0 {
                 return false;
             }
-            let before = u16::from_be_bytes([packet[0], packet[1]]);
-            packet[1] |= 3;
-            let after = u16::from_be_bytes([packet[0], packet[1]]);
-            let checksum = u16::from_be_bytes([packet[10], packet[11]]);
-            // RFC 1624, equation 3.
-            let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
-            let sum = (sum & 0xffff) + (sum >> 16);
-            let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+            put_service(packet, packet[1] | 3);
             true
         }
         Some(6) if packet.len() >= IPV6_HEADER => {
@@ -329,6 +321,32 @@ pub fn mark_ce(packet: &mut [u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Sets the differentiated services code point of the packet that begins with `packet` (RFC 2474)
+/// and updates the IPv4 header checksum. The ECN field stays. Nothing changes unless the fixed IP
+/// header is there.
+pub fn set_dscp(packet: &mut [u8], dscp: u8) {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_HEADER => put_service(packet, dscp << 2 | packet[1] & 3),
+        Some(6) if packet.len() >= IPV6_HEADER => {
+            packet[0] = 0x60 | dscp >> 2 & 0xf;
+            packet[1] = dscp << 6 | packet[1] & 0x3f;
+        }
+        _ => {}
+    }
+}
+
+/// Sets the second byte of an IPv4 header, and updates the checksum (RFC 1624, equation 3).
+fn put_service(header: &mut [u8], service: u8) {
+    let before = u16::from_be_bytes([header[0], header[1]]);
+    header[1] = service;
+    let after = u16::from_be_bytes([header[0], header[1]]);
+    let checksum = u16::from_be_bytes([header[10], header[11]]);
+    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// The chain of headers between the fixed IPv6 header and the transport.

@@ -74,7 +74,7 @@ pub(super) const BUDGET: [Family<BudgetStatus>; 2] = [
     }),
 ];
 
-pub(super) const PEER: [Family<PeerStatus>; 10] = [
+pub(super) const PEER: [Family<PeerStatus>; 11] = [
     family(
         "mpip_peer_established",
         Gauge,
@@ -90,6 +90,12 @@ pub(super) const PEER: [Family<PeerStatus>; 10] = [
     family("mpip_peer_sent_bytes_total", Counter, "Inner data sent to the peer.", |peer| {
         count(peer.sent_bytes)
     }),
+    family(
+        "mpip_peer_copied_bytes_total",
+        Counter,
+        "Copies of inner data on further paths (priority redundant).",
+        |peer| count(peer.copied_bytes),
+    ),
     family(
         "mpip_peer_received_bytes_total",
         Counter,
@@ -131,7 +137,7 @@ pub(super) const PEER: [Family<PeerStatus>; 10] = [
     ),
 ];
 
-pub(super) const PATH: [Family<PathStatus>; 24] = [
+pub(super) const PATH: [Family<PathStatus>; 25] = [
     family("mpip_path_rtt_seconds", Gauge, "Smoothed round-trip time.", |path| {
         path.rtt_ms.and_then(seconds)
     }),
@@ -183,6 +189,12 @@ pub(super) const PATH: [Family<PathStatus>; 24] = [
         Gauge,
         "Share of the association's inner data that was sent on the path, 0 to 1.",
         |path| Some(path.share),
+    ),
+    family(
+        "mpip_path_copied_bytes_total",
+        Counter,
+        "Copies of inner data that was sent on another path at the same time.",
+        |path| count(path.copied_bytes),
     ),
     family("mpip_path_sent_bytes_total", Counter, "Outer data sent.", |path| {
         count(path.sent_bytes)

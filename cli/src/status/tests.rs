@@ -23,9 +23,9 @@ peer gateway: established, aes-256-gcm, handshake 32 s ago
   node 2001:2f::2, prefixes 10.77.0.2/32
   scheduler earliest, congestion control bbr, inner MTU 1438
   sent 2.0 MB, received 5 B, queued 0 B, held for reordering 0 B
-  path  interface  local            remote           as   state       RTT  min  one-way    queue   loss         rate  weight  share    sent  received
-     0  eth0       198.18.0.1:6182  198.18.0.2:6182  udp  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
-     1  eth1       198.18.1.1:6182  198.18.1.2:6182  udp  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %  1.2 MB       0 B
+  path  interface  local            remote           as   state       RTT  min  one-way    queue   loss         rate  weight  share  copied    sent  received
+     0  eth0       198.18.0.1:6182  198.18.0.2:6182  udp  active  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %       -  1.2 MB       0 B
+     1  eth1       198.18.1.1:6182  198.18.1.2:6182  udp  failed  12.3 ms    -  +250 µs  1.50 ms  1.2 %  94.3 Mbit/s     500   50 %       -  1.2 MB       0 B
   path  control  window  in flight  pacing  lost  spurious  jitter  reordering  reorder window  bottleneck  guard  takes no packet because
      0  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used   -
      1  probe       1 B        1 B       -     0         0  100 µs           2         3.00 ms           1  used   failed
@@ -35,6 +35,17 @@ dropped:
   10  of_tomorrow
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn copies_are_shown_once_there_are_any() {
+    let mut status = example::status();
+    status.peers[0].copied_bytes = 70_000;
+    status.peers[0].paths[1].copied_bytes = 70_000;
+    let text = render(&status, false, false);
+    assert!(text.contains("  sent 2.0 MB and copies of 70.0 kB, received 5 B, "), "{text}");
+    let row = text.lines().find(|line| line.contains("198.18.1.2:6182")).expect("a row");
+    assert!(row.contains("   50 %  70.0 kB  1.2 MB "), "{row}");
 }
 
 #[test]

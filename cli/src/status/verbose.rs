@@ -91,9 +91,13 @@ fn render_peer(out: &mut String, peer: &PeerStatus, sessions: bool, colours: boo
         "  scheduler {}, congestion control {}, inner MTU {}",
         peer.scheduler, peer.congestion_control, peer.inner_mtu_bytes
     );
+    let copies = match peer.copied_bytes {
+        0 => String::new(),
+        copied => format!(" and copies of {}", bytes(copied)),
+    };
     let _ = writeln!(
         out,
-        "  sent {}, received {}, queued {}, held for reordering {}",
+        "  sent {}{copies}, received {}, queued {}, held for reordering {}",
         bytes(peer.sent_bytes),
         bytes(peer.received_bytes),
         bytes(peer.queued_bytes),
@@ -142,6 +146,7 @@ fn paths(paths: &[PathStatus]) -> Table {
         ("rate", Align::Right),
         ("weight", Align::Right),
         ("share", Align::Right),
+        ("copied", Align::Right),
         ("sent", Align::Right),
         ("received", Align::Right),
     ]);
@@ -169,6 +174,7 @@ fn paths(paths: &[PathStatus]) -> Table {
             // Only the scheduler `weighted` has weights.
             if path.weight == 0 { "-".into() } else { path.weight.to_string().into() },
             format!("{:.0} %", path.share * 100.0).into(),
+            if path.copied_bytes == 0 { "-".into() } else { bytes(path.copied_bytes).into() },
             bytes(path.sent_bytes).into(),
             bytes(path.received_bytes).into(),
         ]);

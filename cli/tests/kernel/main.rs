@@ -276,7 +276,8 @@ fn rules_are_listed_tested_changed_and_saved() {
 
     let (tested, words) = mpip(&["rule", "test", "tcp 10.77.0.2:23 length 180"]);
     assert!(tested && words.starts_with("rule 1 decides (length=0-200 protocol=tcp"), "{words}");
-    assert!(words.ends_with("\nthe address is that of the peer b\n"), "{words}");
+    let way = "\nthe address is that of the peer b\nnow it waits for a path\n";
+    assert!(words.ends_with(way), "{words}");
     let (tested, words) = mpip(&["rule", "test", "tcp", "10.77.0.2:23"]);
     assert!(tested && words.starts_with("rule 1 may decide, which depends on length"), "{words}");
     let (tested, words) = mpip(&["rule", "test", "--json", "udp", "198.18.0.9"]);
@@ -285,11 +286,23 @@ fn rules_are_listed_tested_changed_and_saved() {
     let (tested, words) = mpip(&["rule", "test", "tpc", "10.77.0.2"]);
     assert!(!tested && words.contains("word 1: expected one of `icmp`,"), "{words}");
 
-    let calls = ["name=calls", "protocol=udp", "remote_port=5000-5100", "priority=response"];
+    let calls = [
+        "name=calls",
+        "protocol=udp",
+        "remote_port=5000-5100",
+        "priority=redundant",
+        "copies=adaptive",
+        "ordered=false",
+        "paths.avoid=wwan0,eth1",
+        "set_dscp=ef",
+    ];
     let (added, words) = mpip(&[&["rule", "add", "--at", "1"][..], &calls].concat());
     assert!(added && words.contains("\nrules: set until `mpip reload`"), "{words}");
-    let new = "calls protocol=udp remote_port=5000-5100 response false set for the time being";
+    let new = "calls protocol=udp remote_port=5000-5100 redundant false copies=adaptive \
+               ordered=false paths.avoid=wwan0,eth1 set_dscp=ef set for the time being";
     assert_eq!((row(&words, 1), row(&words, 2)), (format!("1 {new}"), format!("2 {one}")));
+    let (added, words) = mpip(&["rule", "add", "priority=response", "paths.only="]);
+    assert!(!added && words.contains("paths.only: expected 1 to 15 visible"), "{words}");
     let (added, words) = mpip(&["rule", "add", "priority=fast", "dscp=99"]);
     assert!(!added && words.contains("priority: expected one of `throughput`"), "{words}");
     assert!(words.contains("dscp: expected a code point from 0 to 63"), "{words}");
@@ -298,7 +311,9 @@ fn rules_are_listed_tested_changed_and_saved() {
     let (saved, words) = mpip(&["save"]);
     assert!(saved && words == format!("1 setting saved to {file}\n"), "{words}");
     let section = "\n[[rule]]\nname = \"calls\"\nprotocol = \"udp\"\n\
-                   remote_port = \"5000-5100\"\npriority = \"response\"\n";
+                   remote_port = \"5000-5100\"\npriority = \"redundant\"\n\
+                   copies = \"adaptive\"\nordered = false\n\
+                   paths = { avoid = [\"wwan0\", \"eth1\"] }\nset_dscp = \"ef\"\n";
     let saved = fs::read_to_string(&file).expect("written");
     assert_eq!(saved, before.replace(telnet, &format!("{section}{telnet}")));
     let (listed, words) = mpip(&["rule", "list", "--json"]);

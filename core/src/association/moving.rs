@@ -262,6 +262,7 @@ impl Association {
             path.move_to(now, from, local, self.config.congestion_control, parameters);
             path.fixed_weight = self.config.fixed_weight(&local.interface);
             path.reserve.set_cost(cx.shared.interfaces.cost(&local.interface));
+            path.metered = cx.shared.interfaces.metered.contains(&local.interface);
         }
         if former != from.remote {
             cx.shared.events.push_back(Event::Rebound {

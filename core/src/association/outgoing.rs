@@ -7,15 +7,17 @@ use mpip_wire::{Frame, PathId};
 use super::departure::SendInfo;
 use super::{Association, range_room};
 use crate::config::Priority;
-use crate::content::{Content, SentPacket};
+use crate::content::{Content, Path, SentPacket};
 use crate::drops::DropReason;
 use crate::omission::{SessionHeader, fields};
 use crate::parts::outbox::Notice;
 use crate::parts::path_set::PathIndex;
 use crate::parts::playout;
+use crate::parts::selection::is_in;
 use crate::parts::sending::form::Form;
-use crate::parts::sending::{LossCause, NextPacket};
+use crate::parts::sending::{Allowed, LossCause, NextPacket};
 use crate::parts::sizes::{CONTROL_ROOM, datagram_overhead};
+use crate::rules::PathLimit;
 use crate::scheduler::Demand;
 use crate::session::{HeaderFields, HeaderState, Outgoing};
 use crate::shared::Context;
@@ -25,6 +27,15 @@ use mpip_transport::cc::CongestionControlKind;
 use mpip_types::DatagramSink;
 use mpip_types::Instant;
 use mpip_types::packet::{Header, Segments, SessionKey};
+
+/// Which of the copies of a packet that leave at the same time, each on another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// The first one, on the path chosen for the packet.
+    First,
+    /// A further one.
+    Further,
+}
 
 impl Association {
     /// Queues a packet or super-packet from the host.
@@ -47,9 +58,8 @@ impl Association {
         }
         self.check_length(now, header, &segments, cx)?;
         self.on_traffic(now);
-        let treatment = cx.shared.rules.treatment(header, segments.segment_len(0));
         self.sending
-            .push(now, header.session(), segments, treatment)
+            .push(now, header, segments, &cx.shared.rules)
             .map_err(|reason| cx.shared.refuse(reason))
     }
 
@@ -111,12 +121,24 @@ impl Association {
         }
         self.sending.end_outage(now);
         self.selection.look(&self.paths);
+        self.follow_rules(cx);
+        self.sending.begin_round();
+        let mut full = None;
         while let Some(next) = self.next_packet(now) {
+            if full == Some(next.allowed) && self.sending.pass_over(&next) {
+                continue;
+            }
             let len = next.segments.segment_len(next.segment);
+            let (priority, allowed) = (next.treatment.priority, next.allowed);
             let any = match works {
-                true => self.selection.gather(now, &self.paths, len, next.priority, next.only),
-                false => self.selection.gather_early(now, &self.paths, len),
+                true => self.selection.gather(now, &self.paths, len, priority, allowed),
+                false => self.selection.gather_early(now, &self.paths, len, allowed),
             };
+            if !any && !self.permits_any(allowed) {
+                self.sending.drop_packet(&next, &mut self.outbox);
+                cx.shared.drops.count(DropReason::NoRulePath);
+                continue;
+            }
             if !any && !works {
                 break;
             }
@@ -135,19 +157,29 @@ impl Association {
                 backlog: self.sending.queue().bytes(),
                 busy_since: self.sending.busy_since(),
             };
-            if next.priority == Priority::Response {
+            if priority != Priority::Throughput {
                 self.selection.on_interactive(now);
             }
             let draws = &mut cx.shared.draws;
-            let choice = self.selection.choose(now, next.priority, &demand, draws);
+            let choice = self.selection.choose(now, priority, &demand, draws);
             let Some(index) = choice else {
-                let bulk = works && next.priority == Priority::Throughput && next.only.is_none();
+                let any = allowed == Allowed::ByRule(PathLimit::Any);
+                let bulk = works && any && priority == Priority::Throughput;
                 if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
+                    continue;
+                }
+                // Packets that may take other paths do not wait for this one.
+                let limited = !any && matches!(allowed, Allowed::ByRule(_));
+                if limited && self.sending.pass_over(&next) {
+                    full = Some(allowed);
                     continue;
                 }
                 break;
             };
-            if self.send_packet(now, index, &next, len, out) {
+            if self.send_packet(now, index, &next, Copy::First, len, out) {
+                if priority == Priority::Redundant {
+                    self.send_copies(now, index, &next, len, out);
+                }
                 self.sending.on_packet_sent(now, self.paths[index].id, &next);
             } else {
                 self.paths[index].blocked = true;
@@ -166,9 +198,48 @@ impl Association {
         }
     }
 
+    /// Looks up which of the rules' lists of interfaces each path is in, where that may have
+    /// changed.
+    pub(super) fn follow_rules(&mut self, cx: &Context<'_>) {
+        let rules = &cx.shared.rules;
+        let other = core::mem::replace(&mut self.rules_followed, rules.generation());
+        for path in &mut self.paths {
+            if path.lists.is_none() || other != rules.generation() {
+                path.lists = Some(rules.lists_with(&path.interface));
+            }
+        }
+    }
+
+    /// Whether a path that carries packets, or may before it is validated, is among the only ones
+    /// that a packet may take.
+    fn permits_any(&self, allowed: Allowed) -> bool {
+        let Allowed::ByRule(PathLimit::Only(list)) = allowed else { return true };
+        let carries = |path: &Path| path.state() == PathState::Active || path.early_room() > 0;
+        self.paths.iter().any(|path| carries(path) && is_in(path, list))
+    }
+
     fn next_packet(&mut self, now: Instant) -> Option<NextPacket> {
         let passes = self.uneven && self.parameters.even_delay.acks_pass;
         self.sending.next_packet(now, &self.paths, passes, &mut self.outbox)
+    }
+
+    /// Sends copies of `next`, which has left on path `first`, on others that have room now.
+    fn send_copies(
+        &mut self,
+        now: Instant,
+        first: PathIndex,
+        next: &NextPacket,
+        len: usize,
+        out: &mut impl DatagramSink,
+    ) {
+        let (copies, parameters) = (next.treatment.copies, &self.parameters.copies);
+        let planned = self.selection.plan_copies(now, &self.paths, first, copies, parameters);
+        for copy in 0..planned {
+            let Some(index) = self.selection.copy(copy) else { break };
+            if !self.send_packet(now, index, next, Copy::Further, len, out) {
+                self.paths[index].blocked = true;
+            }
+        }
     }
 
     /// Frames, writes and seals one packet. Returns `false` if the path's socket accepts no more
@@ -178,6 +249,7 @@ impl Association {
         now: Instant,
         index: PathIndex,
         next: &NextPacket,
+        copy: Copy,
         len: usize,
         out: &mut impl DatagramSink,
     ) -> bool {
@@ -217,7 +289,9 @@ impl Association {
                 used + frame.encoded_len() <= most
             });
         plain_len += playout.as_ref().map_or(0, Frame::encoded_len);
-        let packet = next.repair.then(|| SentPacket {
+        // What is lost of the copies is not sent again.
+        let repair = next.repair && copy == Copy::First;
+        let packet = repair.then(|| SentPacket {
             ordered: next.ordered,
             segments: next.segments.clone(),
             segment: next.segment as u16,
@@ -225,6 +299,7 @@ impl Association {
             session: next.session,
             sequence: next.sequence,
             marked: next.mark,
+            paths: next.treatment.paths,
             first_sent: next.first_sent.unwrap_or(now),
             path: path.id,
             number: path.flight.next_number(),
@@ -241,7 +316,7 @@ impl Association {
                 at += frame.emit(&mut plain[at..]).expect("room was reserved");
             }
             form.write(next, &mut plain[at..]);
-            let first = tell && next.first_sent.is_none();
+            let first = tell && copy == Copy::First && next.first_sent.is_none();
             first.then(|| fields(next.sequence, &plain[plain_len - len..])).flatten()
         });
         let Some(told) = sent else { return false };
@@ -250,7 +325,14 @@ impl Association {
         if feedback.is_some() {
             path.arrivals.on_feedback_sent();
         }
-        path.counters.carried += len as u64;
+        match copy {
+            Copy::First => path.counters.carried += len as u64,
+            Copy::Further => {
+                path.counters.copied += len as u64;
+                self.sending.on_copy_sent(len);
+                return true;
+            }
+        }
         if let Some(fields) = told
             && let Some(header) = SessionHeader::new(&fields)
         {

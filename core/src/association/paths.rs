@@ -207,6 +207,7 @@ impl Association {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
         path.reserve.set_cost(interfaces.cost(&local.interface));
+        path.metered = interfaces.metered.contains(&local.interface);
         path.longest_pause = self.longest_pause();
         path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
@@ -423,6 +424,7 @@ impl Association {
         let own = |path: &Path| interfaces.standby.contains(&path.interface);
         for path in self.paths.iter_mut() {
             path.reserve.set_cost(interfaces.cost(&path.interface));
+            path.metered = interfaces.metered.contains(&path.interface);
         }
         let aside = |path: &Path| {
             let reserve = &path.reserve;

@@ -15,7 +15,6 @@ use mpip_types::{DatagramSink, Instant, Prefix};
 use super::Engine;
 use crate::association::Association;
 use crate::config::{InterfaceProperties, PeerConfig, Policy, Rule};
-use crate::rules::RuleTable;
 
 /// What [`Engine::reconfigure`] has changed: names of peers, in the new configuration's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl Engine {
     ) -> Reconfigured {
         let mut done = Reconfigured::default();
         if rules != self.shared.rules.rules() {
-            self.shared.rules = RuleTable::new(rules);
+            self.shared.rules.replace(rules);
             done.rules = true;
         }
         let former: BTreeMap<PublicKey, usize> =

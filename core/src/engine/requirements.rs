@@ -3,6 +3,7 @@
 
 mod advertised;
 mod availability;
+mod copies;
 mod cost;
 mod early;
 mod encapsulation;
@@ -20,6 +21,7 @@ mod paths;
 mod pauses;
 mod reload;
 mod rest;
+mod rule_actions;
 mod sessions;
 mod shared;
 mod translation;

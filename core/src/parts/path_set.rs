@@ -82,6 +82,11 @@ impl PathSet {
         self.paths.iter().find(|path| path.id == id)
     }
 
+    /// The path at `index`, if it is there still.
+    pub(crate) fn at(&self, index: PathIndex) -> Option<&Path> {
+        self.paths.get(index.0)
+    }
+
     /// The first path for which `matches` holds.
     pub(crate) fn position(&self, matches: impl FnMut(&Path) -> bool) -> Option<PathIndex> {
         self.paths.iter().position(matches).map(PathIndex)

@@ -203,7 +203,8 @@ impl Receiving {
         self.sessions.touch(slot, now);
         let hold = &mut Hold::new(hold, &mut self.share);
         let Some(session) = self.sessions.get_mut(slot) else { return };
-        session.counters.add(now, path, inner.len());
+        let len = inner.len();
+        session.counters.paths.add(now, path);
         if sequence.wrapping_sub(session.newest) <= i32::MAX as u32 {
             session.newest = sequence;
         }
@@ -245,6 +246,9 @@ impl Receiving {
                 received == Received::Duplicate
             }
         };
+        if !duplicate {
+            session.counters.count(len);
+        }
         drops.add(DropReason::Thinned, thinned);
         drops.add(DropReason::Duplicate, u64::from(duplicate));
     }

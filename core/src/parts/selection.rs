@@ -4,16 +4,17 @@ use core::fmt;
 
 use mpip_transport::PathState;
 use mpip_types::Instant;
-use mpip_wire::PathId;
 use rand_chacha::ChaCha8Rng;
 
 use super::path_set::{PathIndex, PathSet};
+use super::sending::Allowed;
 use super::sizes::INNER_OVERHEAD;
 use super::tiers::Tiers;
-use crate::config::{PeerConfig, Priority};
+use crate::config::{Copies, PeerConfig, Priority};
 use crate::content::Path;
 use crate::guard::Guard;
-use crate::parameters::{InteractiveParameters, Parameters};
+use crate::parameters::{CopyParameters, InteractiveParameters, Parameters};
+use crate::rules::PathLimit;
 use crate::scheduler::{self, Candidate, Demand, Scheduler, lowest_delay};
 
 /// Why a path may not carry a packet now.
@@ -110,6 +111,47 @@ fn held(path: &Path, size: usize, left_out: bool) -> Option<Hold> {
 /// Bytes of a full packet: one Ethernet frame's.
 const FULL_PACKET: f64 = 1_500.0;
 
+/// Whether the interface of `path` is in the list numbered `list` of the rules.
+pub(crate) fn is_in(path: &Path, list: u8) -> bool {
+    path.lists.is_some_and(|lists| lists >> list & 1 == 1)
+}
+
+/// Whether a packet that is `allowed` these paths takes `path` before any other.
+pub(crate) fn is_first_choice(path: &Path, allowed: Allowed) -> bool {
+    match allowed {
+        Allowed::ByRule(PathLimit::Any) => true,
+        Allowed::ByRule(PathLimit::Only(list) | PathLimit::Prefer(list)) => is_in(path, list),
+        Allowed::ByRule(PathLimit::Avoid(list)) => !is_in(path, list),
+        Allowed::Confined(id) => path.id == id,
+    }
+}
+
+/// How many of `others`, which have room, carry a copy of a packet that leaves on `first`.
+fn copies_wanted<'a>(
+    first: &Candidate,
+    others: impl ExactSizeIterator<Item = &'a Candidate>,
+    copies: Copies,
+    parameters: &CopyParameters,
+) -> usize {
+    let possible = others.len();
+    let wanted = match copies {
+        Copies::Fixed(paths) => usize::from(paths).saturating_sub(1),
+        Copies::Adaptive => {
+            let uneven = first.jitter >= parameters.jitter.as_micros() as i64;
+            let mut lost = first.loss;
+            let suffices = |other: &Candidate| {
+                let suffices = lost < parameters.loss;
+                lost *= other.loss;
+                suffices
+            };
+            let enough = others.into_iter().position(suffices).unwrap_or(possible);
+            let most = (parameters.most as usize).saturating_sub(1);
+            enough.max(usize::from(uneven)).min(most)
+        }
+    };
+    wanted.min(possible)
+}
+
 /// Chooses the path of each packet.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -126,6 +168,8 @@ pub(crate) struct Selection {
     candidates: Vec<Candidate>,
     /// The indices of the candidates' paths.
     places: Vec<PathIndex>,
+    /// Candidates that copies may take, as places in `candidates`.
+    copies: Vec<usize>,
 }
 
 impl Selection {
@@ -140,6 +184,7 @@ impl Selection {
             clear: (Instant::ZERO, Instant::ZERO),
             candidates: Vec::new(),
             places: Vec::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -199,17 +244,19 @@ impl Selection {
         self.scheduler.adjust(candidates);
     }
 
-    /// Why `path`, one of `paths`, may not carry a bulk packet of `len` bytes now; `None` if it
-    /// may.
+    /// Why `path`, one of `paths`, may not carry a packet of `len` bytes now; `None` if it may.
+    /// `bulk`: the packet belongs to a bulk transfer.
     pub(crate) fn hold(
         &self,
         path: &Path,
         paths: &PathSet,
         now: Instant,
         len: usize,
+        bulk: bool,
     ) -> Option<Hold> {
         let size = len + INNER_OVERHEAD;
-        let held = self.held(path, size, true, self.clear_below(now, paths));
+        let clear_below = if bulk { self.clear_below(now, paths) } else { None };
+        let held = self.held(path, size, bulk, clear_below);
         held.or_else(|| match path.ready_at(now, size) {
             _ if path.reserve.cost() > self.tiers.limit() => Some(Hold::Dear),
             _ if path.blocked => Some(Hold::Blocked),
@@ -229,30 +276,43 @@ impl Selection {
     }
 
     /// Gathers the paths that may carry a packet of `len` bytes, now or when they have room: those
-    /// that nothing holds, otherwise those with the best fallback rank. If `only` names a path that
-    /// may carry it, just that one. Returns whether there are any.
+    /// that nothing holds, otherwise those with the best fallback rank; of those only the `allowed`
+    /// ones. Returns whether there are any.
     pub(crate) fn gather(
         &mut self,
         now: Instant,
         paths: &PathSet,
         len: usize,
         priority: Priority,
-        only: Option<PathId>,
+        allowed: Allowed,
     ) -> bool {
-        if only.is_some() && self.gather_of(now, paths, len, priority, only) {
-            return true;
+        if allowed == Allowed::ByRule(PathLimit::Any) {
+            return self.gather_of(now, paths, len, priority, true, |_| true).is_some();
         }
-        self.gather_of(now, paths, len, priority, None)
+        let first = |path: &Path| is_first_choice(path, allowed);
+        // What a rule says goes before what paths cost.
+        let by_cost = matches!(allowed, Allowed::ByRule(PathLimit::Avoid(_)));
+        let rank = self.gather_of(now, paths, len, priority, by_cost, first);
+        match allowed {
+            Allowed::ByRule(PathLimit::Only(_)) => rank.is_some(),
+            Allowed::Confined(_) if rank.is_some() => true,
+            // A path that owes an answer may not work.
+            _ if rank.is_some() && rank < Hold::Silent.fallback_rank() => true,
+            _ => self.gather_of(now, paths, len, priority, true, |_| true).is_some(),
+        }
     }
 
+    /// Gathers those of the paths that `permits` accepts; `by_cost`: dear ones only if cheaper ones
+    /// do not suffice. Returns their rank.
     fn gather_of(
         &mut self,
         now: Instant,
         paths: &PathSet,
         len: usize,
         priority: Priority,
-        only: Option<PathId>,
-    ) -> bool {
+        by_cost: bool,
+        permits: impl Fn(&Path) -> bool,
+    ) -> Option<u8> {
         let size = len + INNER_OVERHEAD;
         let bulk = priority == Priority::Throughput;
         let clear_below = if bulk { self.clear_below(now, paths) } else { None };
@@ -261,13 +321,13 @@ impl Selection {
         self.clear();
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
-            if only.is_some_and(|only| only != path.id) {
+            if !permits(path) {
                 continue;
             }
             let hold = self.held(path, size, bulk, clear_below);
             let Some(rank) = hold.map_or(Some(0), Hold::fallback_rank) else { continue };
             let candidate = Candidate::of(path, now, size);
-            let dear = only.is_none() && path.reserve.cost() > limit;
+            let dear = by_cost && path.reserve.cost() > limit;
             // What needs a fast answer does not wait for a socket that is full.
             let stuck = !bulk && candidate.ready_at == Instant::FAR_FUTURE;
             let rank = rank * 2 + u8::from(dear || stuck);
@@ -281,10 +341,10 @@ impl Selection {
             self.candidates.push(candidate);
             self.places.push(place);
         }
-        if self.tiers.differ() {
+        if by_cost && self.tiers.differ() {
             self.keep_cheapest(now, paths);
         }
-        !self.candidates.is_empty()
+        (!self.candidates.is_empty()).then_some(best / 2)
     }
 
     /// Removes the candidates that cost more than one that can take the packet now.
@@ -298,12 +358,30 @@ impl Selection {
         places.retain(|place| cost(*place) <= most);
     }
 
-    /// Gathers the paths that may carry a packet of `len` bytes before they are validated. Returns
-    /// whether there are any.
-    pub(crate) fn gather_early(&mut self, now: Instant, paths: &PathSet, len: usize) -> bool {
+    /// Gathers the paths that may carry a packet of `len` bytes before they are validated, of those
+    /// only the `allowed` ones. Returns whether there are any.
+    pub(crate) fn gather_early(
+        &mut self,
+        now: Instant,
+        paths: &PathSet,
+        len: usize,
+        allowed: Allowed,
+    ) -> bool {
+        let only = matches!(allowed, Allowed::ByRule(PathLimit::Only(_)));
+        self.gather_early_of(now, paths, len, |path| is_first_choice(path, allowed))
+            || !only && self.gather_early_of(now, paths, len, |_| true)
+    }
+
+    fn gather_early_of(
+        &mut self,
+        now: Instant,
+        paths: &PathSet,
+        len: usize,
+        permits: impl Fn(&Path) -> bool,
+    ) -> bool {
         let size = len + INNER_OVERHEAD;
         self.clear();
-        for (place, path) in paths.enumerate() {
+        for (place, path) in paths.enumerate().filter(|(_, path)| permits(path)) {
             let room = path.early_room().min(path.hoped_datagram());
             if size <= room && !path.blocked && path.flight.has_room() {
                 // A first flight may leave at once (RFC 9002, section 7.7).
@@ -323,17 +401,127 @@ impl Selection {
         demand: &Demand,
         draws: &mut ChaCha8Rng,
     ) -> Option<PathIndex> {
-        let choice = match priority {
-            Priority::Response => lowest_delay(&self.candidates, demand.len, |path| {
-                path.ready_at != Instant::FAR_FUTURE
-            }),
-            Priority::Throughput => self.scheduler.choose(now, &self.candidates, demand, draws),
-        };
+        if priority != Priority::Throughput {
+            return self.fastest(demand.len);
+        }
+        let choice = self.scheduler.choose(now, &self.candidates, demand, draws);
         choice.and_then(|choice| self.places.get(choice).copied())
+    }
+
+    /// Decides which of the gathered paths carry a copy of the packet that leaves on path `first`
+    /// now: the fastest of the others that have room. Returns how many they are; they are
+    /// [`copy`](Self::copy) 0 and up.
+    pub(crate) fn plan_copies(
+        &mut self,
+        now: Instant,
+        paths: &PathSet,
+        first: PathIndex,
+        copies: Copies,
+        parameters: &CopyParameters,
+    ) -> usize {
+        let Self { candidates, places, copies: planned, .. } = self;
+        planned.clear();
+        let Some(of_first) = places.iter().position(|place| *place == first) else { return 0 };
+        planned.extend((0..candidates.len()).filter(|&other| {
+            let path = paths.at(places[other]);
+            other != of_first
+                && candidates[other].is_ready(now)
+                && path.is_some_and(|path| !path.metered)
+        }));
+        planned.sort_unstable_by_key(|&other| (candidates[other].delay, candidates[other].id));
+        let others = planned.iter().map(|&other| &candidates[other]);
+        planned.truncate(copies_wanted(&candidates[of_first], others, copies, parameters));
+        planned.len()
+    }
+
+    /// The gathered path that a packet of `len` bytes and priority `response` takes.
+    pub(crate) fn fastest(&self, len: usize) -> Option<PathIndex> {
+        let works = |path: &Candidate| path.ready_at != Instant::FAR_FUTURE;
+        let fastest = lowest_delay(&self.candidates, len, works);
+        fastest.and_then(|fastest| self.places.get(fastest).copied())
+    }
+
+    /// Whether path `index` is one of those gathered.
+    pub(crate) fn has_gathered(&self, index: PathIndex) -> bool {
+        self.places.contains(&index)
+    }
+
+    /// Whether path `index` carries a copy, as [planned](Self::plan_copies).
+    pub(crate) fn has_copy(&self, index: PathIndex) -> bool {
+        (0..self.copies.len()).any(|copy| self.copy(copy) == Some(index))
+    }
+
+    /// The path of the copy `index`, as [planned](Self::plan_copies).
+    pub(crate) fn copy(&self, index: usize) -> Option<PathIndex> {
+        self.copies.get(index).and_then(|copy| self.places.get(*copy).copied())
     }
 
     fn clear(&mut self) {
         self.candidates.clear();
         self.places.clear();
+        self.copies.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    fn path(loss: f64, jitter_ms: i64) -> Candidate {
+        Candidate {
+            id: 0,
+            ready_at: Instant::ZERO,
+            delay: 0,
+            jitter: jitter_ms * 1_000,
+            queuing: 0,
+            backlog: 0,
+            repair: 0,
+            rate: 0,
+            loss,
+            searches: false,
+            fixed_weight: None,
+        }
+    }
+
+    /// How many paths carry a packet when the fastest paths that have room are `paths`.
+    fn carriers(paths: &[Candidate], copies: Copies) -> usize {
+        let parameters = CopyParameters::default();
+        1 + copies_wanted(&paths[0], paths[1..].iter(), copies, &parameters)
+    }
+
+    #[test]
+    fn a_fixed_number_of_copies_takes_as_many_paths_as_there_are() {
+        let paths: Vec<Candidate> = (0..6).map(|_| path(0.0, 0)).collect();
+        for (copies, expected) in [(2, 2), (3, 3), (6, 6), (8, 6)] {
+            assert_eq!(carriers(&paths, Copies::Fixed(copies)), expected);
+        }
+        assert_eq!(carriers(&paths[..1], Copies::Fixed(2)), 1);
+    }
+
+    #[test]
+    fn adaptive_copies_are_as_many_as_the_losses_ask_for() {
+        for (losses, expected) in [
+            (&[0.0, 0.05][..], 1),
+            (&[0.000_9, 0.05], 1),
+            (&[0.05, 0.0, 0.05], 2),
+            (&[0.05, 0.01, 0.05], 2),
+            (&[0.05, 0.05, 0.05], 3),
+            (&[0.3, 0.3, 0.3, 0.3, 0.3, 0.3], 4),
+            (&[0.05], 1),
+        ] {
+            let paths: Vec<Candidate> = losses.iter().map(|loss| path(*loss, 0)).collect();
+            assert_eq!(carriers(&paths, Copies::Adaptive), expected, "{losses:?}");
+        }
+    }
+
+    #[test]
+    fn with_jitter_there_is_a_second_adaptive_copy_even_without_loss() {
+        let jitter = CopyParameters::default().jitter + Duration::from_millis(1);
+        let jitter = jitter.as_millis() as i64;
+        assert_eq!(carriers(&[path(0.0, jitter), path(0.0, 0)], Copies::Adaptive), 2);
+        assert_eq!(carriers(&[path(0.0, 0), path(0.0, jitter)], Copies::Adaptive), 1);
+        assert_eq!(carriers(&[path(0.0, jitter)], Copies::Adaptive), 1, "there is no other");
     }
 }

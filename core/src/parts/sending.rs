@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use mpip_types::Instant;
-use mpip_types::packet::{Segments, SessionKey, protocol};
+use mpip_types::packet::{Header, Segments, SessionKey, protocol};
 use mpip_wire::{PathId, SessionId};
 
 use super::outbox::{Notice, Outbox, Skip};
@@ -21,8 +21,8 @@ use crate::outgoing_sessions::OutgoingSessions;
 use crate::parameters::{
     InteractiveParameters, Parameters, RepairParameters, UdpTransportParameters,
 };
-use crate::queue::SendQueue;
-use crate::rules::Treatment;
+use crate::queue::{Burst, SendQueue};
+use crate::rules::{PathLimit, RuleTable, Treatment};
 use crate::session::Outgoing;
 
 /// Most packets that wait for retransmission; beyond this the oldest is dropped.
@@ -30,6 +30,9 @@ const REPAIRS: usize = 16_384;
 
 /// Most sessions that are confined to a path; beyond this the oldest is free again.
 const CONFINED: usize = 16;
+
+/// Most retransmissions that are passed over because the paths that they may take are full.
+const REPAIRS_PASSED: usize = 64;
 
 /// Why packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +53,21 @@ pub(crate) struct NextPacket {
     pub(crate) ordered: bool,
     pub(crate) repair: bool,
     pub(crate) mark: bool,
-    pub(crate) priority: Priority,
+    /// What the rules want for it.
+    pub(crate) treatment: Treatment,
     /// When it was first sent; `None` if it is new.
     pub(crate) first_sent: Option<Instant>,
-    /// The only path that it may take, if that works.
-    pub(crate) only: Option<PathId>,
+    /// The paths that it may take.
+    pub(crate) allowed: Allowed,
+}
+
+/// Which paths a packet may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    /// Those that its rule permits.
+    ByRule(PathLimit),
+    /// This one, as long as it works.
+    Confined(PathId),
 }
 
 /// Whether the packets of a session are whole ones of `protocol`. Fragments have no ports, and most
@@ -69,15 +82,18 @@ fn recognises(config: &PeerConfig) -> bool {
     config.scheduler == SchedulerKind::Earliest
 }
 
-/// The path that `confined` names for the session in `slot`.
-fn only(
+/// The paths for a packet of the session in `slot`: the one that `confined` names, or those that
+/// its rule permits.
+fn allowed(
     confined: &[(SessionKey, PathId)],
     sessions: &OutgoingSessions,
     slot: u32,
-) -> Option<PathId> {
+    by_rule: PathLimit,
+) -> Allowed {
     // Hardly ever is there any.
-    let (key, mut confined) = (confined.first().and_then(|_| sessions.key(slot))?, confined.iter());
-    confined.find(|(other, _)| other == key).map(|(_, path)| *path)
+    let key = confined.first().and_then(|_| sessions.key(slot));
+    let path = key.and_then(|key| confined.iter().find(|(other, _)| other == key));
+    path.map_or(Allowed::ByRule(by_rule), |(_, path)| Allowed::Confined(*path))
 }
 
 /// Sort key: the order in which packets were first sent.
@@ -97,8 +113,10 @@ pub(crate) struct Sending {
     next_session: u32,
     /// Whether the receiver resequences TCP sessions.
     resequencing: bool,
-    queue: SendQueue<Segments>,
+    queue: SendQueue<Queued>,
     repairs: VecDeque<SentPacket>,
+    /// How many of them were passed over in this round; 0 between rounds.
+    repairs_passed: usize,
     /// Sessions that may take one path only, for measurements.
     confined: Vec<(SessionKey, PathId)>,
     /// Since when there has been something to send, ignoring short idle gaps, and since when the
@@ -109,8 +127,35 @@ pub(crate) struct Sending {
     outage_since: Option<Instant>,
     /// Bytes sent in this period.
     period: Period,
-    /// Bytes of inner packets sent, without retransmissions.
+    /// Bytes of inner packets sent, without retransmissions and copies.
     bytes: u64,
+    /// Bytes of their copies.
+    copied: u64,
+}
+
+/// A packet or super-packet that waits to be sent.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    segments: Segments,
+    treatment: Treatment,
+}
+
+impl Burst for Queued {
+    fn count(&self) -> usize {
+        self.segments.count()
+    }
+
+    fn segment_len(&self, index: usize) -> usize {
+        self.segments.segment_len(index)
+    }
+
+    fn remaining_len(&self, index: usize) -> usize {
+        self.segments.remaining_len(index)
+    }
+
+    fn ecn_capable(&self) -> bool {
+        self.segments.ecn_capable()
+    }
 }
 
 impl Sending {
@@ -132,12 +177,14 @@ impl Sending {
             resequencing: config.resequencing,
             queue: SendQueue::new(limits.send_queue, limits.sessions),
             repairs: VecDeque::new(),
+            repairs_passed: 0,
             confined: Vec::new(),
             busy_since: now,
             idle_since: Some(now),
             outage_since: None,
             period: Period::default(),
             bytes: 0,
+            copied: 0,
         }
     }
 
@@ -179,12 +226,12 @@ impl Sending {
     }
 
     /// The send queue.
-    pub(crate) fn queue(&self) -> &SendQueue<Segments> {
+    pub(crate) fn queue(&self) -> &SendQueue<Queued> {
         &self.queue
     }
 
     /// The send queue.
-    pub(crate) fn queue_mut(&mut self) -> &mut SendQueue<Segments> {
+    pub(crate) fn queue_mut(&mut self) -> &mut SendQueue<Queued> {
         &mut self.queue
     }
 
@@ -193,9 +240,19 @@ impl Sending {
         &self.repairs
     }
 
-    /// Bytes of inner packets sent, without retransmissions.
+    /// Bytes of inner packets sent, without retransmissions and copies.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of copies sent on further paths.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// A copy of `len` bytes was sent on a further path.
+    pub(crate) fn on_copy_sent(&mut self, len: usize) {
+        self.copied += len as u64;
     }
 
     /// Bytes sent since the last call.
@@ -213,7 +270,7 @@ impl Sending {
         !self.queue.is_empty() || !self.repairs.is_empty()
     }
 
-    /// Queues a packet or super-packet from the host.
+    /// Queues a packet or super-packet from the host, which is treated as `rules` say.
     ///
     /// # Errors
     ///
@@ -221,22 +278,32 @@ impl Sending {
     pub(crate) fn push(
         &mut self,
         now: Instant,
-        key: SessionKey,
-        segments: Segments,
-        treatment: Treatment,
+        header: &Header,
+        mut segments: Segments,
+        rules: &RuleTable,
     ) -> Result<(), DropReason> {
+        let key = header.session();
         let slot = match self.sessions.find(&key) {
             Some(slot) => slot,
             None => self.open_session(now, key),
         };
         self.sessions.touch(slot, now);
-        let mut priority = treatment.priority;
+        let overtakes = self.queue.has_throughput(slot);
+        let mut treatment = Treatment::default();
         if let Some(session) = self.sessions.get_mut(slot) {
             let (count, len) = (segments.count(), segments.segment_len(0));
+            treatment = rules.treatment_in(&mut session.known_rules, header, len);
             let interactive = session.credit.spend(now, count, len, &self.interactive);
-            let overtakes = self.queue.has_throughput(slot);
-            if self.recognises && interactive && !overtakes && !treatment.by_rule {
-                priority = Priority::Response;
+            if self.recognises && interactive && !treatment.by_rule {
+                treatment.priority = Priority::Response;
+            }
+            // Packets are numbered when they leave: one that overtook others of its session would
+            // be delivered before them.
+            if overtakes && treatment.ordered.unwrap_or(session.ordered) {
+                treatment.priority = Priority::Throughput;
+            }
+            if let Some(dscp) = treatment.set_dscp {
+                segments.set_dscp(dscp);
             }
             session.repair = treatment.repair;
             if self.resequencing && is_whole(&key, protocol::UDP) {
@@ -258,7 +325,7 @@ impl Sending {
         {
             self.busy_since = now;
         }
-        self.queue.push(now, slot, priority, segments);
+        self.queue.push(now, slot, treatment.priority, Queued { segments, treatment });
         Ok(())
     }
 
@@ -312,7 +379,7 @@ impl Sending {
                 take(packet.slot, packet.segments, packet.segment.into());
             }
         }
-        self.queue.drain(|flow, segments, segment| take(flow, segments.clone(), segment));
+        self.queue.drain(|flow, item, segment| take(flow, item.segments.clone(), segment));
         for (slot, id) in begun {
             if self.sessions.get(slot).is_some_and(|session| session.id == id) {
                 self.sessions.remove(slot);
@@ -339,6 +406,7 @@ impl Sending {
 
     /// Everything that may be sent now was sent.
     pub(crate) fn settle(&mut self, now: Instant) {
+        self.repairs_passed = 0;
         if !self.has_waiting() {
             self.idle_since.get_or_insert(now);
         }
@@ -352,8 +420,9 @@ impl Sending {
         uneven: bool,
         outbox: &mut Outbox,
     ) -> Option<NextPacket> {
-        self.drop_arrived(paths);
-        while let Some(packet) = self.repairs.front() {
+        loop {
+            self.drop_arrived(paths);
+            let Some(packet) = self.repairs.get(self.repairs_passed) else { break };
             if now.since(packet.first_sent) <= self.parameters.longest {
                 return Some(NextPacket {
                     segments: packet.segments.clone(),
@@ -364,15 +433,14 @@ impl Sending {
                     ordered: packet.ordered,
                     repair: true,
                     mark: packet.marked,
-                    priority: Priority::Throughput,
+                    treatment: Treatment { paths: packet.paths, ..Treatment::default() },
                     first_sent: Some(packet.first_sent),
-                    only: only(&self.confined, &self.sessions, packet.slot),
+                    allowed: allowed(&self.confined, &self.sessions, packet.slot, packet.paths),
                 });
             }
             let (ordered, session, sequence) = (packet.ordered, packet.session, packet.sequence);
-            self.repairs.pop_front();
+            self.take_repair();
             skip(outbox, ordered, session, sequence);
-            self.drop_arrived(paths);
         }
         loop {
             let candidate = self.queue.next(now)?;
@@ -381,18 +449,21 @@ impl Sending {
                 self.queue.discard(flow);
                 continue;
             };
+            let treatment = candidate.item.treatment;
+            let ordered = treatment.ordered.unwrap_or(session.ordered);
             return Some(NextPacket {
-                segments: candidate.item.clone(),
+                segments: candidate.item.segments.clone(),
                 segment: candidate.segment,
                 slot: candidate.flow,
                 session: session.id,
                 sequence: session.next_sequence,
-                ordered: session.ordered && !(uneven && candidate.item.is_pure_ack()),
-                repair: session.ordered || session.repair,
+                ordered: ordered && !(uneven && candidate.item.segments.is_pure_ack()),
+                // The receiver would wait for lost packets of those that it puts in order.
+                repair: ordered || session.ordered || session.repair,
                 mark: candidate.mark,
-                priority: candidate.priority,
+                treatment,
                 first_sent: None,
-                only: only(&self.confined, &self.sessions, candidate.flow),
+                allowed: allowed(&self.confined, &self.sessions, candidate.flow, treatment.paths),
             });
         }
     }
@@ -400,7 +471,7 @@ impl Sending {
     /// Drops `next`: no path carries it.
     pub(crate) fn drop_packet(&mut self, next: &NextPacket, outbox: &mut Outbox) {
         if next.first_sent.is_some() {
-            self.repairs.pop_front();
+            self.take_repair();
             skip(outbox, next.ordered, next.session, next.sequence);
         } else {
             self.queue.take();
@@ -412,7 +483,7 @@ impl Sending {
         let session = self.sessions.get_key_value_mut(next.slot);
         let session = session.filter(|(_, known)| known.id == next.session);
         if next.first_sent.is_some() {
-            self.repairs.pop_front();
+            self.repairs.remove(self.repairs_passed);
             if let Some((_, session)) = session {
                 session.repaired += 1;
                 session.counters.paths.add(now, path);
@@ -465,12 +536,33 @@ impl Sending {
         }
     }
 
-    /// Drops packets at the front of the retransmission queue that have arrived. Later ones are
+    /// Drops the next packets of the retransmission queue if they have arrived. Later ones are
     /// checked when it is their turn, so that the cost of feedback does not grow with the queue.
     pub(crate) fn drop_arrived(&mut self, paths: &PathSet) {
-        while self.repairs.front().is_some_and(|packet| has_arrived(paths, packet)) {
-            self.repairs.pop_front();
+        let arrived = |packet: &SentPacket| has_arrived(paths, packet);
+        while self.repairs.get(self.repairs_passed).is_some_and(arrived) {
+            self.take_repair();
         }
+    }
+
+    /// Removes the next packet of the retransmission queue.
+    fn take_repair(&mut self) {
+        self.repairs.remove(self.repairs_passed);
+    }
+
+    /// Sessions that were passed over have their turn again.
+    pub(crate) fn begin_round(&mut self) {
+        self.queue.bring_back();
+    }
+
+    /// The paths that `next` may take are full: others go first until the next round. `false` if
+    /// too many had to wait already.
+    pub(crate) fn pass_over(&mut self, next: &NextPacket) -> bool {
+        if next.first_sent.is_none() {
+            return self.queue.set_aside();
+        }
+        self.repairs_passed += 1;
+        self.repairs_passed < REPAIRS_PASSED
     }
 
     /// Drops all packets in the retransmission queue that have arrived.

@@ -53,6 +53,51 @@ fn take(queue: &mut SendQueue<Train>, now: Instant) -> Option<(u32, usize, bool)
 }
 
 #[test]
+fn a_session_set_aside_lets_others_go_first_and_loses_nothing() {
+    let mut queue = SendQueue::new(1 << 20, 3);
+    queue.push(at(0), 0, Priority::Throughput, Train { segments: 3, ..Train::single(100) });
+    queue.push(at(0), 1, Priority::Throughput, Train { segments: 2, ..Train::single(100) });
+    queue.push(at(0), 2, Priority::Response, Train::single(100));
+    let next = |queue: &mut SendQueue<Train>| queue.next(at(0)).map(|next| next.flow);
+    assert_eq!(next(&mut queue), Some(2));
+    assert!(queue.set_aside());
+    assert_eq!(next(&mut queue), Some(0));
+    assert!(queue.set_aside() && !queue.set_aside(), "it was set aside already");
+    assert_eq!(next(&mut queue), Some(1));
+    assert!(queue.take());
+    // More of it waits with the rest.
+    queue.push(at(0), 0, Priority::Throughput, Train::single(100));
+    assert_eq!(next(&mut queue), Some(1));
+    assert!(queue.take());
+    assert_eq!((next(&mut queue), queue.is_empty()), (None, false));
+    queue.bring_back();
+    let mut left = Vec::new();
+    while let Some(flow) = next(&mut queue) {
+        left.push(flow);
+        queue.take();
+    }
+    assert_eq!(left, [2, 0, 0, 0, 0]);
+    assert!(queue.is_empty() && queue.bytes() == 0);
+}
+
+#[test]
+fn what_is_set_aside_is_dropped_at_the_limit_and_drained_as_the_rest() {
+    let mut queue = SendQueue::new(1_000, 2);
+    queue.push(at(0), 0, Priority::Throughput, Train { segments: 9, ..Train::single(100) });
+    queue.next(at(0));
+    queue.set_aside();
+    queue.push(at(0), 1, Priority::Throughput, Train { segments: 5, ..Train::single(100) });
+    assert_eq!((queue.flow_bytes(0), queue.flow_bytes(1)), (400, 500));
+    queue.next(at(0));
+    queue.set_aside();
+    queue.discard(1);
+    let mut left = Vec::new();
+    queue.drain(|flow, _, segment| left.push((flow, segment)));
+    assert_eq!(left, [(0, 5), (0, 6), (0, 7), (0, 8)]);
+    assert!(queue.is_empty());
+}
+
+#[test]
 fn a_session_is_behind_since_its_queue_was_empty_last() {
     let mut queue = SendQueue::new(HUGE, 4);
     let late = 5 + 2 * 5 + RAMP.as_millis() as u64 + 1;
@@ -352,6 +397,7 @@ fn the_target_can_be_changed_while_packets_wait() {
 enum Step {
     Push { flow: u32, response: bool, segments: usize, len: usize, ecn: bool },
     Look,
+    SetAside,
     Take,
     Wait(u64),
     Discard(u32),
@@ -365,6 +411,7 @@ fn step() -> impl Strategy<Value = Step> {
             flow, response, segments, len, ecn
         }),
         2 => Just(Step::Look),
+        2 => Just(Step::SetAside),
         20 => Just(Step::Take),
         6 => (0u64..30_000).prop_map(Step::Wait),
         1 => (0u32..5).prop_map(Step::Discard),
@@ -400,7 +447,12 @@ proptest! {
                 Step::Look => {
                     let _ = queue.next(now);
                 }
+                Step::SetAside => {
+                    let any = queue.next(now).is_some();
+                    prop_assert_eq!(queue.set_aside(), any);
+                }
                 Step::Take => {
+                    queue.bring_back();
                     if let Some(next) = queue.next(now) {
                         let entry = inside.get_mut(&next.item.id).expect("was pushed");
                         prop_assert_eq!(next.len, entry.1);
@@ -452,6 +504,7 @@ proptest! {
             prop_assert_eq!(pushed, taken + dropped + left);
             prop_assert_eq!(queue.is_empty(), left == 0);
         }
+        queue.bring_back();
         while queue.next(now).is_some() {
             queue.take();
         }

@@ -31,6 +31,8 @@ pub(crate) struct Candidate {
     pub(crate) repair: i64,
     /// Estimated delivery rate, bytes/s.
     pub(crate) rate: u64,
+    /// Share of packets lost, 0 to 1.
+    pub(crate) loss: f64,
     /// Its capacity is not known yet.
     pub(crate) searches: bool,
     /// The configured weight.
@@ -49,12 +51,13 @@ impl Candidate {
             backlog: path.backlog(now).as_micros() as i64,
             repair: path.mean_repair(),
             rate: path.rate(),
+            loss: path.loss(),
             searches: path.cc.searches(),
             fixed_weight: path.fixed_weight,
         }
     }
 
-    pub(super) fn is_ready(&self, now: Instant) -> bool {
+    pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.ready_at <= now
     }
 }

@@ -19,6 +19,7 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         repair: 0,
         rate: 1_250_000,
         searches: false,
+        loss: 0.0,
         fixed_weight: None,
     }
 }

@@ -153,8 +153,20 @@ pub(super) struct Rule {
     pub(super) length: Option<Spanned<String>>,
     pub(super) dscp: Option<Spanned<Word>>,
     pub(super) priority: Option<Spanned<String>>,
+    pub(super) copies: Option<Spanned<Word>>,
     #[serde(default)]
     pub(super) repair: bool,
+    pub(super) ordered: Option<bool>,
+    pub(super) paths: Option<Spanned<RulePaths>>,
+    pub(super) set_dscp: Option<Spanned<Word>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table like `{ only = [\"eth0\"] }`")]
+pub(super) struct RulePaths {
+    pub(super) only: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) prefer: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) avoid: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 /// A number, or text in its place: a name or a range.

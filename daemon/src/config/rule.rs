@@ -1,38 +1,79 @@
 //! `[[rule]]`: the rule table (seed 000, table 6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mpip_core::{Prefix, Priority, Rule};
+use mpip_core::rules::{PATH_LISTS, path_lists};
+use mpip_core::{Copies, PathPreference, Prefix, Priority, Rule, RulePaths};
 use toml::Spanned;
 
+use super::interface;
 use super::problems::Problems;
 use super::raw::{self, Word};
 use super::rule_text as text;
 use super::structure;
-use super::values::{check_visible_name, named};
+use super::values::{check_visible_name, named, names};
 
-/// The key whose value is no text.
-const REPAIR: &str = "repair";
+/// The keys whose values are `true` or `false`.
+const FLAGS: [&str; 2] = ["repair", "ordered"];
+
+/// The key of the table with a list of interfaces.
+const PATHS: &str = "paths";
 
 /// The rules in which nothing is wrong, in order.
 pub(super) fn resolve(rules: &[Spanned<raw::Rule>], problems: &mut Problems<'_>) -> Vec<Rule> {
-    let mut names = BTreeMap::new();
-    rules.iter().filter_map(|rule| one(rule, &mut names, problems)).collect()
+    let (mut known, mut lists) = (BTreeMap::new(), BTreeSet::new());
+    let mut resolved = Vec::new();
+    for rule in rules {
+        let Some(next) = one(rule, &mut known, problems) else { continue };
+        lists.extend(path_lists([&next]));
+        if lists.len() > PATH_LISTS && next.paths.is_some() {
+            problems.add(&rule.span(), format!("rule: {}", too_many_lists(lists.len())));
+        }
+        resolved.push(next);
+    }
+    resolved
 }
 
-/// The rule with `settings`: keys of a `[[rule]]` and their values, without quotes. They are judged
-/// as those of a file, by the same code.
+/// Why a rule is refused with which the table has `found` different lists of interfaces.
+pub(super) fn too_many_lists(found: usize) -> String {
+    format!(
+        "paths: expected at most {PATH_LISTS} different lists of interfaces in all rules, found \
+         {found} with this one"
+    )
+}
+
+/// The rule with `settings`: keys of a `[[rule]]` and their values, without quotes. A list of
+/// interfaces has the key `paths.only`, `paths.prefer` or `paths.avoid`, and commas between them.
+/// They are judged as those of a file, by the same code.
 ///
 /// # Errors
 ///
 /// Everything that is wrong, a line each.
 pub(super) fn of_settings(settings: &BTreeMap<String, String>) -> Result<Rule, String> {
-    let value = |key: &str, text: &str| match text.parse() {
-        Ok(flag) if key == REPAIR => toml::Value::Boolean(flag),
-        _ => toml::Value::String(text.to_owned()),
-    };
-    let section = settings.iter().map(|(key, text)| (key.clone(), value(key, text)));
-    let rules = toml::Value::Array(vec![toml::Value::Table(section.collect())]);
+    let text = |text: &str| toml::Value::String(text.to_owned());
+    let mut section = toml::Table::new();
+    let mut paths = toml::Table::new();
+    for (key, value) in settings {
+        let list = key.split_once('.').filter(|(table, preference)| {
+            *table == PATHS && PathPreference::from_name(preference).is_some()
+        });
+        match (list, value.parse()) {
+            (Some((_, preference)), _) => {
+                let names = value.split(',').map(|name| text(name.trim()));
+                paths.insert(preference.to_owned(), toml::Value::Array(names.collect()));
+            }
+            (None, Ok(flag)) if FLAGS.contains(&key.as_str()) => {
+                section.insert(key.clone(), toml::Value::Boolean(flag));
+            }
+            _ => {
+                section.insert(key.clone(), text(value));
+            }
+        }
+    }
+    if !paths.is_empty() {
+        section.insert(PATHS.to_owned(), toml::Value::Table(paths));
+    }
+    let rules = toml::Value::Array(vec![toml::Value::Table(section)]);
     let text = toml::Table::from_iter([("rule".to_owned(), rules)]).to_string();
     let mut problems = Problems::new(&text);
     let raw = structure::read(&text, &mut problems);
@@ -65,17 +106,68 @@ fn one(
             Err(reason) => problems.none(&length.span(), format!("rule: length: {reason}")),
         }),
         dscp: word(raw.dscp.as_ref(), "dscp", text::dscp, problems),
+        copies: copies(raw, problems),
         priority: match &raw.priority {
             Some(_) => named(raw.priority.as_ref(), "rule: priority", Priority::NAMES, problems),
             None => problems.missing(&span, "priority"),
         }
         .unwrap_or_default(),
         repair: raw.repair,
+        ordered: raw.ordered,
+        paths: raw.paths.as_ref().and_then(|paths| self::paths(paths, problems)),
+        set_dscp: word(raw.set_dscp.as_ref(), "set_dscp", text::new_dscp, problems).flatten(),
     };
     if let Some(reason) = never_matches(&resolved) {
         problems.add(&span, format!("rule: {reason}, so this rule would never match"));
     }
     (problems.count() == before).then_some(resolved)
+}
+
+/// On how many paths packets are sent, which only those of priority `redundant` can say.
+fn copies(raw: &raw::Rule, problems: &mut Problems<'_>) -> Copies {
+    let copies = word(raw.copies.as_ref(), "copies", text::copies, problems);
+    if let (Some(copies), Some(priority)) = (&raw.copies, &raw.priority)
+        && priority.get_ref() != Priority::Redundant.name()
+    {
+        let message = format!(
+            "rule: copies: expected priority `{}` with it, found `{}`",
+            Priority::Redundant.name(),
+            priority.get_ref()
+        );
+        problems.add(&copies.span(), message);
+    }
+    copies.unwrap_or_default()
+}
+
+/// The interfaces whose paths packets take or leave.
+fn paths(raw: &Spanned<raw::RulePaths>, problems: &mut Problems<'_>) -> Option<RulePaths> {
+    let raw::RulePaths { only, prefer, avoid } = raw.get_ref();
+    let given = [
+        (PathPreference::Only, only),
+        (PathPreference::Prefer, prefer),
+        (PathPreference::Avoid, avoid),
+    ];
+    let given: Vec<_> =
+        given.into_iter().filter_map(|(key, list)| Some((key, list.as_ref()?))).collect();
+    let [(preference, list)] = given[..] else {
+        let found = match given.is_empty() {
+            true => "none of them".to_owned(),
+            false => names(given.iter().map(|(key, _)| key.name())),
+        };
+        let expected = names(PathPreference::NAMES.iter().map(|(name, _)| *name));
+        let message = format!("rule: paths: expected one of {expected}, found {found}");
+        return problems.none(&raw.span(), message);
+    };
+    let key = format!("rule: paths.{preference}");
+    if list.get_ref().is_empty() {
+        let message = format!("{key}: expected at least one interface, found none");
+        problems.add(&list.span(), message);
+    }
+    for name in list.get_ref() {
+        interface::check_name(name, &key, problems);
+    }
+    let interfaces = list.get_ref().iter().map(|name| name.get_ref().clone()).collect();
+    Some(RulePaths { preference, interfaces })
 }
 
 /// Why no packet can match `rule`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mpip_core::Rule;
+use mpip_core::rules::{PATH_LISTS, path_lists};
 
 use super::rule;
 use super::suggestion::did_you_mean;
@@ -86,6 +87,10 @@ impl RuleList {
                 "name: expected a different one for each rule, `{name}` is that of rule {other}"
             ));
         }
+        let lists = path_lists(self.rules.iter().map(|it| &it.rule).chain([&rule])).len();
+        if lists > PATH_LISTS && rule.paths.is_some() {
+            return Err(format!("rule: {}", rule::too_many_lists(lists)));
+        }
         self.rules.insert(at - 1, ListedRule { rule, file_number: None });
         Ok(at)
     }
@@ -134,7 +139,7 @@ impl RuleList {
 
 #[cfg(test)]
 mod tests {
-    use mpip_core::Priority;
+    use mpip_core::{Copies, PathPreference, Priority, RulePaths};
 
     use super::*;
 
@@ -183,7 +188,8 @@ mod tests {
         let mut list = RuleList::default();
         let text = "name=calls remote_prefix=198.18.0.0/24 remote_port=5000-5100 \
                     local_prefix=198.18.1.1 local_port=53 protocol=17 length=0-200 dscp=46 \
-                    priority=response repair=true";
+                    priority=redundant copies=3 repair=true ordered=true \
+                    paths.prefer=eth0,wlan0 set_dscp=af41";
         list.add(None, &settings(text)).expect("valid");
         let rule = Rule {
             name: Some("calls".to_owned()),
@@ -194,10 +200,20 @@ mod tests {
             protocol: Some(17),
             length: Some(0..=200),
             dscp: Some(46),
-            priority: Priority::Response,
+            priority: Priority::Redundant,
+            copies: Copies::Fixed(3),
             repair: true,
+            ordered: Some(true),
+            paths: Some(RulePaths {
+                preference: PathPreference::Prefer,
+                interfaces: vec!["eth0".to_owned(), "wlan0".to_owned()],
+            }),
+            set_dscp: Some(34),
         };
         assert_eq!(list.rules(), [rule]);
+        list.add(None, &settings("priority=throughput set_dscp=keep ordered=false"))
+            .expect("valid");
+        assert_eq!(list.rules()[1], Rule { ordered: Some(false), ..Rule::default() });
     }
 
     #[test]
@@ -205,7 +221,39 @@ mod tests {
         let mut list = list();
         for (at, text, expected) in [
             (None, "", "missing key `priority`"),
-            (None, "priority=fast", "rule: priority: expected one of `throughput`, `response`"),
+            (
+                None,
+                "priority=fast",
+                "rule: priority: expected one of `throughput`, `response`, `redundant`",
+            ),
+            (None, "priority=redundant copies=1", "rule: copies: expected a number of paths from"),
+            (
+                None,
+                "priority=response copies=2",
+                "rule: copies: expected priority `redundant` with it, found `response`",
+            ),
+            (None, "priority=response ordered=1", "ordered: expected `true` or `false`, found"),
+            (None, "priority=response set_dscp=64", "rule: set_dscp: expected a code point from 0"),
+            (
+                None,
+                "priority=response paths.only=eth0 paths.avoid=eth1",
+                "rule: paths: expected one of `only`, `prefer`, `avoid`, found `only`, `avoid`",
+            ),
+            (
+                None,
+                "priority=response paths.only=eth0,",
+                "rule: paths.only: expected 1 to 15 visible ASCII characters",
+            ),
+            (
+                None,
+                "priority=response paths=eth0",
+                "paths: expected a table like `{ only = [\"eth0\"] }`, found",
+            ),
+            (
+                None,
+                "priority=response paths.olny=eth0",
+                "unknown key `paths.olny`, expected one of",
+            ),
             (None, "priority=response mtu=9", "unknown key `mtu`, expected one of `name`"),
             (
                 None,
@@ -271,6 +319,25 @@ mod tests {
         assert_eq!(reason, "expected a rule, found `1`; there are no rules");
         let reason = RuleList::of_file(&[Rule::default()]).remove("a").expect_err("no name");
         assert!(reason.ends_with("none has a name; expected a number from 1 to 1"), "{reason}");
+    }
+
+    #[test]
+    fn rules_have_a_bounded_number_of_different_lists_of_interfaces() {
+        let mut list = RuleList::default();
+        let add = |list: &mut RuleList, names: &str| {
+            list.add(None, &settings(&format!("priority=response paths.only={names}")))
+        };
+        for number in 0..PATH_LISTS {
+            add(&mut list, &format!("eth{number},wlan0")).expect("a list more");
+        }
+        add(&mut list, "wlan0,eth7").expect("the same list in another order");
+        list.add(None, &settings("priority=response")).expect("no list");
+        let reason = add(&mut list, "wwan0").expect_err("one too many");
+        assert_eq!(
+            reason,
+            "rule: paths: expected at most 64 different lists of interfaces in all rules, found \
+             65 with this one"
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::ops::RangeInclusive;
 
+use mpip_core::Copies;
+
 use super::values::names;
 
 /// Protocols that a rule can name (IANA, Assigned Internet Protocol Numbers).
@@ -50,6 +52,15 @@ const CODE_POINTS: [(&str, u8); 23] = [
     ("cs7", 56),
 ];
 
+/// Numbers of copies that a rule can ask for.
+const COPIES: RangeInclusive<u8> = Copies::FEWEST..=Copies::MOST;
+
+/// As many copies as the losses ask for.
+const ADAPTIVE: &str = "adaptive";
+
+/// No new code point.
+const KEEP: &str = "keep";
+
 /// Largest code point: 6 bits.
 const CODE_POINT_MAX: u8 = 63;
 
@@ -82,9 +93,40 @@ pub(crate) fn dscp(text: &str) -> Result<u8, String> {
     })
 }
 
+/// The code point that `text` names for packets to be given; `None`: they keep theirs.
+pub(crate) fn new_dscp(text: &str) -> Result<Option<u8>, String> {
+    match text {
+        KEEP => Ok(None),
+        _ => dscp(text).map(Some).map_err(|_| {
+            format!(
+                "expected a code point from 0 to {CODE_POINT_MAX}, its name like `ef`, or \
+                 `{KEEP}`, found `{text}`"
+            )
+        }),
+    }
+}
+
 /// The name of the code point `dscp`, or its number.
 pub(crate) fn dscp_name(dscp: u8) -> String {
     name(dscp, &CODE_POINTS)
+}
+
+/// The number of paths that `text` says.
+pub(crate) fn copies(text: &str) -> Result<Copies, String> {
+    let number = text.parse().ok().filter(|copies| COPIES.contains(copies)).map(Copies::Fixed);
+    let adaptive = (text == ADAPTIVE).then_some(Copies::Adaptive);
+    adaptive.or(number).ok_or_else(|| {
+        let (from, to) = COPIES.into_inner();
+        format!("expected a number of paths from {from} to {to} or `{ADAPTIVE}`, found `{text}`")
+    })
+}
+
+/// `copies` as text.
+pub(crate) fn copies_text(copies: Copies) -> String {
+    match copies {
+        Copies::Fixed(paths) => paths.to_string(),
+        Copies::Adaptive => ADAPTIVE.to_owned(),
+    }
 }
 
 /// A single port.
@@ -183,6 +225,28 @@ mod tests {
         }
         for number in 0..=CODE_POINT_MAX {
             assert_eq!(dscp(&dscp_name(number)), Ok(number));
+        }
+    }
+
+    #[test]
+    fn a_new_code_point_is_one_or_keeps_the_old_one() {
+        let values = [("keep", None), ("ef", Some(46)), ("0", Some(0)), ("63", Some(63))];
+        for (text, expected) in values {
+            assert_eq!(new_dscp(text), Ok(expected));
+        }
+        let reason = new_dscp("kep").expect_err("no code point");
+        assert!(reason.ends_with("its name like `ef`, or `keep`, found `kep`"), "{reason}");
+    }
+
+    #[test]
+    fn copies_are_a_number_or_adaptive() {
+        for copies in (2..=8).map(Copies::Fixed).chain([Copies::Adaptive]) {
+            assert_eq!(self::copies(&copies_text(copies)), Ok(copies));
+        }
+        for text in ["1", "9", "0", "-1", "Adaptive", "", "2.0"] {
+            let reason = copies(text).expect_err(text);
+            let expected = "expected a number of paths from 2 to 8 or `adaptive`, found";
+            assert_eq!(reason, format!("{expected} `{text}`"));
         }
     }
 

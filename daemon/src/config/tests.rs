@@ -9,6 +9,7 @@ use std::time::Duration;
 use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, SchedulerKind};
 
 use super::*;
+use crate::rules;
 
 /// A directory with key files, removed when dropped.
 pub(crate) struct Directory(PathBuf);
@@ -420,7 +421,7 @@ fn rule_errors_name_the_line_and_the_reason() {
             (with_rule("protocol = 'tcp'"), "3: missing key `priority`"),
             (
                 with_rule("priority = 'fast'"),
-                "4: rule: priority: expected one of `throughput`, `response`, found `fast`",
+                "4: rule: priority: expected one of `throughput`, `response`, `redundant`, found `fast`",
             ),
             (with_rule("length = '200'\npriority = 'response'"), length),
             (with_rule("length = 'a-b'\npriority = 'response'"), length),
@@ -787,5 +788,50 @@ fn path_properties_are_read_and_errors_name_the_line() {
         let problems = directory.problems(&path(lines));
         assert_eq!(problems.len(), 1, "{lines}: {problems:?}");
         assert!(problems[0].starts_with(expected), "{lines}: {problems:?}");
+    }
+}
+
+/// Seed 000, table 6: the rows of the MPIP routing table.
+const TABLE_6: &str = r#"[[rule]]                       # any host, TCP, port 23, up to 200 bytes: P_Res
+protocol = "tcp"
+remote_port = 23
+length = "0-200"
+priority = "response"
+
+[[rule]]                       # 192.168.1.2, TCP, port 80, 200 bytes and more: P_Tp
+remote_prefix = "192.168.1.2"
+protocol = "tcp"
+remote_port = 80
+length = "200-"
+priority = "throughput"
+
+[[rule]]                       # 192.168.1.3, UDP, port 5221, up to 500 bytes: P_Res
+remote_prefix = "192.168.1.3"
+protocol = "udp"
+remote_port = 5221
+length = "0-500"
+priority = "response"
+"#;
+
+#[test]
+fn the_routing_table_of_the_seed_decides_as_it_says() {
+    let document = include_str!("../../../docs/configuration.md");
+    assert!(document.contains(TABLE_6), "the example is in the document");
+    let text = format!("[node]\nprivate_key_file = 'node.key'\n{TABLE_6}");
+    let settings = Directory::new("table-6").parse(&text).expect("valid");
+    let list = RuleList::of_file(&settings.rules);
+    for (packet, row, priority) in [
+        ("tcp 198.18.7.7:23 length 200", Some(1), "response"),
+        ("tcp 198.18.7.7:23 length 201", None, "throughput"),
+        ("tcp 192.168.1.2:80 length 200", Some(2), "throughput"),
+        ("tcp 192.168.1.2:80 length 199", None, "throughput"),
+        ("tcp 192.168.1.3:80 length 1400", None, "throughput"),
+        ("udp 192.168.1.3:5221 length 500", Some(3), "response"),
+        ("udp 192.168.1.3:5221 length 501", None, "throughput"),
+        ("tcp 192.168.1.3:5221 length 60", None, "throughput"),
+    ] {
+        let tested = rules::test(&list, &rules::Packet::parse(packet).expect(packet));
+        let number = tested.rule.map(|rule| rule.number);
+        assert_eq!((number, tested.treatment.priority.as_str()), (row, priority), "{packet}");
     }
 }

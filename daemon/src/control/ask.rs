@@ -99,6 +99,17 @@ pub enum Ask {
         /// Where the answer goes.
         reply: SyncSender<Option<String>>,
     },
+    /// Not a request: which paths a packet would take now.
+    Way {
+        /// Where it goes.
+        address: IpAddr,
+        /// The number in the table of the rule that decides about it, from 1 on.
+        rule: Option<u64>,
+        /// Bytes of it.
+        length: usize,
+        /// Where the answer goes; `None` if the address is no peer's.
+        reply: SyncSender<Option<mpip_core::Way>>,
+    },
     /// Not a request: what this host sends in `session` takes one path, or any again.
     Confine {
         /// The session.

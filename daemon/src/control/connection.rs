@@ -210,13 +210,17 @@ fn wish(
     })
 }
 
-/// Which rule decides about `packet`, and whose the address is that it goes to.
+/// Which rule decides about `packet`, whose the address is that it goes to, and which paths it
+/// would take.
 fn test_rule(asker: &Asker, packet: &str) -> Result<RuleTest, String> {
     let packet = Packet::parse(packet)?;
     let list = asker.answer(|reply| Ask::Rules { reply }).ok_or(ENDING)?;
     let address = packet.remote();
     let peer = asker.answer(|reply| Ask::PeerAt { address, reply }).ok_or(ENDING)?;
-    Ok(RuleTest { peer, ..rules::test(&list, &packet) })
+    let test = rules::test(&list, &packet);
+    let (rule, length) = (test.rule.as_ref().map(|rule| rule.number), packet.length);
+    let way = asker.answer(|reply| Ask::Way { address, rule, length, reply }).ok_or(ENDING)?;
+    Ok(RuleTest { peer, way: way.map(rules::shown_way), ..test })
 }
 
 /// What this daemon speaks.

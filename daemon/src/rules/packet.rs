@@ -21,7 +21,7 @@ pub(crate) struct Packet {
     /// Its header. What is not known has some value.
     pub(super) header: Header,
     /// Bytes of the packet, if they are known.
-    pub(super) length: usize,
+    pub(crate) length: usize,
     known: Known,
 }
 

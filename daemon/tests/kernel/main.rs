@@ -23,6 +23,7 @@ mod path_mtu;
 mod path_properties;
 mod reload;
 mod require;
+mod rule_actions;
 mod tcp;
 mod traffic;
 mod untrusted_peer;

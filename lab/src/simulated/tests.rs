@@ -89,11 +89,29 @@ fn what_only_kernels_have_is_refused_by_name() {
         ("nat", "routers"),
         ("fairness-1", "plain traffic"),
         ("requests", "request-response"),
-        ("voip-rule", "\"rules\""),
+        ("voip-rule", "\"rules\" beside voice"),
     ] {
         let scenario = scenarios::find(name).expect("a scenario").scenario;
         let all = subjects(&scenario).into_iter().filter(has);
         let refused: Vec<String> = all.filter_map(|s| world(&scenario, &s, 0).err()).collect();
         assert!(refused.iter().any(|text| text.contains(reason)), "{name}: {refused:?}");
     }
+}
+
+#[test]
+fn rules_are_those_of_the_daemon() {
+    let table: toml::Table = "rules = [{ protocol = 'tcp', length = '0-200', priority = \
+         'response' }, { remote_port = 53, priority = 'redundant', copies = 3, ordered = true, \
+         paths = { avoid = ['a', 'b'] } }]"
+        .parse()
+        .expect("valid");
+    let found = rules(&table["rules"]).expect("valid");
+    assert_eq!((found[0].protocol, found[0].length.clone()), (Some(6), Some(0..=200)));
+    assert_eq!(found[1].copies, mpip_core::Copies::Fixed(3));
+    assert_eq!(found[1].ordered, Some(true));
+    assert_eq!(found[1].paths.as_ref().expect("paths").interfaces, ["a", "b"]);
+    let wrong: toml::Table = "rules = [{ priority = 'fast' }]".parse().expect("valid");
+    let reason = rules(&wrong["rules"]).expect_err("no priority");
+    assert!(reason.starts_with("rule: priority: expected one of"), "{reason}");
+    assert!(rules(&toml::Value::Boolean(true)).is_err());
 }

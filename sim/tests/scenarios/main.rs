@@ -16,6 +16,7 @@ mod path_mtu;
 mod qlog;
 mod quic;
 mod rebinding;
+mod redundant;
 mod rekey;
 mod repair;
 mod rest;

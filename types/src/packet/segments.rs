@@ -7,7 +7,7 @@
 use core::fmt;
 
 use super::checksum::{fold, sum};
-use super::{Header, Version, protocol};
+use super::{Header, Version, protocol, set_dscp};
 use crate::buffer::{PacketBuf, PartialChecksum, Segmentation, SegmentationKind};
 use crate::ecn::Ecn;
 
@@ -107,6 +107,8 @@ pub struct Segments {
     kind: Option<SegmentationKind>,
     checksum: Checksum,
     ecn: Ecn,
+    /// The code point that every segment is given.
+    dscp: Option<u8>,
     pure_ack: bool,
 }
 
@@ -128,6 +130,7 @@ impl Segments {
             kind: None,
             checksum: Checksum::AsIs,
             ecn: header.ecn,
+            dscp: None,
             pure_ack: header.is_pure_ack(packet.bytes()),
             packet,
         };
@@ -262,7 +265,13 @@ impl Segments {
         self.ecn
     }
 
-    /// The packet or super-packet.
+    /// Gives every segment the differentiated services code point `dscp` (RFC 2474), 0 to 63. The
+    /// packet stays as it is.
+    pub fn set_dscp(&mut self, dscp: u8) {
+        self.dscp = Some(dscp);
+    }
+
+    /// The packet or super-packet, as it came.
     pub fn packet(&self) -> &PacketBuf {
         &self.packet
     }
@@ -331,6 +340,9 @@ impl Segments {
     /// Changes the headers at the start of `out` to those of segment `index`, which has `len`
     /// bytes.
     fn patch(&self, index: usize, len: usize, out: &mut [u8]) {
+        if let Some(dscp) = self.dscp {
+            set_dscp(out, dscp);
+        }
         if let Some(kind) = self.kind {
             self.patch_network(index, len as u16, out);
             self.patch_transport(kind, index, len as u16, out);

@@ -323,6 +323,42 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_code_point_is_set_and_the_rest_stays(plan in plan(), dscp in 0u8..64) {
+        let before = Plan { payload: vec![1; 9], ..plan }.build();
+        let mut after = before.clone();
+        set_dscp(&mut after, dscp);
+        let header = Header::parse(&after).expect("still a packet");
+        let expected = Header { dscp, ..Header::parse(&before).expect("a packet") };
+        prop_assert_eq!(header, expected);
+        if !plan.v6 {
+            prop_assert_eq!(slow_sum(&after[..header.header_len]), 0xffff);
+        }
+        let changed = before.iter().zip(&after).enumerate().filter(|(_, (a, b))| a != b);
+        prop_assert!(changed.map(|(at, _)| at).all(|at| matches!(at, 0 | 1 | 10 | 11)));
+    }
+
+    #[test]
+    fn segments_with_a_code_point_are_those_without_in_all_else(plan in plan(), dscp in 0u8..64) {
+        let bytes = Plan { payload: vec![1; 300], ..plan }.build();
+        let header = Header::parse(&bytes).expect("a packet");
+        let plain = Segments::new(packet_buf(&bytes, Offload::default()), &header);
+        let plain = plain.expect("no offload");
+        let mut changed = plain.clone();
+        changed.set_dscp(dscp);
+        let (mut expected, mut found) = ([0; 1_024], [0; 1_024]);
+        let len = plain.write(0, &mut expected);
+        set_dscp(&mut expected[..len], dscp);
+        prop_assert_eq!(changed.write(0, &mut found), len);
+        prop_assert_eq!(&found[..len], &expected[..len]);
+        let mut head = [0; HEAD_ROOM];
+        let (written, rest) = changed.write_head(0, &mut head);
+        prop_assert_eq!(&head[..written], &expected[..written]);
+        prop_assert_eq!(rest, &expected[written..len]);
+    }
+}
+
 #[test]
 fn the_fields_of_a_v4_packet() {
     let plan = Plan { traffic_class: 0xb9, options: 8, payload: vec![5; 30], ..Plan::SMALL };

@@ -34,7 +34,10 @@ impl<'a> Form<'a> {
         let compact = if next.segments.has_foreign_checksum() {
             match next.mark {
                 true => None,
-                false => header.compress(next.sequence, &next.segments.packet().bytes()[..len]),
+                false => {
+                    let before = &next.segments.packet().bytes()[..len];
+                    header.compress_changed(next.sequence, &head[..head_len], before)
+                }
             }
         } else {
             header.compress_valid(next.sequence, &head[..head_len], len)
