@@ -242,7 +242,7 @@ fn load(directory: &Path) -> io::Result<Measured> {
 
 /// The figures that were kept.
 fn kept(text: &str) -> Result<Vec<Ours>, String> {
-    text.lines().skip(1).map(Ours::read).collect()
+    text.lines().skip(1).filter(|line| !line.is_empty()).map(Ours::read).collect()
 }
 
 /// `figures`, of those whose id begins with one of `wanted`.

@@ -289,12 +289,16 @@ impl Sending {
         };
         self.sessions.touch(slot, now);
         let overtakes = self.queue.has_throughput(slot);
+        let stream = is_whole(&key, protocol::TCP).then(|| segments.whole_stream()).flatten();
+        // A handshake and acknowledgements tell an inner TCP what the paths are like: they go by
+        // the paths of the data.
+        let speaks = key.protocol != protocol::TCP || stream.is_some_and(|(len, _)| len > 0);
         let mut treatment = Treatment::default();
         if let Some(session) = self.sessions.get_mut(slot) {
             let (count, len) = (segments.count(), segments.segment_len(0));
             treatment = rules.treatment_in(&mut session.known_rules, header, len);
             let interactive = session.credit.spend(now, count, len, &self.interactive);
-            if self.recognises && interactive && !treatment.by_rule {
+            if self.recognises && interactive && speaks && !treatment.by_rule {
                 treatment.priority = Priority::Response;
             }
             // Packets are numbered when they leave: one that overtook others of its session would
@@ -309,9 +313,7 @@ impl Sending {
             if self.resequencing && is_whole(&key, protocol::UDP) {
                 session.on_datagrams(count, len, &self.udp_transport);
             }
-            if is_whole(&key, protocol::TCP)
-                && let Some((len, end)) = segments.whole_stream()
-            {
+            if let Some((len, end)) = stream {
                 let segment = segments.stream(0).map_or(len, |(first, _)| first);
                 session.on_segments(now, segment as u32, end);
                 let news = session.queues(len as u32, end);

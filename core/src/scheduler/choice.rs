@@ -109,7 +109,7 @@ pub(crate) fn lowest_delay(
 ) -> Option<usize> {
     let expected = |path: &Candidate| {
         let takes = (len as u64 * 1_000_000 / path.rate.max(1)) as i64;
-        path.delay - path.queuing + path.backlog + takes
+        path.delay - path.queuing + path.backlog + path.jitter + takes
     };
     (0..paths.len())
         .filter(|&index| accept(&paths[index]))
