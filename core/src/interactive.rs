@@ -1,9 +1,9 @@
 //! Interactive flows, recognised by what they do: they send little, in small packets.
 //!
 //! Voice, games, keystrokes, requests and DNS answers do; bulk transfers do not. Segments of TCP
-//! without data never count: an inner TCP learns from them what its paths are like. Each session has
-//! a credit in bytes that grows with time and that all its packets spend. A small packet for which
-//! there is credit is interactive, and is treated as
+//! without data never count: an inner TCP learns from them what its paths are like. Each session
+//! has a credit in bytes that grows with time and that all its packets spend. A small packet for
+//! which there is credit is interactive, and is treated as
 //! [`Priority::Response`](crate::Priority::Response) unless a rule says something else.
 
 use mpip_types::Instant;
