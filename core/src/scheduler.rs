@@ -7,7 +7,7 @@ mod fastest_first;
 mod round_robin;
 mod weighted;
 
-pub(crate) use self::choice::{Candidate, Demand, PERIOD, Scheduler, lowest_delay};
+pub(crate) use self::choice::{Candidate, Demand, PERIOD, Scheduler};
 use crate::config::{PeerConfig, SchedulerKind};
 use crate::parameters::EarliestParameters;
 

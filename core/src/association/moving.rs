@@ -13,6 +13,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::Association;
+use super::paths::follow_interface;
 use crate::content::Path;
 use crate::event::Event;
 use crate::parts::addresses::{are_neighbours, local};
@@ -261,8 +262,7 @@ impl Association {
             let parameters = &self.parameters.transport;
             path.move_to(now, from, local, self.config.congestion_control, parameters);
             path.fixed_weight = self.config.fixed_weight(&local.interface);
-            path.reserve.set_cost(cx.shared.interfaces.cost(&local.interface));
-            path.metered = cx.shared.interfaces.metered.contains(&local.interface);
+            follow_interface(path, &cx.shared.interfaces);
         }
         if former != from.remote {
             cx.shared.events.push_back(Event::Rebound {

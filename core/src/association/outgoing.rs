@@ -161,7 +161,7 @@ impl Association {
                 self.selection.on_interactive(now);
             }
             let draws = &mut cx.shared.draws;
-            let choice = self.selection.choose(now, priority, &demand, draws);
+            let choice = self.selection.choose(now, &self.paths, priority, &demand, draws);
             let Some(index) = choice else {
                 let any = allowed == Allowed::ByRule(PathLimit::Any);
                 let bulk = works && any && priority == Priority::Throughput;

@@ -51,6 +51,12 @@ enum Aside {
     Here,
 }
 
+/// Tells `path` what its interface costs.
+pub(super) fn follow_interface(path: &mut Path, interfaces: &InterfaceProperties) {
+    path.reserve.set_cost(interfaces.cost(&path.interface));
+    path.metered = interfaces.metered.contains(&path.interface);
+}
+
 impl Association {
     /// Changes a path's state and reports it.
     pub(super) fn change_state(
@@ -206,8 +212,7 @@ impl Association {
     ) -> Option<PathIndex> {
         let kind = self.config.congestion_control;
         let mut path = Path::new(id, address, local, kind, &self.parameters.transport, now);
-        path.reserve.set_cost(interfaces.cost(&local.interface));
-        path.metered = interfaces.metered.contains(&local.interface);
+        follow_interface(&mut path, interfaces);
         path.longest_pause = self.longest_pause();
         path.fixed_weight = self.config.fixed_weight(&local.interface);
         path.rest = Rest::new(now, self.keepalive(local.encapsulation));
@@ -423,8 +428,7 @@ impl Association {
         let interfaces = Arc::clone(&cx.shared.interfaces);
         let own = |path: &Path| interfaces.standby.contains(&path.interface);
         for path in self.paths.iter_mut() {
-            path.reserve.set_cost(interfaces.cost(&path.interface));
-            path.metered = interfaces.metered.contains(&path.interface);
+            follow_interface(path, &interfaces);
         }
         let aside = |path: &Path| {
             let reserve = &path.reserve;

@@ -24,7 +24,9 @@ impl Association {
         let Treatment { priority, copies, paths, .. } = *treatment;
         let any = self.selection.gather(now, &self.paths, len, priority, Allowed::ByRule(paths));
         let first = match priority {
-            Priority::Response | Priority::Redundant if any => self.selection.fastest(len),
+            Priority::Response | Priority::Redundant if any => {
+                self.selection.fastest(now, &self.paths, len)
+            }
             _ => None,
         };
         if let Some(first) = first

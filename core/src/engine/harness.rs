@@ -477,6 +477,18 @@ pub(crate) fn tcp(host: usize, sequence: u32, payload: usize) -> Vec<u8> {
     packet
 }
 
+/// A UDP packet from host 0, as long as that of [`tcp`]. The first bytes of its payload are the
+/// number.
+pub(crate) fn udp(number: u32, payload: usize) -> Vec<u8> {
+    let mut packet = tcp(0, number, payload);
+    packet[9] = 17;
+    let len = (packet.len() - 20) as u16;
+    packet[24..26].copy_from_slice(&len.to_be_bytes());
+    packet[26..28].copy_from_slice(&[0, 0]);
+    packet[28..32].copy_from_slice(&number.to_be_bytes());
+    packet
+}
+
 pub(crate) fn sequences(packets: &[Vec<u8>]) -> Vec<u32> {
     let sequence = |packet: &Vec<u8>| u32::from_be_bytes(packet[24..28].try_into().expect("4"));
     packets.iter().map(sequence).collect()

@@ -15,7 +15,7 @@ use crate::content::Path;
 use crate::guard::Guard;
 use crate::parameters::{CopyParameters, InteractiveParameters, Parameters};
 use crate::rules::PathLimit;
-use crate::scheduler::{self, Candidate, Demand, Scheduler, lowest_delay};
+use crate::scheduler::{self, Candidate, Demand, Scheduler};
 
 /// Why a path may not carry a packet now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -393,16 +393,17 @@ impl Selection {
         !self.candidates.is_empty()
     }
 
-    /// Chooses one of the gathered paths; `None` if the packet waits.
+    /// Chooses one of the gathered ones of `paths`; `None` if the packet waits.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
+        paths: &PathSet,
         priority: Priority,
         demand: &Demand,
         draws: &mut ChaCha8Rng,
     ) -> Option<PathIndex> {
         if priority != Priority::Throughput {
-            return self.fastest(demand.len);
+            return self.fastest(now, paths, demand.len);
         }
         let choice = self.scheduler.choose(now, &self.candidates, demand, draws);
         choice.and_then(|choice| self.places.get(choice).copied())
@@ -434,11 +435,19 @@ impl Selection {
         planned.len()
     }
 
-    /// The gathered path that a packet of `len` bytes and priority `response` takes.
-    pub(crate) fn fastest(&self, len: usize) -> Option<PathIndex> {
+    /// The gathered path that a packet of `len` bytes and priority `response` takes: the one on
+    /// which it is expected first if it leaves now ([`Priority::Response`]; seed 000, section
+    /// 3.6.2).
+    pub(crate) fn fastest(&self, now: Instant, paths: &PathSet, len: usize) -> Option<PathIndex> {
+        let expected = |(path, place): &(&Candidate, &PathIndex)| {
+            let takes = (len as u64 * 1_000_000 / path.rate.max(1)) as i64;
+            let backlog = paths[**place].backlog(now).as_micros() as i64;
+            (path.delay - path.queuing + backlog + path.jitter + takes, path.id)
+        };
         let works = |path: &Candidate| path.ready_at != Instant::FAR_FUTURE;
-        let fastest = lowest_delay(&self.candidates, len, works);
-        fastest.and_then(|fastest| self.places.get(fastest).copied())
+        let gathered = self.candidates.iter().zip(&self.places);
+        let fastest = gathered.filter(|(path, _)| works(path)).min_by_key(expected);
+        fastest.map(|(_, place)| *place)
     }
 
     /// Whether path `index` is one of those gathered.
@@ -476,7 +485,6 @@ mod tests {
             delay: 0,
             jitter: jitter_ms * 1_000,
             queuing: 0,
-            backlog: 0,
             repair: 0,
             rate: 0,
             loss,

@@ -24,9 +24,6 @@ pub(crate) struct Candidate {
     pub(crate) jitter: i64,
     /// Queuing delay, µs; part of `delay`.
     pub(crate) queuing: i64,
-    /// Time until what is on the way beyond what the path holds when it is empty has left its
-    /// queue, µs.
-    pub(crate) backlog: i64,
     /// Mean time that a resequenced packet waits for retransmissions of earlier ones, µs.
     pub(crate) repair: i64,
     /// Estimated delivery rate, bytes/s.
@@ -48,7 +45,6 @@ impl Candidate {
             delay: path.delay.average().unwrap_or(0),
             jitter: path.delay.jitter().as_micros() as i64,
             queuing: path.delay.queuing().as_micros() as i64,
-            backlog: path.backlog(now).as_micros() as i64,
             repair: path.mean_repair(),
             rate: path.rate(),
             loss: path.loss(),
@@ -97,21 +93,4 @@ pub(crate) trait Scheduler: fmt::Debug + Send {
         let _ = id;
         None
     }
-}
-
-/// The index of the path on which a packet of `len` bytes that leaves now is expected first, among
-/// those that `accept` accepts ([`Priority::Response`](crate::Priority::Response); seed 000,
-/// section 3.6.2).
-pub(crate) fn lowest_delay(
-    paths: &[Candidate],
-    len: usize,
-    accept: impl Fn(&Candidate) -> bool,
-) -> Option<usize> {
-    let expected = |path: &Candidate| {
-        let takes = (len as u64 * 1_000_000 / path.rate.max(1)) as i64;
-        path.delay - path.queuing + path.backlog + path.jitter + takes
-    };
-    (0..paths.len())
-        .filter(|&index| accept(&paths[index]))
-        .min_by_key(|&index| (expected(&paths[index]), paths[index].id))
 }

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{Candidate, Demand, Scheduler, lowest_delay};
+use super::{Candidate, Demand, Scheduler};
 use mpip_types::Instant;
 
 /// Takes the path with the lowest current delay among those that can send now.
@@ -14,9 +14,10 @@ impl Scheduler for FastestFirst {
         &mut self,
         now: Instant,
         paths: &[Candidate],
-        demand: &Demand,
+        _demand: &Demand,
         _rng: &mut ChaCha8Rng,
     ) -> Option<usize> {
-        lowest_delay(paths, demand.len, |path| path.is_ready(now))
+        let ready = (0..paths.len()).filter(|&index| paths[index].is_ready(now));
+        ready.min_by_key(|&index| (paths[index].delay, paths[index].id))
     }
 }

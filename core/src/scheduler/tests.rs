@@ -15,7 +15,6 @@ fn path(id: u16, delay_ms: i64) -> Candidate {
         delay: delay_ms * 1_000,
         jitter: 0,
         queuing: 0,
-        backlog: 0,
         repair: 0,
         rate: 1_250_000,
         searches: false,

@@ -1,6 +1,6 @@
 //! Packets of priority `redundant`: copies on several paths.
 
-use super::super::harness::{Pair, SECOND, Tapped, locals, sequences, tcp};
+use super::super::harness::{Pair, SECOND, Tapped, locals, sequences, tcp, udp};
 use super::super::*;
 use crate::config::{Copies, Priority, Rule};
 use mpip_transport::cc::CongestionControlKind;
@@ -25,14 +25,8 @@ fn redundant_under(control: CongestionControlKind, copies: Copies) -> Pair {
 }
 
 /// A packet of UDP, which has no order.
-fn udp(number: u32) -> Vec<u8> {
-    let mut packet = tcp(0, number, 100);
-    packet[9] = 17;
-    let len = (packet.len() - 20) as u16;
-    packet[24..26].copy_from_slice(&len.to_be_bytes());
-    packet[26..28].copy_from_slice(&[0, 0]);
-    packet[28..32].copy_from_slice(&number.to_be_bytes());
-    packet
+fn datagram(number: u32) -> Vec<u8> {
+    udp(number, 100)
 }
 
 /// Sends packets, one each 5 ms; returns those of its datagrams that carry one.
@@ -48,7 +42,7 @@ fn sent(pair: &mut Pair, packets: &[Vec<u8>]) -> Vec<Tapped> {
 
 #[test]
 fn copies_leave_at_the_same_time_on_the_fastest_paths_and_one_is_delivered() {
-    let make: [fn(u32) -> Vec<u8>; 2] = [udp, |number| tcp(0, number, 100)];
+    let make: [fn(u32) -> Vec<u8>; 2] = [datagram, |number| tcp(0, number, 100)];
     for (make, (copies, paths)) in
         make.into_iter().flat_map(|make| [(2, 2), (3, 3), (8, 4)].map(|counts| (make, counts)))
     {
@@ -103,7 +97,7 @@ fn of_the_copies_of_an_ordered_session_only_the_first_is_sent_again() {
 #[test]
 fn a_failed_path_costs_no_packet() {
     let mut pair = redundant(Copies::Fixed(2));
-    let packets: Vec<Vec<u8>> = (0..PACKETS).map(udp).collect();
+    let packets: Vec<Vec<u8>> = (0..PACKETS).map(datagram).collect();
     let (before, after) = packets.split_at(20);
     sent(&mut pair, before);
     pair.dead = vec![0];
@@ -123,11 +117,11 @@ fn a_failed_path_costs_no_packet() {
 #[test]
 fn copies_before_validation_are_delivered_once() {
     let mut pair = redundant(Copies::Fixed(3));
-    sent(&mut pair, &[udp(0), tcp(0, 1, 100)]);
+    sent(&mut pair, &[datagram(0), tcp(0, 1, 100)]);
     let now = pair.now;
     pair.engines[0].handle_command(now, Command::LocalAddresses(vec![]));
     pair.run_for(SECOND);
-    let packets = [udp(2), tcp(0, 3, 100), udp(4)];
+    let packets = [datagram(2), tcp(0, 3, 100), datagram(4)];
     for packet in &packets {
         pair.send(0, packet, Offload::default());
     }

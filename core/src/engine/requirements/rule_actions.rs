@@ -2,24 +2,13 @@
 
 use mpip_wire::Frame;
 
-use super::super::harness::{Pair, SECOND, Tapped, locals, sequences, tcp};
+use super::super::harness::{Pair, SECOND, Tapped, locals, sequences, tcp, udp};
 use super::super::*;
 use crate::config::{PathPreference, Priority, Rule, RulePaths, SchedulerKind};
 use crate::status::PathRole;
 use mpip_transport::cc::CongestionControlKind;
 use mpip_types::packet::{fold, sum};
 use mpip_types::{Offload, Segmentation, SegmentationKind};
-
-/// The same packet as one of UDP.
-fn udp(number: u32, payload: usize) -> Vec<u8> {
-    let mut packet = tcp(0, number, payload);
-    packet[9] = 17;
-    let len = (packet.len() - 20) as u16;
-    packet[24..26].copy_from_slice(&len.to_be_bytes());
-    packet[26..28].copy_from_slice(&[0, 0]);
-    packet[28..32].copy_from_slice(&number.to_be_bytes());
-    packet
-}
 
 /// The numbers in the UDP packets among `packets`, sorted.
 fn numbers(packets: &[Vec<u8>]) -> Vec<u32> {
