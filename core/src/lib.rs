@@ -85,8 +85,10 @@ pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{
     Bucket, Checksum, DatagramSink, Ecn, Encapsulation, InnerPacket, Instant, LocalAddress,
     LocalId, MAX_PACKET, Offload, PacketBuf, PacketPool, PacketSink, PartialChecksum, PathAddress,
-    Prefix, PrefixError, Rate, SMALL_PACKET, Segmentation, SegmentationKind, Slot, packet, table,
+    Prefix, PrefixError, Rate, SMALL_PACKET, Segmentation, SegmentationKind, Slot, named, packet,
+    table,
 };
+pub use mpip_wire::PATH_COST_MAX;
 pub use parameters::Parameters;
 pub use parts::selection::Hold;
 pub use pins::PinChange;

@@ -20,11 +20,11 @@ use std::time::Duration;
 use mpip_api::{BudgetState, BudgetStatus, EventKind, FaultStatus};
 use mpip_core::{Instant, PathTraffic};
 
-use crate::config::{Budget, PathProperties, Period};
+use crate::config::{AMOUNT_UNITS, Budget, PathProperties, Period};
 use crate::day;
+use crate::handover::Handover;
 use crate::snapshot::ms;
 
-use self::file::Writer;
 use self::ledger::{Ledger, Used, add};
 
 /// How often is looked what paths have carried.
@@ -84,7 +84,7 @@ pub(crate) struct Budgets {
     /// When the paths are looked at next.
     next: Instant,
     file: PathBuf,
-    writer: Option<Writer>,
+    writer: Option<Handover<String>>,
     /// Whether `ledger` differs from what was written last, in what must not wait, and when that
     /// was.
     changed: bool,
@@ -232,7 +232,7 @@ impl Budgets {
     fn write(&mut self, now: Instant) {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => match Writer::start(self.file.clone()) {
+            None => match file::start_writer(self.file.clone()) {
                 Ok(writer) => self.writer.insert(writer),
                 Err(error) => {
                     log::error!("no thread to write what is used of budgets: {error}");
@@ -240,7 +240,7 @@ impl Budgets {
                 }
             },
         };
-        if writer.write(file::text(&self.ledger)) {
+        if writer.offer(file::text(&self.ledger)).is_ok() {
             (self.changed, self.urgent, self.written) = (false, false, Some(now));
         }
     }
@@ -290,15 +290,15 @@ impl Budgets {
 /// What is still to be written.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    writer: Option<Writer>,
+    writer: Option<Handover<String>>,
     text: Option<String>,
 }
 
 impl Ending {
     /// Has everything written, and waits until it is, but no longer than `limit`.
     pub(crate) fn finish(self, limit: Duration) {
-        if let Some(writer) = self.writer {
-            writer.finish(self.text, limit);
+        if self.writer.is_some_and(|writer| !writer.finish(self.text, limit)) {
+            log::error!("what is used of budgets could not be written within {limit:?}");
         }
     }
 }
@@ -379,13 +379,9 @@ fn show_day(unix: u64) -> String {
     day::show(u32::try_from(unix / DAY).unwrap_or(u32::MAX))
 }
 
-/// Units of amounts, bytes.
-const UNITS: [(&str, u64); 4] =
-    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
-
 /// The largest unit that fits `bytes`.
 fn unit(bytes: u64) -> (&'static str, u64) {
-    UNITS.into_iter().find(|(_, unit)| bytes >= *unit).unwrap_or(("B", 1))
+    AMOUNT_UNITS.into_iter().rev().find(|(_, unit)| bytes >= *unit).unwrap_or(("B", 1))
 }
 
 impl fmt::Display for Budget {

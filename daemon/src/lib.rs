@@ -23,6 +23,7 @@ mod events;
 mod faults;
 mod firewall;
 mod forwarding;
+mod handover;
 mod host;
 mod invite;
 mod joined;

@@ -24,6 +24,7 @@ use crate::config::{Changeable, Settings};
 use crate::error::{Error, system};
 use crate::events::Events;
 use crate::firewall::Firewall;
+use crate::handover;
 use crate::invite::Door;
 use crate::local::{Changes, LocalAddresses};
 use crate::network::Network;
@@ -721,9 +722,9 @@ impl Node {
         let budgets = self.budgets.end();
         // The host does not wait for a disk.
         drop(self);
-        budgets.finish(pins::FAREWELL);
+        budgets.finish(handover::FAREWELL);
         if let Some(pins) = pins {
-            pins.finish(pins::FAREWELL);
+            pins.finish(handover::FAREWELL);
         }
         if !refusing.is_empty() {
             log::error!(

@@ -22,7 +22,7 @@ use mpip_core::{Pin, PinChange};
 
 use crate::day;
 
-pub(crate) use self::writer::{FAREWELL, Writer};
+pub(crate) use self::writer::Writer;
 
 /// Lines that a file begins with.
 const HEADER: &str = "# Keys of mpip nodes, pinned to their addresses on first use: address, key, last met.\n\

@@ -12,12 +12,11 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread;
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
 
 use super::ledger::{Ledger, REMEMBERED, Used};
 use crate::config::Period;
+use crate::handover::Handover;
 use crate::replace::replace;
 
 /// The line that the file begins with.
@@ -25,7 +24,6 @@ const HEADER: &str =
     "# What is used of the budgets of [[path]] sections. mpipd writes this file.\n";
 /// Largest file that is read, bytes: that of thousands of interfaces.
 const LONGEST: u64 = 1 << 20;
-const FAREWELL_STEP: Duration = Duration::from_millis(10);
 
 /// The ledger as the file has it.
 pub(super) fn text(ledger: &Ledger) -> String {
@@ -102,64 +100,25 @@ pub(super) fn load(file: &Path) -> Result<Ledger, String> {
     Err(format!("`{shown}`, which mpipd writes, is damaged: {reason}; {then}"))
 }
 
-/// The thread that writes, as its owner sees it.
-#[derive(Debug)]
-pub(super) struct Writer {
-    /// Room for one, so that there is at most one write behind the one under way.
-    texts: SyncSender<String>,
-    /// Says that the thread has ended.
-    ended: Receiver<()>,
-}
-
-impl Writer {
-    /// Starts the thread, which writes to `file`.
-    pub(super) fn start(file: PathBuf) -> io::Result<Self> {
-        let (texts, todo) = sync_channel::<String>(1);
-        let (end, ended) = sync_channel(1);
-        thread::Builder::new().name("budgets".to_owned()).spawn(move || {
-            let mut failures = 0_u32;
-            while let Ok(text) = todo.recv() {
-                let suffix = format!(".{}", std::process::id());
-                match replace(&file, &suffix, 0o644, text.as_bytes()) {
-                    Ok(()) => failures = 0,
-                    Err(error) => {
-                        // Of a disk that is full for long one line in a while.
-                        failures = failures.saturating_add(1);
-                        if failures.is_power_of_two() {
-                            let file = file.display();
-                            log::error!(
-                                "what is used of budgets cannot be written to `{file}`: {error}"
-                            );
-                        }
+/// Starts the thread that writes texts to `file`.
+pub(super) fn start_writer(file: PathBuf) -> io::Result<Handover<String>> {
+    Handover::start("budgets", move |todo: &Receiver<String>| {
+        let mut failures = 0_u32;
+        while let Ok(text) = todo.recv() {
+            let suffix = format!(".{}", std::process::id());
+            match replace(&file, &suffix, 0o644, text.as_bytes()) {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    // Of a disk that is full for long one line in a while.
+                    failures = failures.saturating_add(1);
+                    if failures.is_power_of_two() {
+                        let file = file.display();
+                        log::error!(
+                            "what is used of budgets cannot be written to `{file}`: {error}"
+                        );
                     }
                 }
             }
-            let _ = end.send(());
-        })?;
-        Ok(Self { texts, ended })
-    }
-
-    /// Has `text` written. Waits for nothing; returns whether the thread takes it.
-    pub(super) fn write(&self, text: String) -> bool {
-        !matches!(self.texts.try_send(text), Err(TrySendError::Full(_)))
-    }
-
-    /// Has `text` written, if there is one, and waits until all is, but no longer than `limit`.
-    pub(super) fn finish(self, mut text: Option<String>, limit: Duration) {
-        let mut left = limit;
-        while let Some(next) = text.take() {
-            if let Err(TrySendError::Full(next)) = self.texts.try_send(next)
-                && !left.is_zero()
-            {
-                text = Some(next);
-                left = left.saturating_sub(FAREWELL_STEP);
-                thread::sleep(FAREWELL_STEP);
-            }
         }
-        let Self { texts, ended } = self;
-        drop(texts);
-        if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
-            log::error!("what is used of budgets could not be written within {limit:?}");
-        }
-    }
+    })
 }

@@ -3,22 +3,20 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use mpip_core::PATH_COST_MAX;
 use toml::Spanned;
 
 use super::problems::Problems;
 use super::raw;
-use super::settings::{Budget, PathProperties, Period};
+use super::settings::{AMOUNT_UNITS, Budget, PathProperties, Period};
 use super::values::integer;
 
 /// Permitted `cost`, as the protocol carries it.
-const COST: RangeInclusive<i64> = 0..=15;
+const COST: RangeInclusive<i64> = 0..=PATH_COST_MAX as i64;
 /// Longest label, in characters: it stands in columns of tables.
 const LABEL_MAX: usize = 32;
 /// Permitted budgets, bytes: 1 kB to 1,000 TB.
 const BUDGET: RangeInclusive<u64> = 1_000..=1_000_000_000_000_000;
-/// Units of budgets, bytes.
-const UNITS: [(&str, u64); 4] =
-    [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
 
 /// The properties of each interface that has a `[[path]]` section.
 pub(super) fn properties(
@@ -75,7 +73,8 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
     let (amount, period) = text.split_once('/').ok_or_else(expected)?;
     let period = Period::from_name(period.trim()).ok_or_else(expected)?;
     let amount = amount.trim();
-    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((amount.strip_suffix(unit)?, *bytes)));
+    let unit =
+        AMOUNT_UNITS.iter().find_map(|(unit, bytes)| Some((amount.strip_suffix(unit)?, *bytes)));
     let (number, unit) = unit.ok_or_else(expected)?;
     let number = number.trim_end();
     let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mpip_core::{
-    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule,
+    Encapsulation, EncapsulationPolicy, Opportunistic, PeerConfig, Policy, Prefix, Rule, named,
 };
 use mpip_crypto::PrivateKey;
 
@@ -151,25 +151,7 @@ pub enum InterfaceState {
     Off,
 }
 
-impl InterfaceState {
-    /// The names in a configuration.
-    pub const NAMES: &[(&str, Self)] =
-        &[("active", Self::Active), ("standby", Self::Standby), ("off", Self::Off)];
-
-    /// The state with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, state)| *state)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Standby => "standby",
-            Self::Off => "off",
-        }
-    }
-}
+named!(InterfaceState { Active = "active", Standby = "standby", Off = "off" });
 
 /// What paths from an interface are called and cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -183,6 +165,10 @@ pub struct PathProperties {
     /// Most data of a period.
     pub budget: Option<Budget>,
 }
+
+/// Units of amounts of data, bytes, from the smallest on.
+pub(crate) const AMOUNT_UNITS: [(&str, u64); 4] =
+    [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
 
 /// Most data of a period, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,23 +188,7 @@ pub enum Period {
     Month,
 }
 
-impl Period {
-    /// The names in a configuration.
-    pub const NAMES: &[(&str, Self)] = &[("day", Self::Day), ("month", Self::Month)];
-
-    /// The period with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, period)| *period)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Month => "month",
-        }
-    }
-}
+named!(Period { Day = "day", Month = "month" });
 
 /// What host mode uses of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,32 +10,26 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use mpip_core::{Instant, PinChange};
 
 use super::{HEADER, apply};
+use crate::handover::Handover;
 use crate::replace::replace;
 
 /// Least time between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
 /// After so long what could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(60);
-/// The end of the daemon waits so long for a disk.
-pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
-const FAREWELL_STEP: Duration = Duration::from_millis(10);
 
 type Changes = BTreeMap<IpAddr, PinChange>;
 
 /// The thread as its owner sees it.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// Room for one, so that there is at most one write behind the one under way.
-    batches: SyncSender<Changes>,
-    /// Says that the thread has ended.
-    ended: Receiver<()>,
+    thread: Handover<Changes>,
     gathered: Changes,
     /// When they are handed over at the soonest.
     next: Instant,
@@ -44,13 +38,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Starts the thread, which writes to `file`. The file need not exist yet.
     pub(crate) fn start(file: PathBuf) -> io::Result<Self> {
-        let (batches, todo) = sync_channel(1);
-        let (end, ended) = sync_channel(1);
-        thread::Builder::new().name("pins".to_owned()).spawn(move || {
-            write_all(&file, &todo);
-            let _ = end.send(());
-        })?;
-        Ok(Self { batches, ended, gathered: Changes::new(), next: Instant::ZERO })
+        let thread = Handover::start("pins", move |todo| write_all(&file, todo))?;
+        Ok(Self { thread, gathered: Changes::new(), next: Instant::ZERO })
     }
 
     /// Takes a change, to be written soon.
@@ -69,31 +58,14 @@ impl Writer {
             return;
         }
         self.next = now + PAUSE;
-        self.hand_over();
-    }
-
-    fn hand_over(&mut self) {
-        match self.batches.try_send(std::mem::take(&mut self.gathered)) {
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            Err(TrySendError::Full(changes)) => self.gathered = changes,
-        }
+        let offered = self.thread.offer(std::mem::take(&mut self.gathered));
+        self.gathered = offered.err().unwrap_or_default();
     }
 
     /// Has everything written, and waits until it is, but no longer than `limit`.
-    pub(crate) fn finish(mut self, limit: Duration) {
-        let mut left = limit;
-        while !self.gathered.is_empty() {
-            self.hand_over();
-            if self.gathered.is_empty() || left.is_zero() {
-                break;
-            }
-            left = left.saturating_sub(FAREWELL_STEP);
-            thread::sleep(FAREWELL_STEP);
-        }
-        let Self { batches, ended, gathered, .. } = self;
-        drop(batches);
-        let late = ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout);
-        if late || !gathered.is_empty() {
+    pub(crate) fn finish(self, limit: Duration) {
+        let Self { thread, gathered, .. } = self;
+        if !thread.finish((!gathered.is_empty()).then_some(gathered), limit) {
             log::error!("pinned keys could not be written within {limit:?}");
         }
     }
@@ -162,6 +134,8 @@ fn write(file: &Path, changes: &Changes) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
 
     use mpip_core::Pin;
 

@@ -9,56 +9,16 @@
 //! ```
 
 use std::fs;
-use std::path::PathBuf;
 
-use crate::common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts, wait_for};
-use mpip_api::{ClientError, PathStatus, Request, Response};
+use crate::common::reloadable::World;
+use crate::common::{Daemon, wait_for};
+use mpip_api::{PathStatus, Request, Response};
 use mpip_testing::can_run;
 
-const A: Configuration<'static> = Configuration {
-    number: 1,
-    keys: (1, 2),
-    endpoints: &["198.18.0.2:6182", "198.18.1.2:6182"],
-    peer: "",
-};
-const B: Configuration<'static> =
-    Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
-
-struct World {
-    a: Host,
-    b: Host,
-    daemon_a: Daemon,
-    daemon_b: Daemon,
-    file: PathBuf,
-    /// The file of host b without sections of paths.
-    text: String,
-    directory: Directory,
-}
-
 impl World {
-    fn new(test: &str) -> Self {
-        let (a, b) = two_hosts(test, 2, &[Family::V4]);
-        let directory = Directory::new(test);
-        let file = B.write(&directory, "");
-        let daemon_b = Daemon::spawn_file(&b, &directory, 2, &file).ready();
-        let daemon_a = Daemon::start(&a, &directory, &A);
-        daemon_a.wait_for_paths(2);
-        daemon_b.wait_for_paths(2);
-        let text = fs::read_to_string(&file).expect("written");
-        Self { a, b, daemon_a, daemon_b, file, text, directory }
-    }
-
-    fn ask(&self, request: &Request) -> Result<Response, ClientError> {
-        let mut client = mpip_api::Client::connect(&self.daemon_b.socket)?;
-        client.wait_up_to(HANG)?;
-        client.request(request)
-    }
-
     /// Has host b apply its file with these sections.
-    fn reload(&self, paths: &str) {
-        fs::write(&self.file, format!("{}\n{paths}", self.text)).expect("writable");
-        let answer = self.ask(&Request::Reload);
-        assert!(matches!(answer, Ok(Response::Reloaded { .. })), "{answer:?}");
+    fn add_paths(&self, paths: &str) {
+        self.reload(&format!("{}\n{paths}", self.text)).expect("valid");
     }
 
     /// The working path by link 1, as `daemon` sees it.
@@ -119,7 +79,7 @@ fn a_dear_path_has_its_cost_at_both_ends_and_carries_nothing_that_need_not() {
         return;
     }
     let world = World::new("cost");
-    world.reload(
+    world.add_paths(
         "[[path]]\ninterface = 'eth0'\n[[path]]\ninterface = 'eth1'\nlabel = 'LTE'\ncost = 3\n\
          metered = true\n",
     );
@@ -147,7 +107,7 @@ fn a_dear_path_has_its_cost_at_both_ends_and_carries_nothing_that_need_not() {
     wait_for("it is used", || world.a.ping_once("10.77.0.2"));
     assert_ne!(daemons.map(carried), before);
     world.b.ip(&["link", "set", "eth0", "up"]);
-    world.reload("");
+    world.add_paths("");
     for daemon in daemons {
         wait_for("it costs nothing any more", || {
             World::on_link_1(daemon).is_some_and(|path| path.cost == 0)
@@ -168,7 +128,7 @@ fn a_budget_that_is_used_up_puts_its_interface_on_standby_and_outlives_a_kill() 
              metered = true\nbudget = '{budget}/month'\n"
         )
     };
-    world.reload(&sections("60 kB"));
+    world.add_paths(&sections("60 kB"));
     let used_up = |world: &World| world.daemon_b.status().budgets[0].used_up;
     assert!(!used_up(&world));
     assert!(world.a.ping_with("10.77.0.2", 60, 1_200));
@@ -202,13 +162,13 @@ fn a_budget_that_is_used_up_puts_its_interface_on_standby_and_outlives_a_kill() 
     wait_for("what is used is written", || written(&world));
     world.daemon_b.child.kill().expect("ours");
     world.daemon_b.wait();
-    world.daemon_b = Daemon::spawn_file(&world.b, &world.directory, 2, &world.file).ready();
+    world.restart_b();
     assert!(used_up(&world), "from the start");
     wait_for("standby", || {
         World::on_link_1(&world.daemon_b).is_some_and(|path| path.state == "standby")
     });
     // A larger one is not used up.
-    world.reload(&sections("60 GB"));
+    world.add_paths(&sections("60 GB"));
     assert!(!used_up(&world));
     wait_for("in use again", || {
         World::on_link_1(&world.daemon_b).is_some_and(|path| path.state == "active")
@@ -217,7 +177,7 @@ fn a_budget_that_is_used_up_puts_its_interface_on_standby_and_outlives_a_kill() 
     world.daemon_b.signal("TERM");
     assert!(world.daemon_b.wait());
     fs::write(&file, "nonsense").expect("writable");
-    world.daemon_b = Daemon::spawn_file(&world.b, &world.directory, 2, &world.file).ready();
+    world.restart_b();
     let fault = world.daemon_b.status().faults.swap_remove(0).what;
     assert!(fault.contains("line 1: expected") && fault.contains("set aside as"), "{fault}");
     let aside = file.with_extension("budgets.damaged");

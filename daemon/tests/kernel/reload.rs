@@ -10,71 +10,20 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{
-    Configuration, Daemon, Directory, Family, HANG, Host, key, two_hosts, wait_for,
-};
-use mpip_api::{ClientError, PathOverride, PeerOverride, ReloadReport, Request, Response};
+use crate::common::reloadable::World;
+use crate::common::{Daemon, key, wait_for};
+use mpip_api::{ClientError, PathOverride, PeerOverride, Request, Response};
 use mpip_testing::can_run;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
-const A: Configuration<'static> = Configuration {
-    number: 1,
-    keys: (1, 2),
-    endpoints: &["198.18.0.2:6182", "198.18.1.2:6182"],
-    peer: "",
-};
-const B: Configuration<'static> =
-    Configuration { number: 2, keys: (2, 1), endpoints: &[], peer: "" };
-
-/// Both hosts with their daemons, and the file of host b.
-struct World {
-    a: Host,
-    b: Host,
-    daemon_a: Daemon,
-    daemon_b: Daemon,
-    file: PathBuf,
-    /// What it said at the start.
-    text: String,
-    _directory: Directory,
-}
-
 impl World {
-    fn new(test: &str) -> Self {
-        let (a, b) = two_hosts(test, 2, &[Family::V4]);
-        let directory = Directory::new(test);
-        let file = B.write(&directory, "");
-        let daemon_b = Daemon::spawn_file(&b, &directory, 2, &file).ready();
-        let daemon_a = Daemon::start(&a, &directory, &A);
-        daemon_a.wait_for_paths(2);
-        daemon_b.wait_for_paths(2);
-        let text = fs::read_to_string(&file).expect("written");
-        Self { a, b, daemon_a, daemon_b, file, text, _directory: directory }
-    }
-
-    /// Changes the file of host b and has it applied.
-    fn reload(&self, text: &str) -> Result<ReloadReport, String> {
-        fs::write(&self.file, text).expect("writable");
-        match self.ask(&Request::Reload) {
-            Ok(Response::Reloaded { changes }) => Ok(changes),
-            Ok(other) => panic!("{other:?}"),
-            Err(ClientError::Refused(message)) => Err(message),
-            Err(error) => panic!("{error}\n{}", self.daemon_b.log()),
-        }
-    }
-
-    fn ask(&self, request: &Request) -> Result<Response, ClientError> {
-        let mut client = mpip_api::Client::connect(&self.daemon_b.socket)?;
-        client.wait_up_to(HANG)?;
-        client.request(request)
-    }
-
     /// The paths to host a that were not given up, by number. One that is opened anew has another
     /// number.
     fn paths(&self) -> BTreeSet<u16> {

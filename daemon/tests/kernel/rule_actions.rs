@@ -82,9 +82,7 @@ fn by_interface(daemon: &Daemon) -> BTreeMap<String, (u64, u64)> {
 }
 
 fn test_rule(daemon: &Daemon, packet: &str) -> RuleTest {
-    let mut client = mpip_api::Client::connect(&daemon.socket).expect("it runs");
-    client.wait_up_to(HANG).expect("a time-out");
-    match client.request(&Request::TestRule { packet: packet.to_owned() }) {
+    match daemon.ask(&Request::TestRule { packet: packet.to_owned() }) {
         Ok(Response::RuleTest { test }) => *test,
         other => panic!("{other:?}"),
     }

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use mpip_api::{ClientError, DestinationStatus, PathStatus, PeerStatus, Status};
+use mpip_api::{
+    Client, ClientError, DestinationStatus, PathStatus, PeerStatus, Request, Response, Status,
+};
 
 use super::{Directory, HANG, Host, run, wait_for};
 
@@ -133,6 +135,13 @@ impl Daemon {
 
     pub(crate) fn status(&self) -> Status {
         self.answer(|| mpip_api::status(&self.socket, true))
+    }
+
+    /// What it answers to `request`.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Response, ClientError> {
+        let mut client = Client::connect(&self.socket)?;
+        client.wait_up_to(HANG)?;
+        client.request(request)
     }
 
     /// What the daemon answers to `ask`. A client gives up after 5 s, but the kernel may hold a

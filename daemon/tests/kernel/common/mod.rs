@@ -5,6 +5,7 @@
 mod daemon;
 pub(crate) mod host_mode;
 pub(crate) mod nat;
+pub(crate) mod reloadable;
 mod transfer;
 pub(crate) mod world;
 
