@@ -1,6 +1,6 @@
-//! The monotonic clock, which all processes of the machine share.
+//! The monotonic clock, which all processes of the machine share, and the time of day.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::thread::{ClockId, NanosleepRelativeResult};
 use rustix::time::{Timespec, clock_gettime};
@@ -9,6 +9,11 @@ use rustix::time::{Timespec, clock_gettime};
 pub(crate) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
+}
+
+/// Seconds since 1970-01-01 UTC.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// Sleeps until `at`. Returns at once if it has passed.

@@ -88,14 +88,14 @@ impl Histogram {
 }
 
 /// Recognises frames of the measured traffic that have no tunnel around them.
-struct Measured {
+struct MeasuredTraffic {
     /// Whether an interface is one of the host at which the traffic begins.
     begins: Vec<bool>,
     /// Its ports of TCP or UDP.
     ports: Vec<u16>,
 }
 
-impl Measured {
+impl MeasuredTraffic {
     fn new(scenario: &Scenario) -> Self {
         let own = |(traffic, port)| -> Option<(&str, u16)> {
             let traffic: &Traffic = traffic;
@@ -127,7 +127,7 @@ struct Emulator {
     routes: Vec<Route>,
     /// Route by sending and receiving port.
     route_of: HashMap<(usize, usize), usize>,
-    measured: Measured,
+    measured: MeasuredTraffic,
     spare: Vec<Vec<u8>>,
     started: Option<Duration>,
     next_event: usize,
@@ -182,7 +182,7 @@ impl Emulator {
             }
         }
         Ok(Self {
-            measured: Measured::new(&scenario),
+            measured: MeasuredTraffic::new(&scenario),
             scenario,
             taps,
             directions,
@@ -516,7 +516,7 @@ mod tests {
             );
         }
         let scenario = scenarios::parse("t", &text).expect("valid");
-        let measured = Measured::new(&scenario);
+        let measured = MeasuredTraffic::new(&scenario);
         let [first, plain] = ports(2).collect::<Vec<_>>()[..] else { panic!("two ports") };
         assert!(measured.is_bare(0, 1, &frame((40_000, first))));
         assert!(measured.is_bare(1, 0, &frame((first, 40_000))));

@@ -3,7 +3,8 @@
 //!
 //! This file parses the command line. The modules, those that need none of the others first:
 //!
-//! - tools: `command`, `go`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`
+//! - tools: `command`, `go`, `netns`, `clock`, `pcap`, `progress`, `statistics`, `work_directory`,
+//!   `columns`, `document`
 //! - what is measured: `scenarios`, `sender`, `subject`
 //! - results: `links` (of links), `flow` (of traffic), `calibration`, `environment`, `results`,
 //!   `summary`, `published`, `measured`
@@ -25,8 +26,10 @@ mod ablate;
 mod calibrate;
 mod calibration;
 mod clock;
+mod columns;
 mod command;
 mod demo;
+mod document;
 mod emulator;
 mod environment;
 mod factorial;

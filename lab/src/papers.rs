@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::clock::unix_time;
+use crate::columns;
+use crate::document;
 use crate::environment::Environment;
 use crate::factorial;
 use crate::measured::{Measured, fill};
@@ -18,9 +21,8 @@ use crate::results::{RunResult, Store};
 use crate::statistics::{jain, median};
 use crate::summary::{Summary, summarise};
 
-/// The tables are between these lines.
+/// The tables are behind this line.
 const BEGIN: &str = "<!-- `mpip-lab papers --write` makes what follows -->\n";
-const END: &str = "<!-- until here -->\n";
 const KEPT: &str = include_str!("../data/measured.csv");
 const KEPT_FILE: &str = "lab/data/measured.csv";
 const DOCUMENT: &str = "docs/papers.md";
@@ -191,8 +193,9 @@ impl Measured {
         }
     }
 
-    /// Our figures, of those in `figures` that were measured.
-    fn ours(&self, figures: &[Published]) -> Vec<Ours> {
+    /// Our figures, of those in `figures` that were measured. The factorial is taken to be of
+    /// `commit`.
+    fn ours(&self, figures: &[Published], commit: &str) -> Vec<Ours> {
         let one = |figure: &Published| {
             let value = self.figure(figure, &figure.system)?;
             let host = in_host_mode(&figure.system);
@@ -201,23 +204,17 @@ impl Measured {
                 scenario => self.runs(scenario, &figure.system),
             };
             let latest = runs.iter().max_by_key(|run| run.time);
-            let here = Environment::here;
             Some(Ours {
                 id: figure.id.clone(),
                 value,
                 host: host.and_then(|system| self.figure(figure, &system)),
                 repetitions: runs.len().max(1),
-                commit: latest.map_or_else(|| here().commit, |run| run.environment.commit.clone()),
-                date: day(latest.map_or_else(now, |run| run.time)),
+                commit: latest.map_or(commit, |run| &run.environment.commit).to_owned(),
+                date: day(latest.map_or_else(unix_time, |run| run.time)),
             })
         };
         figures.iter().filter_map(one).collect()
     }
-}
-
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// The day of a time in seconds since 1970, UTC.
@@ -267,7 +264,7 @@ fn chosen(figures: Vec<Published>, wanted: &[String]) -> io::Result<Vec<Publishe
 /// A row: id, place, scenario, system, published, ours, in host mode, ratio, verdict.
 fn row(figure: &Published, ours: Option<&Ours>) -> [String; 9] {
     let number = |value: Option<f64>| value.map_or("–".to_owned(), short);
-    let unit = figure.measure.unit();
+    let unit = figure.measure.name();
     let published = match (figure.value, figure.deviation) {
         (None, _) => "–".to_owned(),
         (Some(value), Some(deviation)) => format!("{} ± {} {unit}", short(value), short(deviation)),
@@ -321,22 +318,14 @@ fn markdown(figures: &[Published], ours: &[Ours]) -> String {
     text
 }
 
+/// A table for a terminal.
 fn aligned(figures: &[Published], ours: &[Ours]) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     rows.extend(figures.iter().map(|figure| {
         let own = ours.iter().find(|ours| ours.id == figure.id);
         row(figure, own)
     }));
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    text + &counts(figures, ours) + "\n"
+    columns::aligned(&rows) + &counts(figures, ours) + "\n"
 }
 
 /// How many figures have which verdict.
@@ -356,13 +345,6 @@ fn counts(figures: &[Published], ours: &[Ours]) -> String {
     )
 }
 
-/// `document` with the present tables.
-fn updated(document: &str, ours: &[Ours]) -> Option<String> {
-    let (head, rest) = document.split_once(BEGIN)?;
-    let (_, tail) = rest.split_once(END)?;
-    Some(format!("{head}{BEGIN}{}{END}{tail}", markdown(&published(), ours)))
-}
-
 /// Keeps `new` in place of what was kept of these figures, and writes the document.
 fn write(new: Vec<Ours>) -> io::Result<()> {
     let mut ours = kept(&std::fs::read_to_string(KEPT_FILE)?).map_err(io::Error::other)?;
@@ -372,23 +354,24 @@ fn write(new: Vec<Ours>) -> io::Result<()> {
     ours.sort_by_key(|ours| order.iter().position(|figure| figure.id == ours.id));
     let lines: Vec<String> = ours.iter().map(Ours::line).collect();
     std::fs::write(KEPT_FILE, format!("{HEADING}\n{}\n", lines.join("\n")))?;
-    let document = std::fs::read_to_string(DOCUMENT)?;
-    let lacks = || io::Error::other(format!("no line {BEGIN:?} in {DOCUMENT}"));
-    std::fs::write(DOCUMENT, updated(&document, &ours).ok_or_else(lacks)?)
+    document::update(Path::new(DOCUMENT), BEGIN, &markdown(&order, &ours))
 }
 
 /// Prints the figures, or keeps them.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     let figures = chosen(published(), &options.figures)?;
     let ours = match &options.results {
-        Some(directory) => load(directory)?.ours(&figures),
+        Some(directory) => {
+            let commit = Environment::here().commit;
+            let ours = load(directory)?.ours(&figures, &commit);
+            let others = ours.iter().filter(|ours| ours.commit != commit).count();
+            if others > 0 {
+                eprintln!("{others} of {} figures are of another commit than {commit}", ours.len());
+            }
+            ours
+        }
         None => kept(KEPT).map_err(io::Error::other)?,
     };
-    let commit = Environment::here().commit;
-    let others = ours.iter().filter(|ours| ours.commit != commit).count();
-    if options.results.is_some() && others > 0 {
-        eprintln!("{others} of {} figures are of another commit than {commit}", ours.len());
-    }
     if options.write {
         return write(ours);
     }
@@ -416,7 +399,7 @@ mod tests {
         let ours = |host: Option<f64>| {
             let mut runs = vec![run("mpip-no-limit", "mpip", 0, 180.0)];
             runs.extend(host.map(|mbps| run("mpip-no-limit", "mpip host", 0, mbps)));
-            measured(runs).ours(std::slice::from_ref(&no_limit))
+            measured(runs).ours(std::slice::from_ref(&no_limit), "")
         };
         for (host, verdict) in [
             (None, Verdict::Reached),
@@ -497,7 +480,9 @@ mod tests {
             assert!(published().iter().any(|figure| figure.id == ours.id), "{}", ours.id);
         }
         let document = include_str!("../../docs/papers.md");
-        let present = updated(document, &ours).expect("the document has a place for the tables");
+        let tables = markdown(&published(), &ours);
+        let present = document::updated(document, BEGIN, &tables)
+            .expect("the document has a place for the tables");
         assert!(document == present, "run `mpip-lab papers --write`");
     }
 }

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use mpip_core::Parameters;
 
-/// The table is between these lines.
+use crate::document;
+
+/// The table is behind this line.
 const BEGIN: &str = "<!-- `mpip-lab parameters --write` makes what follows -->\n";
-const END: &str = "<!-- until here -->\n";
 
 /// Prints the table, or writes it.
 #[derive(Debug, Args)]
@@ -72,22 +73,13 @@ fn tables() -> String {
     text
 }
 
-/// `document` with the present table.
-fn updated(document: &str) -> Option<String> {
-    let (head, rest) = document.split_once(BEGIN)?;
-    let (_, tail) = rest.split_once(END)?;
-    Some(format!("{head}{BEGIN}{}{END}{tail}", tables()))
-}
-
 /// Prints or writes the table.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
-    if !options.write {
-        print!("{}", tables());
-        return Ok(());
+    if options.write {
+        return document::update(&options.file, BEGIN, &tables());
     }
-    let document = std::fs::read_to_string(&options.file)?;
-    let lacks = || io::Error::other(format!("no line {BEGIN:?} in {}", options.file.display()));
-    std::fs::write(&options.file, updated(&document).ok_or_else(lacks)?)
+    print!("{}", tables());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -97,7 +89,8 @@ mod tests {
     #[test]
     fn the_document_has_the_present_parameters() {
         let document = include_str!("../../docs/engine.md");
-        let present = updated(document).expect("the document has a place for the table");
+        let present = document::updated(document, BEGIN, &tables())
+            .expect("the document has a place for the table");
         assert!(document == present, "run `mpip-lab parameters --write`");
     }
 

@@ -1,6 +1,6 @@
 //! Figures that were published, to compare results with (`data/published.csv`).
 
-use std::str::FromStr;
+use mpip_core::named;
 
 const PUBLISHED: &str = include_str!("../data/published.csv");
 
@@ -30,40 +30,23 @@ pub(crate) enum Measure {
     Queue,
 }
 
+named!(Measure {
+    Goodput = "Mbit/s",
+    Gain = "% over one",
+    OfLimit = "of the limit",
+    OfLink = "of the link",
+    RoundTrip = "ms",
+    Stall = "ms stalled",
+    Jain = "Jain",
+    Cpu = "CPU of one path",
+    Benefit = "benefit",
+    Queue = "ms queued",
+});
+
 impl Measure {
-    const NAMES: [(&str, Self); 10] = [
-        ("Mbit/s", Self::Goodput),
-        ("% over one", Self::Gain),
-        ("of the limit", Self::OfLimit),
-        ("of the link", Self::OfLink),
-        ("ms", Self::RoundTrip),
-        ("ms stalled", Self::Stall),
-        ("Jain", Self::Jain),
-        ("CPU of one path", Self::Cpu),
-        ("benefit", Self::Benefit),
-        ("ms queued", Self::Queue),
-    ];
-
-    /// The unit.
-    pub(crate) fn unit(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, other)| *other == self).expect("all have a name").0
-    }
-
     /// Whether less is better.
     pub(crate) fn is_cost(self) -> bool {
         matches!(self, Self::RoundTrip | Self::Stall | Self::Cpu | Self::Queue)
-    }
-}
-
-impl FromStr for Measure {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, measure)| *measure);
-        known.ok_or_else(|| {
-            let names = Self::NAMES.map(|(name, _)| name);
-            format!("expected a unit of {names:?}, found {text:?}")
-        })
     }
 }
 
@@ -111,7 +94,10 @@ fn read(line: &str) -> Result<Published, String> {
         part: text(part),
         value: number(value)?,
         deviation: number(deviation)?,
-        measure: unit.parse()?,
+        measure: Measure::from_name(unit).ok_or_else(|| {
+            let units = Measure::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            format!("expected a unit of {units:?}, found {unit:?}")
+        })?,
         asks: number(asks)?,
         seed: text(seed),
         section: text(section),

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use mpip_link::limit::{Packets, limit};
 use mpip_link::scenario::{Scenario, TrafficKind};
 
 use crate::calibration;
+use crate::clock::unix_time;
 use crate::command;
 use crate::environment::Environment;
 use crate::flow::FlowResult;
@@ -391,7 +392,7 @@ fn result_of(job: &Job<'_>, environment: &Environment, measured: Measured) -> Ru
         kind: job.subject.system.kind.clone(),
         repetition: job.repetition,
         seed: scenario.seed,
-        time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        time: unix_time(),
         environment: environment.clone(),
         goodput_bps: own.clone().map(|flow| flow.goodput_bps).sum(),
         limit_bps: limit_of(scenario, &job.subject),

@@ -132,12 +132,6 @@ pub(super) struct PathExplained {
     pub(super) said: Said<path::Cause>,
 }
 
-impl PathExplained {
-    pub(super) fn subject(&self) -> String {
-        self.name.clone()
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct InterfaceExplained {
     pub(super) interface: String,
@@ -298,7 +292,7 @@ pub(super) fn render(explained: &Explanation, colours: bool) -> String {
             let _ = writeln!(out, "  {}", traffic.line("host mode:", colours));
         }
         for path in &peer.paths {
-            let _ = writeln!(out, "  {}", path.said.line(&path.subject(), colours));
+            let _ = writeln!(out, "  {}", path.said.line(&path.name, colours));
         }
         if peer.unanswered_pairs > 0 {
             let _ = writeln!(

@@ -5,6 +5,7 @@ use std::io;
 
 use super::cases::Case;
 use super::outcome::Outcome;
+use crate::columns;
 
 /// A change of goodput by less of the limit is none.
 const CHANGE: f64 = 0.01;
@@ -98,24 +99,17 @@ pub(super) fn text(rows: &[Row], cases: &[Case], markdown: bool) -> String {
     let head = HEAD.map(str::to_owned);
     let lines: Vec<[String; 10]> =
         std::iter::once(head).chain(rows.iter().map(|row| cells(row, cases))).collect();
-    let mut text = String::new();
-    let widths: Vec<usize> = (0..HEAD.len())
-        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    for (number, line) in lines.iter().enumerate() {
-        if markdown {
-            let _ = writeln!(text, "| {} |", line.join(" | "));
-            if number == 0 {
-                let _ = writeln!(text, "|---|{}", "--:|".repeat(7) + "---|---|");
-            }
-            continue;
+    let mut text = match markdown {
+        false => columns::aligned(&lines),
+        true => {
+            let ruled = |(number, line): (usize, &[String; 10])| {
+                let rule = format!("|---|{}\n", "--:|".repeat(7) + "---|---|");
+                let below = if number == 0 { rule } else { String::new() };
+                format!("| {} |\n{below}", line.join(" | "))
+            };
+            lines.iter().enumerate().map(ruled).collect()
         }
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(text, "{cell:width$}  ");
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
+    };
     let _ = writeln!(text, "\n{} cases", cases.len());
     text
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::row::Row;
+use crate::columns;
 
 const HEAD: [&str; 4] = ["case", "target", "reached", ""];
 
@@ -18,15 +19,7 @@ fn cells(row: &Row) -> [&str; 4] {
 /// Columns for a terminal, and a line with the sum.
 pub(super) fn aligned(rows: &[Row]) -> String {
     let lines: Vec<[&str; 4]> = core::iter::once(HEAD).chain(rows.iter().map(cells)).collect();
-    let width = |column: usize| {
-        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths = [width(0), width(1), width(2)];
-    let mut text = String::new();
-    for [case, asked, reached, verdict] in lines {
-        let [a, b, c] = widths;
-        let _ = writeln!(text, "{case:a$}  {asked:b$}  {reached:c$}  {verdict}");
-    }
+    let mut text = columns::aligned(&lines);
     let count = |yes| rows.iter().filter(|row| row.yes == yes).count();
     let _ = writeln!(
         text,

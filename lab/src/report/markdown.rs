@@ -77,7 +77,7 @@ fn goodput(summaries: &[Summary], published: &[Published]) -> String {
             });
             own.map_or("–".to_owned(), |(value, measure)| match measure {
                 Measure::Goodput => label(value),
-                other => format!("{} {}", label(value), other.unit()),
+                other => format!("{} {}", label(value), other.name()),
             })
         });
         let none = figures.iter().all(|figure| figure == "–");
