@@ -7,7 +7,8 @@
 //! largest such number for at least five rounds (`bbr_ack_aggregation_cwnd` in Linux). So
 //! acknowledgements are dropped for a moment, once in a few rounds: the next one covers them all.
 //!
-//! Whether a sender is such a BBR is seen by its reaction. If it does not become faster, it is left
+//! It is tried only where a path is that much farther than the sender's minimum RTT: otherwise the
+//! RTT is a queue's. Whether a sender is such a BBR is seen by its reaction. If it does not become faster, it is left
 //! alone for a while. An acknowledgement is dropped only while data beyond it is in flight, so
 //! another one follows. None is delayed.
 
@@ -24,6 +25,15 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
 /// Time in which a sender that does not pace answers an acknowledgement.
 const BURST: Duration = Duration::from_millis(2);
+
+/// The paths on which a sender's data leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    /// More data is queued than they carry.
+    pub(crate) waits: bool,
+    /// Minimum RTT of the farthest of them.
+    pub(crate) farthest: Duration,
+}
 
 /// State of one direction of a TCP connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,14 +121,14 @@ impl Aggregation {
         }
     }
 
-    /// Whether the acknowledgement `ack` passes. `end` is the end of the sender's stream; `waits`:
-    /// more data is queued than the paths carry.
+    /// Whether the acknowledgement `ack` passes. `end` is the end of the sender's stream, `ahead`
+    /// are the paths that carry it.
     pub(crate) fn passes(
         &mut self,
         now: Instant,
         ack: u32,
         end: u32,
-        waits: bool,
+        ahead: Ahead,
         parameters: &AggregationParameters,
     ) -> bool {
         let (flight, news) = (end.wrapping_sub(ack), ack.wrapping_sub(self.acked));
@@ -135,7 +145,7 @@ impl Aggregation {
         if let Some(rtt) = self.sample.on_ack(now, ack) {
             self.on_rtt(now, rtt);
         }
-        self.period.waited |= waits;
+        self.period.waited |= ahead.waits;
         let drops = parameters.enabled && now < self.until;
         if drops && flight > 0 {
             return false;
@@ -151,7 +161,7 @@ impl Aggregation {
             self.round_end = end;
             self.period.rounds += 1;
             if self.period.rounds >= parameters.rounds {
-                self.end_period(now, parameters);
+                self.end_period(now, ahead.farthest, parameters);
             }
         }
         true
@@ -167,7 +177,7 @@ impl Aggregation {
         }
     }
 
-    fn end_period(&mut self, now: Instant, parameters: &AggregationParameters) {
+    fn end_period(&mut self, now: Instant, farthest: Duration, parameters: &AggregationParameters) {
         let period = Period { began: now, from: self.acked, ..Period::default() };
         let ended = core::mem::replace(&mut self.period, period);
         let seconds = now.since(ended.began).as_secs_f64().max(1e-6);
@@ -175,7 +185,11 @@ impl Aggregation {
         let former = core::mem::replace(&mut self.rate, rate);
         // Twice the minimum may be in flight; what exceeds it is missing.
         let missing = match (ended.lowest_rtt, self.lowest) {
-            (Some(rtt), Some((lowest, _))) if rtt >= lowest * parameters.far => rtt - lowest * 2,
+            (Some(rtt), Some((lowest, _)))
+                if rtt >= lowest * parameters.far && farthest >= lowest * 2 =>
+            {
+                rtt - lowest * 2
+            }
             _ => Duration::ZERO,
         };
         let grows = rate >= former * parameters.gain;

@@ -131,6 +131,8 @@ pub(crate) struct Association {
     /// The delays of the paths differ so much that the inner TCP mistakes the longer ones for
     /// queuing.
     thins: bool,
+    /// Minimum RTT of the farthest path in use.
+    farthest: Duration,
     /// Bytes that paths in slow start will soon take from the queue.
     awaited: u64,
     /// The generation of the rules that the paths know.
@@ -179,6 +181,7 @@ impl Association {
             delay_reference: None,
             uneven: false,
             thins: false,
+            farthest: Duration::ZERO,
             awaited: 0,
             rules_followed: 0,
             period_at: now,

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use mpip_wire::{PathId, SessionFields, SessionId};
 
-use crate::aggregation::Aggregation;
+use crate::aggregation::{Aggregation, Ahead};
 use crate::interactive::Credit;
 use crate::omission::SessionHeader;
 use crate::parameters::{AggregationParameters, UdpTransportParameters};
@@ -132,7 +132,8 @@ impl Outgoing {
         if rules.thins && !self.thinning.passes(now, ack, end, waits) {
             return false;
         }
-        self.aggregation.passes(now, ack, end, waits.is_some(), rules.aggregation)
+        let ahead = Ahead { waits: waits.is_some(), farthest: rules.farthest };
+        self.aggregation.passes(now, ack, end, ahead, rules.aggregation)
     }
 
     /// The peer acknowledges this host's SYN.
@@ -165,6 +166,8 @@ pub(crate) struct AckRules<'a> {
     pub(crate) thins: bool,
     /// Since when the session has had more data than the paths carry.
     pub(crate) waits: Option<Instant>,
+    /// Minimum RTT of the farthest path in use.
+    pub(crate) farthest: Duration,
     pub(crate) aggregation: &'a AggregationParameters,
 }
 

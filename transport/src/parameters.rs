@@ -54,7 +54,8 @@ parameters! {
         full_rounds: u32 = 3, "rounds", 1.0..=100.0, "the draft";
         /// Growth of the bandwidth per round below which it counts as none.
         full_growth: f64 = 1.25, "times", 1.0..=10.0, "the draft";
-        /// Packets lost in a round after which Startup may end.
+        /// Packets lost in a round after which Startup may end, before the round is over if they
+        /// waited in a queue.
         startup_losses: u64 = 6, "packets", 1.0..=1e6, "the draft: BBRStartupFullLossCnt";
         /// Share of the packets of a round that are lost, from which Startup ends although none of
         /// them waited in a queue: a queue of a few packets does not delay them.

@@ -21,7 +21,7 @@ struct Sender {
     parameters: AggregationParameters,
     /// Sends what an aggregate permits at once.
     bursts: bool,
-    waits: bool,
+    ahead: Ahead,
 }
 
 impl Sender {
@@ -32,7 +32,7 @@ impl Sender {
         aggregation.on_segment(now, start);
         aggregation.on_syn_ack(now + NEAR);
         let parameters = AggregationParameters::default();
-        let (bursts, waits) = (false, false);
+        let ahead = Ahead { waits: false, farthest: rtt };
         Self {
             aggregation,
             now,
@@ -44,8 +44,8 @@ impl Sender {
             acked: 0,
             window,
             parameters,
-            bursts,
-            waits,
+            bursts: false,
+            ahead,
         }
     }
 
@@ -70,7 +70,7 @@ impl Sender {
             while self.under_way.pop_front_if(|at| *at <= self.now).is_some() {
                 self.arrived += 1;
                 let (ack, sent) = (self.at(self.arrived), self.at(self.sent));
-                if self.aggregation.passes(self.now, ack, sent, self.waits, &self.parameters) {
+                if self.aggregation.passes(self.now, ack, sent, self.ahead, &self.parameters) {
                     self.acked = self.arrived;
                 } else {
                     assert!(self.arrived < self.sent, "another one follows");
@@ -103,7 +103,14 @@ fn within_twice_the_minimum_rtt_every_acknowledgement_passes() {
 #[test]
 fn every_acknowledgement_passes_while_data_waits_for_the_paths() {
     let mut sender = Sender::new(NEAR * 6, 40, 0);
-    sender.waits = true;
+    sender.ahead.waits = true;
+    assert_eq!(sender.rounds(100), 0);
+}
+
+#[test]
+fn every_acknowledgement_passes_if_the_rtt_is_that_of_a_queue() {
+    let mut sender = Sender::new(NEAR * 6, 40, 0);
+    sender.ahead.farthest = NEAR * 19 / 10;
     assert_eq!(sender.rounds(100), 0);
 }
 

@@ -465,14 +465,14 @@ impl Association {
         self.on_traffic(now);
         let answered = self.note_answer(slot);
         let answers = answered.and_then(|answered| self.acknowledged(now, answered, inner.len()));
-        let Self { receiving, sending, parameters, thins, .. } = self;
+        let Self { receiving, sending, parameters, thins, farthest, .. } = self;
         let passes = |packet: &InnerPacket<'_>| {
             let Some((answered, waits)) = answers else { return true };
             let Some(session) = sending.get_mut(answered) else { return true };
             match acknowledged(packet) {
                 Some(Acknowledgement::Plain(ack)) => {
-                    let rules =
-                        AckRules { thins: *thins, waits, aggregation: &parameters.aggregation };
+                    let aggregation = &parameters.aggregation;
+                    let rules = AckRules { thins: *thins, waits, farthest: *farthest, aggregation };
                     session.passes(now, ack, &rules)
                 }
                 Some(Acknowledgement::Syn) => {

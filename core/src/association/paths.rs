@@ -505,6 +505,8 @@ impl Association {
         };
         let rtt = in_use().map(|path| path.flight.rtt().smoothed()).max().unwrap_or_default();
         let jitter = in_use().map(|path| path.delay.jitter()).max().unwrap_or_default();
+        let farthest = in_use().map(|path| path.flight.rtt().minimum()).max();
+        self.farthest = farthest.unwrap_or_default();
         let rtt = rtt.min(self.parameters.resequencing.most);
         let late = jitter.saturating_sub(tuning.own_jitter).mul_f64(tuning.late);
         let late = late.min(tuning.spread_most);

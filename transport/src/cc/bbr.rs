@@ -218,6 +218,18 @@ impl Bbr {
             && self.round_trips.is_stuck(self.round.fastest)
     }
 
+    /// Whether a queue has overflowed in Startup. Then every further round loses as much again.
+    fn overflows(&self) -> bool {
+        if self.round.late_lost < self.parameters.startup_losses * self.max_datagram {
+            return false;
+        }
+        let (lost, acked) = self.round.on_time();
+        let mut random = self.startup_loss;
+        random.add(lost, acked, self.max_datagram);
+        let loss = self.random_loss.ratio().max(random.ratio());
+        self.round.overflowed(false, loss, self.max_datagram)
+    }
+
     fn min_window(&self) -> f64 {
         (MIN_WINDOW_PACKETS * self.max_datagram) as f64
     }
@@ -472,6 +484,11 @@ impl Bbr {
         }
         let bdp = self.bdp().max(self.min_window());
         match self.state {
+            State::Startup if self.overflows() => {
+                self.full_bandwidth.reached_by_loss = true;
+                self.full_bandwidth.reached = true;
+                self.enter(State::Drain);
+            }
             State::Drain if in_flight <= bdp => self.enter(State::ProbeBwCruise),
             // A queue that does not drain belongs to another flow.
             State::ProbeBwDown

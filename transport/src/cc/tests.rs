@@ -361,38 +361,49 @@ impl Steady {
         }
     }
 
-    fn round(&mut self) -> u64 {
+    /// Sends a window. Returns its bytes.
+    fn send(&mut self) -> u64 {
         let (window, packet) = (self.control.window(), self.packet);
-        let prior_delivered = self.delivered;
         let mut sent = 0;
         while sent + packet <= window {
             self.control.on_sent(self.now, packet, sent);
             sent += packet;
         }
+        sent
+    }
+
+    /// Feedback on a packet, and `lost` bytes before it, of the `sent` of a window. `left` bytes
+    /// stay in flight.
+    fn feedback(&self, rtt: Duration, lost: u64, sent: u64, left: u64) -> RateSample {
+        RateSample {
+            now: self.now,
+            acked: self.packet,
+            lost,
+            prior_in_flight: left + self.packet + lost,
+            in_flight: left,
+            delivery_rate: Some(sent * 10),
+            app_limited: false,
+            delivered: self.delivered,
+            prior_delivered: 0,
+            rtt: Some(rtt),
+            smoothed_rtt: rtt,
+            rtt_deviation: ms(0),
+            jitter: ms(0),
+            min_rtt: ms(100),
+            ecn_ce: 0,
+        }
+    }
+
+    fn round(&mut self) -> u64 {
+        let prior_delivered = self.delivered;
+        let sent = self.send();
         self.now += ms(100);
         let mut left = sent;
         while left > 0 {
-            let prior_in_flight = left;
-            left -= packet;
-            self.delivered += packet;
-            let sample = RateSample {
-                now: self.now,
-                acked: packet,
-                lost: 0,
-                prior_in_flight,
-                in_flight: left,
-                delivery_rate: Some(sent * 10),
-                app_limited: false,
-                delivered: self.delivered,
-                prior_delivered,
-                rtt: Some(ms(100)),
-                smoothed_rtt: ms(100),
-                rtt_deviation: ms(0),
-                jitter: ms(0),
-                min_rtt: ms(100),
-                ecn_ce: 0,
-            };
-            self.control.on_feedback(&sample, &[], 0);
+            left -= self.packet;
+            self.delivered += self.packet;
+            let sample = self.feedback(ms(100), 0, sent, left);
+            self.control.on_feedback(&RateSample { prior_delivered, ..sample }, &[], 0);
         }
         self.control.window()
     }
@@ -434,6 +445,33 @@ fn datagrams_may_be_as_long_as_ip_permits() {
         let windows: Vec<u64> = (0..6).map(|_| steady.round()).collect();
         assert!(windows.is_sorted() && windows[0] >= 10 * 65_535, "{kind:?}: {windows:?}");
     }
+}
+
+#[test]
+fn a_queue_that_overflows_ends_startup_before_the_round_is_over() {
+    let ends = |lost: u64, rtt: Duration| {
+        let mut steady = Steady::new(Bbr);
+        for _ in 0..4 {
+            steady.round();
+        }
+        assert_eq!(steady.control.state(), "startup");
+        let prior_delivered = steady.delivered;
+        let sent = steady.send();
+        steady.now += rtt;
+        let mut left = sent;
+        // Half of the window, in less than a round trip.
+        while left > sent / 2 {
+            left -= steady.packet + lost;
+            steady.delivered += steady.packet;
+            steady.now += Duration::from_micros(200);
+            let sample = steady.feedback(rtt, lost, sent, left);
+            steady.control.on_feedback(&RateSample { prior_delivered, ..sample }, &[], 0);
+        }
+        steady.control.state() != "startup"
+    };
+    assert!(ends(PACKET, ms(180)));
+    assert!(!ends(0, ms(180)), "it only grows");
+    assert!(!ends(PACKET, ms(100)), "without a queue, loss is random");
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl FlightExcess {
 /// It does not depend on the rate. The losses of a queue that overflows do, even if the queue is so
 /// short that no delay shows it. If these counted as random loss, the sender would send even more.
 /// So what is lost of the packets sent below the estimated bandwidth, after a probe, bounds it.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RandomLoss {
     all: Losses,
     low: Losses,
@@ -187,7 +187,7 @@ impl RandomLoss {
 }
 
 /// Packets lost, and packets lost or acknowledged, in the last rounds.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Losses {
     lost: f64,
     total: f64,
