@@ -189,7 +189,7 @@ impl Association {
             inner_mtu: 0,
             messages: Bucket::new(),
             selection: Selection::new(&config, parameters),
-            loss_standby: LossStandby::new(parameters.loss_standby),
+            loss_standby: LossStandby::default(),
             subflows: Vec::new(),
             losses: Losses::default(),
             sending: Sending::new(now, limits, parameters, &config, rng.bytes()),
@@ -335,7 +335,7 @@ impl Association {
         self.outbox.reset();
         self.delay_reference = None;
         self.selection.reset(&self.parameters);
-        self.loss_standby = LossStandby::new(self.parameters.loss_standby);
+        self.loss_standby = LossStandby::default();
         self.sending.reset(&self.limits, cx.shared.rng.bytes());
         self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
         self.resequencing_timeout = ResequencingTimeout::default();

@@ -2,9 +2,9 @@
 //! threshold of its interface is on standby until it is below it again.
 //!
 //! The seed counts packets sent and packets lost, and switches as soon as `lost / sent >= γ`. It
-//! means what the link loses, not what a full queue drops. So a loss does not count while the path
-//! has a queue, or searches for its rate (Veno and Spike tell the two kinds of loss apart in this
-//! way). It has no rule for the way back, and its counters never forget. Here they cover a window,
+//! means what the link loses, not what a full queue drops. So nothing counts while the path has a
+//! queue, or searches for its rate, and for two round trips after that (Veno and Spike tell the two
+//! kinds of loss apart in this way). It has no rule for the way back, and its counters never forget. Here they cover a window,
 //! and a path on standby is probed: it returns once of enough packets a smaller share was lost than
 //! the threshold, by a factor. A path that relapses soon needs twice as many each time. The last
 //! usable path stays, as in the seed.
@@ -123,8 +123,12 @@ struct Entry {
     sent: u64,
     lost: u64,
     window: Window,
+    /// Until when losses may be due to its last queue.
+    queued_until: Instant,
     /// Loss and threshold of the last decision.
     decided: (f64, u32),
+    /// Loss on standby below which it returns, as a share.
+    below: f64,
     /// Since when it is on standby.
     held: Option<Instant>,
     /// When it last returned.
@@ -134,18 +138,12 @@ struct Entry {
 }
 
 /// Which paths are on standby for their loss.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LossStandby {
-    parameters: LossStandbyParameters,
     entries: Vec<Entry>,
 }
 
 impl LossStandby {
-    /// Nothing is on standby.
-    pub(crate) fn new(parameters: LossStandbyParameters) -> Self {
-        Self { parameters, entries: Vec::new() }
-    }
-
     /// Whether path `id` is on standby for its loss.
     pub(crate) fn holds(&self, id: u16) -> bool {
         self.entries.iter().any(|entry| entry.id == id && entry.held.is_some())
@@ -167,7 +165,7 @@ impl LossStandby {
             recent: entry.window.share(),
             packets: entry.window.sent.unsigned_abs(),
             needed: u64::from(entry.needed),
-            returns_below: threshold * self.parameters.back,
+            returns_below: entry.below,
         })
     }
 
@@ -177,26 +175,33 @@ impl LossStandby {
     }
 
     /// The end of a period. Returns whether a path goes on standby or returns.
-    pub(crate) fn on_period(&mut self, now: Instant, views: &[LossView]) -> bool {
+    pub(crate) fn on_period(
+        &mut self,
+        now: Instant,
+        views: &[LossView],
+        parameters: &LossStandbyParameters,
+    ) -> bool {
         self.entries.retain(|entry| views.iter().any(|view| view.id == entry.id));
         let mut returns = false;
         for view in views {
-            returns |= self.count(now, view);
+            returns |= self.count(now, view, parameters);
         }
-        let holds = self.hold_worst(now, views);
+        let holds = self.hold_worst(now, views, parameters);
         returns || holds
     }
 
     /// Counts what a path has sent and lost in the period. Returns whether it returns.
-    fn count(&mut self, now: Instant, view: &LossView) -> bool {
-        let Self { parameters, entries } = self;
+    fn count(&mut self, now: Instant, view: &LossView, parameters: &LossStandbyParameters) -> bool {
+        let entries = &mut self.entries;
         let at = entries.iter().position(|entry| entry.id == view.id).unwrap_or_else(|| {
             entries.push(Entry {
                 id: view.id,
                 sent: view.sent,
                 lost: view.lost,
                 window: Window::default(),
+                queued_until: Instant::ZERO,
                 decided: (0.0, 0),
+                below: 0.0,
                 held: None,
                 returned: None,
                 needed: parameters.clean,
@@ -207,11 +212,15 @@ impl LossStandby {
         let sent = view.sent.wrapping_sub(entry.sent) as i64;
         let lost = view.lost.wrapping_sub(entry.lost) as i64;
         (entry.sent, entry.lost) = (view.sent, view.lost);
-        // A loss that was none is counted back in any case.
-        let lost = if view.queued { lost.min(0) } else { lost };
         let Some(since) = entry.held else {
             match view.threshold.filter(|_| view.active) {
                 Some(threshold) => {
+                    if view.queued {
+                        // What it drops is known after a round trip of the time of the queue.
+                        entry.queued_until = now + view.rtt * 2;
+                    }
+                    let clear = now > entry.queued_until;
+                    let (sent, lost) = if clear { (sent, lost) } else { (0, lost.min(0)) };
                     entry.window.add(now, sent, lost);
                     // The window shows a loss as small as the threshold if it has so many packets.
                     let resolves = MILLION / i64::from(threshold.max(1));
@@ -228,6 +237,7 @@ impl LossStandby {
             return true;
         };
         entry.decided.1 = threshold;
+        entry.below = f64::from(threshold) / MILLION as f64 * parameters.back;
         // What was lost before is found out for a while.
         if now.since(since) < view.rtt * 2 {
             return false;
@@ -235,8 +245,7 @@ impl LossStandby {
         let needed = i64::from(entry.needed);
         entry.window.add(now, sent, lost);
         entry.window.drop_while(now, |_, left| left >= needed);
-        let below = f64::from(threshold) / MILLION as f64 * parameters.back;
-        let returns = entry.window.sent >= needed && entry.window.share() < below;
+        let returns = entry.window.sent >= needed && entry.window.share() < entry.below;
         if returns {
             entry.release(now);
         }
@@ -245,7 +254,12 @@ impl LossStandby {
 
     /// Puts the paths on standby that reach their thresholds, the worst one first, as long as
     /// another one is left. Returns whether there were any.
-    fn hold_worst(&mut self, now: Instant, views: &[LossView]) -> bool {
+    fn hold_worst(
+        &mut self,
+        now: Instant,
+        views: &[LossView],
+        parameters: &LossStandbyParameters,
+    ) -> bool {
         let mut worst: Vec<(f64, u32, usize)> = Vec::new();
         for view in views.iter().filter(|view| view.active && view.free) {
             let at = self.entries.iter().position(|entry| entry.id == view.id);
@@ -253,7 +267,7 @@ impl LossStandby {
             let entry = &self.entries[at];
             let Window { sent, .. } = entry.window;
             let reaches = entry.window.lost() * MILLION >= sent * i64::from(threshold);
-            let counts = sent >= i64::from(self.parameters.enough) && entry.window.lost() > 0;
+            let counts = sent >= i64::from(parameters.enough) && entry.window.lost() > 0;
             if entry.held.is_none() && counts && reaches {
                 worst.push((entry.window.share() / f64::from(threshold.max(1)), threshold, at));
             }
@@ -264,7 +278,7 @@ impl LossStandby {
             let id = self.entries[at].id;
             let left = |view: &LossView| view.free && view.id != id && !self.holds(view.id);
             if views.iter().any(left) {
-                self.entries[at].hold(now, threshold, &self.parameters);
+                self.entries[at].hold(now, threshold, parameters);
                 any = true;
             }
         }
@@ -275,6 +289,7 @@ impl LossStandby {
 impl Entry {
     fn hold(&mut self, now: Instant, threshold: u32, parameters: &LossStandbyParameters) {
         self.decided = (self.window.share(), threshold);
+        self.below = f64::from(threshold) / MILLION as f64 * parameters.back;
         let relapses = self.returned.is_some_and(|at| now.since(at) < parameters.relapse);
         self.needed = match relapses {
             true => (self.needed * 2).min(parameters.clean_most.max(parameters.clean)),

@@ -51,7 +51,7 @@ impl Association {
             rtt: path.flight.rtt().smoothed(),
         });
         let views: Vec<LossView> = views.collect();
-        if self.loss_standby.on_period(now, &views) {
+        if self.loss_standby.on_period(now, &views, &self.parameters.loss_standby) {
             self.limit_to_fastest(now, cx);
         }
     }

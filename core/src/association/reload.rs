@@ -24,7 +24,7 @@ impl Association {
         }
         if former.loss_policy != config.loss_policy {
             self.selection.guard = Guard::new(self.parameters.guard);
-            self.loss_standby = LossStandby::new(self.parameters.loss_standby);
+            self.loss_standby = LossStandby::default();
         }
         let congestion = former.congestion_control != config.congestion_control;
         for path in &mut self.paths {
