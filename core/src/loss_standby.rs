@@ -233,7 +233,8 @@ impl LossStandby {
             return false;
         };
         let Some(threshold) = view.threshold else {
-            entry.release(now);
+            entry.held = None;
+            entry.window = Window::default();
             return true;
         };
         entry.decided.1 = threshold;
@@ -296,6 +297,7 @@ impl Entry {
             false => parameters.clean,
         };
         self.held = Some(now);
+        self.returned = None;
         self.window = Window::default();
     }
 

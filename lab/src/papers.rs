@@ -138,6 +138,9 @@ impl Verdict {
 /// The command that measures `figure`.
 fn command(figure: &Published) -> String {
     match figure.scenario.as_str() {
+        FACTORIAL if figure.measure == Measure::OverBalia => {
+            "mpip-lab factorial --balia".to_owned()
+        }
         FACTORIAL => "mpip-lab factorial".to_owned(),
         scenario if figure.measure == Measure::Queue => format!("mpip-lab run --in sim {scenario}"),
         scenario => format!("mpip-lab run {scenario}"),
@@ -183,6 +186,15 @@ impl Measured {
                 });
                 let benefits: Vec<f64> = cells.map(factorial::CellResult::benefit).collect();
                 (!benefits.is_empty()).then(|| median(&benefits))
+            }
+            Measure::OverBalia => {
+                let cells = self.balia.iter().filter(|result| {
+                    let cell = &result.cell;
+                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
+                    result.violations.is_empty() && part == figure.part
+                });
+                let gains: Vec<f64> = cells.map(factorial::BaliaResult::gain).collect();
+                (!gains.is_empty()).then(|| median(&gains))
             }
             Measure::Queue => self.median(scenario, &format!("{system} (sim)"), |run| {
                 let samples = &run.estimates.first()?.queuing_ms;
@@ -230,11 +242,12 @@ fn load(directory: &Path) -> io::Result<Measured> {
     }
     let runs = Store::open(directory)?.results().to_vec();
     let cells = factorial::read(directory)?;
-    if runs.is_empty() && cells.is_empty() {
+    let balia = factorial::read_balia(directory)?;
+    if runs.is_empty() && cells.is_empty() && balia.is_empty() {
         let message = format!("--results: there are no results in {}", directory.display());
         return Err(io::Error::other(message));
     }
-    Ok(Measured { summaries: summarise(&runs), runs, cells, published: published() })
+    Ok(Measured { summaries: summarise(&runs), runs, cells, balia, published: published() })
 }
 
 /// The figures that were kept.
@@ -386,7 +399,13 @@ mod tests {
     use crate::results::tests::run;
 
     fn measured(runs: Vec<RunResult>) -> Measured {
-        Measured { summaries: summarise(&runs), runs, cells: Vec::new(), published: published() }
+        Measured {
+            summaries: summarise(&runs),
+            runs,
+            cells: Vec::new(),
+            balia: Vec::new(),
+            published: published(),
+        }
     }
 
     fn figure(id: &str) -> Published {

@@ -142,6 +142,18 @@ impl EngineSpec {
         Ok(())
     }
 
+    /// Sets the loss policy by its name in the configuration.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn set_loss_policy(&mut self, name: &str) -> Result<(), String> {
+        self.loss_policy = LossPolicy::from_name(name).ok_or_else(|| {
+            let names = LossPolicy::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            format!("expected one of the loss policies {names:?}, found {name:?}")
+        })?;
+        Ok(())
+    }
+
     /// Sets the congestion control by its name in the configuration.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Each cause, and its sentence.
 
 use mpip_api::{
-    BudgetStatus, Event, EventKind, GuardFigures, LocalAddressStatus, PathStatus, PeerStatus,
-    Status,
+    BudgetStatus, Event, EventKind, GuardFigures, LocalAddressStatus, LossFigures, PathStatus,
+    PeerStatus, Status,
 };
 
 use super::explanation::*;

@@ -14,6 +14,8 @@ use mpip_types::Instant;
 pub(super) const REACHES: &str = "its loss reaches its threshold";
 /// Why it has returned.
 pub(super) const BELOW: &str = "its loss is below its threshold again";
+/// Why it has returned without that.
+pub(super) const NOT_JUDGED: &str = "no threshold of loss applies to it any more";
 
 impl Association {
     /// Runs `loss_policy = "threshold"` at the end of a period: paths whose loss reaches the

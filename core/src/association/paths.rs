@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mpip_wire::{PathId, PathStatus};
 
 use super::Association;
-use super::loss::{BELOW, REACHES};
+use super::loss::{BELOW, NOT_JUDGED, REACHES};
 use crate::config::{InterfaceProperties, Policy};
 use crate::content::Path;
 use crate::drops::DropReason;
@@ -491,7 +491,11 @@ impl Association {
                 }
                 _ if beyond && cost > most => (PathState::Standby, "others are cheaper"),
                 _ if beyond => (PathState::Standby, "others are faster"),
-                Aside::No if self.paths[index].reason == REACHES => (PathState::Active, BELOW),
+                Aside::No if self.paths[index].reason == REACHES => {
+                    let id = self.paths[index].id.0;
+                    let returned = self.loss_standby.figures(id).is_some();
+                    (PathState::Active, if returned { BELOW } else { NOT_JUDGED })
+                }
                 Aside::No => (PathState::Active, "among the fastest"),
                 _ => (PathState::Active, "no other path works"),
             };

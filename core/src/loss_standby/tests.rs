@@ -172,6 +172,7 @@ fn without_its_threshold_a_path_returns_at_once() {
     world.views[1].threshold = None;
     world.run(1, 1_000, [0, 10]);
     assert_eq!(world.held(), [0_u16; 0]);
+    assert_eq!(world.standby.figures(1), None, "it was not for its loss");
 }
 
 #[test]

@@ -178,6 +178,8 @@ fn another_policy_or_threshold_takes_effect_at_once() {
     set_thresholds(&mut pair, &[], false);
     talk(&mut pair, 1);
     assert_eq!(states(&pair, 0), [PathState::Active; 2], "there is no threshold");
+    let why = |pair: &Pair| paths(pair, 0)[0].reason;
+    assert_ne!(why(&pair), "its loss reaches its threshold");
     set_thresholds(&mut pair, &[(1, 10_000)], false);
     talk(&mut pair, 4);
     assert_eq!(states(&pair, 0), [PathState::Standby; 2]);
