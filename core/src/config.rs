@@ -44,8 +44,8 @@ pub struct InterfaceProperties {
     pub costs: BTreeMap<String, u8>,
     /// Interfaces whose data is paid for by amount.
     pub metered: BTreeSet<String>,
-    /// Loss at which a path goes on standby with [`LossPolicy::Threshold`], parts per million. Paths
-    /// from other interfaces never do.
+    /// Loss at which a path goes on standby with [`LossPolicy::Threshold`], parts per million.
+    /// Paths from other interfaces never do.
     pub loss_thresholds: BTreeMap<String, u32>,
 }
 

@@ -4,10 +4,11 @@
 //! The seed counts packets sent and packets lost, and switches as soon as `lost / sent >= γ`. It
 //! means what the link loses, not what a full queue drops. So nothing counts while the path has a
 //! queue, or searches for its rate, and for two round trips after that (Veno and Spike tell the two
-//! kinds of loss apart in this way). It has no rule for the way back, and its counters never forget. Here they cover a window,
-//! and a path on standby is probed: it returns once of enough packets a smaller share was lost than
-//! the threshold, by a factor. A path that relapses soon needs twice as many each time. The last
-//! usable path stays, as in the seed.
+//! kinds of loss apart in this way). The same holds for a while after the set of paths has changed:
+//! the others get its packets in a burst. It has no rule for the way back, and its counters never
+//! forget. Here they cover a window, and a path on standby is probed: it returns once of enough
+//! packets a smaller share was lost than the threshold, by a factor. A path that relapses soon
+//! needs twice as many each time. The last usable path stays, as in the seed.
 //!
 //! The peer is told by the path's status, as of every other path on standby.
 
@@ -18,6 +19,7 @@ use std::collections::VecDeque;
 use mpip_types::Instant;
 
 use crate::parameters::LossStandbyParameters;
+use crate::scheduler::PERIOD;
 
 /// The unit of thresholds: shares as parts per million.
 const MILLION: i64 = 1_000_000;
@@ -141,6 +143,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct LossStandby {
     entries: Vec<Entry>,
+    /// Until when nothing counts, because a path came or went.
+    settled_at: Instant,
 }
 
 impl LossStandby {
@@ -187,19 +191,22 @@ impl LossStandby {
             returns |= self.count(now, view, parameters);
         }
         let holds = self.hold_worst(now, views, parameters);
+        if returns || holds {
+            self.settled_at = now + parameters.settle;
+        }
         returns || holds
     }
 
     /// Counts what a path has sent and lost in the period. Returns whether it returns.
     fn count(&mut self, now: Instant, view: &LossView, parameters: &LossStandbyParameters) -> bool {
-        let entries = &mut self.entries;
+        let Self { entries, settled_at } = self;
         let at = entries.iter().position(|entry| entry.id == view.id).unwrap_or_else(|| {
             entries.push(Entry {
                 id: view.id,
                 sent: view.sent,
                 lost: view.lost,
                 window: Window::default(),
-                queued_until: Instant::ZERO,
+                queued_until: now + parameters.settle,
                 decided: (0.0, 0),
                 below: 0.0,
                 held: None,
@@ -216,10 +223,11 @@ impl LossStandby {
             match view.threshold.filter(|_| view.active) {
                 Some(threshold) => {
                     if view.queued {
-                        // What it drops is known after a round trip of the time of the queue.
-                        entry.queued_until = now + view.rtt * 2;
+                        // What it drops is known after a round trip of the time of the queue, and
+                        // it may drop until the end of the next period.
+                        entry.queued_until = now + view.rtt * 2 + PERIOD;
                     }
-                    let clear = now > entry.queued_until;
+                    let clear = now > entry.queued_until.max(*settled_at);
                     let (sent, lost) = if clear { (sent, lost) } else { (0, lost.min(0)) };
                     entry.window.add(now, sent, lost);
                     // The window shows a loss as small as the threshold if it has so many packets.

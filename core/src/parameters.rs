@@ -159,6 +159,8 @@ parameters! {
         /// A loss is not the link's while the queuing delay exceeds this and four mean deviations
         /// of the delay.
         queued: Duration = ms(10), "ms", 0.0..=10_000.0, "TCP Veno: 3 packets in the queue; here 8 at 10 Mbit/s";
+        /// Nothing counts for so long after a path came, went on standby or returned.
+        settle: Duration = ms(1_000), "ms", 0.0..=100_000.0, "windows of coupled controls settle";
         /// Interval of probes on standby, unless the path is metered or at rest.
         probe: Duration = ms(25), "ms", 5.0..=300.0, "`clean` in 2 s; 25 kbit/s";
         /// Packets on standby whose loss decides about the way back.

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::scheduler::PERIOD;
 
 /// Paths that send and lose, and how often something changed.
 struct World {
