@@ -329,7 +329,8 @@ enum SetCommand {
         /// The peer's name
         name: String,
         /// scheduler, congestion_control, max_paths, loss_policy, policy, resequencing,
-        /// ack_thinning or encapsulation, as in docs/configuration.md; an empty value is the default
+        /// ack_thinning or encapsulation, as in docs/configuration.md; an empty value is the
+        /// default
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

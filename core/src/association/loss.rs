@@ -39,14 +39,13 @@ impl Association {
         let thresholds = &cx.shared.interfaces.loss_thresholds;
         let standby = &cx.shared.interfaces.standby;
         let heeds = self.heeds_standby();
+        let aside =
+            |path: &Path| standby.contains(&path.interface) || heeds && path.reserve.is_wanted();
         let views = self.paths.validated().map(|path| LossView {
             id: path.id.0,
             threshold: thresholds.get(&path.interface).copied(),
             active: path.state() == PathState::Active,
-            free: path.works()
-                && !path.is_silent()
-                && !standby.contains(&path.interface)
-                && !(heeds && path.reserve.is_wanted()),
+            free: path.works() && !path.is_silent() && !aside(path),
             sent: path.counters.packets_asking,
             lost: path.counters.packets_lost.saturating_sub(path.counters.spurious),
             queued: may_be_queued(path, &self.parameters.loss_standby),
