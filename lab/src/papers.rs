@@ -210,7 +210,8 @@ impl Measured {
     fn ours(&self, figures: &[Published], commit: &str) -> Vec<Ours> {
         let one = |figure: &Published| {
             let value = self.figure(figure, &figure.system)?;
-            let host = in_host_mode(&figure.system);
+            // The factorial is the engine's, whose ends are not addresses of hosts.
+            let host = in_host_mode(&figure.system).filter(|_| figure.scenario != FACTORIAL);
             let runs: Vec<&RunResult> = match figure.scenario.as_str() {
                 FACTORIAL => Vec::new(),
                 scenario => self.runs(scenario, &figure.system),
