@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::status::LossFigures;
+
 /// Something that happened in the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -55,6 +57,9 @@ pub enum EventKind {
         to: String,
         /// Why.
         reason: String,
+        /// Its loss and the threshold, if that is why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        loss: Option<LossFigures>,
     },
     /// A path is no longer used for bulk traffic because the others carry more without it, or is
     /// used for it again.
@@ -209,6 +214,7 @@ mod tests {
                 from: "validating".to_owned(),
                 to: "active".to_owned(),
                 reason: "answered".to_owned(),
+                loss: None,
             },
         };
         let json = serde_json::to_value(&event).expect("serialises");

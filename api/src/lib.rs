@@ -48,7 +48,7 @@ pub use rule::{
 };
 pub use status::{
     BudgetStatus, Counter, DestinationStatus, FaultStatus, GuardFigures, InterfaceStatus,
-    LocalAddressStatus, PathStatus, PeerStatus, SessionStatus, Status,
+    LocalAddressStatus, LossFigures, PathStatus, PeerStatus, SessionStatus, Status,
 };
 pub use time::rfc3339;
 

@@ -296,6 +296,9 @@ pub struct PathStatus {
     /// What the guard has measured; none while the path is used.
     #[serde(default)]
     pub guard_figures: Option<GuardFigures>,
+    /// Its loss and the threshold, while it is on standby for its loss.
+    #[serde(default)]
+    pub loss_figures: Option<LossFigures>,
     /// How often it was left out.
     pub times_left_out: u64,
 }
@@ -321,6 +324,23 @@ pub struct GuardFigures {
     pub without_bps: u64,
     /// Time until it is tried again; none on trial.
     pub again_in_ms: Option<f64>,
+}
+
+/// The loss for which a path goes on standby, or returns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossFigures {
+    /// Loss by which it was decided, 0 to 1.
+    pub loss: f64,
+    /// The threshold of its interface, 0 to 1.
+    pub threshold: f64,
+    /// Loss on standby, of the last `packets`, 0 to 1.
+    pub recent: f64,
+    /// Packets sent on standby that count.
+    pub packets: u64,
+    /// It returns once of so many packets
+    pub needed: u64,
+    /// a smaller share than this was lost, 0 to 1.
+    pub returns_below: f64,
 }
 
 /// One session.

@@ -53,6 +53,7 @@ pub(crate) fn path(id: u16, state: &str) -> PathStatus {
         hold: (state == "failed").then(|| "failed".to_owned()),
         guard: "used".to_owned(),
         guard_figures: None,
+        loss_figures: None,
         times_left_out: 0,
     }
 }

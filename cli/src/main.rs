@@ -328,8 +328,9 @@ enum SetCommand {
     Peer {
         /// The peer's name
         name: String,
-        /// scheduler, congestion_control, max_paths, policy, resequencing, ack_thinning or
-        /// encapsulation, as in docs/configuration.md; an empty value is the default
+        /// scheduler, congestion_control, max_paths, loss_policy, policy, resequencing,
+        /// ack_thinning or encapsulation, as in docs/configuration.md; an empty value is the
+        /// default
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

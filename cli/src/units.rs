@@ -41,6 +41,18 @@ pub(crate) fn rate(bps: u64) -> String {
     scaled(bps, "bit/s")
 }
 
+/// A share in percent, with two significant digits and without needless zeros: `10 %`, `0.01 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    // 0.0001 % is the smallest threshold of loss.
+    let places = (1.0 - percent.abs().max(0.000_1).log10().floor()).clamp(0.0, 5.0);
+    let text = format!("{percent:.0$}", places as usize);
+    match text.contains('.') {
+        true => format!("{} %", text.trim_end_matches('0').trim_end_matches('.')),
+        false => format!("{text} %"),
+    }
+}
+
 /// Seconds since 1970-01-01 UTC.
 pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
@@ -49,6 +61,20 @@ pub(crate) fn unix_time() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_have_the_digits_that_count() {
+        for (share, expected) in [
+            (0.1, "10 %"),
+            (0.015_3, "1.5 %"),
+            (0.01, "1 %"),
+            (0.000_1, "0.01 %"),
+            (0.000_001, "0.0001 %"),
+            (0.0, "0 %"),
+        ] {
+            assert_eq!(percent(share), expected);
+        }
+    }
 
     #[test]
     fn numbers_get_a_unit_that_fits_their_size() {

@@ -7,7 +7,7 @@ use mpip_api::{
     SessionStatus, Status, rfc3339,
 };
 
-use crate::units::{bytes, duration};
+use crate::units::{bytes, duration, percent};
 
 /// Loss, as a share of the packets, from which it is mentioned.
 const LOSS_MENTIONED: f64 = 0.05;
@@ -54,7 +54,10 @@ pub(crate) fn path_state(path: &PathStatus) -> (Condition, String) {
             (Spare, format!("works, loses {:.0} %", path.loss * 100.0))
         }
         ("active", _) => words(Good, "works"),
-        ("standby", _) => words(Spare, "on standby"),
+        ("standby", _) => match &path.loss_figures {
+            Some(figures) => (Spare, format!("on standby, lost {}", percent(figures.loss))),
+            None => words(Spare, "on standby"),
+        },
         ("validating", _) => words(Spare, "being checked, no answer yet"),
         ("failed", _) => words(Wrong, "does not answer"),
         ("abandoned", _) => words(Spare, "given up"),
@@ -179,8 +182,12 @@ pub(crate) fn fault(fault: &FaultStatus) -> String {
 /// An event in one line, as short as people need it.
 pub(crate) fn event(event: &Event) -> String {
     match &event.kind {
-        EventKind::Path { peer, path, interface, from, to, reason, .. } => {
-            format!("{peer}: path {path} by {interface}: {from} → {to} ({reason})")
+        EventKind::Path { peer, path, interface, from, to, reason, loss, .. } => {
+            let figures = loss.map_or_else(String::new, |loss| {
+                let (lost, threshold) = (percent(loss.loss), percent(loss.threshold));
+                format!(": {lost} lost, threshold {threshold}")
+            });
+            format!("{peer}: path {path} by {interface}: {from} → {to} ({reason}{figures})")
         }
         // The messages mark names as in a document.
         _ => event.message.replace("peer `", "").replace('`', ""),

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpip_core::{
     Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation, EncapsulationPolicy,
-    Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, Offload, PacketPool, PacketSink,
-    Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation, SegmentationKind,
-    Slot, WeightAdaptation,
+    Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId, LossPolicy, Offload, PacketPool,
+    PacketSink, Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Segmentation,
+    SegmentationKind, Slot, WeightAdaptation,
 };
 use mpip_crypto::{Aead, OpenKey, PrivateKey, SealKey};
 
@@ -105,6 +105,7 @@ impl Bench {
                 weight_adaptation: WeightAdaptation::default(),
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
+                loss_policy: LossPolicy::Measured,
                 resequencing: true,
                 ack_thinning: true,
                 encapsulation: EncapsulationPolicy::Auto,

@@ -19,6 +19,7 @@ mod incoming;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod inspect;
 mod kept;
+mod loss;
 mod moving;
 mod outgoing;
 mod paths;
@@ -38,6 +39,7 @@ use mpip_wire::{AckRange, Ranges};
 use crate::config::{Limits, PeerConfig};
 use crate::content::Content;
 use crate::content::Path;
+use crate::loss_standby::LossStandby;
 use crate::parameters::Parameters;
 use crate::parts::handshakes::Handshakes;
 use crate::parts::host_mode::HostMode;
@@ -144,6 +146,7 @@ pub(crate) struct Association {
     messages: Bucket,
 
     selection: Selection,
+    loss_standby: LossStandby,
     subflows: Vec<Subflow>,
     losses: Losses<Content>,
 
@@ -189,6 +192,7 @@ impl Association {
             inner_mtu: 0,
             messages: Bucket::new(),
             selection: Selection::new(&config, parameters),
+            loss_standby: LossStandby::default(),
             subflows: Vec::new(),
             losses: Losses::default(),
             sending: Sending::new(now, limits, parameters, &config, rng.bytes()),
@@ -334,6 +338,7 @@ impl Association {
         self.outbox.reset();
         self.delay_reference = None;
         self.selection.reset(&self.parameters);
+        self.loss_standby = LossStandby::default();
         self.sending.reset(&self.limits, cx.shared.rng.bytes());
         self.receiving.reset(self.limits.sessions, cx.shared.rng.bytes(), &mut cx.shared.hold);
         self.resequencing_timeout = ResequencingTimeout::default();
@@ -379,7 +384,10 @@ impl Association {
             let guard = &self.selection.guard;
             let (part, figures) = (guard.part(path.id.0), guard.figures(now, path.id.0));
             let hold = self.selection.hold(path, &self.paths, now, self.inner_mtu.into(), true);
-            path_status::of(path, now, fastest, carried, weight, (part, figures, hold))
+            let mut status =
+                path_status::of(path, now, fastest, carried, weight, (part, figures, hold));
+            status.loss_figures = self.loss_standby.of_held(path.id.0);
+            status
         };
         PeerStatus {
             name: self.config.name.clone(),

@@ -44,6 +44,9 @@ pub struct InterfaceProperties {
     pub costs: BTreeMap<String, u8>,
     /// Interfaces whose data is paid for by amount.
     pub metered: BTreeSet<String>,
+    /// Loss at which a path goes on standby with [`LossPolicy::Threshold`], parts per million.
+    /// Paths from other interfaces never do.
+    pub loss_thresholds: BTreeMap<String, u32>,
 }
 
 impl InterfaceProperties {
@@ -134,6 +137,8 @@ pub struct PeerConfig {
     pub congestion_control: CongestionControlKind,
     /// Maximum number of paths that carry packets: the fastest ones. `None`: all.
     pub max_paths: Option<usize>,
+    /// What becomes of paths that lose packets.
+    pub loss_policy: LossPolicy,
     /// Whether the receiver resequences packets of TCP sessions.
     pub resequencing: bool,
     /// Whether acknowledgements that later ones repeat are dropped while an inner TCP is in slow
@@ -263,6 +268,20 @@ pub enum Policy {
     Off,
 }
 
+/// What becomes of paths that lose so much that all paths carry less with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LossPolicy {
+    /// It is measured whether the others carry more without a path (scheduler `earliest`); if so,
+    /// it is left out.
+    #[default]
+    Measured,
+    /// A path is on standby while its loss is at the threshold of its interface or above
+    /// (seed 003, section III.B).
+    Threshold,
+    /// They are used as all others.
+    Off,
+}
+
 /// How packets are spread over paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerKind {
@@ -284,6 +303,7 @@ named!(SchedulerKind {
     RoundRobin = "round-robin",
 });
 named!(EncapsulationPolicy { Auto = "auto", Udp = "udp", Tcp = "tcp" });
+named!(LossPolicy { Measured = "measured", Threshold = "threshold", Off = "off" });
 named!(Policy { Require = "require", Prefer = "prefer", Off = "off" });
 named!(Priority { Throughput = "throughput", Response = "response", Redundant = "redundant" });
 

@@ -7,6 +7,7 @@ use core::time::Duration;
 use mpip_crypto::PublicKey;
 
 use crate::capture::Traffic;
+use crate::loss_standby::{LossFigures, Percent};
 use mpip_transport::PathState;
 use mpip_types::Prefix;
 
@@ -48,6 +49,8 @@ pub enum Event {
         to: PathState,
         /// Why.
         reason: &'static str,
+        /// Its loss and the threshold, if that is why.
+        loss: Option<LossFigures>,
     },
     /// A path carries no bulk traffic any more because the others carry more without it, or carries
     /// it again.
@@ -146,11 +149,18 @@ impl fmt::Display for Event {
             }
             Self::Lost { peer } => write!(f, "peer `{peer}`: association lost"),
             Self::PeerRestarted { peer } => write!(f, "peer `{peer}`: restarted"),
-            Self::Path { peer, path, interface, local, remote, from, to, reason } => write!(
-                f,
-                "peer `{peer}`: path {path} ({interface}, {local} to {remote}): \
-                 {from} -> {to} ({reason})"
-            ),
+            Self::Path { peer, path, interface, local, remote, from, to, reason, loss } => {
+                write!(
+                    f,
+                    "peer `{peer}`: path {path} ({interface}, {local} to {remote}): \
+                     {from} -> {to} ({reason}"
+                )?;
+                if let Some(LossFigures { loss, threshold, .. }) = loss {
+                    let (loss, threshold) = (Percent(*loss), Percent(*threshold));
+                    write!(f, ": {loss} lost, threshold {threshold}")?;
+                }
+                f.write_str(")")
+            }
             Self::LeftOut { peer, path, interface, left_out, with, without, reason } => {
                 let what = if *left_out { "left out" } else { "in use again" };
                 write!(f, "peer `{peer}`: path {path} ({interface}) {what}: {reason}")?;

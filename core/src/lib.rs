@@ -43,6 +43,7 @@ mod handshake;
 mod handshake_sources;
 mod host_packets;
 mod interactive;
+mod loss_standby;
 pub mod omission;
 mod outgoing_sessions;
 pub mod parameters;
@@ -69,9 +70,9 @@ pub mod window;
 pub use availability::{AvailabilityState, AvailabilityStatus};
 pub use capture::{Capture, Traffic};
 pub use config::{
-    Config, Copies, DEFAULT_PORT, EncapsulationPolicy, InterfaceProperties, Limits, Opportunistic,
-    PathPreference, PeerConfig, Pin, Policy, Priority, Rule, RulePaths, SchedulerKind,
-    WeightAdaptation,
+    Config, Copies, DEFAULT_PORT, EncapsulationPolicy, InterfaceProperties, Limits, LossPolicy,
+    Opportunistic, PathPreference, PeerConfig, Pin, Policy, Priority, Rule, RulePaths,
+    SchedulerKind, WeightAdaptation,
 };
 pub use drops::DropReason;
 #[cfg(any(test, fuzzing))]
@@ -80,6 +81,7 @@ pub use engine::{Command, Engine, Reconfigured, Sender};
 pub use event::Event;
 pub use guard::GuardFigures;
 pub use handshake::{HandshakeDone, HandshakeJob};
+pub use loss_standby::LossFigures;
 pub use mpip_transport::PathState;
 pub use mpip_transport::cc::CongestionControlKind;
 pub use mpip_types::{

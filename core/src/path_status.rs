@@ -70,6 +70,7 @@ pub(crate) fn of(
         hold,
         guard: part.name(),
         guard_figures: figures,
+        loss_figures: None,
         times_left_out: path.counters.left_out,
         mtu: path.mtu(),
     }

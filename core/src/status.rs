@@ -8,6 +8,7 @@ use mpip_crypto::NodeId;
 use crate::capture::Traffic;
 use crate::config::Policy;
 use crate::guard::GuardFigures;
+use crate::loss_standby::LossFigures;
 use crate::parts::selection::Hold;
 use crate::resequencer::WAIT_BUCKETS;
 use mpip_transport::PathState;
@@ -176,6 +177,8 @@ pub struct PathStatus {
     pub guard: &'static str,
     /// What the guard has measured, unless the path is used.
     pub guard_figures: Option<GuardFigures>,
+    /// Its loss and the threshold, while it is on standby for its loss.
+    pub loss_figures: Option<LossFigures>,
     /// How often it was left out.
     pub times_left_out: u64,
     /// Path MTU: largest IP packet sent on it, bytes.

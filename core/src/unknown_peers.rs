@@ -7,7 +7,9 @@ use mpip_crypto::{PresharedKey, PublicKey};
 use mpip_types::{Bucket, Instant};
 
 use crate::availability::{ASK_AGAIN, Availability};
-use crate::config::{EncapsulationPolicy, Opportunistic, PeerConfig, Policy, WeightAdaptation};
+use crate::config::{
+    EncapsulationPolicy, LossPolicy, Opportunistic, PeerConfig, Policy, WeightAdaptation,
+};
 use crate::event::Event;
 use crate::pins::Pins;
 
@@ -128,6 +130,7 @@ impl UnknownPeers {
             host_mode: true,
             policy: Policy::Prefer,
             max_paths: None,
+            loss_policy: LossPolicy::Measured,
             resequencing: true,
             ack_thinning: true,
             encapsulation: EncapsulationPolicy::Auto,

@@ -10,7 +10,7 @@ use mpip_core::LocalAddress;
 
 use crate::lines::{Allowance, Lines};
 use crate::logging;
-use crate::snapshot::ms;
+use crate::snapshot::{loss_figures, ms};
 
 /// Shortest interval between reports of refused handshakes, because strangers can cause them.
 /// Others are only counted.
@@ -169,16 +169,12 @@ fn kind(event: &mpip_core::Event) -> EventKind {
         Core::Established { peer, aead } => EventKind::Established { peer, aead: aead.to_owned() },
         Core::Lost { peer } => EventKind::Lost { peer },
         Core::PeerRestarted { peer } => EventKind::PeerRestarted { peer },
-        Core::Path { peer, path, interface, local, remote, from, to, reason } => EventKind::Path {
-            peer,
-            path,
-            interface,
-            local,
-            remote,
-            from: from.name().to_owned(),
-            to: to.name().to_owned(),
-            reason: reason.to_owned(),
-        },
+        Core::Path { peer, path, interface, local, remote, from, to, reason, loss } => {
+            let loss = loss.map(loss_figures);
+            let (from, to) = (from.name().to_owned(), to.name().to_owned());
+            let reason = reason.to_owned();
+            EventKind::Path { peer, path, interface, local, remote, from, to, reason, loss }
+        }
         Core::LeftOut { peer, path, interface, left_out, with, without, reason } => {
             let (with_bps, without_bps) = (with, without);
             let reason = reason.to_owned();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mpip_api as api;
 use mpip_core::{
-    AvailabilityState, AvailabilityStatus, PathStatus, PeerStatus, SessionStatus, Status,
+    AvailabilityState, AvailabilityStatus, LossFigures, PathStatus, PeerStatus, SessionStatus,
+    Status,
 };
 
 use crate::config::PathProperties;
@@ -185,8 +186,15 @@ fn path_status(path: PathStatus) -> api::PathStatus {
             without_bps: figures.without,
             again_in_ms: figures.again.map(ms),
         }),
+        loss_figures: path.loss_figures.map(loss_figures),
         times_left_out: path.times_left_out,
     }
+}
+
+/// The figures as the control socket shows them.
+pub(crate) fn loss_figures(figures: LossFigures) -> api::LossFigures {
+    let LossFigures { loss, threshold, recent, packets, needed, returns_below } = figures;
+    api::LossFigures { loss, threshold, recent, packets, needed, returns_below }
 }
 
 fn session_status(session: &SessionStatus) -> api::SessionStatus {

@@ -76,7 +76,7 @@ mod tests {
     use mpip_core::{
         Command, Config, CongestionControlKind, DatagramSink, Ecn, Encapsulation,
         EncapsulationPolicy, Engine, InnerPacket, Instant, Limits, LocalAddress, LocalId,
-        PacketSink, Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Slot,
+        LossPolicy, PacketSink, Parameters, PathAddress, PeerConfig, Policy, SchedulerKind, Slot,
         WeightAdaptation,
     };
     use mpip_crypto::PrivateKey;
@@ -113,6 +113,7 @@ mod tests {
             weight_adaptation: WeightAdaptation::default(),
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
+            loss_policy: LossPolicy::Measured,
             resequencing: true,
             ack_thinning: true,
             encapsulation: EncapsulationPolicy::Auto,

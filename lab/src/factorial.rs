@@ -15,12 +15,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mpip_core::{CongestionControlKind, LossPolicy, SchedulerKind};
 use mpip_link::{LinkConfig, Loss, QueueLimit};
-use mpip_sim::measure::{Scenario, Subject, limit, measure};
+use mpip_sim::measure::{LossRule, Scenario, Subject, limit, measure};
 use mpip_sim::spec::TcpControl;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::columns;
 use crate::progress::Work;
+use crate::statistics::median;
 
 const FACTORS: &str = include_str!("../data/loss_aware.csv");
 /// Default duration of each run, in seconds of virtual time.
@@ -30,6 +34,10 @@ const SECOND: u64 = 1_000_000_000;
 const TCP_RUNS: u64 = 3;
 /// The file of the results in their directory.
 pub(crate) const FILE: &str = "factorial.jsonl";
+/// The file of the results with balia.
+const BALIA_FILE: &str = "factorial-balia.jsonl";
+/// The seed's thresholds (IV.C), parts per million: 0.01 % for Wi-Fi, 1 % for LTE.
+const THRESHOLDS: &[u32] = &[100, 10_000];
 
 /// A network of the design.
 #[derive(Debug, Clone)]
@@ -114,6 +122,27 @@ pub(crate) fn benefit(goodput: f64, alone: &[f64]) -> f64 {
     if more >= 0.0 { if sum > best { more / (sum - best) } else { 0.0 } } else { more / best }
 }
 
+/// Balia with and without the loss-aware rule in a cell, over the same links (seed 003, IV.C).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct BaliaResult {
+    /// As in [`CellResult`].
+    pub(crate) number: usize,
+    pub(crate) cell: Cell,
+    pub(crate) seconds: f64,
+    /// Goodput of balia: all paths, always.
+    pub(crate) balia_bps: f64,
+    /// The same with the rule and the seed's thresholds.
+    pub(crate) balia_la_bps: f64,
+    pub(crate) violations: Vec<String>,
+}
+
+impl BaliaResult {
+    /// What the rule gains, percent.
+    pub(crate) fn gain(&self) -> f64 {
+        (self.balia_la_bps / self.balia_bps.max(1.0) - 1.0) * 100.0
+    }
+}
+
 /// All cells in order.
 pub(crate) fn cells() -> Vec<Cell> {
     let networks = networks();
@@ -161,6 +190,32 @@ fn links(cell: &Cell, number: usize) -> Vec<(LinkConfig, LinkConfig)> {
     networks.iter().enumerate().map(of).collect()
 }
 
+fn run_balia_cell(cell: &Cell, number: usize, seconds: u64) -> BaliaResult {
+    let from = 3 * SECOND;
+    let scenario = Scenario {
+        paths: links(cell, number),
+        sender: TcpControl::CUBIC.into(),
+        duration: from + seconds * SECOND,
+        from,
+        seed: number as u64,
+    };
+    let run = |policy| {
+        let loss = LossRule { policy, thresholds: THRESHOLDS };
+        let (scheduler, congestion_control) =
+            (SchedulerKind::default(), CongestionControlKind::Balia);
+        measure(&scenario, Subject::Mpip { scheduler, congestion_control, loss })
+    };
+    let (without, with) = (run(LossPolicy::Off), run(LossPolicy::Threshold));
+    BaliaResult {
+        number,
+        cell: cell.clone(),
+        seconds: seconds as f64,
+        balia_bps: without.goodput,
+        balia_la_bps: with.goodput,
+        violations: without.violations.into_iter().chain(with.violations).collect(),
+    }
+}
+
 fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
     let paths = links(cell, number);
     let alone = |index: usize| limit(&paths[index..=index]).unwrap_or(0.0);
@@ -190,15 +245,74 @@ fn run_cell(cell: &Cell, number: usize, seconds: u64) -> CellResult {
     }
 }
 
-/// The results in a directory; none where there is no file.
-pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
-    let path = directory.join(FILE);
+fn read_file<R: DeserializeOwned>(path: &Path) -> io::Result<Vec<R>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
     let lines = BufReader::new(File::open(path)?).lines();
     // An interrupted run may leave an incomplete line.
     Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
+}
+
+/// The results in a directory; none where there is no file.
+pub(crate) fn read(directory: &Path) -> io::Result<Vec<CellResult>> {
+    read_file(&directory.join(FILE))
+}
+
+/// The results with balia in a directory; none where there is no file.
+pub(crate) fn read_balia(directory: &Path) -> io::Result<Vec<BaliaResult>> {
+    read_file(&directory.join(BALIA_FILE))
+}
+
+/// Runs balia with and without the loss-aware rule in all cells in which a link loses packets, as
+/// far as there is no result yet.
+pub(crate) fn run_balia(directory: &Path, repetitions: usize, seconds: u64) -> io::Result<()> {
+    let cells = cells();
+    let done: BTreeSet<usize> = read_balia(directory)?.iter().map(|it| it.number).collect();
+    let all = (0..cells.len() * repetitions).filter(|number| !done.contains(number));
+    let todo: Vec<usize> =
+        all.filter(|number| !cells[number % cells.len()].lossy.is_empty()).collect();
+    run_all(directory, BALIA_FILE, &todo, |number| {
+        run_balia_cell(&cells[number % cells.len()], number, seconds)
+    })
+}
+
+/// A line for each loss: how much balia carries with the rule and without it.
+pub(crate) fn balia_table(results: &[BaliaResult]) -> String {
+    let mut rows = vec![
+        ["lossy", "loss", "cells", "balia Mbit/s", "balia-la Mbit/s", "gain, median", "better"]
+            .map(str::to_owned),
+    ];
+    let mut seen: Vec<(&str, f64)> = Vec::new();
+    for result in results {
+        let of = (result.cell.lossy.as_str(), result.cell.loss_percent);
+        if seen.contains(&of) {
+            continue;
+        }
+        seen.push(of);
+    }
+    seen.sort_by(|a, b| a.0.cmp(b.0).then(a.1.total_cmp(&b.1)));
+    for (lossy, loss) in seen {
+        let of = |it: &&BaliaResult| it.cell.lossy == lossy && it.cell.loss_percent == loss;
+        let valid = |it: &&BaliaResult| of(it) && it.violations.is_empty();
+        let cells: Vec<&BaliaResult> = results.iter().filter(valid).collect();
+        let mean = |value: fn(&BaliaResult) -> f64| {
+            let sum: f64 = cells.iter().map(|it| value(it)).sum();
+            format!("{:.2}", sum / cells.len().max(1) as f64 / 1e6)
+        };
+        let gains: Vec<f64> = cells.iter().map(|it| it.gain()).collect();
+        let better = gains.iter().filter(|gain| **gain > 0.0).count();
+        rows.push([
+            lossy.to_owned(),
+            format!("{loss} %"),
+            cells.len().to_string(),
+            mean(|it| it.balia_bps),
+            mean(|it| it.balia_la_bps),
+            format!("{:+.1} %", if gains.is_empty() { 0.0 } else { median(&gains) }),
+            better.to_string(),
+        ]);
+    }
+    columns::aligned(&rows)
 }
 
 /// Runs the repetitions of all cells that have no result yet, on all processors.
@@ -235,22 +349,34 @@ pub(crate) fn run_numbers(directory: &Path, numbers: &[usize], seconds: u64) -> 
     let cells = cells();
     let todo: Vec<usize> =
         numbers.iter().copied().filter(|number| !done.contains(number)).collect();
+    eprintln!("factorial of {} cells: {} runs, {} to do", cells.len(), numbers.len(), todo.len());
+    run_all(directory, FILE, &todo, |number| {
+        run_cell(&cells[number % cells.len()], number, seconds)
+    })
+}
+
+/// Runs `one` for each number on all processors, and appends what it returns to a file.
+fn run_all<R: Serialize>(
+    directory: &Path,
+    file: &str,
+    todo: &[usize],
+    one: impl Fn(usize) -> R + Sync,
+) -> io::Result<()> {
     if todo.is_empty() {
         return Ok(());
     }
-    let file = OpenOptions::new().create(true).append(true).open(directory.join(FILE))?;
+    std::fs::create_dir_all(directory)?;
+    let file = OpenOptions::new().create(true).append(true).open(directory.join(file))?;
     let file = Mutex::new(file);
     let next = AtomicUsize::new(0);
     let workers = workers();
-    eprintln!("factorial of {} cells: {} runs, {} to do", cells.len(), numbers.len(), todo.len());
     let work = Work::new("factorial", todo.len());
     std::thread::scope(|scope| {
         let worker = || -> io::Result<()> {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(number) = todo.get(index).copied() else { return Ok(()) };
-                let result = run_cell(&cells[number % cells.len()], number, seconds);
-                let mut line = serde_json::to_string(&result)?;
+                let mut line = serde_json::to_string(&one(number))?;
                 line.push('\n');
                 let mut file = file.lock().map_err(|_| io::Error::other("a worker panicked"))?;
                 file.write_all(line.as_bytes())?;
@@ -317,6 +443,38 @@ mod tests {
         assert_ne!(a[1].0.jitter, b[1].0.jitter);
         assert!(a[1].0.jitter <= Duration::from_micros(8_750));
         assert_eq!(a, links(&cell, 1));
+    }
+
+    #[test]
+    fn the_rule_of_the_seed_gains_nothing_or_something_and_is_summed_up_by_loss() {
+        let result = |number, lossy: &str, loss_percent, balia_bps, balia_la_bps| BaliaResult {
+            number,
+            cell: Cell { lossy: lossy.to_owned(), loss_percent, bandwidths_mbps: [10.0, 10.0] },
+            seconds: 10.0,
+            balia_bps,
+            balia_la_bps,
+            violations: Vec::new(),
+        };
+        let results = [
+            result(1, "wifi", 10.0, 10e6, 12e6),
+            result(2, "wifi", 1.0, 20e6, 10e6),
+            result(3, "wifi", 10.0, 20e6, 20e6),
+        ];
+        assert!((results[0].gain() - 20.0).abs() < 1e-9);
+        let table = balia_table(&results);
+        let rows: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["wifi", "1", "%", "1", "20.00", "10.00", "-50.0", "%", "0"]);
+        assert_eq!(rows[2], ["wifi", "10", "%", "2", "15.00", "16.00", "+10.0", "%", "1"]);
+    }
+
+    #[test]
+    fn a_cell_runs_with_balia_and_the_rule_of_the_seed() {
+        let cell =
+            Cell { lossy: "wifi".to_owned(), loss_percent: 10.0, bandwidths_mbps: [10.0, 10.0] };
+        let result = run_balia_cell(&cell, 7, 2);
+        assert!(result.violations.is_empty(), "{result:?}");
+        assert!(result.balia_bps > 1e6 && result.balia_la_bps > 1e6, "{result:?}");
     }
 
     #[test]

@@ -176,7 +176,13 @@ pub(crate) fn run(wanted: &Wanted, options: &Options) -> io::Result<()> {
         runs
     };
     let cells = if with_factorial { factorial::read(&options.directory)? } else { Vec::new() };
-    let measured = Measured { summaries: summarise(&runs), runs, cells, published: published() };
+    let measured = Measured {
+        summaries: summarise(&runs),
+        runs,
+        cells,
+        balia: Vec::new(),
+        published: published(),
+    };
     let rows: Vec<Row> = groups
         .iter()
         .flat_map(|group| (group.rows)(&measured))

@@ -219,6 +219,10 @@ enum Command {
         /// Duration of each run in seconds of virtual time, after a warm-up of 3 s.
         #[arg(long, default_value_t = factorial::SECONDS)]
         seconds: u64,
+        /// Runs balia instead, with and without the seed's loss-aware rule, in the 300 cells with
+        /// loss, and prints what the rule gains.
+        #[arg(long)]
+        balia: bool,
         /// Directory of the results.
         #[arg(long, default_value = "results")]
         out: PathBuf,
@@ -358,7 +362,11 @@ fn run(command: Command) -> std::io::Result<ExitCode> {
             report::write(&directory)?;
             println!("{}", directory.join("report.html").display());
         }
-        Command::Factorial { repetitions, seconds, out } => {
+        Command::Factorial { repetitions, seconds, balia: true, out } => {
+            factorial::run_balia(&out, repetitions, seconds)?;
+            print!("{}", factorial::balia_table(&factorial::read_balia(&out)?));
+        }
+        Command::Factorial { repetitions, seconds, balia: false, out } => {
             factorial::run(&out, repetitions, seconds)?;
             report::write(&out)?;
             println!("{}", out.join("report.html").display());

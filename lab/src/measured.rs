@@ -1,6 +1,6 @@
 //! What was measured, for the tables of targets and of the papers to look up.
 
-use crate::factorial::CellResult;
+use crate::factorial::{BaliaResult, CellResult};
 use crate::links::DirectionRecord;
 use crate::published::Published;
 use crate::results::RunResult;
@@ -12,6 +12,7 @@ pub(crate) struct Measured {
     pub(crate) runs: Vec<RunResult>,
     pub(crate) summaries: Vec<Summary>,
     pub(crate) cells: Vec<CellResult>,
+    pub(crate) balia: Vec<BaliaResult>,
     pub(crate) published: Vec<Published>,
 }
 

@@ -138,6 +138,9 @@ impl Verdict {
 /// The command that measures `figure`.
 fn command(figure: &Published) -> String {
     match figure.scenario.as_str() {
+        FACTORIAL if figure.measure == Measure::OverBalia => {
+            "mpip-lab factorial --balia".to_owned()
+        }
         FACTORIAL => "mpip-lab factorial".to_owned(),
         scenario if figure.measure == Measure::Queue => format!("mpip-lab run --in sim {scenario}"),
         scenario => format!("mpip-lab run {scenario}"),
@@ -184,6 +187,15 @@ impl Measured {
                 let benefits: Vec<f64> = cells.map(factorial::CellResult::benefit).collect();
                 (!benefits.is_empty()).then(|| median(&benefits))
             }
+            Measure::OverBalia => {
+                let cells = self.balia.iter().filter(|result| {
+                    let cell = &result.cell;
+                    let part = format!("{} {}", cell.lossy, cell.loss_percent);
+                    result.violations.is_empty() && part == figure.part
+                });
+                let gains: Vec<f64> = cells.map(factorial::BaliaResult::gain).collect();
+                (!gains.is_empty()).then(|| median(&gains))
+            }
             Measure::Queue => self.median(scenario, &format!("{system} (sim)"), |run| {
                 let samples = &run.estimates.first()?.queuing_ms;
                 // The last hundredth, so that one packet does not decide.
@@ -198,7 +210,8 @@ impl Measured {
     fn ours(&self, figures: &[Published], commit: &str) -> Vec<Ours> {
         let one = |figure: &Published| {
             let value = self.figure(figure, &figure.system)?;
-            let host = in_host_mode(&figure.system);
+            // The factorial is the engine's, whose ends are not addresses of hosts.
+            let host = in_host_mode(&figure.system).filter(|_| figure.scenario != FACTORIAL);
             let runs: Vec<&RunResult> = match figure.scenario.as_str() {
                 FACTORIAL => Vec::new(),
                 scenario => self.runs(scenario, &figure.system),
@@ -230,11 +243,12 @@ fn load(directory: &Path) -> io::Result<Measured> {
     }
     let runs = Store::open(directory)?.results().to_vec();
     let cells = factorial::read(directory)?;
-    if runs.is_empty() && cells.is_empty() {
+    let balia = factorial::read_balia(directory)?;
+    if runs.is_empty() && cells.is_empty() && balia.is_empty() {
         let message = format!("--results: there are no results in {}", directory.display());
         return Err(io::Error::other(message));
     }
-    Ok(Measured { summaries: summarise(&runs), runs, cells, published: published() })
+    Ok(Measured { summaries: summarise(&runs), runs, cells, balia, published: published() })
 }
 
 /// The figures that were kept.
@@ -386,7 +400,13 @@ mod tests {
     use crate::results::tests::run;
 
     fn measured(runs: Vec<RunResult>) -> Measured {
-        Measured { summaries: summarise(&runs), runs, cells: Vec::new(), published: published() }
+        Measured {
+            summaries: summarise(&runs),
+            runs,
+            cells: Vec::new(),
+            balia: Vec::new(),
+            published: published(),
+        }
     }
 
     fn figure(id: &str) -> Published {

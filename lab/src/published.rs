@@ -26,6 +26,9 @@ pub(crate) enum Measure {
     /// Aggregation benefit (seed 003, III.A), median over the cells of the factorial in which the
     /// network and its loss are `part`.
     Benefit,
+    /// What balia with the loss-aware rule carries more than without it (seed 003, IV.C), percent,
+    /// median over the same cells.
+    OverBalia,
     /// Delay in queues at the end, as the sender estimates it, ms; in the simulator.
     Queue,
 }
@@ -40,6 +43,7 @@ named!(Measure {
     Jain = "Jain",
     Cpu = "CPU of one path",
     Benefit = "benefit",
+    OverBalia = "% over balia",
     Queue = "ms queued",
 });
 

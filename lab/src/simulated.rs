@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mpip_daemon::config::RuleList;
+use mpip_daemon::config::{RuleList, parse_loss_threshold};
 use mpip_link::LinkConfig;
 use mpip_link::scenario::{QuicImplementation, Scenario, System, Traffic, TrafficKind};
 use mpip_sim::clock::{HostClock, Nanos, SECOND};
@@ -171,6 +171,11 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
             ("congestion_control", Some(name), _) => engine.set_congestion_control(name)?,
             ("resequencing", _, Some(on)) => engine.resequencing = on,
             ("ack_thinning", _, Some(on)) => engine.ack_thinning = on,
+            ("loss_policy", Some(name), _) => engine.set_loss_policy(name)?,
+            ("loss_thresholds", ..) => {
+                engine.interfaces.loss_thresholds = loss_thresholds(value)
+                    .map_err(|reason| format!("system {:?}: {reason}", system.name))?;
+            }
             ("rules", ..) => {
                 engine.rules = rules(value)
                     .map_err(|reason| format!("rules of system {:?}: {reason}", system.name))?;
@@ -186,6 +191,18 @@ fn engine(system: &System, knows_peer: bool) -> Result<EngineSpec, String> {
         }
     }
     Ok(engine)
+}
+
+/// The thresholds in a table like `{ a = "0.01 %" }`. The daemon's code judges them.
+fn loss_thresholds(table: &toml::Value) -> Result<BTreeMap<String, u32>, String> {
+    let expected = |found: &toml::Value| {
+        format!("loss_thresholds: expected a table of percentages, found {}", found.type_str())
+    };
+    let one = |(interface, value): (&String, &toml::Value)| {
+        let text = value.as_str().ok_or_else(|| expected(value))?;
+        Ok((interface.clone(), parse_loss_threshold(text)?))
+    };
+    table.as_table().ok_or_else(|| expected(table))?.iter().map(one).collect()
 }
 
 /// The rules in `list`, an array of tables like `[[rule]]`. The daemon's code judges them.

@@ -112,6 +112,7 @@ fn peer_config(world: &WorldSpec, engine: &EngineSpec, peer: usize) -> PeerConfi
         weight_adaptation: WeightAdaptation::default(),
         congestion_control: engine.congestion_control,
         max_paths: engine.max_paths,
+        loss_policy: engine.loss_policy,
         resequencing: engine.resequencing,
         ack_thinning: engine.ack_thinning,
         encapsulation: engine.encapsulation,

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use mpip_core::{CongestionControlKind, SchedulerKind};
+use mpip_core::{CongestionControlKind, LossPolicy, SchedulerKind};
 use mpip_link::{LinkConfig, QueueLimit};
 
 use crate::clock::{Nanos, SECOND};
@@ -40,6 +40,15 @@ impl From<TcpControl> for Sender {
     }
 }
 
+/// What becomes of paths that lose packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossRule {
+    /// The policy.
+    pub policy: LossPolicy,
+    /// The threshold of each path, parts per million; further paths have none.
+    pub thresholds: &'static [u32],
+}
+
 /// The system to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -51,6 +60,8 @@ pub enum Subject {
         scheduler: SchedulerKind,
         /// The congestion control of paths.
         congestion_control: CongestionControlKind,
+        /// What becomes of paths that lose packets.
+        loss: LossRule,
     },
 }
 
@@ -59,6 +70,7 @@ impl Subject {
     pub const MPIP: Self = Self::Mpip {
         scheduler: SchedulerKind::Earliest,
         congestion_control: CongestionControlKind::Bbr,
+        loss: LossRule { policy: LossPolicy::Measured, thresholds: &[] },
     };
 }
 
@@ -138,6 +150,14 @@ pub fn plain_window(path: &(LinkConfig, LinkConfig)) -> usize {
     (fill as usize).clamp(16 << 10, 16 << 20)
 }
 
+/// The names of each host's interfaces, in the order of the paths.
+fn interface_names(spec: &WorldSpec) -> [Vec<String>; 2] {
+    [0, 1].map(|host| {
+        let own = spec.interfaces.iter().filter(|interface| interface.host == host);
+        own.map(|interface| interface.name.clone()).collect()
+    })
+}
+
 /// The world of a measurement, for inspection.
 pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
     let window = match subject {
@@ -152,10 +172,17 @@ pub fn world(scenario: &Scenario, subject: Subject) -> WorldSpec {
     };
     let mut spec = match subject {
         Subject::Path(path) => spec.plain(path),
-        Subject::Mpip { scheduler, congestion_control } => spec.with_engines(|engine| {
-            engine.scheduler = scheduler;
-            engine.congestion_control = congestion_control;
-        }),
+        Subject::Mpip { scheduler, congestion_control, loss } => {
+            let names = interface_names(&spec);
+            spec.with_engines(|engine| {
+                engine.scheduler = scheduler;
+                engine.congestion_control = congestion_control;
+                engine.loss_policy = loss.policy;
+                let thresholds = names.iter().flat_map(|host| host.iter().zip(loss.thresholds));
+                engine.interfaces.loss_thresholds =
+                    thresholds.map(|(name, share)| (name.clone(), *share)).collect();
+            })
+        }
     };
     // A client and its gateway: only the client starts handshakes.
     if let System::Mpip(engine) = &mut spec.hosts[1].system {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use mpip_core::{
     CongestionControlKind, DEFAULT_PORT, EncapsulationPolicy, InterfaceProperties, Limits,
-    Parameters, Policy, Rule, SchedulerKind,
+    LossPolicy, Parameters, Policy, Rule, SchedulerKind,
 };
 use mpip_link::{Change, LinkConfig};
 
@@ -83,6 +83,8 @@ pub struct EngineSpec {
     pub congestion_control: CongestionControlKind,
     /// Most paths that carry packets.
     pub max_paths: Option<usize>,
+    /// What becomes of paths that lose packets.
+    pub loss_policy: LossPolicy,
     /// Whether the receiver resequences TCP sessions.
     pub resequencing: bool,
     /// Limits of the tables.
@@ -113,6 +115,7 @@ impl Default for EngineSpec {
             interfaces: InterfaceProperties::default(),
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
+            loss_policy: LossPolicy::Measured,
             resequencing: true,
             limits: Limits::default(),
             parameters: Parameters::default(),
@@ -135,6 +138,18 @@ impl EngineSpec {
         self.scheduler = SchedulerKind::from_name(name).ok_or_else(|| {
             let names = SchedulerKind::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
             format!("expected one of the schedulers {names:?}, found {name:?}")
+        })?;
+        Ok(())
+    }
+
+    /// Sets the loss policy by its name in the configuration.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn set_loss_policy(&mut self, name: &str) -> Result<(), String> {
+        self.loss_policy = LossPolicy::from_name(name).ok_or_else(|| {
+            let names = LossPolicy::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            format!("expected one of the loss policies {names:?}, found {name:?}")
         })?;
         Ok(())
     }

@@ -143,6 +143,11 @@ impl Liveness {
         self.probe_at = self.probe_at.map(|probe_at| probe_at.min(at));
     }
 
+    /// When something was sent last that has to be answered.
+    pub(crate) fn asked_at(&self) -> Instant {
+        self.ack_eliciting_at
+    }
+
     /// When the heartbeat of a path that is awake is due.
     pub(crate) fn heartbeat_at(&self) -> Instant {
         self.ack_eliciting_at + HEARTBEAT

@@ -42,6 +42,8 @@ pub struct Counters {
     pub packets_sent: u64,
     /// Datagrams received that authenticated.
     pub packets_received: u64,
+    /// Datagrams sent that are acknowledged if they arrive.
+    pub packets_asking: u64,
     /// Datagrams declared lost.
     pub packets_lost: u64,
     /// Datagrams declared lost that arrived later (spurious losses).
@@ -98,6 +100,8 @@ pub struct Path<C> {
     pub blocked: bool,
     /// Send a probe (an ack-eliciting datagram) at the next opportunity.
     pub ping: bool,
+    /// Interval of probes while the path works and does not rest, if its loss is to be measured.
+    pub measured_every: Option<Duration>,
     /// Longest interval between probes while the path does not answer.
     pub longest_pause: Duration,
     /// Counters.
@@ -158,6 +162,7 @@ impl<C: Content> Path<C> {
             playout: Playout::default(),
             ping: false,
             liveness: Liveness::new(now),
+            measured_every: None,
             longest_pause: MAX_PROBE_INTERVAL,
             loss: LossMeter::new(now),
             counters: Counters::default(),
@@ -396,6 +401,7 @@ impl<C: Content> Path<C> {
         if asks {
             self.liveness.on_ack_eliciting_sent(now);
             self.loss.on_sent(now);
+            self.counters.packets_asking += 1;
         }
         self.idle_at = self.idle_at.max(now) + time_for(size as u64, self.delivers());
         if paced {
@@ -513,9 +519,10 @@ impl<C: Content> Path<C> {
     /// When a heartbeat is due.
     pub fn heartbeat_at(&self) -> Option<Instant> {
         let soonest = self.liveness.heartbeat_at();
-        self.works().then(|| {
-            let resting = self.rest.is_resting();
-            if resting { self.rest.keepalive_at().max(soonest) } else { soonest }
+        self.works().then(|| match self.measured_every {
+            _ if self.rest.is_resting() => self.rest.keepalive_at().max(soonest),
+            Some(interval) => soonest.min(self.liveness.asked_at() + interval),
+            None => soonest,
         })
     }
 

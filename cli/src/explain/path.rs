@@ -1,10 +1,10 @@
 //! Why a path is used or not.
 
-use mpip_api::{BudgetStatus, PathStatus, PeerStatus, rfc3339};
+use mpip_api::{BudgetStatus, LossFigures, PathStatus, PeerStatus, rfc3339};
 use serde::Serialize;
 
 use crate::rates::Rate;
-use crate::units::{bytes, duration, rate};
+use crate::units::{bytes, duration, percent, rate};
 use crate::words::Condition;
 
 /// Loss, as a share of the packets, from which it is mentioned.
@@ -18,6 +18,8 @@ const RECEIVED_BPS: u64 = 100_000;
 const FULL_BITS: f64 = 12_000.0;
 /// The daemon's reason for standby that is set on this host.
 const OWN_STANDBY: &str = "its interface is on standby";
+/// The daemon's reason for standby because of loss.
+const LOSES: &str = "its loss reaches its threshold";
 /// The daemon's reason why a path takes no packets that costs more than others.
 const DEAR: &str = "kept for more than the cheaper paths carry";
 /// Share of the data below which a path counts as not needed: what a path gets that is only
@@ -106,6 +108,13 @@ pub(crate) enum Cause {
     GivenUp { for_ms: f64, reason: String },
     /// It is on standby because the budget of its interface is used up.
     BudgetUsedUp { for_ms: f64, budget: Budget },
+    /// It is on standby for its loss.
+    Loses {
+        for_ms: f64,
+        rtt_ms: Option<f64>,
+        #[serde(flatten)]
+        figures: LossFigures,
+    },
     /// It is on standby.
     Standby { for_ms: f64, reason: String, rtt_ms: Option<f64> },
     /// A state of a newer daemon.
@@ -173,7 +182,13 @@ impl Cause {
             {
                 return Self::BudgetUsedUp { for_ms, budget: Budget::of(budget) };
             }
-            "standby" => return Self::Standby { for_ms, reason: reason(), rtt_ms },
+            "standby" => {
+                let reason = reason();
+                return match path.loss_figures.filter(|_| reason == LOSES) {
+                    Some(figures) => Self::Loses { for_ms, rtt_ms, figures },
+                    None => Self::Standby { for_ms, reason, rtt_ms },
+                };
+            }
             "active" => {}
             other => return Self::Other { state: other.to_owned(), reason: reason() },
         }
@@ -225,6 +240,13 @@ impl Cause {
                 "is on standby for {}: {}{}",
                 time(for_ms),
                 or_unknown(reason),
+                at(*rtt_ms, " (it answers within ", ")")
+            ),
+            Self::Loses { for_ms, rtt_ms, figures } => format!(
+                "is on standby for {}: its loss of {} reaches its threshold of {}{}",
+                time(for_ms),
+                percent(figures.loss),
+                percent(figures.threshold),
                 at(*rtt_ms, " (it answers within ", ")")
             ),
             Self::BudgetUsedUp { for_ms, budget } => format!(
@@ -322,6 +344,15 @@ impl Cause {
             }
             Self::GivenUp { .. } => "a path begins when both addresses are there".to_owned(),
             Self::Standby { reason, .. } => standby_ends(reason, &path.interface),
+            Self::Loses { figures, .. } => format!(
+                "it is used while no other path works, or when less than {} of the last {} packets \
+                 that measure it were lost (so far {} of {}), or with a higher loss_threshold or \
+                 another loss_policy",
+                percent(figures.returns_below),
+                figures.needed,
+                percent(figures.recent),
+                figures.packets
+            ),
             Self::BudgetUsedUp { budget, .. } => format!(
                 "it is used while no other path works, again from {}, or with a larger budget and \
                  `mpip reload`",

@@ -1,8 +1,8 @@
 //! Each cause, and its sentence.
 
 use mpip_api::{
-    BudgetStatus, Event, EventKind, GuardFigures, LocalAddressStatus, PathStatus, PeerStatus,
-    Status,
+    BudgetStatus, Event, EventKind, GuardFigures, LocalAddressStatus, LossFigures, PathStatus,
+    PeerStatus, Status,
 };
 
 use super::explanation::*;
@@ -195,6 +195,30 @@ fn an_active_path_that_carries_no_full_packets_has_the_figures_that_hold_it() {
         overdue,
         "eth2 (path 2) is not used now: an answer is outstanding for 120 ms where answers come \
          within 24.0 ms; with an answer it is used again, without one it soon counts as failed"
+    );
+}
+
+#[test]
+fn a_path_on_standby_for_its_loss_has_the_loss_the_threshold_and_what_would_change_it() {
+    let said = about_path(0, |peer| {
+        let path = &mut peer.paths[2];
+        (path.state, path.in_state_ms) = ("standby".to_owned(), 12_000.0);
+        path.reason = "its loss reaches its threshold".to_owned();
+        path.loss_figures = Some(LossFigures {
+            loss: 0.102,
+            threshold: 0.01,
+            recent: 0.087_5,
+            packets: 80,
+            needed: 160,
+            returns_below: 0.005,
+        });
+    });
+    assert_eq!(
+        said,
+        "eth2 (path 2) is on standby for 12 s: its loss of 10 % reaches its threshold of 1 % (it \
+         answers within 24.0 ms); it is used while no other path works, or when less than 0.5 % of \
+         the last 160 packets that measure it were lost (so far 8.8 % of 80), or with a higher \
+         loss_threshold or another loss_policy"
     );
 }
 

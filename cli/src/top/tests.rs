@@ -24,6 +24,7 @@ fn sampled(seconds: u64) -> Sampled {
             from: "active".to_owned(),
             to: "failed".to_owned(),
             reason: "no answer".to_owned(),
+            loss: None,
         },
     };
     let mut tried = event.clone();

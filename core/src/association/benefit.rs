@@ -2,7 +2,7 @@
 //! verdicts.
 
 use super::Association;
-use crate::config::SchedulerKind;
+use crate::config::{LossPolicy, SchedulerKind};
 use crate::content::Path;
 use crate::event::Event;
 use crate::guard::{Verdict, View};
@@ -16,11 +16,13 @@ const MIN_DATA_IN_FLIGHT: u64 = 300;
 
 impl Association {
     /// Runs the guard at the end of a period: paths that reduce the total throughput are left out,
-    /// others return. Only the `earliest` scheduler needs it; the others choose their paths
-    /// themselves.
+    /// others return. Only with `loss_policy = "measured"`. Only the `earliest` scheduler needs
+    /// it; the others choose their paths themselves.
     pub(super) fn update_guard(&mut self, now: Instant, cx: &mut Context<'_>) {
         let mut period = self.sending.take_period();
-        if self.config.scheduler != SchedulerKind::Earliest {
+        if self.config.scheduler != SchedulerKind::Earliest
+            || self.config.loss_policy != LossPolicy::Measured
+        {
             return;
         }
         let in_flight = |path: &Path| path.flight.in_flight() > MIN_DATA_IN_FLIGHT;

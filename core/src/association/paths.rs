@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mpip_wire::{PathId, PathStatus};
 
 use super::Association;
+use super::loss::{BELOW, NOT_JUDGED, REACHES};
 use crate::config::{InterfaceProperties, Policy};
 use crate::content::Path;
 use crate::drops::DropReason;
@@ -47,6 +48,7 @@ const STANDBY_MARGIN: i64 = 2_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Aside {
     No,
+    Loss,
     Peer,
     Here,
 }
@@ -73,17 +75,19 @@ impl Association {
         if matches!(from, PathState::Active | PathState::Standby) {
             self.peer.note_left(now, path.address.remote);
         }
-        self.trace.record(now, path.id.0, || What::PathState { from, to, reason });
+        let path_id = path.id.0;
+        self.trace.record(now, path_id, || What::PathState { from, to, reason });
         self.path_changes += 1;
         cx.shared.events.push_back(Event::Path {
             peer: self.config.name.clone(),
-            path: path.id.0,
+            path: path_id,
             interface: path.interface.clone(),
             local: path.local,
             remote: path.address.remote,
             from,
             to,
             reason,
+            loss: self.loss_figures_of(path_id, reason),
         });
         if matches!(to, PathState::Failed | PathState::Abandoned) {
             self.losses.clear();
@@ -388,6 +392,7 @@ impl Association {
         self.tune_queue(&candidates);
         self.find_bottlenecks();
         self.update_guard(now, cx);
+        self.update_loss_standby(now, cx);
         if !self.rest.is_resting() {
             // Not at rest: each change costs a datagram.
             self.update_resequencing_timeout();
@@ -419,6 +424,11 @@ impl Association {
         }
     }
 
+    /// Whether the peer's wishes for standby count: not if this end has a limit and chooses first.
+    pub(super) fn heeds_standby(&self) -> bool {
+        !self.identity.opens() || self.config.max_paths.is_none()
+    }
+
     /// Keeps `max_paths` paths active, the cheapest and among these the fastest, and the others on
     /// standby (seed 000, section 3.3), as well as those that this host or the peer wants on
     /// standby. If both nodes have such a limit the opener's choice holds: two nodes that followed
@@ -437,11 +447,14 @@ impl Association {
                 || reserve.owes_cost()
                 || path.state() == PathState::Standby
         };
-        if limit.is_none() && !self.paths.iter().any(|path| aside(path) || own(path)) {
+        if limit.is_none()
+            && !self.loss_standby.holds_any()
+            && !self.paths.iter().any(|path| aside(path) || own(path))
+        {
             return;
         }
         cx.shared.work += self.paths.len() as u64;
-        let heeds = !self.identity.opens() || limit.is_none();
+        let heeds = self.heeds_standby();
         let mut working: Vec<(Aside, u8, i64, u16, PathIndex)> = Vec::new();
         for (index, path) in self.paths.enumerate() {
             let margin = match path.state() {
@@ -454,26 +467,40 @@ impl Association {
             let aside = match (own(path), heeds && path.reserve.is_wanted()) {
                 (true, _) => Aside::Here,
                 (false, true) => Aside::Peer,
+                (false, false) if self.loss_standby.holds(path.id.0) => Aside::Loss,
                 (false, false) => Aside::No,
             };
             working.push((aside, path.reserve.cost(), delay, path.id.0, index));
         }
         working.sort_unstable();
-        let available = working.iter().any(|(aside, ..)| *aside == Aside::No);
+        let any = |wanted| working.iter().any(|(aside, ..)| *aside == wanted);
+        let available = any(Aside::No);
+        // A path that loses is better than one that was set aside.
+        let only_lossy = !available && any(Aside::Loss);
         let last = limit.and_then(|limit| working.get(limit.saturating_sub(1)));
         let most = last.map_or(u8::MAX, |(_, cost, ..)| *cost);
         for (rank, &(aside, cost, _, _, index)) in working.iter().enumerate() {
             let beyond = limit.is_some_and(|limit| rank >= limit);
             let (state, reason) = match aside {
-                Aside::Here if available => (PathState::Standby, "its interface is on standby"),
-                Aside::Peer if available => (PathState::Standby, "the peer wants it on standby"),
+                Aside::Loss if available => (PathState::Standby, REACHES),
+                Aside::Here if available || only_lossy => {
+                    (PathState::Standby, "its interface is on standby")
+                }
+                Aside::Peer if available || only_lossy => {
+                    (PathState::Standby, "the peer wants it on standby")
+                }
                 _ if beyond && cost > most => (PathState::Standby, "others are cheaper"),
                 _ if beyond => (PathState::Standby, "others are faster"),
+                Aside::No if self.paths[index].reason == REACHES => {
+                    let id = self.paths[index].id.0;
+                    let returned = self.loss_standby.figures(id).is_some();
+                    (PathState::Active, if returned { BELOW } else { NOT_JUDGED })
+                }
                 Aside::No => (PathState::Active, "among the fastest"),
                 _ => (PathState::Active, "no other path works"),
             };
             self.change_state(now, cx, index, state, reason);
-            let tells = aside == Aside::Here || beyond && aside == Aside::No;
+            let tells = matches!(aside, Aside::Here | Aside::Loss) || beyond && aside == Aside::No;
             if self.paths[index].reserve.tell(tells) {
                 self.outbox.owe(Notice::PathStatus(self.paths[index].id));
             }

@@ -4,6 +4,8 @@ use core::net::IpAddr;
 
 use super::Association;
 use crate::config::PeerConfig;
+use crate::guard::Guard;
+use crate::loss_standby::LossStandby;
 use crate::parts::selection::Selection;
 use crate::shared::Context;
 use mpip_types::{Encapsulation, Instant, Prefix};
@@ -19,6 +21,10 @@ impl Association {
             || former.weight_adaptation != config.weight_adaptation;
         if former.scheduler != config.scheduler || weights {
             self.selection = Selection::new(config, &self.parameters);
+        }
+        if former.loss_policy != config.loss_policy {
+            self.selection.guard = Guard::new(self.parameters.guard);
+            self.loss_standby = LossStandby::default();
         }
         let congestion = former.congestion_control != config.congestion_control;
         for path in &mut self.paths {

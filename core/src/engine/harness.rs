@@ -13,7 +13,7 @@
 use super::*;
 use crate::association::inspect::Peeked;
 use crate::config::{
-    EncapsulationPolicy, Limits, PeerConfig, Policy, SchedulerKind, WeightAdaptation,
+    EncapsulationPolicy, Limits, LossPolicy, PeerConfig, Policy, SchedulerKind, WeightAdaptation,
 };
 use crate::handshake::HandshakeDone;
 use crate::parameters::Parameters;
@@ -242,6 +242,7 @@ impl Pair {
                 weight_adaptation: WeightAdaptation::default(),
                 congestion_control: CongestionControlKind::None,
                 max_paths: None,
+                loss_policy: LossPolicy::Measured,
                 resequencing: true,
                 ack_thinning: true,
                 encapsulation: EncapsulationPolicy::Auto,

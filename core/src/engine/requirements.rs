@@ -12,6 +12,7 @@ mod feedback;
 mod handshake;
 mod host_mode;
 mod hostile;
+mod loss;
 mod many_peers;
 mod memory;
 mod moving;

@@ -21,7 +21,10 @@ fn settings(list: &[(&str, u64, Period)]) -> BTreeMap<String, PathProperties> {
     let properties = |&(interface, bytes, period): &(&str, u64, Period)| {
         let label = (interface == "wwan0").then(|| "LTE".to_owned());
         let budget = Some(Budget { bytes, period });
-        (interface.to_owned(), PathProperties { label, metered: true, budget, cost: 0 })
+        (
+            interface.to_owned(),
+            PathProperties { label, metered: true, budget, ..PathProperties::default() },
+        )
     };
     list.iter().map(properties).collect()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use mpip_core::{
-    CongestionControlKind, Encapsulation, EncapsulationPolicy, InterfaceProperties, PeerConfig,
-    Policy, SchedulerKind, WeightAdaptation,
+    CongestionControlKind, Encapsulation, EncapsulationPolicy, InterfaceProperties, LossPolicy,
+    PeerConfig, Policy, SchedulerKind, WeightAdaptation,
 };
 
 use super::rule_list::RuleList;
@@ -36,10 +36,11 @@ pub struct Changeable {
 }
 
 /// Settings of a peer that [`Changeable::set`] takes.
-pub const SETTABLE: [&str; 7] = [
+pub const SETTABLE: [&str; 8] = [
     "scheduler",
     "congestion_control",
     "max_paths",
+    "loss_policy",
     "policy",
     "resequencing",
     "ack_thinning",
@@ -95,10 +96,13 @@ impl Changeable {
         let named = || self.path_properties.iter();
         let costs = named().filter(|(_, properties)| properties.cost > 0);
         let metered = named().filter(|(_, properties)| properties.metered);
+        let thresholds = named()
+            .filter_map(|(name, properties)| Some((name.clone(), properties.loss_threshold?)));
         InterfaceProperties {
             standby: self.in_state(InterfaceState::Standby).into_iter().collect(),
             costs: costs.map(|(name, properties)| (name.clone(), properties.cost)).collect(),
             metered: metered.map(|(name, _)| name.clone()).collect(),
+            loss_thresholds: thresholds.collect(),
         }
     }
 
@@ -136,6 +140,7 @@ fn set(peer: &mut PeerConfig, key: &str, value: &str) -> Result<(), String> {
         "congestion_control" => {
             peer.congestion_control = named(key, value, CongestionControlKind::NAMES)?;
         }
+        "loss_policy" => peer.loss_policy = named(key, value, LossPolicy::NAMES)?,
         "encapsulation" => {
             peer.encapsulation = named(key, value, EncapsulationPolicy::NAMES)?;
         }

@@ -1,4 +1,4 @@
-//! `[[path]]`: the label, cost and budget of an interface.
+//! `[[path]]`: the label, cost, budget and loss threshold of an interface.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -18,6 +18,13 @@ const LABEL_MAX: usize = 32;
 /// Permitted budgets, bytes: 1 kB to 1,000 TB.
 const BUDGET: RangeInclusive<u64> = 1_000..=1_000_000_000_000_000;
 
+/// Permitted `loss_threshold`, parts per million: 0.0001 to 99 %.
+const LOSS_THRESHOLD: RangeInclusive<u32> = 1..=990_000;
+/// Parts per million of a percent.
+const PPM_PER_PERCENT: f64 = 10_000.0;
+/// Most decimal places of a percentage.
+const PLACES: usize = 4;
+
 /// The properties of each interface that has a `[[path]]` section.
 pub(super) fn properties(
     paths: &[Spanned<raw::Path>],
@@ -33,7 +40,7 @@ pub(super) fn properties(
 }
 
 fn of(path: &raw::Path, problems: &mut Problems<'_>) -> PathProperties {
-    let raw::Path { label, cost, metered, budget, .. } = path;
+    let raw::Path { label, cost, metered, budget, loss_threshold, .. } = path;
     if let Some(budget) = budget.as_ref().filter(|_| !metered) {
         let message = "budget: expected `metered = true` beside it".to_owned();
         problems.add(&budget.span(), message);
@@ -46,7 +53,32 @@ fn of(path: &raw::Path, problems: &mut Problems<'_>) -> PathProperties {
             let parsed = parse_budget(text.get_ref());
             parsed.map_or_else(|message| problems.none(&text.span(), message), Some)
         }),
+        loss_threshold: loss_threshold.as_ref().and_then(|text| {
+            let parsed = parse_loss_threshold(text.get_ref());
+            parsed.map_or_else(|message| problems.none(&text.span(), message), Some)
+        }),
     }
+}
+
+/// A `loss_threshold` like `1 %` or `0.01 %`, in parts per million.
+///
+/// # Errors
+///
+/// What was expected and what was found.
+pub fn parse_loss_threshold(text: &str) -> Result<u32, String> {
+    let wrong = || {
+        format!(
+            "loss_threshold: expected a percentage from 0.0001 % to 99 % like `1 %` or `0.01 %`, \
+             found `{text}`"
+        )
+    };
+    let number = text.strip_suffix('%').ok_or_else(wrong)?.trim_end();
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let percent: f64 = number.parse().ok().filter(|_| plain).ok_or_else(wrong)?;
+    let share = (percent * PPM_PER_PERCENT).round();
+    let range = f64::from(*LOSS_THRESHOLD.start())..=f64::from(*LOSS_THRESHOLD.end());
+    let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
+    if digits > PLACES || !range.contains(&share) { Err(wrong()) } else { Ok(share as u32) }
 }
 
 fn checked_label(label: &Spanned<String>, problems: &mut Problems<'_>) -> Option<String> {
@@ -89,6 +121,35 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loss_thresholds_are_percentages() {
+        for (text, share) in
+            [("1 %", 10_000), ("0.01 %", 100), ("0.0001%", 1), ("99 %", 990_000), (".5 %", 5_000)]
+        {
+            assert_eq!(parse_loss_threshold(text), Ok(share), "{text}");
+        }
+        let wrong = [
+            "",
+            "%",
+            "1",
+            "0.01",
+            "-1 %",
+            "0 %",
+            "99.1 %",
+            "0.00001 %",
+            "0.10001 %",
+            "1e1 %",
+            "inf %",
+            "1.0.0 %",
+            "1 percent",
+        ];
+        for text in wrong {
+            let message = parse_loss_threshold(text).expect_err(text);
+            assert!(message.starts_with("loss_threshold: expected a percentage"), "{message}");
+            assert!(message.ends_with(&format!("found `{text}`")), "{message}");
+        }
+    }
 
     #[test]
     fn budgets_are_an_amount_in_decimal_units_and_a_period() {

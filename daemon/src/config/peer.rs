@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, PeerConfig, Policy, Prefix, SchedulerKind,
-    WeightAdaptation,
+    CongestionControlKind, EncapsulationPolicy, LossPolicy, PeerConfig, Policy, Prefix,
+    SchedulerKind, WeightAdaptation,
 };
 use mpip_crypto::{PresharedKey, PublicKey};
 use toml::Spanned;
@@ -101,6 +101,9 @@ impl<'a> Peers<'a> {
             .max_paths
             .as_ref()
             .and_then(|paths| integer(paths, "max_paths", MAX_PATHS, problems));
+        let loss_policy =
+            named(raw.loss_policy.as_ref(), "loss_policy", LossPolicy::NAMES, problems)
+                .unwrap_or_default();
         if problems.count() > before {
             return None;
         }
@@ -119,6 +122,7 @@ impl<'a> Peers<'a> {
             weight_adaptation,
             congestion_control,
             max_paths,
+            loss_policy,
             resequencing: raw.resequencing.unwrap_or(true),
             ack_thinning: raw.ack_thinning.unwrap_or(true),
             encapsulation,

@@ -110,6 +110,7 @@ pub(super) struct Path {
     #[serde(default)]
     pub(super) metered: bool,
     pub(super) budget: Option<Spanned<String>>,
+    pub(super) loss_threshold: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -135,6 +136,7 @@ pub(super) struct Peer {
     pub(super) weight_period_ms: Option<Spanned<i64>>,
     pub(super) congestion_control: Option<Spanned<String>>,
     pub(super) max_paths: Option<Spanned<i64>>,
+    pub(super) loss_policy: Option<Spanned<String>>,
     pub(super) resequencing: Option<bool>,
     pub(super) ack_thinning: Option<bool>,
     pub(super) encapsulation: Option<Spanned<String>>,

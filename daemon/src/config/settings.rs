@@ -164,6 +164,8 @@ pub struct PathProperties {
     pub metered: bool,
     /// Most data of a period.
     pub budget: Option<Budget>,
+    /// Loss at which its paths go on standby with `loss_policy = "threshold"`, parts per million.
+    pub loss_threshold: Option<u32>,
 }
 
 /// Units of amounts of data, bytes, from the smallest on.

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mpip_core::{CongestionControlKind, EncapsulationPolicy, Policy, Priority, SchedulerKind};
+use mpip_core::{
+    CongestionControlKind, EncapsulationPolicy, LossPolicy, Policy, Priority, SchedulerKind,
+};
 
 use super::*;
 use crate::rules;
@@ -85,7 +87,7 @@ fn a_full_configuration_is_read() {
              reaches = ['198.19.0.0/24']\n\
              host_mode = false\npolicy = 'require'\nscheduler = 'weighted'\n\
              weights = {{ eth0 = 1000, wwan0 = 1 }}\ncongestion_control = 'cubic'\n\
-             max_paths = 3\nresequencing = false\nack_thinning = false\n\
+             max_paths = 3\nloss_policy = 'off'\nresequencing = false\nack_thinning = false\n\
              [[rule]]\nprotocol = 'tcp'\nremote_port = 23\nlength = '0-200'\n\
              priority = 'response'\n\
              [[rule]]\nprotocol = 132\nlength = '1000-'\nremote_prefix = '10.0.0.0/8'\n\
@@ -117,6 +119,7 @@ fn a_full_configuration_is_read() {
     assert_eq!(peer.fixed_weights, [("eth0".to_owned(), 1000), ("wwan0".to_owned(), 1)]);
     assert_eq!(peer.congestion_control, CongestionControlKind::Cubic);
     assert_eq!((peer.max_paths, peer.resequencing), (Some(3), false));
+    assert_eq!(peer.loss_policy, LossPolicy::Off);
     assert!(!peer.ack_thinning);
     let [telnet, bulk, calls, names] = &settings.rules[..] else { panic!("four rules") };
     assert_eq!((telnet.protocol, telnet.remote_port.clone()), (Some(6), Some(23..=23)));
@@ -143,6 +146,7 @@ fn defaults_are_as_documented() {
     assert_eq!(peer.scheduler, SchedulerKind::Earliest);
     assert_eq!(peer.congestion_control, CongestionControlKind::Bbr);
     assert_eq!((peer.max_paths, peer.resequencing), (None, true));
+    assert_eq!(peer.loss_policy, LossPolicy::Measured);
     assert!(peer.ack_thinning);
     assert_eq!(peer.preshared_key.secret_bytes(), &[0; 32]);
     assert_eq!((peer.host_mode, peer.policy), (false, Policy::Require));
@@ -644,8 +648,8 @@ fn every_mistake_is_shown_at_once_with_what_was_probably_meant() {
             "15: unknown key `mtu`, expected one of `name`, `public_key`, `preshared_key_file`, \
              `endpoints`, `allowed_prefixes`, `reaches`, `host_mode`, `exclusive`, \
              `default_route`, `policy`, `scheduler`, `weights`, `weight_step`, \
-             `weight_period_ms`, `congestion_control`, `max_paths`, `resequencing`, \
-             `ack_thinning`, `encapsulation`, `tcp_port`",
+             `weight_period_ms`, `congestion_control`, `max_paths`, `loss_policy`, \
+             `resequencing`, `ack_thinning`, `encapsulation`, `tcp_port`",
             "16: missing key `interface`",
             "17: encapsulation: expected one of `auto`, `udp`, `tcp`, found `upd`: did you mean \
              `udp`?",
@@ -761,15 +765,22 @@ fn one_peer_may_have_the_default_route() {
 fn path_properties_are_read_and_errors_name_the_line() {
     let directory = Directory::new("path-properties");
     let path = |lines: &str| with_peer(&format!("[[path]]\ninterface = 'wwan0'\n{lines}"));
-    let valid = "label = 'LTE büro'\ncost = 15\nmetered = true\nbudget = '2 GB/day'";
+    let valid = "label = 'LTE büro'\ncost = 15\nmetered = true\nbudget = '2 GB/day'\n\
+                 loss_threshold = '0.01 %'";
     let settings = directory.parse(&path(valid)).expect("valid");
     let budget = Some(Budget { bytes: 2_000_000_000, period: Period::Day });
-    let expected =
-        PathProperties { label: Some("LTE büro".to_owned()), cost: 15, metered: true, budget };
+    let expected = PathProperties {
+        label: Some("LTE büro".to_owned()),
+        cost: 15,
+        metered: true,
+        budget,
+        loss_threshold: Some(100),
+    };
     assert_eq!(settings.path_properties["wwan0"], expected);
     let interfaces = settings.changeable().interfaces();
     assert_eq!((interfaces.cost("wwan0"), interfaces.cost("eth0")), (15, 0));
     assert!(interfaces.metered.contains("wwan0"));
+    assert_eq!(interfaces.loss_thresholds.get("wwan0"), Some(&100));
     let settings = directory.parse(&path("")).expect("valid");
     assert_eq!(settings.path_properties["wwan0"], PathProperties::default());
 
@@ -783,6 +794,8 @@ fn path_properties_are_read_and_errors_name_the_line() {
         ("\nbudget = '2 GB/day'", "9: budget: expected `metered = true` beside it"),
         ("metered = true\nbudget = '2 GB'", "9: budget: expected an amount (kB, MB, GB or TB)"),
         ("metered = 1", "8: metered: "),
+        ("loss_threshold = '1'", "8: loss_threshold: expected a percentage from 0.0001 % to 99 %"),
+        ("loss_threshold = 1", "8: loss_threshold: expected a string, found integer `1`"),
         ("lable = 'a'", "8: "),
     ] {
         let problems = directory.problems(&path(lines));

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use mpip_api::KnownPeer;
 use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, PeerConfig, Policy, Prefix, SchedulerKind,
-    WeightAdaptation,
+    CongestionControlKind, EncapsulationPolicy, LossPolicy, PeerConfig, Policy, Prefix,
+    SchedulerKind, WeightAdaptation,
 };
 use mpip_crypto::{InvitationSecret, PublicKey};
 
@@ -52,6 +52,7 @@ impl Record {
             weight_adaptation: WeightAdaptation::default(),
             congestion_control: CongestionControlKind::default(),
             max_paths: None,
+            loss_policy: LossPolicy::Measured,
             resequencing: true,
             ack_thinning: true,
             encapsulation: EncapsulationPolicy::default(),

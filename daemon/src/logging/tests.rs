@@ -14,6 +14,7 @@ fn failed() -> EventKind {
         from: "active".to_owned(),
         to: "failed".to_owned(),
         reason: "no answer".to_owned(),
+        loss: None,
     }
 }
 

@@ -3,7 +3,13 @@ use crate::results::RunResult;
 use crate::results::tests::run;
 
 fn measured(runs: Vec<RunResult>) -> Measured {
-    Measured { summaries: summarise(&runs), runs, cells: Vec::new(), published: published() }
+    Measured {
+        summaries: summarise(&runs),
+        runs,
+        cells: Vec::new(),
+        balia: Vec::new(),
+        published: published(),
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //!   everything for the client, which loses its plain routes to where the traffic ends
 //! - `clock`: see [`ClockSetting`]
 //! - `rules`: an array of tables, as in the daemon's configuration
+//! - `loss_thresholds`: a table of `loss_threshold` by the name of the interface
 //! - `node`, `interface`: tables merged into those of the daemon's configuration
 //! - every other key, for instance `scheduler`, goes into the daemon's `[[peer]]` table
 
@@ -264,16 +265,22 @@ fn config(
     }
     for (key, value) in &system.settings {
         match (key.as_str(), value) {
-            ("host_mode" | "clock" | "gateway", _) => {}
+            ("host_mode" | "clock" | "gateway" | "loss_thresholds", _) => {}
             ("rules", rules) => drop(root.insert("rule".to_owned(), rules.clone())),
             ("node", toml::Value::Table(more)) => node.extend(more.clone()),
             ("interface", toml::Value::Table(more)) => interface.extend(more.clone()),
             _ => drop(peer.insert(key.clone(), value.clone())),
         }
     }
-    let paths = scenario
-        .interfaces_of(name)
-        .map(|index| table([("interface", scenario.interfaces[index].name.clone().into())]));
+    let thresholds = system.settings.get("loss_thresholds").and_then(toml::Value::as_table);
+    let paths = scenario.interfaces_of(name).map(|index| {
+        let interface = &scenario.interfaces[index].name;
+        let mut path = table([("interface", interface.clone().into())]);
+        if let Some(threshold) = thresholds.and_then(|all| all.get(interface)) {
+            path.insert("loss_threshold".to_owned(), threshold.clone());
+        }
+        path
+    });
     root.insert("node".to_owned(), node.into());
     root.insert("interface".to_owned(), interface.into());
     root.insert("path".to_owned(), paths.map(toml::Value::Table).collect::<Vec<_>>().into());

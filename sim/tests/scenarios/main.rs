@@ -12,6 +12,7 @@ mod harm;
 mod inner_bbr;
 mod interactive;
 mod jitter;
+mod loss_switched;
 mod path_mtu;
 mod qlog;
 mod quic;

@@ -29,6 +29,7 @@ fn every_settable_key_takes_its_values_and_an_empty_one_is_the_default() {
         ("scheduler", "weighted"),
         ("congestion_control", "cubic"),
         ("max_paths", "3"),
+        ("loss_policy", "threshold"),
         ("policy", "off"),
         ("resequencing", "false"),
         ("ack_thinning", "false"),
@@ -58,6 +59,7 @@ fn a_setting_that_is_refused_names_what_was_meant_and_changes_nothing() {
         ("gateway", "scheduler", "erliest", "scheduler: expected one of `earliest`, `weighted`"),
         ("gateway", "max_paths", "0", "max_paths: expected a number from 1 to 64, found `0`"),
         ("gateway", "max_paths", "all", "max_paths: expected a number from 1 to 64, found `all`"),
+        ("gateway", "loss_policy", "on", "loss_policy: expected one of `measured`, `threshold`"),
         ("gateway", "resequencing", "no", "resequencing: expected `true` or `false`, found `no`"),
         ("gateway", "policy", "prefer", "policy: expected `require`, because `prefer` is for"),
     ] {
