@@ -8,9 +8,9 @@
 //! acknowledgements are dropped for a moment, once in a few rounds: the next one covers them all.
 //!
 //! It is tried only where a path is that much farther than the sender's minimum RTT: otherwise the
-//! RTT is a queue's. Whether a sender is such a BBR is seen by its reaction. If it does not become faster, it is left
-//! alone for a while. An acknowledgement is dropped only while data beyond it is in flight, so
-//! another one follows. None is delayed.
+//! RTT is a queue's. Whether a sender is such a BBR is seen by its reaction. If it does not become
+//! faster, it is left alone for a while. An acknowledgement is dropped only while data beyond it is
+//! in flight, so another one follows. None is delayed.
 
 use core::time::Duration;
 
