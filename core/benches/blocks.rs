@@ -160,17 +160,17 @@ fn rules(criterion: &mut Criterion) {
     group.bench_function("1000_new_session", |bencher| {
         bencher.iter(|| {
             let mut known = KnownRules::default();
-            table.treatment_in(&mut known, black_box(&header), len)
+            table.treatment_in(&mut known, "peer", black_box(&header), len)
         });
     });
     for (name, table) in [("1000_known_session", &table), ("1001_one_by_length", &with_length)] {
         let mut known = KnownRules::default();
         group.bench_function(name, |bencher| {
-            bencher.iter(|| table.treatment_in(&mut known, black_box(&header), len));
+            bencher.iter(|| table.treatment_in(&mut known, "peer", black_box(&header), len));
         });
     }
     group.bench_function("1000_walk", |bencher| {
-        bencher.iter(|| table.treatment(black_box(&header), len));
+        bencher.iter(|| table.treatment("peer", black_box(&header), len));
     });
     group.finish();
 }

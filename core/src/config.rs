@@ -363,6 +363,10 @@ pub struct Rule {
     pub length: Option<RangeInclusive<u16>>,
     /// Its differentiated services code point (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// The name of the peer to which it goes.
+    pub peer: Option<String>,
+    /// The interface behind which the host is that sends it; this host itself is behind none.
+    pub interface: Option<String>,
     /// The priority of matching packets.
     pub priority: Priority,
     /// On how many paths they are sent if that is [`Priority::Redundant`].

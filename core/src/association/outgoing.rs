@@ -59,7 +59,7 @@ impl Association {
         self.check_length(now, header, &segments, cx)?;
         self.on_traffic(now);
         self.sending
-            .push(now, header, segments, &cx.shared.rules)
+            .push(now, header, segments, &cx.shared.rules, &self.config.name)
             .map_err(|reason| cx.shared.refuse(reason))
     }
 
