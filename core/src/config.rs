@@ -381,4 +381,7 @@ pub struct Rule {
     pub paths: Option<RulePaths>,
     /// The code point that they are given, 0 to 63; `None`: they keep theirs.
     pub set_dscp: Option<u8>,
+    /// How a path is chosen for those of [`Priority::Throughput`]; `None`: as the peer's
+    /// configuration says. What else belongs to the peer's scheduler stays as it is.
+    pub scheduler: Option<SchedulerKind>,
 }

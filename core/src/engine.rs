@@ -474,6 +474,12 @@ impl Engine {
         self.configured.contains(&peer).then(|| self.associations[peer].config.name.as_str())
     }
 
+    /// The interface behind which the host with `address` is, as rules match it; `None` for this
+    /// host and those of which that is not known.
+    pub fn interface_at(&self, address: IpAddr) -> Option<&str> {
+        self.shared.rules.interface_of(address)
+    }
+
     fn refuse(&mut self, reason: DropReason) -> DropReason {
         self.shared.drops.count(reason);
         reason

@@ -1,10 +1,11 @@
 //! The rule table (seed 000, table 6): how packets are treated.
 
+use core::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use self::index::Index;
 use self::networks::Networks;
-use crate::config::{Copies, PathPreference, Priority, Rule, RulePaths};
+use crate::config::{Copies, PathPreference, Priority, Rule, RulePaths, SchedulerKind};
 use mpip_types::packet::Header;
 
 mod index;
@@ -32,6 +33,9 @@ pub struct Treatment {
     pub paths: PathLimit,
     /// The code point that it is given; `None`: it keeps its own.
     pub set_dscp: Option<u8>,
+    /// How its path is chosen if its priority is [`Priority::Throughput`]; `None`: by the peer's
+    /// scheduler.
+    pub scheduler: Option<SchedulerKind>,
 }
 
 /// Which paths a packet may take, by the lists of their interfaces in the rule table. A list is a
@@ -85,6 +89,8 @@ pub struct RuleTable {
     treatments: Vec<Treatment>,
     /// The lists of interfaces in them, sorted and each once.
     lists: Vec<Vec<String>>,
+    /// The schedulers in them, each once.
+    schedulers: Vec<SchedulerKind>,
     /// Another number each time the rules were replaced; never 0 once there are any.
     generation: u32,
 }
@@ -96,7 +102,12 @@ impl RuleTable {
         let lists = path_lists(&rules);
         let treatments = rules.iter().map(|rule| treatment(rule, &lists)).collect();
         let index = Index::new(&rules);
-        Self { rules, index, networks: Networks::default(), treatments, lists, generation: 1 }
+        let names_it =
+            |kind: &SchedulerKind| rules.iter().any(|rule| rule.scheduler == Some(*kind));
+        let schedulers =
+            SchedulerKind::NAMES.iter().map(|(_, kind)| *kind).filter(names_it).collect();
+        let networks = Networks::default();
+        Self { rules, index, networks, treatments, lists, schedulers, generation: 1 }
     }
 
     /// Replaces all rules.
@@ -129,6 +140,17 @@ impl RuleTable {
     /// The rules, in order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The schedulers that rules ask for.
+    pub fn schedulers(&self) -> &[SchedulerKind] {
+        &self.schedulers
+    }
+
+    /// The interface behind which the host with `address` is: see
+    /// [`set_networks`](Self::set_networks).
+    pub fn interface_of(&self, address: IpAddr) -> Option<&str> {
+        self.networks.interface_of(address)
     }
 
     /// The lists that `interface` is in: bit `n` is list `n` of [`PathLimit`].
@@ -245,6 +267,7 @@ fn treatment(rule: &Rule, lists: &[Vec<String>]) -> Treatment {
         ordered: rule.ordered,
         paths: rule.paths.as_ref().and_then(limit).unwrap_or_default(),
         set_dscp: rule.set_dscp,
+        scheduler: rule.scheduler,
         by_rule: true,
     }
 }

@@ -19,6 +19,7 @@ impl Association {
             || former.weight_adaptation != config.weight_adaptation;
         if former.scheduler != config.scheduler || weights {
             self.selection = Selection::new(config, &self.parameters);
+            self.rules_followed = 0;
         }
         let congestion = former.congestion_control != config.congestion_control;
         for path in &mut self.paths {
