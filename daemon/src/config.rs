@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 pub use change::{Changeable, SETTABLE};
 pub(crate) use change::{Fixed, no_interface};
 pub use error::{ConfigError, Problem};
+pub use rule::Known;
 pub use rule_list::{ListedRule, RuleList};
 pub(crate) use settings::AMOUNT_UNITS;
 pub use settings::{
