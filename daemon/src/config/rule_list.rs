@@ -9,8 +9,8 @@ use super::rule::{self, Known};
 use super::suggestion::did_you_mean;
 use super::values;
 
-/// Most rules of a table to which others are added for the time being. Each costs every packet a
-/// comparison.
+/// Most rules of a table to which others are added for the time being. Each costs memory, and every
+/// change builds the table anew.
 const RULES_MAX: usize = 1024;
 
 /// The rules, in order.
