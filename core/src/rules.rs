@@ -11,7 +11,8 @@ use mpip_types::packet::Header;
 mod index;
 mod networks;
 
-pub use networks::AttachedNetwork;
+pub use self::index::Origin;
+pub use self::networks::AttachedNetwork;
 
 /// Most different lists of interfaces ([`RulePaths`]) in a table; rules may share one.
 pub const PATH_LISTS: usize = u64::BITS as usize;
@@ -67,16 +68,6 @@ pub struct KnownRules {
     /// Whether one of the rules after these may decide, too.
     more: bool,
     rules: [u16; REMEMBERED],
-}
-
-/// What a rule can match of a session besides what stands in its packets' headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin<'a> {
-    /// The name of the peer to which its packets go.
-    pub peer: Option<&'a str>,
-    /// The interface behind which the host is that sends them; `None`: it is this host, or nobody
-    /// knows ([`RuleTable::set_networks`]).
-    pub interface: Option<&'a str>,
 }
 
 /// Rules in the order of the configuration.

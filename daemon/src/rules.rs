@@ -31,7 +31,8 @@ pub(crate) fn overrides(list: &RuleList) -> Option<RuleOverride> {
     changed.then(|| RuleOverride { in_file: list.in_file() as u64, table: table(list).rules })
 }
 
-/// Which rule of `list` decides about `packet`, which has this `origin`. The paths are not filled in.
+/// Which rule of `list` decides about `packet`, which has this `origin`. The paths are not filled
+/// in.
 pub(crate) fn test(list: &RuleList, packet: &Packet, origin: Origin<'_>) -> RuleTest {
     let peer = origin.peer.map(str::to_owned);
     let mut depends = Vec::new();

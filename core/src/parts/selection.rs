@@ -281,8 +281,8 @@ impl Selection {
         self.others.iter_mut().for_each(|(_, other)| other.adjust(candidates));
     }
 
-    /// Why `path`, one of `paths`, may not carry a packet of `len` bytes and this priority now, which
-    /// is `allowed` some of them; `None` if it may.
+    /// Why `path`, one of `paths`, may not carry a packet of `len` bytes and this priority now,
+    /// which is `allowed` some of them; `None` if it may.
     pub(crate) fn hold(
         &self,
         path: &Path,
@@ -437,8 +437,8 @@ impl Selection {
         !self.candidates.is_empty()
     }
 
-    /// Chooses one of the gathered ones of `paths` for a packet with this priority, by `scheduler` or
-    /// the peer's; `None` if the packet waits.
+    /// Chooses one of the gathered ones of `paths` for a packet with this priority, by `scheduler`
+    /// or the peer's; `None` if the packet waits.
     pub(crate) fn choose(
         &mut self,
         now: Instant,

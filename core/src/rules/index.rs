@@ -1,11 +1,11 @@
 //! Finds the rules that match a session without comparing it with each of them.
 //!
 //! The bit vector scheme of T. V. Lakshman and D. Stiliadis, "High-speed policy-based packet
-//! forwarding using efficient multi-dimensional range matching", SIGCOMM 1998, section 4.1. What a
-//! rule says of a field is an interval of its values, or several. The ends of all rules' intervals
-//! cut the field's values into pieces; each piece has a bit for each rule that holds there. A
-//! session is searched for in every field, and the bits that all of its pieces have in common are
-//! the rules that match. The lowest one is the first in the table.
+//! forwarding using efficient multi-dimensional range matching", SIGCOMM 1998. What a rule says of
+//! a field is a span of its values. The ends of all rules' spans cut the field's values into
+//! pieces; each piece has a bit for each rule that holds there. A session is searched for in every
+//! field, and the bits that all of its pieces have in common are the rules that match. The lowest
+//! one is the first in the table.
 //!
 //! Rules are indexed in blocks, so that memory grows with their number and not with its square: a
 //! block has at most 2 × [`BLOCK`] + 1 pieces of 128 bytes in each field.
@@ -16,7 +16,17 @@ use core::ops::RangeInclusive;
 use mpip_types::Prefix;
 use mpip_types::packet::Header;
 
-use super::{Origin, Rule};
+use crate::config::Rule;
+
+/// What a rule can match of a session besides what stands in its packets' headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// The name of the peer to which its packets go.
+    pub peer: Option<&'a str>,
+    /// The interface behind which the host is that sends them; `None`: it is this host, or nobody
+    /// knows.
+    pub interface: Option<&'a str>,
+}
 
 /// Rules of a block.
 const BLOCK: usize = 1_024;
@@ -101,17 +111,16 @@ struct Block {
 
 impl Block {
     fn new(rules: &[Rule], peers: &[String], interfaces: &[String]) -> Self {
-        let one = |value: u32| (value, Some(value + 1));
+        let one = |value: u32| Span { from: value, behind: Some(value + 1) };
         let ports = |ports: &RangeInclusive<u16>| {
             // An empty range begins where it ends.
             let behind = u32::from(*ports.end()) + 1;
-            (behind.min((*ports.start()).into()), Some(behind))
+            Span { from: behind.min((*ports.start()).into()), behind: Some(behind) }
         };
-        let numbers = |held: &dyn Fn(&Rule) -> Option<(u32, Option<u32>)>| {
-            Field::new(0, rules.iter().map(held))
-        };
+        let numbers =
+            |held: &dyn Fn(&Rule) -> Option<Span<u32>>| Field::new(0, rules.iter().map(held));
         let addresses = |held: &dyn Fn(&Rule) -> Option<Prefix>| {
-            Field::new(LOWEST, rules.iter().map(|rule| held(rule).map(interval)))
+            Field::new(LOWEST, rules.iter().map(|rule| held(rule).map(addresses_of)))
         };
         let name = |names: &[String], name: &Option<String>| {
             name.as_ref().map(|name| one(number(names, Some(name))))
@@ -146,6 +155,14 @@ impl Block {
     }
 }
 
+/// Values of a field for which a rule holds.
+#[derive(Clone, Copy, Debug)]
+struct Span<K> {
+    from: K,
+    /// The first value behind them; `None`: they go to the end.
+    behind: Option<K>,
+}
+
 /// The pieces of a field's values.
 #[derive(Clone, Debug)]
 struct Field<K> {
@@ -156,12 +173,11 @@ struct Field<K> {
 }
 
 impl<K: Copy + Ord> Field<K> {
-    /// `lowest` of all values, and for each rule those for which it holds: from the first one up to
-    /// the second, which is not included; `None`: for all values, or for all from the first one on.
-    fn new(lowest: K, held: impl Iterator<Item = Option<(K, Option<K>)>>) -> Self {
+    /// `lowest` of all values, and for each rule those for which it holds; `None`: all of them.
+    fn new(lowest: K, held: impl Iterator<Item = Option<Span<K>>>) -> Self {
         let mut edges = vec![];
-        for (rule, interval) in held.enumerate() {
-            let (from, behind) = interval.unwrap_or((lowest, None));
+        for (rule, span) in held.enumerate() {
+            let Span { from, behind } = span.unwrap_or(Span { from: lowest, behind: None });
             edges.push((from, rule));
             edges.extend(behind.map(|behind| (behind, rule)));
         }
@@ -189,8 +205,8 @@ impl<K: Copy + Ord> Field<K> {
 /// The lowest address, in the order of [`IpAddr`]: those of IPv4 come first.
 const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The first address in `prefix`, and the one behind the last, if there is any.
-fn interval(prefix: Prefix) -> (IpAddr, Option<IpAddr>) {
+/// The addresses in `prefix`.
+fn addresses_of(prefix: Prefix) -> Span<IpAddr> {
     let host_bits = |bits: u8| u32::from(bits.saturating_sub(prefix.prefix_len()));
     let behind =
         match prefix.address() {
@@ -206,7 +222,7 @@ fn interval(prefix: Prefix) -> (IpAddr, Option<IpAddr>) {
                 behind.map(|behind| Ipv6Addr::from(behind).into())
             }
         };
-    (prefix.address(), behind)
+    Span { from: prefix.address(), behind }
 }
 
 /// `names`, sorted, each once.
