@@ -32,6 +32,9 @@ pub struct Treatment {
     /// The code point that packets are given, by name or number; `None`: they keep theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_dscp: Option<String>,
+    /// How paths are chosen for packets of priority `throughput`; `None`: by the peer's scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
 }
 
 /// What a rule says about the paths from some interfaces.
@@ -39,7 +42,7 @@ pub struct Treatment {
 pub struct RulePaths {
     /// `only`, `prefer` or `avoid`.
     pub preference: String,
-    /// The interfaces.
+    /// The interfaces, by name or label.
     pub interfaces: Vec<String>,
 }
 

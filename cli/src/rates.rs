@@ -11,6 +11,8 @@ pub(crate) struct Rate {
     pub(crate) received_bps: u64,
     /// Inner data sent.
     pub(crate) carried_bps: u64,
+    /// Copies of inner data that went by another path at the same time.
+    pub(crate) copied_bps: u64,
 }
 
 /// The rates of all paths between two samples.
@@ -35,7 +37,9 @@ impl Rates {
             let sent_bps = rate(from.sent_bytes, path.sent_bytes)?;
             let received_bps = rate(from.received_bytes, path.received_bytes)?;
             let carried_bps = rate(from.carried_bytes, path.carried_bytes)?;
-            Some(((key.0.to_owned(), key.1), Rate { sent_bps, received_bps, carried_bps }))
+            let copied_bps = rate(from.copied_bytes, path.copied_bytes)?;
+            let rate = Rate { sent_bps, received_bps, carried_bps, copied_bps };
+            Some(((key.0.to_owned(), key.1), rate))
         });
         Self(rates.collect())
     }
@@ -66,8 +70,14 @@ mod tests {
         after.peers[0].paths[0].sent_bytes += 125_000;
         after.peers[0].paths[0].received_bytes += 25;
         after.peers[0].paths[0].carried_bytes += 100_000;
+        after.peers[0].paths[0].copied_bytes += 50_000;
         let rate = Rates::between(&before, &after).of("gateway", 0);
-        let expected = Rate { sent_bps: 4_000_000, received_bps: 800, carried_bps: 3_200_000 };
+        let expected = Rate {
+            sent_bps: 4_000_000,
+            received_bps: 800,
+            carried_bps: 3_200_000,
+            copied_bps: 1_600_000,
+        };
         assert_eq!(rate, Some(expected));
     }
 

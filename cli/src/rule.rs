@@ -100,14 +100,16 @@ fn row(
 
 /// What a rule does besides priority and repair: keys of a `[[rule]]` with their values.
 fn more(treatment: &Treatment) -> Vec<String> {
-    let Treatment { priority: _, copies, repair: _, ordered, paths, set_dscp } = treatment;
+    let Treatment { priority: _, copies, repair: _, ordered, paths, set_dscp, scheduler } =
+        treatment;
     let paths = paths.as_ref().map(|RulePaths { preference, interfaces }| {
         format!("paths.{preference}={}", interfaces.join(","))
     });
     let copies = copies.as_ref().map(|copies| format!("copies={copies}"));
     let ordered = ordered.map(|ordered| format!("ordered={ordered}"));
     let set_dscp = set_dscp.as_ref().map(|dscp| format!("set_dscp={dscp}"));
-    [copies, ordered, paths, set_dscp].into_iter().flatten().collect()
+    let scheduler = scheduler.as_ref().map(|scheduler| format!("scheduler={scheduler}"));
+    [copies, ordered, paths, set_dscp, scheduler].into_iter().flatten().collect()
 }
 
 fn verdict(test: &RuleTest) -> String {

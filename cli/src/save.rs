@@ -162,7 +162,11 @@ fn new_rule(rule: &RuleStatus) -> Table {
         section.insert("name", Value::from(name).into());
     }
     for (key, value) in matches {
-        put(&mut section, key, value);
+        match key.as_str() {
+            // Names, even if they look like numbers.
+            "peer" | "interface" => drop(section.insert(key, Value::from(value).into())),
+            _ => put(&mut section, key, value),
+        }
     }
     section.insert("priority", Value::from(&treatment.priority).into());
     if let Some(copies) = &treatment.copies {
@@ -181,6 +185,9 @@ fn new_rule(rule: &RuleStatus) -> Table {
     }
     if let Some(dscp) = &treatment.set_dscp {
         put(&mut section, "set_dscp", dscp);
+    }
+    if let Some(scheduler) = &treatment.scheduler {
+        put(&mut section, "scheduler", scheduler);
     }
     section.decor_mut().set_prefix("\n");
     section
@@ -367,6 +374,7 @@ mod tests {
                     interfaces: vec!["eth0".to_owned(), "wlan0".to_owned()],
                 }),
                 set_dscp: Some("ef".to_owned()),
+                scheduler: Some("weighted".to_owned()),
             },
         };
         let table = places.iter().zip(1..).map(rule).collect();
@@ -378,7 +386,7 @@ mod tests {
             "\n[[rule]]\nname = \"new{number}\"\ndscp = 46\nlength = \"0-200\"\n\
              protocol = \"udp\"\nremote_port = 53\npriority = \"redundant\"\ncopies = 3\n\
              repair = true\nordered = false\npaths = {{ prefer = [\"eth0\", \"wlan0\"] }}\n\
-             set_dscp = \"ef\"\n"
+             set_dscp = \"ef\"\nscheduler = \"weighted\"\n"
         )
     }
 
@@ -425,7 +433,9 @@ mod tests {
         let mut overrides = rules(0, &[None]);
         let table = &mut overrides.rules.as_mut().expect("there").table;
         table[0].name = Some("-5".to_owned());
-        assert!(edit("", &overrides).expect("valid").contains("name = \"-5\""));
+        table[0].matches = [("peer".to_owned(), "7".to_owned())].into();
+        let saved = edit("", &overrides).expect("valid");
+        assert!(saved.contains("name = \"-5\"") && saved.contains("peer = \"7\""), "{saved}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mpip_core::omission::{HEAD_MAX, SessionHeader, fields};
 use mpip_core::packet::{Header, Segments};
 use mpip_core::queue::SendQueue;
 use mpip_core::resequencer::{Hold, HoldLimits, HoldPool, Resequencer, Share};
-use mpip_core::rules::{KnownRules, RuleTable};
+use mpip_core::rules::{KnownRules, Origin, RuleTable, matches};
 use mpip_core::window::DuplicateWindow;
 use mpip_core::{
     Checksum, InnerPacket, Instant, Offload, PacketBuf, PacketPool, PartialChecksum, Priority,
@@ -160,17 +160,27 @@ fn rules(criterion: &mut Criterion) {
     group.bench_function("1000_new_session", |bencher| {
         bencher.iter(|| {
             let mut known = KnownRules::default();
-            table.treatment_in(&mut known, black_box(&header), len)
+            table.treatment_in(&mut known, "peer", black_box(&header), len)
         });
     });
     for (name, table) in [("1000_known_session", &table), ("1001_one_by_length", &with_length)] {
         let mut known = KnownRules::default();
         group.bench_function(name, |bencher| {
-            bencher.iter(|| table.treatment_in(&mut known, black_box(&header), len));
+            bencher.iter(|| table.treatment_in(&mut known, "peer", black_box(&header), len));
         });
     }
-    group.bench_function("1000_walk", |bencher| {
-        bencher.iter(|| table.treatment(black_box(&header), len));
+    group.bench_function("1000_not_remembered", |bencher| {
+        bencher.iter(|| table.treatment("peer", black_box(&header), len));
+    });
+    // What the index saves.
+    group.bench_function("1000_compared", |bencher| {
+        let origin = Origin { peer: Some("peer"), interface: None };
+        let rules = table.rules();
+        bencher
+            .iter(|| rules.iter().position(|rule| matches(rule, origin, black_box(&header), len)));
+    });
+    group.bench_function("1000_build", |bencher| {
+        bencher.iter_batched(|| table.rules().to_vec(), RuleTable::new, BatchSize::LargeInput);
     });
     group.finish();
 }

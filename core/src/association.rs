@@ -36,7 +36,7 @@ use std::sync::Arc;
 use mpip_crypto::{NodeId, Rng};
 use mpip_wire::{AckRange, Ranges};
 
-use crate::config::{Limits, PeerConfig};
+use crate::config::{Limits, PeerConfig, Priority};
 use crate::content::Content;
 use crate::content::Path;
 use crate::loss_standby::LossStandby;
@@ -51,9 +51,10 @@ use crate::parts::peer_addresses::PeerAddresses;
 use crate::parts::receiving::Receiving;
 use crate::parts::resting::Resting;
 use crate::parts::selection::Selection;
-use crate::parts::sending::Sending;
+use crate::parts::sending::{Allowed, Sending};
 use crate::path_status;
 use crate::resequencer::WAIT_BUCKETS;
+use crate::rules::PathLimit;
 use crate::session::{Counters, Order};
 use crate::shared::Context;
 use crate::status::{PeerStatus, SessionStatus};
@@ -383,7 +384,8 @@ impl Association {
             let weight = self.selection.weight(path.id.0).unwrap_or(0);
             let guard = &self.selection.guard;
             let (part, figures) = (guard.part(path.id.0), guard.figures(now, path.id.0));
-            let hold = self.selection.hold(path, &self.paths, now, self.inner_mtu.into(), true);
+            let (len, any) = (self.inner_mtu.into(), Allowed::ByRule(PathLimit::Any));
+            let hold = self.selection.hold(path, &self.paths, now, len, Priority::Throughput, any);
             let mut status =
                 path_status::of(path, now, fastest, carried, weight, (part, figures, hold));
             status.loss_figures = self.loss_standby.of_held(path.id.0);

@@ -383,6 +383,10 @@ pub struct Rule {
     pub length: Option<RangeInclusive<u16>>,
     /// Its differentiated services code point (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// The name of the peer to which it goes.
+    pub peer: Option<String>,
+    /// The interface behind which the host is that sends it; this host itself is behind none.
+    pub interface: Option<String>,
     /// The priority of matching packets.
     pub priority: Priority,
     /// On how many paths they are sent if that is [`Priority::Redundant`].
@@ -397,4 +401,7 @@ pub struct Rule {
     pub paths: Option<RulePaths>,
     /// The code point that they are given, 0 to 63; `None`: they keep theirs.
     pub set_dscp: Option<u8>,
+    /// How a path is chosen for those of [`Priority::Throughput`]; `None`: as the peer's
+    /// configuration says. What else belongs to the peer's scheduler stays as it is.
+    pub scheduler: Option<SchedulerKind>,
 }

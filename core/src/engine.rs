@@ -23,7 +23,7 @@ use crate::parameters::Parameters;
 use crate::pins::PinChange;
 use crate::prefixes::PrefixTable;
 use crate::resequencer::HoldPool;
-use crate::rules::RuleTable;
+use crate::rules::{AttachedNetwork, RuleTable};
 use crate::shared::{Context, Shared};
 use crate::status::{PathTraffic, Status, Way};
 use crate::trace::{Trace, TraceSink};
@@ -61,6 +61,9 @@ pub enum Command {
     /// Every address of this host, whether or not paths may start from it; replaces the former
     /// list. None of them is ever accepted as a peer's, and every peer may send to them.
     OwnAddresses(Vec<IpAddr>),
+    /// All networks that are attached to this host, so that rules can match the interface behind
+    /// which a packet's sender is.
+    Networks(Vec<AttachedNetwork>),
     /// What holds for paths by the interface that they start from; replaces what held before.
     /// Peers are told of standby and cost.
     Interfaces(InterfaceProperties),
@@ -321,6 +324,7 @@ impl Engine {
         match command {
             Command::LocalAddresses(locals) => self.shared.locals = locals.into(),
             Command::OwnAddresses(own) => return self.follow_own_addresses(own),
+            Command::Networks(networks) => return self.shared.rules.set_networks(&networks),
             Command::Interfaces(interfaces) => return self.follow_interfaces(now, interfaces),
             Command::WallClock(unix_time) => {
                 self.shared.unix_origin = unix_time.saturating_sub(now.since(Instant::ZERO));
@@ -468,6 +472,12 @@ impl Engine {
         }
         let peer = self.shared.prefixes.find_source(address)?;
         self.configured.contains(&peer).then(|| self.associations[peer].config.name.as_str())
+    }
+
+    /// The interface behind which the host with `address` is, as rules match it; `None` for this
+    /// host and those of which that is not known.
+    pub fn interface_at(&self, address: IpAddr) -> Option<&str> {
+        self.shared.rules.interface_of(address)
     }
 
     fn refuse(&mut self, reason: DropReason) -> DropReason {

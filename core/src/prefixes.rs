@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mpip_types::Prefix;
 
 /// The peers that own inner addresses: the longest matching prefix decides.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixTable {
     /// Longest first.
     by_len: Vec<(u8, BTreeMap<IpAddr, Owner>)>,

@@ -1,9 +1,18 @@
 //! The rule table (seed 000, table 6): how packets are treated.
 
+use core::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use crate::config::{Copies, PathPreference, Priority, Rule, RulePaths};
+use self::index::Index;
+use self::networks::Networks;
+use crate::config::{Copies, PathPreference, Priority, Rule, RulePaths, SchedulerKind};
 use mpip_types::packet::Header;
+
+mod index;
+mod networks;
+
+pub use self::index::Origin;
+pub use self::networks::AttachedNetwork;
 
 /// Most different lists of interfaces ([`RulePaths`]) in a table; rules may share one.
 pub const PATH_LISTS: usize = u64::BITS as usize;
@@ -25,6 +34,9 @@ pub struct Treatment {
     pub paths: PathLimit,
     /// The code point that it is given; `None`: it keeps its own.
     pub set_dscp: Option<u8>,
+    /// How its path is chosen if its priority is [`Priority::Throughput`]; `None`: by the peer's
+    /// scheduler.
+    pub scheduler: Option<SchedulerKind>,
 }
 
 /// Which paths a packet may take, by the lists of their interfaces in the rule table. A list is a
@@ -62,10 +74,14 @@ pub struct KnownRules {
 #[derive(Clone, Debug, Default)]
 pub struct RuleTable {
     rules: Vec<Rule>,
+    index: Index,
+    networks: Networks,
     /// What each of them asks for.
     treatments: Vec<Treatment>,
     /// The lists of interfaces in them, sorted and each once.
     lists: Vec<Vec<String>>,
+    /// The schedulers in them, each once.
+    schedulers: Vec<SchedulerKind>,
     /// Another number each time the rules were replaced; never 0 once there are any.
     generation: u32,
 }
@@ -76,13 +92,35 @@ impl RuleTable {
     pub fn new(rules: Vec<Rule>) -> Self {
         let lists = path_lists(&rules);
         let treatments = rules.iter().map(|rule| treatment(rule, &lists)).collect();
-        Self { rules, treatments, lists, generation: 1 }
+        let index = Index::new(&rules);
+        let names_it =
+            |kind: &SchedulerKind| rules.iter().any(|rule| rule.scheduler == Some(*kind));
+        let schedulers =
+            SchedulerKind::NAMES.iter().map(|(_, kind)| *kind).filter(names_it).collect();
+        let networks = Networks::default();
+        Self { rules, index, networks, treatments, lists, schedulers, generation: 1 }
     }
 
     /// Replaces all rules.
     pub fn replace(&mut self, rules: Vec<Rule>) {
-        let generation = self.generation.wrapping_add(1).max(1);
-        *self = Self { generation, ..Self::new(rules) };
+        let generation = self.next_generation();
+        let networks = core::mem::take(&mut self.networks);
+        *self = Self { generation, networks, ..Self::new(rules) };
+    }
+
+    /// Which networks are attached to this host, so that rules can match the interface behind which
+    /// a packet's sender is: the one with the longest prefix that contains its address, and of
+    /// several the first. This host itself, to which the networks' addresses belong, is behind
+    /// none.
+    pub fn set_networks(&mut self, networks: &[AttachedNetwork]) {
+        self.networks = Networks::new(networks);
+        if self.index.names_interfaces() {
+            self.generation = self.next_generation();
+        }
+    }
+
+    fn next_generation(&self) -> u32 {
+        self.generation.wrapping_add(1).max(1)
     }
 
     /// Another number each time the rules were replaced.
@@ -95,6 +133,17 @@ impl RuleTable {
         &self.rules
     }
 
+    /// The schedulers that rules ask for.
+    pub fn schedulers(&self) -> &[SchedulerKind] {
+        &self.schedulers
+    }
+
+    /// The interface behind which the host with `address` is: see
+    /// [`set_networks`](Self::set_networks).
+    pub fn interface_of(&self, address: IpAddr) -> Option<&str> {
+        self.networks.interface_of(address)
+    }
+
     /// The lists that `interface` is in: bit `n` is list `n` of [`PathLimit`].
     pub fn lists_with(&self, interface: &str) -> u64 {
         let has = |list: &[String]| list.iter().any(|name| name == interface);
@@ -102,23 +151,18 @@ impl RuleTable {
         bits.fold(0, |bits, (number, list)| bits | u64::from(has(list)) << number)
     }
 
-    /// The priority of a packet with `header` and `length` bytes from its IP header on; for a
-    /// super-packet, `length` is that of its first segment. [`Priority::Throughput`] without a
-    /// matching rule.
-    pub fn priority(&self, header: &Header, length: usize) -> Priority {
-        self.treatment(header, length).priority
-    }
-
-    /// The treatment of such a packet, of a session that knows `known` of its rules. Packets of a
-    /// session have the same protocol, addresses and ports.
+    /// The treatment of a packet to `peer` with `header` and `length` bytes from its IP header on,
+    /// of a session that knows `known` of its rules; for a super-packet, `length` is that of its
+    /// first segment. Packets of a session have the same peer, protocol, addresses and ports.
     pub fn treatment_in(
         &self,
         known: &mut KnownRules,
+        peer: &str,
         header: &Header,
         length: usize,
     ) -> Treatment {
         if known.generation != self.generation {
-            *known = self.known(header);
+            *known = self.known(peer, header);
         }
         let remembered = &known.rules[..known.count.into()];
         for rule in remembered.iter().map(|rule| usize::from(*rule)) {
@@ -130,31 +174,40 @@ impl RuleTable {
             return Treatment::default();
         }
         let from = remembered.last().map_or(0, |last| usize::from(*last) + 1);
-        let rest = self.rules.iter().skip(from);
-        let rule = rest.zip(from..).find(|(rule, _)| matches(rule, header, length));
-        self.treatment_of(rule.map(|(_, index)| index))
+        self.treatment_of(self.find(peer, header, length, from))
     }
 
-    /// What a session with `header` remembers.
-    fn known(&self, header: &Header) -> KnownRules {
+    /// What a session to `peer` with `header` remembers.
+    fn known(&self, peer: &str, header: &Header) -> KnownRules {
         let mut known = KnownRules { generation: self.generation, ..KnownRules::default() };
-        for (rule, index) in self.rules.iter().zip(0..) {
-            if !matches_session(rule, header) {
-                continue;
-            }
-            let (Some(next), Ok(index)) =
+        for index in self.index.matching(header, self.origin(peer, header), 0) {
+            let (Some(next), Ok(number)) =
                 (known.rules.get_mut(usize::from(known.count)), u16::try_from(index))
             else {
                 known.more = true;
                 break;
             };
-            *next = index;
+            *next = number;
             known.count += 1;
-            if rule.length.is_none() && rule.dscp.is_none() {
+            if self.rules[index].length.is_none() && self.rules[index].dscp.is_none() {
                 break;
             }
         }
         known
+    }
+
+    /// The first rule from number `from` on that matches such a packet.
+    fn find(&self, peer: &str, header: &Header, length: usize, from: usize) -> Option<usize> {
+        let mut rules = self.index.matching(header, self.origin(peer, header), from);
+        rules.find(|index| matches_packet(&self.rules[*index], header, length))
+    }
+
+    fn origin<'a>(&'a self, peer: &'a str, header: &Header) -> Origin<'a> {
+        let interface = match self.index.names_interfaces() {
+            true => self.networks.interface_of(header.source),
+            false => None,
+        };
+        Origin { peer: Some(peer), interface }
     }
 
     /// The treatment that the rule at `index` asks for; the default without one.
@@ -162,10 +215,9 @@ impl RuleTable {
         index.and_then(|index| self.treatments.get(index)).copied().unwrap_or_default()
     }
 
-    /// The treatment of such a packet.
-    pub fn treatment(&self, header: &Header, length: usize) -> Treatment {
-        let rule = self.rules.iter().position(|rule| matches(rule, header, length));
-        self.treatment_of(rule)
+    /// The treatment of a packet to `peer`, without what its session remembers.
+    pub fn treatment(&self, peer: &str, header: &Header, length: usize) -> Treatment {
+        self.treatment_of(self.find(peer, header, length, 0))
     }
 }
 
@@ -206,17 +258,19 @@ fn treatment(rule: &Rule, lists: &[Vec<String>]) -> Treatment {
         ordered: rule.ordered,
         paths: rule.paths.as_ref().and_then(limit).unwrap_or_default(),
         set_dscp: rule.set_dscp,
+        scheduler: rule.scheduler,
         by_rule: true,
     }
 }
 
-/// Whether `rule` matches a packet with `header` and `length` bytes from its IP header on.
-pub fn matches(rule: &Rule, header: &Header, length: usize) -> bool {
-    matches_session(rule, header) && matches_packet(rule, header, length)
+/// Whether `rule` matches a packet with `header` and `length` bytes from its IP header on, of a
+/// session with `origin`.
+pub fn matches(rule: &Rule, origin: Origin<'_>, header: &Header, length: usize) -> bool {
+    matches_session(rule, origin, header) && matches_packet(rule, header, length)
 }
 
 /// Whether `rule` matches what all packets of a session have in common.
-fn matches_session(rule: &Rule, header: &Header) -> bool {
+fn matches_session(rule: &Rule, origin: Origin<'_>, header: &Header) -> bool {
     let within = |ports: &Option<RangeInclusive<u16>>, port: Option<u16>| {
         ports.as_ref().is_none_or(|ports| port.is_some_and(|port| ports.contains(&port)))
     };
@@ -225,6 +279,8 @@ fn matches_session(rule: &Rule, header: &Header) -> bool {
         && within(&rule.local_port, header.source_port())
         && rule.remote_prefix.is_none_or(|prefix| prefix.contains(header.destination))
         && rule.local_prefix.is_none_or(|prefix| prefix.contains(header.source))
+        && rule.peer.as_deref().is_none_or(|peer| origin.peer == Some(peer))
+        && rule.interface.as_deref().is_none_or(|interface| origin.interface == Some(interface))
 }
 
 /// Whether `rule` matches that in which the packets of a session differ.
@@ -258,6 +314,11 @@ mod tests {
         }
     }
 
+    /// The priority of a packet to some peer.
+    fn priority(table: &RuleTable, header: &Header, length: usize) -> Priority {
+        table.treatment("peer", header, length).priority
+    }
+
     fn response(rule: Rule) -> Rule {
         Rule { priority: Priority::Response, ..rule }
     }
@@ -265,7 +326,7 @@ mod tests {
     #[test]
     fn without_rules_every_packet_wants_throughput() {
         let header = header(protocol::TCP, "198.18.0.2", Some((1, 23)));
-        assert_eq!(RuleTable::default().priority(&header, 60), Priority::Throughput);
+        assert_eq!(priority(&RuleTable::default(), &header, 60), Priority::Throughput);
     }
 
     #[test]
@@ -278,9 +339,9 @@ mod tests {
             ..Rule::default()
         })]);
         let telnet = header(protocol::TCP, "198.18.0.2", Some((40_000, 23)));
-        assert_eq!(table.priority(&telnet, 200), Priority::Response);
-        assert_eq!(table.priority(&telnet, 201), Priority::Throughput);
-        assert_eq!(table.priority(&telnet, 70_000), Priority::Throughput);
+        assert_eq!(priority(&table, &telnet, 200), Priority::Response);
+        assert_eq!(priority(&table, &telnet, 201), Priority::Throughput);
+        assert_eq!(priority(&table, &telnet, 70_000), Priority::Throughput);
         for other in [
             header(protocol::UDP, "198.18.0.2", Some((40_000, 23))),
             header(protocol::TCP, "198.18.1.2", Some((40_000, 23))),
@@ -288,7 +349,7 @@ mod tests {
             header(protocol::TCP, "198.18.0.2", Some((23, 40_000))),
             header(protocol::TCP, "198.18.0.2", None),
         ] {
-            assert_eq!(table.priority(&other, 60), Priority::Throughput, "{other:?}");
+            assert_eq!(priority(&table, &other, 60), Priority::Throughput, "{other:?}");
         }
     }
 
@@ -308,8 +369,8 @@ mod tests {
             Rule { remote_port: Some(53..=53), ..Rule::default() },
         ] {
             let table = RuleTable::new(vec![response(rule)]);
-            assert_eq!(table.priority(&there, 60), Priority::Response, "{table:?}");
-            assert_eq!(table.priority(&back, 60), Priority::Throughput, "{table:?}");
+            assert_eq!(priority(&table, &there, 60), Priority::Response, "{table:?}");
+            assert_eq!(priority(&table, &back, 60), Priority::Throughput, "{table:?}");
         }
     }
 
@@ -324,7 +385,7 @@ mod tests {
             (21, Priority::Throughput),
         ] {
             let header = header(protocol::UDP, "198.18.0.2", Some((port, 15)));
-            assert_eq!(table.priority(&header, 60), expected, "{port}");
+            assert_eq!(priority(&table, &header, 60), expected, "{port}");
         }
     }
 
@@ -332,8 +393,8 @@ mod tests {
     fn a_code_point_matches_alone() {
         let table = RuleTable::new(vec![response(Rule { dscp: Some(46), ..Rule::default() })]);
         let plain = header(protocol::UDP, "198.18.0.2", Some((1, 2)));
-        assert_eq!(table.priority(&plain, 60), Priority::Throughput);
-        assert_eq!(table.priority(&Header { dscp: 46, ..plain }, 60), Priority::Response);
+        assert_eq!(priority(&table, &plain, 60), Priority::Throughput);
+        assert_eq!(priority(&table, &Header { dscp: 46, ..plain }, 60), Priority::Response);
     }
 
     #[test]
@@ -344,7 +405,7 @@ mod tests {
             Rule { local_port: Some(23..=23), ..Rule::default() },
         ] {
             let table = RuleTable::new(vec![response(rule)]);
-            assert_eq!(table.priority(&echo, 60), Priority::Throughput);
+            assert_eq!(priority(&table, &echo, 60), Priority::Throughput);
         }
     }
 
@@ -356,8 +417,8 @@ mod tests {
         ]);
         let ssh = header(protocol::TCP, "198.18.0.2", Some((1, 22)));
         let web = header(protocol::TCP, "198.18.0.2", Some((1, 443)));
-        assert_eq!(table.priority(&ssh, 60), Priority::Throughput);
-        assert_eq!(table.priority(&web, 60), Priority::Response);
+        assert_eq!(priority(&table, &ssh, 60), Priority::Throughput);
+        assert_eq!(priority(&table, &web, 60), Priority::Response);
     }
 
     /// A rule out of few different ones, so that several match.
@@ -396,8 +457,8 @@ mod tests {
                 for &(length, dscp) in &packets {
                     let packet = Header { dscp, ..session };
                     prop_assert_eq!(
-                        table.treatment_in(&mut known, &packet, length),
-                        table.treatment(&packet, length)
+                        table.treatment_in(&mut known, "peer", &packet, length),
+                        table.treatment("peer", &packet, length)
                     );
                 }
             }

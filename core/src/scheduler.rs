@@ -11,9 +11,13 @@ pub(crate) use self::choice::{Candidate, Demand, PERIOD, Scheduler};
 use crate::config::{PeerConfig, SchedulerKind};
 use crate::parameters::EarliestParameters;
 
-/// The scheduler that a peer's configuration asks for; `parameters` are those of `earliest`.
-pub(crate) fn new(config: &PeerConfig, parameters: &EarliestParameters) -> Box<dyn Scheduler> {
-    match config.scheduler {
+/// A scheduler of this kind for the paths to a peer; `parameters` are those of `earliest`.
+pub(crate) fn new(
+    kind: SchedulerKind,
+    config: &PeerConfig,
+    parameters: &EarliestParameters,
+) -> Box<dyn Scheduler> {
+    match kind {
         SchedulerKind::Earliest => Box::new(earliest::Earliest::new(parameters)),
         SchedulerKind::Weighted if config.fixed_weights.is_empty() => {
             Box::new(weighted::Weighted::adaptive(config.weight_adaptation))

@@ -39,6 +39,7 @@ pub use change::{Changeable, SETTABLE};
 pub(crate) use change::{Fixed, no_interface};
 pub use error::{ConfigError, Problem};
 pub use path::parse_loss_threshold;
+pub use rule::Known;
 pub use rule_list::{ListedRule, RuleList};
 pub(crate) use settings::AMOUNT_UNITS;
 pub use settings::{

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use mpip_core::rules::AttachedNetwork;
 use mpip_core::{Encapsulation, EncapsulationPolicy, LocalAddress, LocalId, Prefix};
 use mpip_net::netlink::{HostAddress, Link};
 use mpip_net::udp::{BindError, SocketConfig};
@@ -77,6 +78,24 @@ struct Permitted {
     prefixes: Vec<Prefix>,
     /// Addresses of our own device.
     own: Vec<IpAddr>,
+}
+
+/// The networks that are attached to the host with these `links` and `addresses`. Of its own
+/// address on our device, `tun`, there is no network: who has its packets is behind no interface.
+pub(crate) fn networks(
+    links: &[Link],
+    addresses: &[HostAddress],
+    tun: u32,
+) -> Vec<AttachedNetwork> {
+    let network = |host: &HostAddress| {
+        let link = links.iter().find(|link| link.index == host.link)?;
+        let prefix = match host.link == tun {
+            true => Prefix::host(host.address),
+            false => Prefix::new(host.address, host.prefix_len)?,
+        };
+        Some(AttachedNetwork { interface: link.name.clone(), address: host.address, prefix })
+    };
+    addresses.iter().filter_map(network).collect()
 }
 
 /// The addresses in use.
@@ -366,6 +385,29 @@ mod tests {
         assert_eq!(
             names(&local(Some(&["wg0", "mpip0", "eth1"]), &[]), &links, &addresses),
             ["wg0 198.18.2.1"]
+        );
+    }
+
+    #[test]
+    fn attached_networks_are_those_of_the_hosts_addresses_but_not_of_our_device() {
+        let links = [link(3, "eth0"), link(5, "mpip0")];
+        let addresses = [
+            address(3, "198.18.0.7/24"),
+            address(3, "2001:db8::7/64"),
+            address(5, "198.19.0.1/16"),
+        ];
+        let found = networks(&links, &addresses, 5);
+        let shown: Vec<String> = found
+            .iter()
+            .map(|it| format!("{} {} {}", it.interface, it.address, it.prefix))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "eth0 198.18.0.7 198.18.0.0/24",
+                "eth0 2001:db8::7 2001:db8::/64",
+                "mpip0 198.19.0.1 198.19.0.1/32",
+            ]
         );
     }
 

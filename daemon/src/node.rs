@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mpip_api as api;
 use mpip_core::packet::SessionKey;
+use mpip_core::rules::AttachedNetwork;
 use mpip_core::trace::qlog::Writer;
 use mpip_core::{
     AvailabilityStatus, Command, Config, DatagramSink, Encapsulation, Engine, Event, Instant,
@@ -26,7 +27,7 @@ use crate::events::Events;
 use crate::firewall::Firewall;
 use crate::handover;
 use crate::invite::Door;
-use crate::local::{Changes, LocalAddresses};
+use crate::local::{self, Changes, LocalAddresses};
 use crate::network::Network;
 use crate::network::listed;
 use crate::pins;
@@ -135,6 +136,8 @@ pub(crate) struct Node {
     local: LocalAddresses,
     /// All addresses of the host.
     host_addresses: Vec<IpAddr>,
+    /// The networks that the engine knows.
+    networks: Vec<AttachedNetwork>,
     /// Addresses of interfaces that went down, which have not lost them yet.
     leaving: BTreeSet<IpAddr>,
     refresh: Refresh,
@@ -247,7 +250,7 @@ impl Node {
             private_key: settings.private_key,
             aes_in_hardware: mpip_crypto::cpu_has_aes(),
             peers: settings.peers,
-            rules: settings.rules,
+            rules: in_force.changeable().rules_by_interface(),
             limits: Limits { translated, keepalive: settings.keepalive, ..Limits::default() },
             parameters: Parameters::default(),
             opportunistic: settings.opportunistic.as_ref().map(|settings| settings.engine.clone()),
@@ -271,6 +274,7 @@ impl Node {
             waiting: Vec::new(),
             local,
             host_addresses: Vec::new(),
+            networks: Vec::new(),
             leaving: BTreeSet::new(),
             refresh: Refresh { last: now, due: None, lost: false, routes: None, routes_told: now },
             broken_frames: 0,
@@ -479,6 +483,11 @@ impl Node {
             self.engine.handle_command(now, Command::OwnAddresses(own.clone()));
             self.host_addresses = own;
         }
+        let networks = local::networks(&links, &addresses, device);
+        if networks != self.networks {
+            self.engine.handle_command(now, Command::Networks(networks.clone()));
+            self.networks = networks;
+        }
         if changes.any() {
             let list = self.local.list();
             if list.is_empty() {
@@ -594,6 +603,11 @@ impl Node {
     /// The name of the peer whose packets may come from `address`.
     pub(crate) fn peer_at(&self, address: IpAddr) -> Option<String> {
         self.engine.peer_at(address).map(str::to_owned)
+    }
+
+    /// The interface behind which the host with `address` is, as rules match it.
+    pub(crate) fn interface_at(&self, address: IpAddr) -> Option<String> {
+        self.engine.interface_at(address).map(str::to_owned)
     }
 
     /// Which paths a packet of `length` bytes to `address` would take now, if the rule with the

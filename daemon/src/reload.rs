@@ -9,7 +9,7 @@ use std::time::Duration;
 use mpip_api::{Overrides, PathOverride, PeerOverride, ReloadReport};
 use mpip_core::{Encapsulation, Instant, Reconfigured};
 
-use crate::config::{self, Changeable, Fixed, InterfaceState, RuleList, Settings};
+use crate::config::{self, Changeable, Fixed, InterfaceState, Known, RuleList, Settings};
 use crate::control::PeerChange;
 use crate::rules;
 
@@ -259,10 +259,10 @@ impl InForce {
     /// The change that `change` makes of the rules.
     pub(crate) fn change_rules(
         &self,
-        change: impl FnOnce(&mut RuleList) -> Result<usize, String>,
+        change: impl FnOnce(&mut RuleList, &Known<'_>) -> Result<usize, String>,
     ) -> Result<Change, String> {
         let Change { mut to, mut overrides, timed, used_up } = self.same();
-        change(&mut to.rules)?;
+        change(&mut to.rules, &self.changeable.known())?;
         overrides.rules = rules::overrides(&to.rules);
         Ok(Change { to, overrides, timed, used_up })
     }

@@ -9,7 +9,8 @@ use mpip_api::{
     RuleDependence, RuleOverride, RulePaths, RuleStatus, RuleTable, RuleTest, Treatment, Way,
     WayPath,
 };
-use mpip_core::{Priority, Rule, rules};
+use mpip_core::rules::{self, Origin};
+use mpip_core::{Priority, Rule};
 
 use crate::config::{ListedRule, RuleList, rule_text};
 use crate::snapshot::ms;
@@ -30,24 +31,26 @@ pub(crate) fn overrides(list: &RuleList) -> Option<RuleOverride> {
     changed.then(|| RuleOverride { in_file: list.in_file() as u64, table: table(list).rules })
 }
 
-/// Which rule of `list` decides about `packet`. The peer is not filled in.
-pub(crate) fn test(list: &RuleList, packet: &Packet) -> RuleTest {
+/// Which rule of `list` decides about `packet`, which has this `origin`. The paths are not filled
+/// in.
+pub(crate) fn test(list: &RuleList, packet: &Packet, origin: Origin<'_>) -> RuleTest {
+    let peer = origin.peer.map(str::to_owned);
     let mut depends = Vec::new();
     for (listed, number) in list.listed().iter().zip(1..) {
         let (decided, on) = packet.decided(&listed.rule);
-        if !rules::matches(&decided, &packet.header, packet.length) {
+        if !rules::matches(&decided, origin, &packet.header, packet.length) {
             continue;
         }
         let rule = status(listed, number);
         if on.is_empty() {
             let treatment = rule.treatment.clone();
-            return RuleTest { rule: Some(rule), treatment, depends, peer: None, way: None };
+            return RuleTest { rule: Some(rule), treatment, depends, peer, way: None };
         }
         let on = on.into_iter().map(str::to_owned).collect();
         depends.push(RuleDependence { rule, on });
     }
     let treatment = treatment(&Rule::default());
-    RuleTest { rule: None, treatment, depends, peer: None, way: None }
+    RuleTest { rule: None, treatment, depends, peer, way: None }
 }
 
 fn status(listed: &ListedRule, number: u64) -> RuleStatus {
@@ -62,7 +65,7 @@ fn status(listed: &ListedRule, number: u64) -> RuleStatus {
 }
 
 fn treatment(rule: &Rule) -> Treatment {
-    let Rule { priority, copies, repair, ordered, paths, set_dscp, .. } = rule;
+    let Rule { priority, copies, repair, ordered, paths, set_dscp, scheduler, .. } = rule;
     let redundant = *priority == Priority::Redundant;
     Treatment {
         priority: priority.name().to_owned(),
@@ -74,6 +77,7 @@ fn treatment(rule: &Rule) -> Treatment {
             interfaces: paths.interfaces.clone(),
         }),
         set_dscp: set_dscp.map(rule_text::dscp_name),
+        scheduler: scheduler.map(|scheduler| scheduler.name().to_owned()),
     }
 }
 
@@ -106,12 +110,15 @@ fn matches(rule: &Rule) -> BTreeMap<String, String> {
         protocol,
         length,
         dscp,
+        peer,
+        interface,
         priority: _,
         copies: _,
         repair: _,
         ordered: _,
         paths: _,
         set_dscp: _,
+        scheduler: _,
     } = rule;
     let values = [
         ("remote_prefix", remote_prefix.map(|prefix| prefix.to_string())),
@@ -121,6 +128,8 @@ fn matches(rule: &Rule) -> BTreeMap<String, String> {
         ("protocol", protocol.map(rule_text::protocol_name)),
         ("length", length.as_ref().map(rule_text::range_text)),
         ("dscp", dscp.map(rule_text::dscp_name)),
+        ("peer", peer.clone()),
+        ("interface", interface.clone()),
     ];
     let given = |(key, value): (&str, Option<String>)| Some((key.to_owned(), value?));
     values.into_iter().filter_map(given).collect()

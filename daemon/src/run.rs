@@ -241,6 +241,9 @@ fn answer(
             Ask::PeerAt { address, reply } => {
                 let _ = reply.try_send(node.peer_at(address));
             }
+            Ask::InterfaceAt { address, reply } => {
+                let _ = reply.try_send(node.interface_at(address));
+            }
             Ask::Way { address, rule, length, reply } => {
                 let _ = reply.try_send(node.way(now, address, rule, length));
             }

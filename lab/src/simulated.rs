@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mpip_daemon::config::{RuleList, parse_loss_threshold};
+use mpip_daemon::config::{Known, RuleList, parse_loss_threshold};
 use mpip_link::LinkConfig;
 use mpip_link::scenario::{QuicImplementation, Scenario, System, Traffic, TrafficKind};
 use mpip_sim::clock::{HostClock, Nanos, SECOND};
@@ -209,6 +209,7 @@ fn loss_thresholds(table: &toml::Value) -> Result<BTreeMap<String, u32>, String>
 fn rules(list: &toml::Value) -> Result<Vec<mpip_core::Rule>, String> {
     let expected = || format!("expected an array of tables, found {}", list.type_str());
     let mut rules = RuleList::default();
+    let known = Known { others_join: true, ..Known::default() };
     for rule in list.as_array().ok_or_else(expected)? {
         let mut settings = BTreeMap::new();
         for (key, value) in rule.as_table().ok_or_else(expected)? {
@@ -219,7 +220,7 @@ fn rules(list: &toml::Value) -> Result<Vec<mpip_core::Rule>, String> {
                 value => drop(settings.insert(key.clone(), text(value))),
             }
         }
-        rules.add(None, &settings)?;
+        rules.add(None, &settings, &known)?;
     }
     Ok(rules.rules())
 }

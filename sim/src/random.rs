@@ -54,6 +54,15 @@ pub fn random_world(seed: u64) -> WorldSpec {
     spec
 }
 
+/// Schedulers of peers and rules, the default more often.
+const SCHEDULERS: [SchedulerKind; 5] = [
+    SchedulerKind::Earliest,
+    SchedulerKind::Earliest,
+    SchedulerKind::Weighted,
+    SchedulerKind::FastestFirst,
+    SchedulerKind::RoundRobin,
+];
+
 /// A rule with any priority and paths. What it says about order and code points is what the
 /// invariants expect without it: packets unaltered, and those of TCP in order.
 fn rule(rng: &mut Rng) -> Rule {
@@ -75,6 +84,7 @@ fn rule(rng: &mut Rng) -> Rule {
         repair: rng.chance(0.3),
         ordered: rng.chance(0.2).then_some(true),
         paths: rng.chance(0.4).then_some(RulePaths { preference, interfaces }),
+        scheduler: rng.chance(0.3).then(|| rng.pick(&SCHEDULERS)),
         ..Rule::default()
     }
 }
@@ -319,13 +329,7 @@ fn clocks(rng: &mut Rng, spec: &mut WorldSpec) {
 }
 
 fn engines(rng: &mut Rng, spec: &mut WorldSpec, behind_nat: bool) {
-    let scheduler = rng.pick(&[
-        SchedulerKind::Earliest,
-        SchedulerKind::Earliest,
-        SchedulerKind::Weighted,
-        SchedulerKind::FastestFirst,
-        SchedulerKind::RoundRobin,
-    ]);
+    let scheduler = rng.pick(&SCHEDULERS);
     let congestion_control = rng.pick(&[
         CongestionControlKind::Bbr,
         CongestionControlKind::Bbr,

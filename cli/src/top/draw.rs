@@ -124,10 +124,16 @@ impl Canvas<'_, '_> {
             Condition::Wrong => "✕",
         };
         let name = format!("{mark} {} to {}", path.interface_name(), peer.name);
-        let line = Line::from(vec![
+        let now = self.model.rates.of(&peer.name, path.id);
+        let text = |value: Option<u64>| value.map_or("-".to_owned(), rate);
+        let mut line = Line::from(vec![
             Span::styled(name, Style::new().add_modifier(Modifier::BOLD)),
             Span::styled(format!(": {state}"), self.style(condition)),
         ]);
+        if path.copied_bytes > 0 {
+            let copies = text(now.map(|now| now.copied_bps));
+            line.push_span(format!(", copies {copies}"));
+        }
         let ends = format!("{} → {}", path.local.ip(), path.remote.ip());
         let dim = Style::new().add_modifier(Modifier::DIM);
         // Where not both have room, the state is more important.
@@ -138,8 +144,6 @@ impl Canvas<'_, '_> {
 
         let empty = History::default();
         let history = self.model.history(&peer.name, path.id).unwrap_or(&empty);
-        let now = self.model.rates.of(&peer.name, path.id);
-        let text = |value: Option<u64>| value.map_or("-".to_owned(), rate);
         let works = words::works(path);
         let (down, up) = (now.map(|now| now.received_bps), now.map(|now| now.sent_bps));
         // Both directions have one scale.
@@ -241,6 +245,7 @@ impl Canvas<'_, '_> {
 
     fn help(&mut self, area: Rect) {
         let text = "↓ and ↑: what the path receives and sends now, with all overhead.\n\
+                    copies: what of ↑ is sent by other paths at the same time (redundant).\n\
                     RTT: smoothed round-trip time.\n\
                     loss: share of packets lost over the last seconds.\n\
                     queue: delay beyond the lowest of late; high where a link is full.\n\
@@ -249,7 +254,7 @@ impl Canvas<'_, '_> {
                     A session is one connection in one direction; at its end stand the paths \
                     that it used in the last seconds.\n\n\
                     mpip status --verbose has the engine's inner figures.";
-        let (width, height) = (area.width.min(72), area.height.min(18));
+        let (width, height) = (area.width.min(72), area.height.min(20));
         let x = area.x + (area.width - width) / 2;
         let y = area.y + (area.height - height) / 2;
         let area = Rect { x, y, width, height };

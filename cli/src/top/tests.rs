@@ -87,6 +87,19 @@ mpip0  gateway connected by 1 of 2 paths                                  up 2 h
 }
 
 #[test]
+fn a_path_that_carries_copies_says_how_much_they_take_now() {
+    let mut model = Model::default();
+    for second in 0..3 {
+        let mut sampled = sampled(second);
+        sampled.status.peers[0].paths[0].copied_bytes = second * 125_000;
+        model.take(sampled);
+    }
+    let lines = screen(&model, 80, 24);
+    assert!(lines[2].starts_with("● eth0 to gateway: works, copies 1.0 Mbit/s "), "{}", lines[2]);
+    assert!(!lines[5].contains("copies"), "the other one never carried any: {}", lines[5]);
+}
+
+#[test]
 fn bars_grow_with_the_rate_and_the_newest_is_at_the_right() {
     let lines = screen(&model(20), 120, 40);
     let bars: String = lines[3].chars().filter(|bar| ('▁'..='█').contains(bar)).collect();

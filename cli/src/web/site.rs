@@ -248,6 +248,9 @@ impl Site {
         struct Wanted {
             interface: String,
             state: String,
+            /// Seconds for which the state holds; `None`: until the daemon ends or reloads.
+            #[serde(default)]
+            for_s: Option<u64>,
         }
         if let Err(refusal) = self.may_change(request.headers()) {
             return refused(refusal);
@@ -260,15 +263,16 @@ impl Site {
         if !login.is_some_and(|login| token.is_some_and(|token| login.permits(token))) {
             return text(StatusCode::UNAUTHORIZED, "expected a login");
         }
-        let Some(Wanted { interface, state }) = body(request).await else {
-            return text(StatusCode::BAD_REQUEST, "expected an interface and a state");
+        let Some(Wanted { interface, state, for_s }) = body(request).await else {
+            let expected = "expected an interface, a state and possibly for_s in seconds";
+            return text(StatusCode::BAD_REQUEST, expected);
         };
         // `off` would also need a way back from a page that may be reached by that very interface.
         if !matches!(state.as_str(), "active" | "standby") {
             return text(StatusCode::BAD_REQUEST, "state: expected active or standby");
         }
         let socket = self.socket.clone();
-        let change = mpip_api::Request::SetPath { interface, state, for_s: None };
+        let change = mpip_api::Request::SetPath { interface, state, for_s };
         let asked = tokio::task::spawn_blocking(move || mpip_api::request(&socket, &change)).await;
         match asked {
             Ok(Ok(_)) => as_json(&json!({})),

@@ -1,4 +1,6 @@
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -156,9 +158,46 @@ fn a_change_needs_password_cookie_and_token() {
     let (status, answer) = with(&both, change);
     assert_eq!(status, no_daemon);
     assert!(answer.body().starts_with("no daemon runs: "), "{answer:?}");
-    for wrong in ["{}", r#"{"interface":"wwan0","state":"off"}"#] {
+    for wrong in [
+        "{}",
+        r#"{"interface":"wwan0","state":"off"}"#,
+        r#"{"interface":"wwan0","state":"standby","for_s":"long"}"#,
+        r#"{"interface":"wwan0","state":"standby","for_s":-1}"#,
+    ] {
         assert_eq!(with(&both, wrong).0, 400, "{wrong}");
     }
+}
+
+#[test]
+fn a_change_reaches_the_daemon_with_the_time_for_which_it_holds() {
+    let socket = std::env::temp_dir().join(format!("mpip-web-change-{}", std::process::id()));
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).expect("the temporary directory is writable");
+    let site = Site::new(&socket, Vec::new(), Some(Password::new(PASSWORD)));
+    let (_, answer) = log_in(&site, PASSWORD);
+    let cookie = answer.headers()["set-cookie"].to_str().expect("text").to_owned();
+    let json: serde_json::Value = serde_json::from_str(answer.body()).expect("JSON");
+    let token = json["token"].as_str().expect("a token").to_owned();
+    for (more, for_s) in [("", None), (r#","for_s":3600"#, Some(3_600))] {
+        let body = format!(r#"{{"interface":"wwan0","state":"standby"{more}}}"#);
+        let headers = [OURS[0], OURS[1], ("cookie", &*cookie), ("x-mpip-token", &*token)];
+        let heard = std::thread::scope(|threads| {
+            let daemon = threads.spawn(|| {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut line = String::new();
+                let mut reader = BufReader::new(stream.try_clone().expect("clones"));
+                reader.read_line(&mut line).expect("a line");
+                let answer = mpip_api::Response::Done.to_line();
+                stream.write_all(answer.as_bytes()).expect("it reads");
+                mpip_api::Request::parse(line.trim_end().as_bytes()).expect("a request")
+            });
+            assert_eq!(ask(&site, "POST /path", &headers, &body).0, 200);
+            daemon.join().expect("it heard it")
+        });
+        let (interface, state) = ("wwan0".to_owned(), "standby".to_owned());
+        assert_eq!(heard, mpip_api::Request::SetPath { interface, state, for_s });
+    }
+    let _ = std::fs::remove_file(socket);
 }
 
 #[test]

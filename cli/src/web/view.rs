@@ -61,6 +61,8 @@ struct PathView<'a> {
 #[derive(Debug, Serialize)]
 struct PathSample {
     sent: u64,
+    /// What of it are copies of packets that went by another path at the same time.
+    copied: u64,
     received: u64,
     rtt_ms: Option<f64>,
     queue_ms: f64,
@@ -115,6 +117,7 @@ impl PathSample {
         let works = words::works(path);
         Self {
             sent: path.sent_bytes,
+            copied: path.copied_bytes,
             received: path.received_bytes,
             rtt_ms: path.rtt_ms.filter(|_| works),
             queue_ms: path.queuing_delay_ms,
@@ -238,6 +241,7 @@ mod tests {
             (&path["condition"], &path["words"]),
             (&"wrong".into(), &"does not answer".into())
         );
+        assert_eq!(path["copied"], 0);
         assert_eq!(path["rtt_ms"], serde_json::Value::Null, "none is true of a failed path");
         let session = &json["peers"][0]["sessions"][0];
         assert_eq!(session["paths"], serde_json::json!([0, 1]));

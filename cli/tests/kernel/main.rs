@@ -302,7 +302,7 @@ fn rules_are_listed_tested_changed_and_saved() {
                ordered=false paths.avoid=wwan0,eth1 set_dscp=ef set for the time being";
     assert_eq!((row(&words, 1), row(&words, 2)), (format!("1 {new}"), format!("2 {one}")));
     let (added, words) = mpip(&["rule", "add", "priority=response", "paths.only="]);
-    assert!(!added && words.contains("paths.only: expected 1 to 15 visible"), "{words}");
+    assert!(!added && words.contains("paths.only: expected the label of a [[path]]"), "{words}");
     let (added, words) = mpip(&["rule", "add", "priority=fast", "dscp=99"]);
     assert!(!added && words.contains("priority: expected one of `throughput`"), "{words}");
     assert!(words.contains("dscp: expected a code point from 0 to 63"), "{words}");

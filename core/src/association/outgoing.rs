@@ -59,7 +59,7 @@ impl Association {
         self.check_length(now, header, &segments, cx)?;
         self.on_traffic(now);
         self.sending
-            .push(now, header, segments, &cx.shared.rules)
+            .push(now, header, segments, &cx.shared.rules, &self.config.name)
             .map_err(|reason| cx.shared.refuse(reason))
     }
 
@@ -125,7 +125,8 @@ impl Association {
         self.sending.begin_round();
         let mut full = None;
         while let Some(next) = self.next_packet(now) {
-            if full == Some(next.allowed) && self.sending.pass_over(&next) {
+            let group = (next.allowed, next.treatment.scheduler);
+            if full == Some(group) && self.sending.pass_over(&next) {
                 continue;
             }
             let len = next.segments.segment_len(next.segment);
@@ -161,17 +162,21 @@ impl Association {
                 self.selection.on_interactive(now);
             }
             let draws = &mut cx.shared.draws;
-            let choice = self.selection.choose(now, &self.paths, priority, &demand, draws);
+            let scheduler = next.treatment.scheduler;
+            let choice =
+                self.selection.choose(now, &self.paths, priority, scheduler, &demand, draws);
             let Some(index) = choice else {
                 let any = allowed == Allowed::ByRule(PathLimit::Any);
                 let bulk = works && any && priority == Priority::Throughput;
                 if bulk && self.selection.tiers.spill(now, &self.paths, demand.backlog) {
                     continue;
                 }
-                // Packets that may take other paths do not wait for this one.
-                let limited = !any && matches!(allowed, Allowed::ByRule(_));
-                if limited && self.sending.pass_over(&next) {
-                    full = Some(allowed);
+                // Packets that may take other paths, or by another scheduler would, do not wait for
+                // this one.
+                let alike = any && !self.selection.has_several();
+                let by_rule = matches!(allowed, Allowed::ByRule(_));
+                if !alike && by_rule && self.sending.pass_over(&next) {
+                    full = Some(group);
                     continue;
                 }
                 break;
@@ -198,11 +203,15 @@ impl Association {
         }
     }
 
-    /// Looks up which of the rules' lists of interfaces each path is in, where that may have
-    /// changed.
+    /// Looks up which of the rules' lists of interfaces each path is in, and which schedulers they
+    /// ask for, where that may have changed.
     pub(super) fn follow_rules(&mut self, cx: &Context<'_>) {
         let rules = &cx.shared.rules;
         let other = core::mem::replace(&mut self.rules_followed, rules.generation());
+        if other != rules.generation() {
+            let parameters = &self.parameters.earliest;
+            self.selection.set_schedulers(rules.schedulers(), &self.config, parameters);
+        }
         for path in &mut self.paths {
             if path.lists.is_none() || other != rules.generation() {
                 path.lists = Some(rules.lists_with(&path.interface));

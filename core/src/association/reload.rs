@@ -21,6 +21,7 @@ impl Association {
             || former.weight_adaptation != config.weight_adaptation;
         if former.scheduler != config.scheduler || weights {
             self.selection = Selection::new(config, &self.parameters);
+            self.rules_followed = 0;
         }
         if former.loss_policy != config.loss_policy {
             self.selection.guard = Guard::new(self.parameters.guard);

@@ -21,8 +21,9 @@ impl Association {
         cx: &Context<'_>,
     ) -> Way {
         self.follow_rules(cx);
-        let Treatment { priority, copies, paths, .. } = *treatment;
-        let any = self.selection.gather(now, &self.paths, len, priority, Allowed::ByRule(paths));
+        let Treatment { priority, copies, paths, scheduler, .. } = *treatment;
+        let allowed = Allowed::ByRule(paths);
+        let any = self.selection.gather(now, &self.paths, len, priority, allowed);
         let first = match priority {
             Priority::Response | Priority::Redundant if any => {
                 self.selection.fastest(now, &self.paths, len)
@@ -64,10 +65,11 @@ impl Association {
                 rtt: rtt.is_known().then(|| rtt.smoothed()),
                 loss: path.loss(),
                 share: path.counters.carried as f64 / carried.max(1) as f64,
-                hold: self.selection.hold(path, &self.paths, now, len, bulk),
-                preferred: is_first_choice(path, Allowed::ByRule(paths)),
+                hold: self.selection.hold(path, &self.paths, now, len, priority, allowed),
+                preferred: is_first_choice(path, allowed),
             });
         }
-        Way { scheduler: self.config.scheduler.name(), paths: shown }
+        let scheduler = scheduler.unwrap_or(self.config.scheduler);
+        Way { scheduler: scheduler.name(), paths: shown }
     }
 }

@@ -10,10 +10,10 @@ use super::path_set::{PathIndex, PathSet};
 use super::sending::Allowed;
 use super::sizes::INNER_OVERHEAD;
 use super::tiers::Tiers;
-use crate::config::{Copies, PeerConfig, Priority};
+use crate::config::{Copies, PeerConfig, Priority, SchedulerKind};
 use crate::content::Path;
 use crate::guard::Guard;
-use crate::parameters::{CopyParameters, InteractiveParameters, Parameters};
+use crate::parameters::{CopyParameters, EarliestParameters, InteractiveParameters, Parameters};
 use crate::rules::PathLimit;
 use crate::scheduler::{self, Candidate, Demand, Scheduler};
 
@@ -126,6 +126,17 @@ pub(crate) fn is_first_choice(path: &Path, allowed: Allowed) -> bool {
     }
 }
 
+/// Whether a packet that is `allowed` these paths is to take certain ones, which goes before what
+/// paths cost.
+fn names_paths(allowed: Allowed) -> bool {
+    !matches!(allowed, Allowed::ByRule(PathLimit::Any | PathLimit::Avoid(_)))
+}
+
+/// Whether a packet that is `allowed` these paths takes `path` whatever it costs.
+fn outweighs_cost(path: &Path, allowed: Allowed) -> bool {
+    names_paths(allowed) && is_first_choice(path, allowed)
+}
+
 /// How many of `others`, which have room, carry a copy of a packet that leaves on `first`.
 fn copies_wanted<'a>(
     first: &Candidate,
@@ -161,7 +172,10 @@ pub(crate) struct Selection {
     kept_cost: u8,
     /// Leaves out paths without which the others carry more.
     pub(crate) guard: Guard,
+    /// The peer's.
     scheduler: Box<dyn Scheduler>,
+    /// Others that rules ask for: one of each kind.
+    others: Vec<(SchedulerKind, Box<dyn Scheduler>)>,
     parameters: InteractiveParameters,
     /// Since when there have been interactive flows, and until when slow paths are kept clear.
     clear: (Instant, Instant),
@@ -179,7 +193,8 @@ impl Selection {
             tiers: Tiers::new(parameters.spill),
             kept_cost: 0,
             guard: Guard::new(parameters.guard),
-            scheduler: scheduler::new(config, &parameters.earliest),
+            scheduler: scheduler::new(config.scheduler, config, &parameters.earliest),
+            others: Vec::new(),
             parameters: parameters.interactive,
             clear: (Instant::ZERO, Instant::ZERO),
             candidates: Vec::new(),
@@ -234,36 +249,67 @@ impl Selection {
         Some((FULL_PACKET / slow.as_secs_f64()).min(clear_share * all as f64) as u64)
     }
 
-    /// The scheduler's weight of path `id`, if it uses weights.
+    /// Rules ask for these schedulers. Those that are in use already go on with what they know.
+    pub(crate) fn set_schedulers(
+        &mut self,
+        kinds: &[SchedulerKind],
+        config: &PeerConfig,
+        parameters: &EarliestParameters,
+    ) {
+        let wanted = |kind: SchedulerKind| kind != config.scheduler && kinds.contains(&kind);
+        self.others.retain(|(kind, _)| wanted(*kind));
+        for &kind in kinds.iter().filter(|kind| wanted(**kind)) {
+            if self.others.iter().all(|(other, _)| *other != kind) {
+                self.others.push((kind, scheduler::new(kind, config, parameters)));
+            }
+        }
+    }
+
+    /// Whether rules ask for others than the peer's scheduler.
+    pub(crate) fn has_several(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// The weight of path `id` that the peer's scheduler uses, if it uses weights.
     pub(crate) fn weight(&self, id: u16) -> Option<u16> {
         self.scheduler.weight(id)
     }
 
-    /// The end of a period: the scheduler updates its weights.
+    /// The end of a period: the schedulers update their weights.
     pub(crate) fn adjust(&mut self, candidates: &[Candidate]) {
         self.scheduler.adjust(candidates);
+        self.others.iter_mut().for_each(|(_, other)| other.adjust(candidates));
     }
 
-    /// Why `path`, one of `paths`, may not carry a packet of `len` bytes now; `None` if it may.
-    /// `bulk`: the packet belongs to a bulk transfer.
+    /// Why `path`, one of `paths`, may not carry a packet of `len` bytes and this priority now,
+    /// which is `allowed` some of them; `None` if it may.
     pub(crate) fn hold(
         &self,
         path: &Path,
         paths: &PathSet,
         now: Instant,
         len: usize,
-        bulk: bool,
+        priority: Priority,
+        allowed: Allowed,
     ) -> Option<Hold> {
         let size = len + INNER_OVERHEAD;
+        let bulk = priority == Priority::Throughput;
+        let dear = !outweighs_cost(path, allowed) && path.reserve.cost() > self.most_cost(bulk);
         let clear_below = if bulk { self.clear_below(now, paths) } else { None };
         let held = self.held(path, size, bulk, clear_below);
         held.or_else(|| match path.ready_at(now, size) {
-            _ if path.reserve.cost() > self.tiers.limit() => Some(Hold::Dear),
+            _ if dear => Some(Hold::Dear),
             _ if path.blocked => Some(Hold::Blocked),
             at if at <= now => None,
             at if path.paced_until() == Some(at) => Some(Hold::Paced),
             _ => Some(Hold::Full),
         })
+    }
+
+    /// What paths may cost at most that carry packets of bulk transfers, or others.
+    fn most_cost(&self, bulk: bool) -> u8 {
+        // What needs a fast answer is little, and stays on the cheapest paths.
+        if bulk { self.tiers.limit() } else { self.tiers.floor() }
     }
 
     /// Why `path` may not carry a datagram of `size` bytes, regardless of its congestion window.
@@ -290,8 +336,7 @@ impl Selection {
             return self.gather_of(now, paths, len, priority, true, |_| true).is_some();
         }
         let first = |path: &Path| is_first_choice(path, allowed);
-        // What a rule says goes before what paths cost.
-        let by_cost = matches!(allowed, Allowed::ByRule(PathLimit::Avoid(_)));
+        let by_cost = !names_paths(allowed);
         let rank = self.gather_of(now, paths, len, priority, by_cost, first);
         match allowed {
             Allowed::ByRule(PathLimit::Only(_)) => rank.is_some(),
@@ -316,8 +361,7 @@ impl Selection {
         let size = len + INNER_OVERHEAD;
         let bulk = priority == Priority::Throughput;
         let clear_below = if bulk { self.clear_below(now, paths) } else { None };
-        // What needs a fast answer is little, and stays on the cheapest paths.
-        let limit = if bulk { self.tiers.limit() } else { self.tiers.floor() };
+        let limit = self.most_cost(bulk);
         self.clear();
         let mut best = u8::MAX;
         for (place, path) in paths.enumerate() {
@@ -393,19 +437,24 @@ impl Selection {
         !self.candidates.is_empty()
     }
 
-    /// Chooses one of the gathered ones of `paths`; `None` if the packet waits.
+    /// Chooses one of the gathered ones of `paths` for a packet with this priority, by `scheduler`
+    /// or the peer's; `None` if the packet waits.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
         paths: &PathSet,
         priority: Priority,
+        scheduler: Option<SchedulerKind>,
         demand: &Demand,
         draws: &mut ChaCha8Rng,
     ) -> Option<PathIndex> {
         if priority != Priority::Throughput {
             return self.fastest(now, paths, demand.len);
         }
-        let choice = self.scheduler.choose(now, &self.candidates, demand, draws);
+        let mut others = self.others.iter_mut();
+        let other = scheduler.and_then(|wanted| others.find(|(kind, _)| *kind == wanted));
+        let scheduler = other.map_or(&mut self.scheduler, |(_, other)| other);
+        let choice = scheduler.choose(now, &self.candidates, demand, draws);
         choice.and_then(|choice| self.places.get(choice).copied())
     }
 

@@ -270,7 +270,7 @@ impl Sending {
         !self.queue.is_empty() || !self.repairs.is_empty()
     }
 
-    /// Queues a packet or super-packet from the host, which is treated as `rules` say.
+    /// Queues a packet or super-packet from the host to `peer`, which is treated as `rules` say.
     ///
     /// # Errors
     ///
@@ -281,6 +281,7 @@ impl Sending {
         header: &Header,
         mut segments: Segments,
         rules: &RuleTable,
+        peer: &str,
     ) -> Result<(), DropReason> {
         let key = header.session();
         let slot = match self.sessions.find(&key) {
@@ -296,7 +297,7 @@ impl Sending {
         let mut treatment = Treatment::default();
         if let Some(session) = self.sessions.get_mut(slot) {
             let (count, len) = (segments.count(), segments.segment_len(0));
-            treatment = rules.treatment_in(&mut session.known_rules, header, len);
+            treatment = rules.treatment_in(&mut session.known_rules, peer, header, len);
             let interactive = session.credit.spend(now, count, len, &self.interactive);
             if self.recognises && interactive && speaks && !treatment.by_rule {
                 treatment.priority = Priority::Response;

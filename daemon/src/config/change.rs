@@ -5,9 +5,10 @@ use std::fmt::Display;
 
 use mpip_core::{
     CongestionControlKind, Encapsulation, EncapsulationPolicy, InterfaceProperties, LossPolicy,
-    PeerConfig, Policy, SchedulerKind, WeightAdaptation,
+    PeerConfig, Policy, Rule, SchedulerKind, WeightAdaptation,
 };
 
+use super::rule::Known;
 use super::rule_list::RuleList;
 use super::settings::{
     GatewaySettings, InterfaceAddress, InterfaceState, PathProperties, Settings, capture, permit,
@@ -79,6 +80,31 @@ impl Changeable {
     pub(crate) fn names(&self, interface: &str) -> bool {
         let listed = self.path_interfaces.iter().flatten().any(|name| name == interface);
         listed || self.path_states.contains_key(interface)
+    }
+
+    /// The rules with the names of interfaces in place of labels.
+    pub(crate) fn rules_by_interface(&self) -> Vec<Rule> {
+        let mut rules = self.rules.rules();
+        for paths in rules.iter_mut().filter_map(|rule| rule.paths.as_mut()) {
+            let mut interfaces = Vec::new();
+            for word in core::mem::take(&mut paths.interfaces) {
+                let labelled = self.path_properties.iter();
+                let labelled = labelled.filter(|(_, path)| path.label.as_ref() == Some(&word));
+                interfaces.extend(labelled.map(|(interface, _)| interface.clone()));
+                interfaces.push(word);
+            }
+            paths.interfaces = interfaces;
+        }
+        rules
+    }
+
+    /// What rules can name.
+    pub(crate) fn known(&self) -> Known<'_> {
+        Known {
+            peers: self.peers.iter().map(|peer| peer.name.as_str()).collect(),
+            others_join: false,
+            labels: self.path_properties.values().filter_map(|it| it.label.as_deref()).collect(),
+        }
     }
 
     /// The state of `interface`.

@@ -14,9 +14,9 @@ use super::values::named;
 pub(super) const DEFAULT_NAME: &str = "mpip0";
 
 /// Longest name of a Linux interface, in bytes: `IFNAMSIZ` less the terminating zero.
-const NAME_MAX: usize = 15;
+pub(super) const NAME_MAX: usize = 15;
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len())
         && !matches!(name, "." | "..")
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'))

@@ -154,6 +154,8 @@ pub(super) struct Rule {
     pub(super) protocol: Option<Spanned<Word>>,
     pub(super) length: Option<Spanned<String>>,
     pub(super) dscp: Option<Spanned<Word>>,
+    pub(super) peer: Option<Spanned<String>>,
+    pub(super) interface: Option<Spanned<String>>,
     pub(super) priority: Option<Spanned<String>>,
     pub(super) copies: Option<Spanned<Word>>,
     #[serde(default)]
@@ -161,6 +163,7 @@ pub(super) struct Rule {
     pub(super) ordered: Option<bool>,
     pub(super) paths: Option<Spanned<RulePaths>>,
     pub(super) set_dscp: Option<Spanned<Word>>,
+    pub(super) scheduler: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

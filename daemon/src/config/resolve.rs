@@ -35,7 +35,13 @@ pub(super) fn resolve(file: &Path, text: &str) -> Result<Settings, Vec<Problem>>
     let mut peers: Vec<PeerConfig> =
         raw.peer.iter().filter_map(|peer| peers.resolve(peer, &mut problems)).collect();
     let default_route = raw.peer.iter().any(|peer| peer.get_ref().default_route);
-    let rules = rule::resolve(&raw.rule, &mut problems);
+    let peer_names = raw.peer.iter().filter_map(|peer| peer.get_ref().name.as_ref());
+    let known = rule::Known {
+        peers: peer_names.map(|name| name.get_ref().as_str()).collect(),
+        others_join: raw.gateway.is_some(),
+        labels: path_properties.values().filter_map(|path| path.label.as_deref()).collect(),
+    };
+    let rules = rule::resolve(&raw.rule, &known, &mut problems);
     let opportunistic = raw.opportunistic.as_ref();
     let opportunistic =
         opportunistic.and_then(|raw| opportunistic::resolve(raw, directory, &mut problems));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mpip_core::rules::{PATH_LISTS, path_lists};
-use mpip_core::{Copies, PathPreference, Prefix, Priority, Rule, RulePaths};
+use mpip_core::{Copies, PathPreference, Prefix, Priority, Rule, RulePaths, SchedulerKind};
 use toml::Spanned;
 
 use super::interface;
@@ -11,6 +11,7 @@ use super::problems::Problems;
 use super::raw::{self, Word};
 use super::rule_text as text;
 use super::structure;
+use super::suggestion::did_you_mean;
 use super::values::{check_visible_name, named, names};
 
 /// The keys whose values are `true` or `false`.
@@ -19,12 +20,27 @@ const FLAGS: [&str; 2] = ["repair", "ordered"];
 /// The key of the table with a list of interfaces.
 const PATHS: &str = "paths";
 
+/// What rules can name.
+#[derive(Clone, Debug, Default)]
+pub struct Known<'a> {
+    /// The configured peers.
+    pub peers: Vec<&'a str>,
+    /// Whether there may be others, which join while the daemon runs.
+    pub others_join: bool,
+    /// The labels of interfaces.
+    pub labels: BTreeSet<&'a str>,
+}
+
 /// The rules in which nothing is wrong, in order.
-pub(super) fn resolve(rules: &[Spanned<raw::Rule>], problems: &mut Problems<'_>) -> Vec<Rule> {
-    let (mut known, mut lists) = (BTreeMap::new(), BTreeSet::new());
+pub(super) fn resolve(
+    rules: &[Spanned<raw::Rule>],
+    known: &Known<'_>,
+    problems: &mut Problems<'_>,
+) -> Vec<Rule> {
+    let (mut names, mut lists) = (BTreeMap::new(), BTreeSet::new());
     let mut resolved = Vec::new();
     for rule in rules {
-        let Some(next) = one(rule, &mut known, problems) else { continue };
+        let Some(next) = one(rule, known, &mut names, problems) else { continue };
         lists.extend(path_lists([&next]));
         if lists.len() > PATH_LISTS && next.paths.is_some() {
             problems.add(&rule.span(), format!("rule: {}", too_many_lists(lists.len())));
@@ -49,7 +65,10 @@ pub(super) fn too_many_lists(found: usize) -> String {
 /// # Errors
 ///
 /// Everything that is wrong, a line each.
-pub(super) fn of_settings(settings: &BTreeMap<String, String>) -> Result<Rule, String> {
+pub(super) fn of_settings(
+    settings: &BTreeMap<String, String>,
+    known: &Known<'_>,
+) -> Result<Rule, String> {
     let text = |text: &str| toml::Value::String(text.to_owned());
     let mut section = toml::Table::new();
     let mut paths = toml::Table::new();
@@ -77,7 +96,7 @@ pub(super) fn of_settings(settings: &BTreeMap<String, String>) -> Result<Rule, S
     let text = toml::Table::from_iter([("rule".to_owned(), rules)]).to_string();
     let mut problems = Problems::new(&text);
     let raw = structure::read(&text, &mut problems);
-    let rules = raw.map(|raw| resolve(&raw.rule, &mut problems)).unwrap_or_default();
+    let rules = raw.map(|raw| resolve(&raw.rule, known, &mut problems)).unwrap_or_default();
     problems.check().map_err(|problems| {
         let messages: Vec<String> = problems.into_iter().map(|it| it.message).collect();
         messages.join("\n")
@@ -88,6 +107,7 @@ pub(super) fn of_settings(settings: &BTreeMap<String, String>) -> Result<Rule, S
 /// The rule, if nothing is wrong with it. `names`: those of the rules before it, and their lines.
 fn one(
     rule: &Spanned<raw::Rule>,
+    known: &Known<'_>,
     names: &mut BTreeMap<String, usize>,
     problems: &mut Problems<'_>,
 ) -> Option<Rule> {
@@ -106,6 +126,11 @@ fn one(
             Err(reason) => problems.none(&length.span(), format!("rule: length: {reason}")),
         }),
         dscp: word(raw.dscp.as_ref(), "dscp", text::dscp, problems),
+        peer: raw.peer.as_ref().and_then(|peer| self::peer(peer, known, problems)),
+        interface: raw.interface.as_ref().map(|name| {
+            interface::check_name(name, "rule: interface", problems);
+            name.get_ref().clone()
+        }),
         copies: copies(raw, problems),
         priority: match &raw.priority {
             Some(_) => named(raw.priority.as_ref(), "rule: priority", Priority::NAMES, problems),
@@ -114,8 +139,9 @@ fn one(
         .unwrap_or_default(),
         repair: raw.repair,
         ordered: raw.ordered,
-        paths: raw.paths.as_ref().and_then(|paths| self::paths(paths, problems)),
+        paths: raw.paths.as_ref().and_then(|paths| self::paths(paths, known, problems)),
         set_dscp: word(raw.set_dscp.as_ref(), "set_dscp", text::new_dscp, problems).flatten(),
+        scheduler: scheduler(raw, problems),
     };
     if let Some(reason) = never_matches(&resolved) {
         problems.add(&span, format!("rule: {reason}, so this rule would never match"));
@@ -139,8 +165,45 @@ fn copies(raw: &raw::Rule, problems: &mut Problems<'_>) -> Copies {
     copies.unwrap_or_default()
 }
 
-/// The interfaces whose paths packets take or leave.
-fn paths(raw: &Spanned<raw::RulePaths>, problems: &mut Problems<'_>) -> Option<RulePaths> {
+/// The peer that is named so.
+fn peer(name: &Spanned<String>, known: &Known<'_>, problems: &mut Problems<'_>) -> Option<String> {
+    let text = name.get_ref();
+    if known.others_join || known.peers.contains(&text.as_str()) {
+        return Some(text.clone());
+    }
+    let message = match known.peers.is_empty() {
+        true => format!("rule: peer: no peer is named `{text}`; there is none"),
+        false => format!(
+            "rule: peer: no peer is named `{text}`{}; there are: {}",
+            did_you_mean(text, &known.peers),
+            names(known.peers.iter().copied())
+        ),
+    };
+    problems.none(&name.span(), message)
+}
+
+/// How paths are chosen, which only packets of priority `throughput` leave to a scheduler.
+fn scheduler(raw: &raw::Rule, problems: &mut Problems<'_>) -> Option<SchedulerKind> {
+    let scheduler = raw.scheduler.as_ref()?;
+    if let Some(priority) = &raw.priority
+        && priority.get_ref() != Priority::Throughput.name()
+    {
+        let message = format!(
+            "rule: scheduler: expected priority `{}` with it, found `{}`",
+            Priority::Throughput.name(),
+            priority.get_ref()
+        );
+        problems.add(&scheduler.span(), message);
+    }
+    named(Some(scheduler), "rule: scheduler", SchedulerKind::NAMES, problems)
+}
+
+/// The interfaces, by name or label, whose paths packets take or leave.
+fn paths(
+    raw: &Spanned<raw::RulePaths>,
+    known: &Known<'_>,
+    problems: &mut Problems<'_>,
+) -> Option<RulePaths> {
     let raw::RulePaths { only, prefer, avoid } = raw.get_ref();
     let given = [
         (PathPreference::Only, only),
@@ -164,7 +227,22 @@ fn paths(raw: &Spanned<raw::RulePaths>, problems: &mut Problems<'_>) -> Option<R
         problems.add(&list.span(), message);
     }
     for name in list.get_ref() {
-        interface::check_name(name, &key, problems);
+        let text = name.get_ref();
+        if !known.labels.contains(text.as_str()) && !interface::is_name(text) {
+            let labels: Vec<&str> = known.labels.iter().copied().collect();
+            let message = format!(
+                "{key}: expected the label of a [[path]]{}, or the name of an interface (1 to {} \
+                 visible ASCII characters without `/`, `:` and `%`), found `{text}`{}",
+                if labels.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", names(labels.iter().copied()))
+                },
+                interface::NAME_MAX,
+                did_you_mean(text, &labels)
+            );
+            problems.add(&name.span(), message);
+        }
     }
     let interfaces = list.get_ref().iter().map(|name| name.get_ref().clone()).collect();
     Some(RulePaths { preference, interfaces })

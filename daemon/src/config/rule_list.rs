@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use mpip_core::Rule;
 use mpip_core::rules::{PATH_LISTS, path_lists};
 
-use super::rule;
+use super::rule::{self, Known};
 use super::suggestion::did_you_mean;
 use super::values;
 
-/// Most rules of a table to which others are added for the time being. Each costs every packet a
-/// comparison.
+/// Most rules of a table to which others are added for the time being. Each costs memory, and every
+/// change builds the table anew.
 const RULES_MAX: usize = 1024;
 
 /// The rules, in order.
@@ -60,7 +60,7 @@ impl RuleList {
     }
 
     /// Adds the rule with `settings` (keys of a `[[rule]]` and their values, without quotes) as
-    /// number `at`, or at the end. Returns its number.
+    /// number `at`, or at the end; it can name what is `known`. Returns its number.
     ///
     /// # Errors
     ///
@@ -69,6 +69,7 @@ impl RuleList {
         &mut self,
         at: Option<u64>,
         settings: &BTreeMap<String, String>,
+        known: &Known<'_>,
     ) -> Result<usize, String> {
         let end = self.rules.len() + 1;
         if end > RULES_MAX {
@@ -79,7 +80,7 @@ impl RuleList {
         let at = possible.ok_or_else(|| {
             format!("at: expected a number from 1 to {end}, the end of the table, found {at}")
         })?;
-        let rule = rule::of_settings(settings)?;
+        let rule = rule::of_settings(settings, known)?;
         if let Some(name) = &rule.name
             && let Some(other) = self.named(name)
         {
@@ -139,7 +140,7 @@ impl RuleList {
 
 #[cfg(test)]
 mod tests {
-    use mpip_core::{Copies, PathPreference, Priority, RulePaths};
+    use mpip_core::{Copies, PathPreference, Priority, RulePaths, SchedulerKind};
 
     use super::*;
 
@@ -149,6 +150,15 @@ mod tests {
             (key.to_owned(), value.to_owned())
         };
         text.split_whitespace().map(pair).collect()
+    }
+
+    /// What the rules of these tests can name.
+    fn known() -> Known<'static> {
+        Known {
+            peers: vec!["gateway", "laptop"],
+            others_join: false,
+            labels: ["LTE at home", "fibre"].into(),
+        }
     }
 
     fn list() -> RuleList {
@@ -165,9 +175,9 @@ mod tests {
     fn a_rule_is_added_at_its_number_or_at_the_end() {
         let mut list = list();
         assert_eq!(list.changes(), 0);
-        assert_eq!(list.add(Some(2), &settings("name=a priority=response")), Ok(2));
-        assert_eq!(list.add(None, &settings("priority=throughput repair=true")), Ok(5));
-        assert_eq!(list.add(Some(6), &settings("priority=throughput")), Ok(6));
+        assert_eq!(list.add(Some(2), &settings("name=a priority=response"), &known()), Ok(2));
+        assert_eq!(list.add(None, &settings("priority=throughput repair=true"), &known()), Ok(5));
+        assert_eq!(list.add(Some(6), &settings("priority=throughput"), &known()), Ok(6));
         assert_eq!(places(&list), [Some(1), None, Some(2), Some(3), None, None]);
         assert_eq!((list.changes(), list.in_file()), (3, 3));
         assert!(list.rules()[4].repair);
@@ -176,7 +186,7 @@ mod tests {
     #[test]
     fn a_rule_is_removed_by_number_or_name_and_what_comes_and_goes_is_no_change() {
         let mut list = list();
-        list.add(Some(1), &settings("name=a priority=response")).expect("valid");
+        list.add(Some(1), &settings("name=a priority=response"), &known()).expect("valid");
         assert_eq!(list.remove("a"), Ok(1));
         assert_eq!((list.changes(), &list), (0, &self::list()));
         assert_eq!((list.remove("last"), list.remove("1")), (Ok(3), Ok(1)));
@@ -188,9 +198,10 @@ mod tests {
         let mut list = RuleList::default();
         let text = "name=calls remote_prefix=198.18.0.0/24 remote_port=5000-5100 \
                     local_prefix=198.18.1.1 local_port=53 protocol=17 length=0-200 dscp=46 \
+                    peer=gateway interface=br-lan \
                     priority=redundant copies=3 repair=true ordered=true \
                     paths.prefer=eth0,wlan0 set_dscp=af41";
-        list.add(None, &settings(text)).expect("valid");
+        list.add(None, &settings(text), &known()).expect("valid");
         let rule = Rule {
             name: Some("calls".to_owned()),
             remote_prefix: "198.18.0.0/24".parse().ok(),
@@ -200,6 +211,8 @@ mod tests {
             protocol: Some(17),
             length: Some(0..=200),
             dscp: Some(46),
+            peer: Some("gateway".to_owned()),
+            interface: Some("br-lan".to_owned()),
             priority: Priority::Redundant,
             copies: Copies::Fixed(3),
             repair: true,
@@ -209,11 +222,23 @@ mod tests {
                 interfaces: vec!["eth0".to_owned(), "wlan0".to_owned()],
             }),
             set_dscp: Some(34),
+            scheduler: None,
         };
         assert_eq!(list.rules(), [rule]);
-        list.add(None, &settings("priority=throughput set_dscp=keep ordered=false"))
-            .expect("valid");
-        assert_eq!(list.rules()[1], Rule { ordered: Some(false), ..Rule::default() });
+        list.add(
+            None,
+            &settings("priority=throughput set_dscp=keep ordered=false scheduler=weighted"),
+            &known(),
+        )
+        .expect("valid");
+        assert_eq!(
+            list.rules()[1],
+            Rule {
+                ordered: Some(false),
+                scheduler: Some(SchedulerKind::Weighted),
+                ..Rule::default()
+            }
+        );
     }
 
     #[test]
@@ -242,7 +267,30 @@ mod tests {
             (
                 None,
                 "priority=response paths.only=eth0,",
-                "rule: paths.only: expected 1 to 15 visible ASCII characters",
+                "rule: paths.only: expected the label of a [[path]] (`LTE at home`, `fibre`), or the \
+                 name of an interface (1 to 15 visible ASCII characters without",
+            ),
+            (
+                None,
+                "priority=response peer=laptp",
+                "rule: peer: no peer is named `laptp`: did you mean `laptop`?; there are: \
+                 `gateway`, `laptop`",
+            ),
+            (
+                None,
+                "priority=response interface=a/b",
+                "rule: interface: expected 1 to 15 visible ASCII characters",
+            ),
+            (
+                None,
+                "priority=response scheduler=earliest",
+                "rule: scheduler: expected priority `throughput` with it, found `response`",
+            ),
+            (
+                None,
+                "priority=throughput scheduler=earlist",
+                "rule: scheduler: expected one of `earliest`, `weighted`, `fastest-first`, \
+                 `round-robin`, found `earlist`: did you mean `earliest`?",
             ),
             (
                 None,
@@ -281,10 +329,11 @@ mod tests {
             ),
             (Some(5), "priority=response", "at: expected a number from 1 to 4"),
         ] {
-            let reason = list.add(at, &settings(text)).expect_err(text);
+            let reason = list.add(at, &settings(text), &known()).expect_err(text);
             assert!(reason.starts_with(expected), "{text}: {reason}");
         }
-        let both = list.add(None, &settings("priority=fast dscp=99")).expect_err("two mistakes");
+        let both =
+            list.add(None, &settings("priority=fast dscp=99"), &known()).expect_err("two mistakes");
         assert_eq!(both.lines().count(), 2, "{both}");
         assert_eq!(list, self::list());
     }
@@ -295,7 +344,7 @@ mod tests {
         for (key, value) in [("a\n[node]\n\"x", "1"), ("name", "'''\"\"\"\n[[rule]]\n")] {
             let settings = [("priority", "response"), (key, value)];
             let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-            let reason = list.add(None, &settings).expect_err("no key, or no name");
+            let reason = list.add(None, &settings, &known()).expect_err("no key, or no name");
             assert!(reason.starts_with("unknown key") || reason.starts_with("name:"), "{reason}");
         }
         assert_eq!(list, self::list());
@@ -325,13 +374,13 @@ mod tests {
     fn rules_have_a_bounded_number_of_different_lists_of_interfaces() {
         let mut list = RuleList::default();
         let add = |list: &mut RuleList, names: &str| {
-            list.add(None, &settings(&format!("priority=response paths.only={names}")))
+            list.add(None, &settings(&format!("priority=response paths.only={names}")), &known())
         };
         for number in 0..PATH_LISTS {
             add(&mut list, &format!("eth{number},wlan0")).expect("a list more");
         }
         add(&mut list, "wlan0,eth7").expect("the same list in another order");
-        list.add(None, &settings("priority=response")).expect("no list");
+        list.add(None, &settings("priority=response"), &known()).expect("no list");
         let reason = add(&mut list, "wwan0").expect_err("one too many");
         assert_eq!(
             reason,
@@ -343,7 +392,7 @@ mod tests {
     #[test]
     fn the_table_has_a_bound() {
         let mut list = RuleList::of_file(&vec![Rule::default(); RULES_MAX]);
-        let reason = list.add(None, &settings("priority=response")).expect_err("full");
+        let reason = list.add(None, &settings("priority=response"), &known()).expect_err("full");
         assert_eq!(reason, "expected at most 1024 rules, found 1025 with this one");
     }
 }

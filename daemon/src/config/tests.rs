@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use mpip_core::rules::Origin;
 use mpip_core::{
-    CongestionControlKind, EncapsulationPolicy, LossPolicy, Policy, Priority, SchedulerKind,
+    CongestionControlKind, EncapsulationPolicy, LossPolicy, Policy, Priority, Rule, SchedulerKind,
 };
 
 use super::*;
@@ -827,6 +828,50 @@ priority = "response"
 "#;
 
 #[test]
+fn a_rule_names_a_peer_of_the_file_or_one_that_may_join() {
+    let directory = Directory::new("rule-peer");
+    let text = |rule: &str| with_peer(&format!("[[rule]]\npriority = 'throughput'\n{rule}\n"));
+    let settings = directory.parse(&text("peer = 'b'")).expect("valid");
+    assert_eq!(settings.rules[0].peer.as_deref(), Some("b"));
+    let error = directory.parse(&text("peer = 'bb'")).expect_err("unknown").to_string();
+    let expected = "rule: peer: no peer is named `bb`; there are: `b`";
+    assert!(error.contains(expected), "{error}");
+    let gateway = "[gateway]\n[interface]\naddresses = ['10.77.0.1/24']\n";
+    let settings = directory.parse(&text(&format!("peer = 'bb'\n{gateway}"))).expect("valid");
+    assert_eq!(settings.rules[0].peer.as_deref(), Some("bb"));
+}
+
+#[test]
+fn a_label_in_a_rule_stands_for_all_interfaces_that_have_it() {
+    let directory = Directory::new("rule-label");
+    let path = |interface: &str, label: &str| {
+        format!("[[path]]\ninterface = '{interface}'\nlabel = '{label}'\n")
+    };
+    let text = |paths: &[(&str, &str)]| {
+        let paths: String = paths.iter().map(|(name, label)| path(name, label)).collect();
+        format!(
+            "[node]\nprivate_key_file = 'node.key'\n{paths}[[rule]]\npriority = 'throughput'\npaths = \
+             {{ avoid = ['LTE at the office', 'eth7'] }}\n"
+        )
+    };
+    let labels =
+        [("wwan1", "LTE at the office"), ("eth0", "fibre"), ("wwan0", "LTE at the office")];
+    let settings = directory.parse(&text(&labels)).expect("valid");
+    let of = |rules: &[Rule]| rules[0].paths.clone().expect("a list").interfaces;
+    assert_eq!(of(&settings.rules), ["LTE at the office", "eth7"], "as it is written");
+    let by_interface = settings.changeable().rules_by_interface();
+    assert_eq!(of(&by_interface), ["wwan0", "wwan1", "LTE at the office", "eth7"]);
+    // Another interface has it after a reload.
+    let other = directory.parse(&text(&[("usb0", "LTE at the office")])).expect("valid");
+    let by_interface = other.changeable().rules_by_interface();
+    assert_eq!(of(&by_interface), ["usb0", "LTE at the office", "eth7"]);
+    let error = directory.parse(&text(&[("usb0", "LTE at home")])).expect_err("no label");
+    let expected = "rule: paths.avoid: expected the label of a [[path]] (`LTE at home`), or the name \
+                    of an interface";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
 fn the_routing_table_of_the_seed_decides_as_it_says() {
     let document = include_str!("../../../docs/configuration.md");
     assert!(document.contains(TABLE_6), "the example is in the document");
@@ -843,7 +888,8 @@ fn the_routing_table_of_the_seed_decides_as_it_says() {
         ("udp 192.168.1.3:5221 length 501", None, "throughput"),
         ("tcp 192.168.1.3:5221 length 60", None, "throughput"),
     ] {
-        let tested = rules::test(&list, &rules::Packet::parse(packet).expect(packet));
+        let tested =
+            rules::test(&list, &rules::Packet::parse(packet).expect(packet), Origin::default());
         let number = tested.rule.map(|rule| rule.number);
         assert_eq!((number, tested.treatment.priority.as_str()), (row, priority), "{packet}");
     }

@@ -99,6 +99,13 @@ pub enum Ask {
         /// Where the answer goes.
         reply: SyncSender<Option<String>>,
     },
+    /// Not a request: the interface behind which the host with an address is, as rules match it.
+    InterfaceAt {
+        /// The address.
+        address: IpAddr,
+        /// Where the answer goes.
+        reply: SyncSender<Option<String>>,
+    },
     /// Not a request: which paths a packet would take now.
     Way {
         /// Where it goes.

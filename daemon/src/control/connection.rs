@@ -10,6 +10,7 @@ use std::time::Duration;
 use mpip_api::{Event, MAX_REQUEST, Request, RequestError, Response, RuleTest};
 
 use mpip_core::PrefixError;
+use mpip_core::rules::Origin;
 
 use super::ask::{Ask, Asker, ENDING, Set};
 use crate::config::is_visible_name;
@@ -217,10 +218,15 @@ fn test_rule(asker: &Asker, packet: &str) -> Result<RuleTest, String> {
     let list = asker.answer(|reply| Ask::Rules { reply }).ok_or(ENDING)?;
     let address = packet.remote();
     let peer = asker.answer(|reply| Ask::PeerAt { address, reply }).ok_or(ENDING)?;
-    let test = rules::test(&list, &packet);
+    let interface = match packet.local() {
+        Some(address) => asker.answer(|reply| Ask::InterfaceAt { address, reply }).ok_or(ENDING)?,
+        None => None,
+    };
+    let origin = Origin { peer: peer.as_deref(), interface: interface.as_deref() };
+    let test = rules::test(&list, &packet, origin);
     let (rule, length) = (test.rule.as_ref().map(|rule| rule.number), packet.length);
     let way = asker.answer(|reply| Ask::Way { address, rule, length, reply }).ok_or(ENDING)?;
-    Ok(RuleTest { peer, way: way.map(rules::shown_way), ..test })
+    Ok(RuleTest { way: way.map(rules::shown_way), ..test })
 }
 
 /// What this daemon speaks.

@@ -64,9 +64,9 @@ impl Node {
                 self.in_force.set_path(clock::now(), interface, state, *for_s, &names)
             }
             Set::AddRule { at, settings } => {
-                self.in_force.change_rules(|rules| rules.add(*at, settings))
+                self.in_force.change_rules(|rules, known| rules.add(*at, settings, known))
             }
-            Set::RemoveRule { rule } => self.in_force.change_rules(|rules| rules.remove(rule)),
+            Set::RemoveRule { rule } => self.in_force.change_rules(|rules, _| rules.remove(rule)),
         };
         match possible {
             Ok(possible) => self.apply(possible, poller)?,
@@ -125,7 +125,7 @@ impl Node {
         let now = clock::now();
         let to = self.in_force.effective(&change);
         let Self { engine, sender, .. } = self;
-        let (peers, rules) = (to.peers.clone(), to.rules.rules());
+        let (peers, rules) = (to.peers.clone(), to.rules_by_interface());
         let done = engine.reconfigure(now, peers, rules, sender);
         sender.flush(now);
         for peer in &done.removed {

@@ -126,6 +126,11 @@ impl Packet {
         self.header.destination
     }
 
+    /// Where it comes from, if that is known.
+    pub(crate) fn local(&self) -> Option<IpAddr> {
+        self.known.local_prefix.then_some(self.header.source)
+    }
+
     /// `rule` without conditions about what is not known of the packet, and their keys.
     pub(super) fn decided(&self, rule: &Rule) -> (Rule, Vec<&'static str>) {
         /// Takes a condition out, and notes its key, unless what it is about is known.
@@ -146,6 +151,7 @@ impl Packet {
         {
             drop_unknown(known.local_prefix, &mut rule.local_prefix, "local_prefix", &mut on);
         }
+        drop_unknown(known.local_prefix, &mut rule.interface, "interface", &mut on);
         drop_unknown(known.remote_port, &mut rule.remote_port, "remote_port", &mut on);
         drop_unknown(known.local_port, &mut rule.local_port, "local_port", &mut on);
         drop_unknown(known.length, &mut rule.length, "length", &mut on);

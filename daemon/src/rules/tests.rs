@@ -3,6 +3,7 @@
 use mpip_core::Rule;
 
 use super::*;
+use crate::config::Known;
 
 fn list() -> RuleList {
     RuleList::of_file(&[
@@ -32,7 +33,7 @@ fn list() -> RuleList {
 /// The rule that decides about `text`, and what others depend on.
 fn decides(text: &str) -> (Option<u64>, Vec<(u64, Vec<String>)>) {
     let packet = Packet::parse(text).expect(text);
-    let RuleTest { rule, treatment, depends, .. } = test(&list(), &packet);
+    let RuleTest { rule, treatment, depends, .. } = test(&list(), &packet, Origin::default());
     let number = rule.map(|rule| {
         assert_eq!(rule.treatment, treatment);
         rule.number
@@ -157,11 +158,41 @@ fn a_table_is_an_override_as_long_as_it_differs_from_the_file() {
     let mut list = list();
     assert_eq!(overrides(&list), None);
     let settings = [("priority".to_owned(), "response".to_owned())].into();
-    list.add(Some(2), &settings).expect("valid");
+    list.add(Some(2), &settings, &Known::default()).expect("valid");
     list.remove("telnet").expect("there");
     let changed = overrides(&list).expect("it differs");
     let numbers = |rule: &RuleStatus| (rule.number, rule.file_number);
     let numbers: Vec<_> = changed.table.iter().map(numbers).collect();
     assert_eq!((changed.in_file, numbers), (3, vec![(1, None), (2, Some(2)), (3, Some(3))]));
     assert_eq!((changed.count(), list.changes()), (2, 2));
+}
+
+#[test]
+fn a_rule_for_a_peer_or_an_interface_decides_about_what_goes_there_or_comes_from_there() {
+    let named = |peer: Option<&str>, interface: Option<&str>| Rule {
+        peer: peer.map(str::to_owned),
+        interface: interface.map(str::to_owned),
+        ..Rule::default()
+    };
+    let list =
+        RuleList::of_file(&[named(Some("gateway"), Some("lan")), named(Some("laptop"), None)]);
+    let decides = |text: &str, peer: Option<&str>, interface: Option<&str>| {
+        let packet = Packet::parse(text).expect(text);
+        let tested = test(&list, &packet, Origin { peer, interface });
+        assert_eq!(tested.peer.as_deref(), peer);
+        let on = tested.depends.into_iter().flat_map(|it| it.on).collect::<Vec<_>>().join(" ");
+        (tested.rule.map(|rule| rule.number), on)
+    };
+    let from = "udp 198.18.0.2 from 198.19.0.7";
+    assert_eq!(decides(from, Some("gateway"), Some("lan")), (Some(1), String::new()));
+    assert_eq!(decides(from, Some("gateway"), Some("dmz")), (None, String::new()));
+    assert_eq!(decides(from, Some("gateway"), None), (None, String::new()));
+    assert_eq!(decides(from, Some("laptop"), Some("lan")), (Some(2), String::new()));
+    assert_eq!(decides(from, None, Some("lan")), (None, String::new()));
+    let anywhere = "udp 198.18.0.2";
+    assert_eq!(decides(anywhere, Some("gateway"), None), (None, "interface".to_owned()));
+    let shown = table(&list).rules;
+    let words =
+        |at: usize| shown[at].matches.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>();
+    assert_eq!(words(0), ["interface=lan", "peer=gateway"]);
 }

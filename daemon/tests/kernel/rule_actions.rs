@@ -8,10 +8,13 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use crate::common::{Configuration, Daemon, Directory, Family, HANG, Host, two_hosts, wait_for};
+use crate::common::{
+    Configuration, Daemon, Directory, Family, HANG, Host, add_link, two_hosts, wait_for,
+};
 use mpip_api::{Request, Response, RuleTest};
 use mpip_testing::can_run;
 
@@ -152,4 +155,88 @@ fn rules_copy_packets_keep_them_to_their_paths_and_change_their_code_point() {
     assert_eq!(came, Vec::<u32>::new());
     assert_eq!(dropped(&daemon_a), before + u64::from(DATAGRAMS));
     assert_eq!(stream(&a, &b, 9001, DATAGRAMS, HANG).len(), DATAGRAMS as usize, "others go on");
+}
+
+/// What `a` has besides: the labels of its links, and rules by peer and interface.
+fn forwarding_rules(eth0: &str, eth1: &str) -> String {
+    format!(
+        "reaches = ['198.18.9.0/24']\n\
+         [[path]]\ninterface = 'eth0'\nlabel = '{eth0}'\n\
+         [[path]]\ninterface = 'eth1'\nlabel = '{eth1}'\n\
+         [[rule]]\nname = 'guests'\ninterface = 'eth9'\npriority = 'throughput'\n\
+         scheduler = 'round-robin'\npaths = {{ only = ['mobile network'] }}\n\
+         [[rule]]\nname = 'others'\npeer = 'host2'\npriority = 'throughput'\n\
+         paths = {{ only = ['fibre'] }}\n"
+    )
+}
+
+/// ```text
+///   host c, a guest                host a                         host b
+///   eth9 198.18.9.2/24 ----------- eth9 198.18.9.1/24
+///                                  eth0, eth1 ------------------- eth0, eth1
+/// ```
+#[test]
+fn rules_match_the_peer_and_the_interface_of_the_sender_and_take_labels() {
+    if !can_run(&[]) {
+        return;
+    }
+    let (a, b) = two_hosts("rules-from", 2, &[Family::V4]);
+    let c = Host::new("rules-from", "c");
+    add_link(&a, &c, 9, &[Family::V4]);
+    a.sysctl("net/ipv4/ip_forward", "1");
+    c.ip(&["route", "add", "10.77.0.2", "via", "198.18.9.1"]);
+    let directory = Directory::new("rules-from");
+    let file = B.write(&directory, "");
+    let text = fs::read_to_string(&file).expect("written");
+    let text = text.replace("'10.77.0.1/32'", "'10.77.0.1/32', '198.18.9.2/32'");
+    fs::write(&file, text).expect("writable");
+    let _daemon_b = Daemon::spawn_file(&b, &directory, B.number, &file).ready();
+    let more = forwarding_rules("fibre", "mobile network");
+    let daemon_a = Daemon::start(&a, &directory, &Configuration { peer: &more, ..A });
+    daemon_a.wait_for_paths(2);
+
+    let decides = |packet: &str| {
+        let test = test_rule(&daemon_a, packet);
+        (test.rule.and_then(|rule| rule.name), test.depends.into_iter().flat_map(|it| it.on))
+    };
+    let named = |packet: &str| decides(packet).0.expect("a rule");
+    assert_eq!(named("udp 10.77.0.2 from 198.18.9.2"), "guests");
+    assert_eq!(named("udp 10.77.0.2 from 198.18.9.1"), "others", "this host itself");
+    assert_eq!(named("udp 10.77.0.2 from 10.77.0.1"), "others");
+    let (rule, on) = decides("udp 10.77.0.2");
+    assert_eq!(
+        (rule.as_deref(), on.collect::<Vec<_>>()),
+        (Some("others"), vec!["interface".into()])
+    );
+
+    // How much of what `from` sends goes by eth0 and by eth1, in packets of this size.
+    let ping = |from: &Host| {
+        let before = by_interface(&daemon_a);
+        assert!(from.ping_with("10.77.0.2", 20, 1_000), "it is answered");
+        let after = by_interface(&daemon_a);
+        ["eth0", "eth1"].map(|name| (after[name].0 - before[name].0) / 1_028)
+    };
+    assert_eq!(ping(&c), [0, 20]);
+    assert_eq!(ping(&a), [20, 0]);
+
+    // The labels change places.
+    let more = forwarding_rules("mobile network", "fibre");
+    Configuration { peer: &more, ..A }.write(&directory, "");
+    assert!(matches!(daemon_a.ask(&Request::Reload), Ok(Response::Reloaded { .. })));
+    assert_eq!(ping(&c), [20, 0]);
+    assert_eq!(ping(&a), [0, 20]);
+
+    let add = |key: &str, value: &str| {
+        let settings = [("priority", "response"), (key, value)];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        daemon_a.ask(&Request::AddRule { at: Some(1), settings })
+    };
+    let error = add("peer", "host3").expect_err("no such peer").to_string();
+    assert!(error.contains("no peer is named `host3`"), "{error}");
+    add("paths.avoid", "mobile network").expect("a label");
+    daemon_a.ask(&Request::RemoveRule { rule: "1".to_owned() }).expect("there");
+
+    // The guest's network is not attached any more.
+    a.ip(&["addr", "del", "198.18.9.1/24", "dev", "eth9"]);
+    wait_for("its addresses are others'", || named("udp 10.77.0.2 from 198.18.9.2") == "others");
 }

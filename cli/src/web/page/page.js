@@ -11,6 +11,15 @@ const SESSIONS = 12;
 /** A session that was silent for so long, in milliseconds, is not listed. */
 const SILENT = 60_000;
 
+/** How long a change of a path may hold, in seconds; the first one has no end of its own. */
+const LIMITS = [
+  ["", "until a reload"],
+  ["600", "for 10 min"],
+  ["3600", "for 1 h"],
+  ["28800", "for 8 h"],
+  ["86400", "for 1 day"],
+];
+
 const chart = new Throughput(at("throughput"));
 const colours = new Map();
 const cards = new Map();
@@ -54,7 +63,7 @@ function addSample({ t, pid, paths }) {
       const former = before.paths.get(key);
       if (!former || counters.sent < former.sent || counters.received < former.received) continue;
       const bps = (name) => ((counters[name] - former[name]) * 8000) / elapsed;
-      values.set(key, { down: bps("received"), up: bps("sent"), rtt: counters.rtt_ms, loss: counters.loss });
+      values.set(key, { down: bps("received"), up: bps("sent"), copies: bps("copied"), rtt: counters.rtt_ms, loss: counters.loss });
     }
     points.push({ t, values });
   }
@@ -134,21 +143,27 @@ function newCard(key) {
     state: element("p", ""),
     down: element("span", ""),
     up: element("span", ""),
+    copies: element("p", "quiet"),
     rtt: tile("RTT"),
     loss: tile("Loss"),
     ends: element("p", "ends"),
     button: element("button", ""),
+    limit: element("select", "", ...LIMITS.map(([seconds, words]) => new Option(words, seconds))),
   };
   card.button.type = "button";
+  card.change = element("div", "change", card.button, card.limit);
+  card.limit.setAttribute("aria-label", "For how long");
+  card.copies.title = "copies of packets that went by another path at the same time, by a rule with redundant";
   card.box = element(
     "article",
     "",
     element("h3", "", card.name, card.peer),
     card.state,
     element("p", "rates", card.down, card.up),
+    card.copies,
     element("div", "sparks", card.rtt.box, card.loss.box),
     card.ends,
-    card.button,
+    card.change,
   );
   cards.set(key, card);
   return card;
@@ -168,19 +183,25 @@ function showPaths(state) {
     card.state.textContent = path.words;
     card.down.textContent = `↓ ${now ? rate(now.down) : "–"}`;
     card.up.textContent = `↑ ${now ? rate(now.up) : "–"}`;
+    card.copies.hidden = path.copied === 0;
+    card.copies.textContent = `${now ? rate(now.copies) : "–"} of ↑ are copies`;
     card.rtt.value.textContent = duration(path.rtt_ms);
     card.loss.value.textContent = path.works ? percent(path.loss) : "–";
     spark(card.rtt.svg, points, key, "rtt", 1);
     spark(card.loss.svg, points, key, "loss", 0.02);
     const via = path.encapsulation === "tcp" ? " by TCP" : "";
     card.ends.textContent = `${path.local} → ${path.remote}${via}`;
-    card.button.hidden = token === null || !(path.works || path.condition === "wrong");
+    card.change.hidden = token === null || !(path.works || path.condition === "wrong");
     card.button.textContent = path.state === "standby" ? "Use again" : "Put on standby";
-    card.button.title = `all paths by ${path.interface}, until the daemon ends or reloads`;
-    card.button.onclick = () => setPath(card.button, path.interface, path.state === "standby" ? "active" : "standby");
+    card.button.title = `all paths by ${path.interface}`;
+    card.button.onclick = () => setPath(card, path.interface, path.state === "standby" ? "active" : "standby");
     boxes.push(card.box);
   }
-  at("paths").replaceChildren(...boxes);
+  // A list that is open closes when it is put in its place again.
+  const shown = at("paths").children;
+  if (boxes.length !== shown.length || boxes.some((box, place) => box !== shown[place])) {
+    at("paths").replaceChildren(...boxes);
+  }
 }
 
 let formerSessions = { t: 0, bytes: new Map() };
@@ -296,10 +317,12 @@ function post(path, content) {
   return fetch(path, { method: "POST", headers, body: JSON.stringify(content) });
 }
 
-async function setPath(button, name, state) {
+async function setPath({ button, limit }, name, state) {
   button.disabled = true;
   try {
-    const answer = await post("/path", { interface: name, state });
+    const change = { interface: name, state };
+    if (limit.value) change.for_s = Number(limit.value);
+    const answer = await post("/path", change);
     if (answer.ok) at("lost").hidden = true;
     else notice(await answer.text());
     if (answer.status === 401) start();

@@ -4,7 +4,8 @@ use mpip_wire::{Frame, PathId, PathStatus};
 
 use super::super::harness::*;
 use super::super::*;
-use crate::config::{Priority, Rule, SchedulerKind};
+use crate::config::{PathPreference, Priority, Rule, RulePaths, SchedulerKind};
+use crate::parts::selection::Hold;
 use mpip_transport::PathState;
 use mpip_types::Offload;
 
@@ -172,5 +173,44 @@ fn with_a_limit_of_paths_the_cheapest_are_kept_and_of_these_the_fastest() {
             let active: Vec<(u16, u16)> = costs(&pair, host).into_keys().collect();
             assert_eq!(active, [kept], "host {host}, {host_costs:?}");
         }
+    }
+}
+
+#[test]
+fn a_dear_path_that_is_open_to_transfers_is_still_kept_from_what_needs_a_fast_answer() {
+    let response = Rule { priority: Priority::Response, ..Rule::default() };
+    let paths = |preference| {
+        let interfaces = vec![local(0, 1).interface];
+        Some(RulePaths { preference, interfaces })
+    };
+    let only = Rule { paths: paths(PathPreference::Only), ..response.clone() };
+    let avoid = Rule { paths: paths(PathPreference::Avoid), ..response.clone() };
+    let mut pair = Pair::with(|_, config| {
+        // They match nothing here: they are asked about.
+        let unmatched = |rule: &Rule| Rule { dscp: Some(63), ..rule.clone() };
+        config.rules = [&response, &only, &avoid].map(unmatched).to_vec();
+    });
+    pair.run_for(SECOND);
+    set_costs(&mut pair, 0, &[(1, 5)]);
+    let to = "198.19.0.2".parse().expect("valid");
+    let is_dear = |pair: &mut Pair, rule: Option<usize>, link: u16| {
+        let way = pair.engines[0].way(pair.now, to, rule, 100).expect("a peer");
+        let mut on_link =
+            way.paths.iter().filter(|path| path.interface == local(0, link).interface);
+        on_link.all(|path| path.hold == Some(Hold::Dear))
+    };
+    assert!(is_dear(&mut pair, None, 1));
+    // The cheap paths take nothing, so that transfers spill to the dear ones.
+    pair.out[0].full_link = Some(0);
+    for number in 0..100 {
+        pair.send(0, &udp(number, 1_300), Offload::default());
+        pair.run_for(Duration::from_millis(1));
+    }
+    pair.out[0].full_link = None;
+    pair.run_for(Duration::from_millis(1));
+    assert!(!is_dear(&mut pair, None, 1));
+    for (rule, dear) in [(0, true), (1, false), (2, true)] {
+        assert_eq!(is_dear(&mut pair, Some(rule), 1), dear, "rule {rule}");
+        assert!(!is_dear(&mut pair, Some(rule), 0), "rule {rule}");
     }
 }

@@ -97,6 +97,78 @@ fn rules_that_change_send_the_next_packets_elsewhere() {
 }
 
 #[test]
+fn a_rule_for_a_peer_or_an_interface_concerns_what_goes_there_or_comes_in_there() {
+    let only = rule(PathPreference::Only, &["eth1"]);
+    let of_peer = |peer: &str| Rule { peer: Some(peer.to_owned()), ..only.clone() };
+    let behind = |name: &str| Rule { interface: Some(name.to_owned()), ..only.clone() };
+    let network = |interface: &str, address: &str| AttachedNetwork {
+        interface: interface.to_owned(),
+        address: address.parse().expect("an address"),
+        prefix: "198.19.0.0/24".parse().expect("a prefix"),
+    };
+    let elsewhere = network("lan", "198.19.0.77");
+    let mut pair = with(&of_peer("host1"));
+    let peers = vec![pair.engines[0].associations[0].config.clone()];
+    assert_eq!(peers[0].name, "host1");
+    for (rule, networks, used) in [
+        (of_peer("host1"), vec![], vec![1]),
+        (of_peer("another"), vec![], vec![0, 1]),
+        (behind("lan"), vec![elsewhere.clone()], vec![1]),
+        (behind("lan"), vec![network("lan", "198.19.0.1")], vec![0, 1]),
+        (behind("lan"), vec![network("dmz", "198.19.0.77")], vec![0, 1]),
+        (behind("lan"), vec![elsewhere], vec![1]),
+        (behind("lan"), vec![], vec![0, 1]),
+    ] {
+        let what = format!("{rule:?} {networks:?}");
+        let now = pair.now;
+        let engine = &mut pair.engines[0];
+        engine.reconfigure(now, peers.clone(), vec![rule], &mut pair.out[0]);
+        engine.handle_command(now, Command::Networks(networks));
+        assert_eq!(interfaces_of(&mut pair, 0..20), used.into_iter().collect(), "{what}");
+    }
+}
+
+#[test]
+fn packets_of_a_rule_take_their_paths_by_its_scheduler_and_others_by_the_peers() {
+    let in_turn =
+        Rule { protocol: Some(17), scheduler: Some(SchedulerKind::RoundRobin), ..Rule::default() };
+    let mut pair = Pair::with(|_, config| {
+        config.peers[0].scheduler = SchedulerKind::FastestFirst;
+        config.rules = vec![in_turn.clone()];
+    });
+    pair.run_for(SECOND);
+    assert_eq!(interfaces_of(&mut pair, 0..20), [0, 1].into());
+    let to = "198.19.0.2".parse().expect("valid");
+    let scheduler = |pair: &mut Pair, rule| {
+        pair.engines[0].way(pair.now, to, rule, 200).expect("a peer").scheduler
+    };
+    assert_eq!(scheduler(&mut pair, Some(0)), "round-robin");
+    assert_eq!(scheduler(&mut pair, None), "fastest-first");
+    pair.tap = Some(Vec::new());
+    for number in 0..20 {
+        pair.send(0, &tcp(0, number, 100), Offload::default());
+        pair.run_for(Duration::from_millis(1));
+    }
+    let sent = pair.tapped();
+    let carried = sent.iter().filter(|d| d.host == 0 && d.carries());
+    let links: BTreeSet<u16> = carried.map(|d| d.to.local.0).collect();
+    assert_eq!(links, [0].into(), "the fastest path has room for all of TCP");
+
+    // Another scheduler of the peer does not disturb the rule, and without the rule it decides.
+    let mut peer = pair.engines[0].associations[0].config.clone();
+    for (kind, rules, used) in [
+        (SchedulerKind::Earliest, vec![in_turn.clone()], vec![0, 1]),
+        (SchedulerKind::RoundRobin, vec![in_turn], vec![0, 1]),
+        (SchedulerKind::FastestFirst, vec![], vec![0]),
+    ] {
+        peer.scheduler = kind;
+        let now = pair.now;
+        pair.engines[0].reconfigure(now, vec![peer.clone()], rules, &mut pair.out[0]);
+        assert_eq!(interfaces_of(&mut pair, 0..20), used.into_iter().collect(), "{kind}");
+    }
+}
+
+#[test]
 fn an_address_that_comes_back_is_used_by_its_rule() {
     let mut pair = with(&rule(PathPreference::Only, &["eth1"]));
     let all = locals(0);
