@@ -98,6 +98,33 @@ fn without_nats_a_resting_path_sends_little() {
     assert_eq!(failures(&world), 0);
 }
 
+/// Packets of an idle hour, as a cellular path would have to pay for them: keepalives and their
+/// answers. The faster path carries the renewals of the keys as well. Challenges of pairs of
+/// addresses that lead nowhere leave from both addresses. They limit the pause that can be proven,
+/// because they may keep a mapping alive.
+#[test]
+fn an_idle_hour_costs_each_path_few_packets() {
+    const HOUR: Nanos = 3_600 * SECOND;
+    let mut spec = idle_world(7, Some((300 * SECOND, true, true)));
+    spec.duration = CALL + HOUR;
+    let mut world = observed(spec);
+    world.run_until(CALL);
+    let packets = |world: &World| {
+        let of = |link| world.network().link_counters(link).offered_packets;
+        [of(0) + of(1), of(2) + of(3)]
+    };
+    let before = packets(&world);
+    world.run_until(CALL + HOUR);
+    let after = packets(&world);
+    let sent = [after[0] - before[0], after[1] - before[1]];
+    // 30 renewals of four messages and as many acknowledgements, and a keepalive each 34 s.
+    assert!((200..450).contains(&sent[0]), "{sent:?} packets in an hour");
+    // A keepalive and its answer each 40 s.
+    assert!((60..200).contains(&sent[1]), "{sent:?} packets in an hour");
+    assert_eq!(failures(&world), 0);
+    assert_sound(&world);
+}
+
 /// What comes after the rest is repaired as fast as if the path had died just now.
 #[test]
 fn a_path_that_died_at_rest_does_not_hold_up_what_comes_then() {
