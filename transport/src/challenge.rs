@@ -8,8 +8,9 @@ use mpip_types::PathAddress;
 /// First and longest interval between challenges without an answer.
 const CHALLENGE_RETRY: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(20));
 /// The longest interval while the association rests: no traffic depends on it, and a challenge is a
-/// full-size datagram.
-const REST_RETRY: Duration = Duration::from_secs(120);
+/// full-size datagram. It may also keep the mapping of a NAT alive, so that longer pauses of the
+/// paths beside it cannot be proven.
+const REST_RETRY: Duration = Duration::from_secs(600);
 /// Most retransmissions of a challenge because of changed routes, and their shortest interval.
 const MAX_REPEATS: u8 = 3;
 const MIN_REPEAT: Duration = Duration::from_millis(5);
@@ -77,7 +78,7 @@ impl Challenge {
     pub fn on_sent(&mut self, now: Instant, resting: bool) {
         let (first, longest) = CHALLENGE_RETRY;
         let longest = if resting { REST_RETRY } else { longest };
-        self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(10))).min(longest);
+        self.next = now + (first * 2_u32.saturating_pow(self.attempts.min(11))).min(longest);
         self.attempts += 1;
         self.sent = now;
     }
