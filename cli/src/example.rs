@@ -118,6 +118,7 @@ pub(crate) fn status() -> Status {
                 packets: 3,
                 inner_bytes: 4_000,
                 paths: vec![0, 1],
+                path_shares: vec![0.75, 0.25],
                 repaired_packets: 0,
                 longest_wait_ms: 70.0,
                 waits: [vec![0; 10], vec![98, 1, 0, 0, 0, 0, 0, 1, 0, 0]].concat(),

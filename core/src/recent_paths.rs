@@ -9,20 +9,29 @@ use mpip_wire::PathId;
 /// packet now and then keeps its path, short enough to see a path change.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The paths on which a session's packets travelled in this period and the one before.
-///
-/// A path is a bit, that of its identifier modulo 64. An association has at most 64 paths, whose
-/// identifiers are nearly always consecutive; where two of them share a bit, both are named.
+/// Most paths that are counted. The least used one makes room for another.
+const COUNTED: usize = 8;
+
+/// Packets of a session on each path, in this period and the one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecentPaths {
-    now: u64,
-    before: u64,
-    /// The period of `now`, counted from the start of time.
+    uses: [Use; COUNTED],
+    /// The period of `Use::now`, counted from the start of time.
     period: u32,
 }
 
-fn bit(path: PathId) -> u64 {
-    1 << (path.0 % 64)
+/// Packets on a path. Without any, the place is free.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    path: u16,
+    now: u32,
+    before: u32,
+}
+
+impl Use {
+    fn packets(&self) -> u64 {
+        u64::from(self.now) + u64::from(self.before)
+    }
 }
 
 /// The number of the period that `now` is in. It wraps after 272 years.
@@ -35,20 +44,40 @@ impl RecentPaths {
     pub(crate) fn add(&mut self, now: Instant, path: PathId) {
         let period = period(now);
         if period != self.period {
-            self.before = if period.wrapping_sub(self.period) == 1 { self.now } else { 0 };
-            (self.now, self.period) = (0, period);
+            let next = period.wrapping_sub(self.period) == 1;
+            for one in &mut self.uses {
+                one.before = if next { one.now } else { 0 };
+                one.now = 0;
+            }
+            self.period = period;
         }
-        self.now |= bit(path);
+        let known = self.uses.iter().position(|one| one.path == path.0 && one.packets() > 0);
+        let place = known.unwrap_or_else(|| {
+            let least = (0..COUNTED).min_by_key(|&place| self.uses[place].packets()).unwrap_or(0);
+            self.uses[least] = Use { path: path.0, ..Use::default() };
+            least
+        });
+        self.uses[place].now = self.uses[place].now.saturating_add(1);
     }
 
-    /// Those of `paths` that were used lately.
-    pub(crate) fn among(&self, now: Instant, paths: impl Iterator<Item = PathId>) -> Vec<u16> {
-        let used = match period(now).wrapping_sub(self.period) {
-            0 => self.now | self.before,
-            1 => self.now,
+    /// Those of `paths` that were used lately, and the share of the packets that each carried.
+    pub(crate) fn among(
+        &self,
+        now: Instant,
+        paths: impl Iterator<Item = PathId>,
+    ) -> Vec<(u16, f64)> {
+        let age = period(now).wrapping_sub(self.period);
+        let packets = |one: &Use| match age {
+            0 => one.packets(),
+            1 => one.now.into(),
             _ => 0,
         };
-        paths.filter(|path| used & bit(*path) != 0).map(|path| path.0).collect()
+        let total: u64 = self.uses.iter().map(packets).sum();
+        let used = paths.filter_map(|path| {
+            let own: u64 = self.uses.iter().filter(|one| one.path == path.0).map(packets).sum();
+            (own > 0).then(|| (path.0, own as f64 / total as f64))
+        });
+        used.collect()
     }
 }
 
@@ -56,19 +85,45 @@ impl RecentPaths {
 mod tests {
     use super::*;
 
+    fn used(recent: &RecentPaths, now: Instant) -> Vec<u16> {
+        let among = recent.among(now, (0..20).map(PathId));
+        among.into_iter().map(|(path, _)| path).collect()
+    }
+
     #[test]
     fn a_path_counts_as_used_for_two_to_four_seconds() {
         let at = Instant::from_millis;
-        let all = || (0..4).map(PathId);
         let mut recent = RecentPaths::default();
-        assert!(recent.among(at(0), all()).is_empty());
+        assert!(used(&recent, at(0)).is_empty());
         recent.add(at(500), PathId(1));
         recent.add(at(1_999), PathId(3));
         recent.add(at(2_000), PathId(0));
-        assert_eq!(recent.among(at(2_100), all()), [0, 1, 3]);
-        assert_eq!(recent.among(at(4_500), all()), [0]);
-        assert!(recent.among(at(6_000), all()).is_empty());
+        assert_eq!(used(&recent, at(2_100)), [0, 1, 3]);
+        assert_eq!(used(&recent, at(4_500)), [0]);
+        assert!(used(&recent, at(6_000)).is_empty());
         recent.add(at(60_000), PathId(2));
-        assert_eq!(recent.among(at(60_001), all()), [2], "old ones are forgotten");
+        assert_eq!(used(&recent, at(60_001)), [2], "old ones are forgotten");
+    }
+
+    #[test]
+    fn shares_are_those_of_the_packets() {
+        let now = Instant::from_millis(500);
+        let mut recent = RecentPaths::default();
+        for path in [4, 4, 4, 70] {
+            recent.add(now, PathId(path));
+        }
+        let paths = [PathId(70), PathId(6), PathId(4)];
+        let shares = recent.among(now, paths.into_iter());
+        assert_eq!(shares, [(70, 0.25), (4, 0.75)]);
+    }
+
+    #[test]
+    fn the_least_used_path_makes_room() {
+        let now = Instant::from_millis(500);
+        let mut recent = RecentPaths::default();
+        for path in (0..8).chain((1..8).chain([9])) {
+            recent.add(now, PathId(path));
+        }
+        assert_eq!(used(&recent, now), [1, 2, 3, 4, 5, 6, 7, 9]);
     }
 }

@@ -217,8 +217,9 @@ pub struct SessionStatus {
     pub packets: u64,
     /// Inner bytes.
     pub bytes: u64,
-    /// The paths on which its packets travelled in the last two to four seconds.
-    pub paths: Vec<u16>,
+    /// The paths on which its packets travelled in the last two to four seconds, and the share of
+    /// them on each, 0 to 1.
+    pub paths: Vec<(u16, f64)>,
     /// Packets sent again.
     pub repaired: u64,
     /// Longest time that a packet was held for resequencing.

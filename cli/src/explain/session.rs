@@ -9,6 +9,16 @@ use crate::words::{end, protocol, wait_quantile, waited};
 /// Idle time from which it is mentioned, ms: the paths are those of the last seconds.
 const IDLE_MS: f64 = 2_000.0;
 
+/// A path that a session uses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Used {
+    pub(crate) id: u16,
+    /// None if that is not known any more.
+    pub(crate) interface: Option<String>,
+    /// Share of the session's packets, 0 to 1, if the daemon tells it.
+    pub(crate) share: Option<f64>,
+}
+
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Facts {
@@ -19,8 +29,8 @@ pub(crate) struct Facts {
     pub(crate) protocol: String,
     pub(crate) source: String,
     pub(crate) destination: String,
-    /// Paths of the last seconds, each with its interface; none if that is not known any more.
-    pub(crate) paths: Vec<(u16, Option<String>)>,
+    /// Paths of the last seconds.
+    pub(crate) paths: Vec<Used>,
     pub(crate) packets: u64,
     pub(crate) inner_bytes: u64,
     /// Packets sent again on another path.
@@ -36,9 +46,10 @@ pub(crate) struct Facts {
 impl Facts {
     /// What is known of `session` of `peer`.
     pub(crate) fn of(peer: &PeerStatus, session: &SessionStatus) -> Self {
-        let interface = |id: u16| {
+        let used = |(place, id): (usize, u16)| {
             let path = peer.paths.iter().find(|path| path.id == id);
-            (id, path.map(PathStatus::interface_name))
+            let interface = path.map(PathStatus::interface_name);
+            Used { id, interface, share: session.path_shares.get(place).copied() }
         };
         Self {
             id: session.id,
@@ -46,7 +57,7 @@ impl Facts {
             protocol: protocol(session.protocol),
             source: end(session.source),
             destination: end(session.destination),
-            paths: session.paths.iter().copied().map(interface).collect(),
+            paths: session.paths.iter().copied().enumerate().map(used).collect(),
             packets: session.packets,
             inner_bytes: session.inner_bytes,
             repaired_packets: session.repaired_packets,
@@ -78,9 +89,16 @@ impl Facts {
 
     /// The paths in use.
     fn ways(&self) -> String {
-        let way = |(id, interface): &(u16, Option<String>)| match interface {
-            Some(interface) => format!("{interface} (path {id})"),
-            None => format!("path {id}, which is gone"),
+        let several = self.paths.len() > 1;
+        let way = |Used { id, interface, share }: &Used| {
+            let name = match interface {
+                Some(interface) => format!("{interface} (path {id})"),
+                None => format!("path {id}, which is gone"),
+            };
+            match share.filter(|_| several) {
+                Some(share) => format!("{name} with {:.0} %", share * 100.0),
+                None => name,
+            }
         };
         match self.paths.as_slice() {
             [] => "on no path at present".to_owned(),

@@ -595,8 +595,8 @@ fn a_session_has_its_paths_its_repairs_and_what_its_order_costs() {
     assert_eq!(
         told(&options),
         [
-            "tcp 10.77.0.1:40000 to 10.77.0.2:443 sends on eth0 (path 0) and eth1 (path 1): 400 \
-             packets, 4.0 kB; 33 were sent again because a path had lost them",
+            "tcp 10.77.0.1:40000 to 10.77.0.2:443 sends on eth0 (path 0) with 75 % and eth1 (path 1) \
+             with 25 %: 400 packets, 4.0 kB; 33 were sent again because a path had lost them",
             "tcp 10.77.0.1:40000 to 10.77.0.2:443 receives on path 9, which is gone: 400 packets, 4.0 \
              kB, the last one 5 s ago; 100 of them (25.0 %) waited for earlier ones: half of these at \
              most 1.02 ms, 99 % at most 2.05 ms, the longest 70.0 ms",

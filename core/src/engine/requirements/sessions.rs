@@ -58,7 +58,8 @@ fn a_session_says_on_which_paths_its_packets_travelled_lately() {
         let now = pair.now;
         let status = pair.engines[1].status(now, true);
         let session = status.peers[0].sessions.iter().find(|session| session.id == 50);
-        session.expect("known").paths.clone()
+        let paths = &session.expect("known").paths;
+        paths.iter().map(|(path, _)| *path).collect::<Vec<_>>()
     };
     assert_eq!(paths(&mut pair), [0, 3]);
     inject(&mut pair, 2, 50, 2, true);
