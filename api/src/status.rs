@@ -363,7 +363,8 @@ pub struct SessionStatus {
     /// The paths on which its packets travelled in the last two to four seconds.
     #[serde(default)]
     pub paths: Vec<u16>,
-    /// Share of these packets on each of `paths`, 0 to 1; empty from a daemon of an earlier version.
+    /// Share of these packets on each of `paths`, 0 to 1; empty from a daemon of an earlier
+    /// version.
     #[serde(default)]
     pub path_shares: Vec<f64>,
     /// Packets sent a second time on another path.
