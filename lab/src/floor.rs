@@ -27,8 +27,7 @@ use mpip_net::udp::{ReceiveBuffers, SocketConfig};
 use mpip_net::{Interest, Poller, Tun, TunWriter, UdpSender, UdpSocket};
 use mpip_types::packet::{HEAD_ROOM, Header, Segments, fold, protocol, sum};
 use mpip_types::{
-    Checksum, DatagramSink, InnerPacket, LocalId, PacketBuf, PacketPool, PacketSink,
-    PathAddress,
+    Checksum, DatagramSink, InnerPacket, LocalId, PacketBuf, PacketPool, PacketSink, PathAddress,
 };
 
 /// MTU of the TUN device, in bytes: with IPv6, UDP, the header and the tag, 1,492 of 1,500 bytes.
@@ -254,5 +253,117 @@ fn send(packet: PacketBuf, framing: &mut Framing, to: PathAddress, sender: &mut 
         let Some(mut slot) = sender.reserve(to, ip.ecn, len) else { return };
         framing.write(&segments, &ip, index, slot.bytes());
         slot.commit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpip_types::{Ecn, Offload, PartialChecksum, Segmentation, SegmentationKind, Slot};
+
+    use super::*;
+
+    const HERE: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 18, 1, 1)), 6183);
+    const THERE: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 18, 1, 2)), 6183);
+
+    #[derive(Default)]
+    struct Sent(Vec<Vec<u8>>, bool);
+
+    impl DatagramSink for Sent {
+        fn reserve(&mut self, _: PathAddress, _: Ecn, len: usize) -> Option<Slot<'_>> {
+            self.0.push(vec![0; len]);
+            Some(Slot::new(self.0.last_mut()?, &mut self.1))
+        }
+    }
+
+    fn framing(local: SocketAddr, remote: SocketAddr, seals: bool) -> Framing {
+        Framing { keys: seals.then(|| Keys::between(local, remote)), next: 0 }
+    }
+
+    /// A packet of TCP over IPv4 with `payload` bytes, whose checksum field is zero.
+    fn packet(payload: usize) -> Vec<u8> {
+        let mut packet = vec![0; 40 + payload];
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&(40 + payload as u16).to_be_bytes());
+        packet[8..10].copy_from_slice(&[64, protocol::TCP]);
+        packet[12..20].copy_from_slice(&[10, 78, 0, 1, 10, 78, 0, 2]);
+        packet[32..34].copy_from_slice(&[0x50, 0x10]);
+        packet
+    }
+
+    fn sent(framing: &mut Framing, bytes: &[u8], offload: Offload) -> Vec<Vec<u8>> {
+        let mut pool = PacketPool::new(1, 1);
+        let fill = |buffer: &mut [u8]| -> Result<_, ()> {
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            Ok((bytes.len(), offload))
+        };
+        let packet = pool.fill(fill).expect("a buffer").expect("filled");
+        let mut out = Sent::default();
+        send(packet, framing, PathAddress { local: LOCAL, remote: THERE }, &mut out);
+        out.0
+    }
+
+    /// What the kernel hands over of a TCP transfer with segments of 1,000 bytes.
+    fn super_packet() -> (Vec<u8>, Offload) {
+        let partial_checksum = Some(PartialChecksum { start: 20, offset: 16 });
+        let segmentation = Some(Segmentation { kind: SegmentationKind::Tcp, size: 1_000 });
+        (packet(2_500), Offload { partial_checksum, segmentation })
+    }
+
+    #[test]
+    fn segments_of_a_super_packet_arrive_with_the_sum_of_their_pseudo_header() {
+        for seals in [false, true] {
+            let (bytes, offload) = super_packet();
+            let mut here = framing(HERE, THERE, seals);
+            let there = framing(THERE, HERE, seals);
+            let mut datagrams = sent(&mut here, &bytes, offload);
+            assert_eq!(datagrams.len(), 3);
+            for (datagram, payload) in datagrams.iter_mut().zip([1_000_u16, 1_000, 500]) {
+                assert_eq!(datagram.len(), usize::from(payload) + 40 + here.overhead());
+                let packet = there.read(datagram).expect("framed alike");
+                assert_eq!(packet.checksum, Checksum::Partial);
+                let length = (payload + 20).to_be_bytes();
+                let pseudo = [10, 78, 0, 1, 10, 78, 0, 2, 0, protocol::TCP, length[0], length[1]];
+                assert_eq!(packet.head[36..38], fold(sum(&pseudo)).to_ne_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_with_a_complete_checksum_arrives_as_it_was() {
+        let mut bytes = packet(100);
+        bytes[36..38].copy_from_slice(&[0xab, 0xcd]);
+        for seals in [false, true] {
+            let mut datagrams = sent(&mut framing(HERE, THERE, seals), &bytes, Offload::default());
+            let there = framing(THERE, HERE, seals);
+            let packet = there.read(&mut datagrams[0]).expect("framed alike");
+            assert_eq!((packet.head, packet.checksum), (&bytes[..], Checksum::Complete));
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_or_was_changed_is_not_a_packet() {
+        assert!(framing(HERE, THERE, false).read(&mut [0; HEADER - 1]).is_none());
+        let there = framing(THERE, HERE, true);
+        assert!(there.read(&mut [0; HEADER + TAG_LEN - 1]).is_none());
+        let sealed = sent(&mut framing(HERE, THERE, true), &packet(10), Offload::default());
+        for at in 0..sealed[0].len() {
+            let mut changed = sealed[0].clone();
+            changed[at] ^= 1;
+            assert!(there.read(&mut changed).is_none(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn each_direction_has_its_own_key() {
+        let mut sealed = sent(&mut framing(HERE, THERE, true), &packet(10), Offload::default());
+        assert!(framing(HERE, THERE, true).read(&mut sealed[0]).is_none());
+    }
+
+    #[test]
+    fn what_is_not_of_ip_is_not_sent() {
+        let none = sent(&mut framing(HERE, THERE, false), &[0; 40], Offload::default());
+        assert!(none.is_empty());
     }
 }
