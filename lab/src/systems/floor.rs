@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn system(settings: &str) -> System {
-        let settings = settings.parse().expect("TOML");
+        let settings = toml::from_str(settings).expect("TOML");
         System { name: "floor".to_owned(), kind: KIND.to_owned(), settings }
     }
 
