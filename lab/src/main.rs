@@ -34,6 +34,7 @@ mod emulator;
 mod environment;
 mod factorial;
 mod figures;
+mod floor;
 mod flow;
 mod generator;
 mod go;
@@ -471,15 +472,17 @@ fn print_table(summaries: &[summary::Summary]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{:28} {:18} {:>9} {:>7} {:>9} {:>6} {:>9}  counting",
-        "scenario", "system", "Mbit/s", "sd", "limit", "ratio", "stall ms"
+        "{:28} {:18} {:>9} {:>7} {:>9} {:>6} {:>9} {:>10}  counting",
+        "scenario", "system", "Mbit/s", "sd", "limit", "ratio", "stall ms", "CPU s/Gbit"
     )?;
     for s in summaries {
         let limit = s.limit_bps.map_or("-".to_owned(), |limit| format!("{:.2}", limit / 1e6));
         let ratio = s.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+        // Of the whole machine: the hosts' kernels, the traffic's programs and the links included.
+        let cost = s.cpu_seconds_per_gbit.map_or("-".to_owned(), |cost| format!("{cost:.2}"));
         writeln!(
             out,
-            "{:28} {:18} {:>9.2} {:>7.2} {:>9} {:>6} {:>9.0}  {} of {}",
+            "{:28} {:18} {:>9.2} {:>7.2} {:>9} {:>6} {:>9.0} {:>10}  {} of {}",
             s.scenario,
             s.system,
             s.median_bps / 1e6,
@@ -487,6 +490,7 @@ fn print_table(summaries: &[summary::Summary]) -> std::io::Result<()> {
             limit,
             ratio,
             s.longest_stall_ms,
+            cost,
             s.counting,
             s.repetitions
         )?;

@@ -158,6 +158,16 @@ fn needs_netem_ever(scenario: &Scenario, link: usize, forward: bool) -> bool {
     ever(scenario, link, forward).iter().any(needs_netem)
 }
 
+/// Whether any link ever queues, delays or changes packets.
+fn shapes(scenario: &Scenario) -> bool {
+    (0..scenario.links.len()).flat_map(|link| [(link, true), (link, false)]).any(
+        |(link, forward)| {
+            needs_netem_ever(scenario, link, forward)
+                || ever(scenario, link, forward).iter().any(|config| config.rate.is_some())
+        },
+    )
+}
+
 /// The commands that give one direction of a link its settings.
 fn settings(scenario: &Scenario, link: usize, forward: bool, config: &LinkConfig) -> Vec<Line> {
     let [first, second] = devices(link, forward);
@@ -216,6 +226,7 @@ fn refusal(scenario: &Scenario) -> Result<(), String> {
 fn build(scenario: &Scenario) -> Result<Vec<Line>, String> {
     refusal(scenario)?;
     let bridges = bridges(scenario);
+    let shapes = shapes(scenario);
     let mut lines = Vec::new();
     let mut line = |text: String| lines.push(words(&text));
     for bridge in bridges.values() {
@@ -225,7 +236,9 @@ fn build(scenario: &Scenario) -> Result<Vec<Line>, String> {
         let (device, mtu) = (device_name(port), interface.mtu);
         line(format!("ip link add p{port} up mtu {mtu} type veth peer name {device} mtu {mtu}"));
         // Hosts cut super-packets before they leave: queues and losses are those of packets.
-        line(format!("ip link set {device} gso_max_segs 1"));
+        if shapes {
+            line(format!("ip link set {device} gso_max_segs 1"));
+        }
         line(format!("ip link set p{port} master {}", bridges[&interface.full_name()]));
     }
     for (index, link) in scenario.links.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Systems under test: how each is started in the hosts, and which addresses its traffic uses.
 //!
 //! Each system is a file and implements [`Running`]: `plain`, `mptcp`, `mpip` (which can run above
-//! `mptcp`), and `adapter` for any other program. To add one, write its file and a line in
+//! `mptcp`), `floor` (what moving packets costs), and `adapter` for any other program. To add one, write its file and a line in
 //! [`start`].
 
 use std::io;
@@ -11,6 +11,7 @@ use crate::subject::{Subject, over};
 use crate::testbed::Testbed;
 
 mod adapter;
+mod floor;
 mod mpip;
 mod mptcp;
 mod plain;
@@ -31,6 +32,7 @@ pub(crate) fn start(
         "mpip" | mpip::HOST_MODE | mpip::WITH_MPTCP => {
             Box::new(mpip::Mpip::start(&subject.system, testbed, directory)?)
         }
+        floor::KIND => Box::new(floor::Floor::start(&subject.system, testbed)?),
         _ => {
             let below =
                 below(subject).map(|below| start(&below, testbed, directory)).transpose()?;

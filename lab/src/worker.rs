@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::{emulator, generator, netem, netns, probe, quic, stream};
+use crate::{emulator, floor, generator, netem, netns, probe, quic, stream};
 
 /// Hidden subcommands.
 #[derive(Clone, Subcommand)]
@@ -23,6 +23,9 @@ pub(crate) enum Worker {
         /// The process.
         owner: u32,
     },
+    /// Moves packets between a TUN device and a UDP socket.
+    #[command(hide = true)]
+    Floor(floor::Options),
     /// Sends datagrams back.
     #[command(hide = true)]
     Echo {
@@ -165,6 +168,7 @@ pub(crate) fn run(worker: Worker) -> io::Result<()> {
         Worker::Emulate => emulator::main(),
         Worker::Netem => netem::main(),
         Worker::Guard { owner } => netns::guard(owner),
+        Worker::Floor(options) => floor::run(&options),
         Worker::Echo { at } => generator::echo(at),
         Worker::Voip { from, to, length, interval, duration } => {
             let duration = Duration::from_secs_f64(duration);

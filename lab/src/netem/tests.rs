@@ -163,3 +163,14 @@ fn every_scenario_is_translated_or_refused_with_a_reason() {
     }
     assert!(translated > 70, "{translated}");
 }
+
+#[test]
+fn super_packets_stay_whole_only_if_no_link_treats_packets() {
+    let cut = |link: &str, rest: &str| {
+        let lines = build(&scenario(link, rest)).expect("the kernel has all of it");
+        lines.iter().any(|line| line.join(" ").contains("gso_max_segs 1"))
+    };
+    assert!(!cut("", ""));
+    assert!(cut("rate = \"1 Gbit/s\"", ""));
+    assert!(cut("delay = \"1 ms\"", ""));
+}

@@ -1,5 +1,6 @@
 //! The lab's program on this machine's kernel. Needs root.
 
+mod floor;
 mod kill_matrix;
 mod testbed;
 

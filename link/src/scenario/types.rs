@@ -45,7 +45,7 @@ pub struct Scenario {
 pub struct System {
     /// The name in tables.
     pub name: String,
-    /// `tcp`, `mptcp`, `mpip`, `mpip+mptcp`, or the name of an adapter file.
+    /// `tcp`, `mptcp`, `mpip`, `mpip+mptcp`, `floor`, or the name of an adapter file.
     pub kind: String,
     /// Further settings, as the system understands them.
     pub settings: BTreeMap<String, toml::Value>,
