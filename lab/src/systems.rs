@@ -1,8 +1,8 @@
 //! Systems under test: how each is started in the hosts, and which addresses its traffic uses.
 //!
 //! Each system is a file and implements [`Running`]: `plain`, `mptcp`, `mpip` (which can run above
-//! `mptcp`), `floor` (what moving packets costs), and `adapter` for any other program. To add one, write its file and a line in
-//! [`start`].
+//! `mptcp`), `floor` (what moving packets costs), and `adapter` for any other program. To add one,
+//! write its file and a line in [`start`].
 
 use std::io;
 use std::path::Path;
