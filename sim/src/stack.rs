@@ -131,3 +131,15 @@ impl Stack {
         self.tcp.is_broken(flow) || self.quic.is_broken(flow)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn receivers_keep_what_arrives_beyond_many_gaps() {
+        let gaps = smoltcp::config::ASSEMBLER_MAX_SEGMENT_COUNT;
+        assert!(
+            gaps >= 1_024,
+            "{gaps}: `.cargo/config.toml` sets it for builds in this repository"
+        );
+    }
+}
