@@ -223,11 +223,17 @@ impl Bbr {
         if self.round.late_lost < self.parameters.startup_losses * self.max_datagram {
             return false;
         }
-        let (lost, acked) = self.round.on_time();
-        let mut random = self.startup_loss;
-        random.add(lost, acked, self.max_datagram);
-        let loss = self.random_loss.ratio().max(random.ratio());
+        let loss = self.random_loss.ratio().max(self.startup_loss_so_far().ratio());
         self.round.overflowed(false, loss, self.max_datagram)
+    }
+
+    /// The random loss of Startup, this round included: loss without a queue is taken for random. A
+    /// queue of a few packets does not show, so this holds in Startup only.
+    fn startup_loss_so_far(&self) -> RandomLoss {
+        let (lost, acked) = self.round.on_time();
+        let mut loss = self.startup_loss;
+        loss.add(lost, acked, self.max_datagram);
+        loss
     }
 
     fn min_window(&self) -> f64 {
@@ -327,10 +333,7 @@ impl Bbr {
         let late = self.late(self.round.fastest);
         let mut loss = self.random_loss.ratio();
         if self.state == State::Startup {
-            // Loss without a queue is taken for random. A queue of a few packets does not show, so
-            // this holds in Startup only.
-            let (lost, acked) = self.round.on_time();
-            self.startup_loss.add(lost, acked, self.max_datagram);
+            self.startup_loss = self.startup_loss_so_far();
             loss = loss.max(self.startup_loss.ratio());
         }
         let overflowed = self.round.overflowed(late, loss, self.max_datagram);
@@ -431,10 +434,15 @@ impl Bbr {
         let overflowed =
             flooded || (overflowed && (ecn || packets >= self.parameters.startup_losses));
         if self.full_bandwidth.rounds >= self.parameters.full_rounds || overflowed {
-            self.full_bandwidth.reached_by_loss = overflowed;
-            self.full_bandwidth.reached = true;
-            self.enter(State::Drain);
+            self.end_startup(overflowed);
         }
+    }
+
+    /// Startup has found the full bandwidth, perhaps `by_loss`.
+    fn end_startup(&mut self, by_loss: bool) {
+        self.full_bandwidth.reached_by_loss = by_loss;
+        self.full_bandwidth.reached = true;
+        self.enter(State::Drain);
     }
 
     /// Ends ProbeBwUp after its second round, whose feedback is for the packets of the first.
@@ -484,11 +492,7 @@ impl Bbr {
         }
         let bdp = self.bdp().max(self.min_window());
         match self.state {
-            State::Startup if self.overflows() => {
-                self.full_bandwidth.reached_by_loss = true;
-                self.full_bandwidth.reached = true;
-                self.enter(State::Drain);
-            }
+            State::Startup if self.overflows() => self.end_startup(true),
             State::Drain if in_flight <= bdp => self.enter(State::ProbeBwCruise),
             // A queue that does not drain belongs to another flow.
             State::ProbeBwDown
