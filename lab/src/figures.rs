@@ -7,10 +7,8 @@ use std::io;
 
 use crate::factorial;
 use crate::measured::Measured;
-use crate::published::published;
 use crate::run::{self, Options};
 use crate::scenarios::{self, Loaded};
-use crate::summary::summarise;
 
 mod checks;
 mod row;
@@ -176,13 +174,7 @@ pub(crate) fn run(wanted: &Wanted, options: &Options) -> io::Result<()> {
         runs
     };
     let cells = if with_factorial { factorial::read(&options.directory)? } else { Vec::new() };
-    let measured = Measured {
-        summaries: summarise(&runs),
-        runs,
-        cells,
-        balia: Vec::new(),
-        published: published(),
-    };
+    let measured = Measured { cells, ..Measured::of(runs) };
     let rows: Vec<Row> = groups
         .iter()
         .flat_map(|group| (group.rows)(&measured))

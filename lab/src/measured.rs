@@ -2,10 +2,10 @@
 
 use crate::factorial::{BaliaResult, CellResult};
 use crate::links::DirectionRecord;
-use crate::published::Published;
+use crate::published::{Published, published};
 use crate::results::RunResult;
 use crate::statistics;
-use crate::summary::Summary;
+use crate::summary::{Summary, summarise};
 
 /// Everything that was measured.
 pub(crate) struct Measured {
@@ -17,6 +17,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// These runs, and nothing of the factorials.
+    pub(crate) fn of(runs: Vec<RunResult>) -> Self {
+        let (summaries, published) = (summarise(&runs), published());
+        Self { runs, summaries, cells: Vec::new(), balia: Vec::new(), published }
+    }
+
     /// The summary of a system in a scenario.
     pub(crate) fn summary(&self, scenario: &str, system: &str) -> Option<&Summary> {
         self.summaries.iter().find(|s| s.scenario == scenario && s.system == system)

@@ -19,7 +19,7 @@ use crate::published::{Measure, Published, published};
 use crate::report::plot::label;
 use crate::results::{RunResult, Store};
 use crate::statistics::{jain, median};
-use crate::summary::{Summary, summarise};
+use crate::summary::Summary;
 
 /// The tables are behind this line.
 const BEGIN: &str = "<!-- `mpip-lab papers --write` makes what follows -->\n";
@@ -248,7 +248,7 @@ fn load(directory: &Path) -> io::Result<Measured> {
         let message = format!("--results: there are no results in {}", directory.display());
         return Err(io::Error::other(message));
     }
-    Ok(Measured { summaries: summarise(&runs), runs, cells, balia, published: published() })
+    Ok(Measured { cells, balia, ..Measured::of(runs) })
 }
 
 /// The figures that were kept.
@@ -399,16 +399,6 @@ mod tests {
     use super::*;
     use crate::results::tests::run;
 
-    fn measured(runs: Vec<RunResult>) -> Measured {
-        Measured {
-            summaries: summarise(&runs),
-            runs,
-            cells: Vec::new(),
-            balia: Vec::new(),
-            published: published(),
-        }
-    }
-
     fn figure(id: &str) -> Published {
         published().into_iter().find(|figure| figure.id == id).expect(id)
     }
@@ -419,7 +409,7 @@ mod tests {
         let ours = |host: Option<f64>| {
             let mut runs = vec![run("mpip-no-limit", "mpip", 0, 180.0)];
             runs.extend(host.map(|mbps| run("mpip-no-limit", "mpip host", 0, mbps)));
-            measured(runs).ours(std::slice::from_ref(&no_limit), "")
+            Measured::of(runs).ours(std::slice::from_ref(&no_limit), "")
         };
         for (host, verdict) in [
             (None, Verdict::Reached),
@@ -462,7 +452,7 @@ mod tests {
         let wireless = figure("004-wireless-buffer");
         let runs = [("tcp a", 10.0), ("tcp b", 8.0), ("mpip", 14.0)]
             .map(|(system, mbps)| run("mhip-wireless", system, 0, mbps));
-        let measured = measured(runs.into());
+        let measured = Measured::of(runs.into());
         let gain = measured.figure(&wireless, "mpip").expect("measured");
         assert!((gain - 40.0).abs() < 1e-9, "{gain}");
     }

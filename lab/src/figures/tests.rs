@@ -1,16 +1,5 @@
 use super::*;
-use crate::results::RunResult;
 use crate::results::tests::run;
-
-fn measured(runs: Vec<RunResult>) -> Measured {
-    Measured {
-        summaries: summarise(&runs),
-        runs,
-        cells: Vec::new(),
-        balia: Vec::new(),
-        published: published(),
-    }
-}
 
 #[test]
 fn every_case_names_a_scenario_that_has_its_systems() {
@@ -32,12 +21,12 @@ fn all_that_is_asked_is_asked_of_a_row() {
             run("mhip-05", "mpip", 0, ours),
         ]
     };
-    let verdict = |ours: f64| checks::mhip(&measured(runs(ours)))[4].clone();
+    let verdict = |ours: f64| checks::mhip(&Measured::of(runs(ours)))[4].clone();
     assert_eq!(verdict(18.4).yes, Some(true));
     assert_eq!(verdict(17.95).yes, Some(false), "0.97 of MPTCP, but 0.8975 of the limit");
     let row = verdict(18.1);
     assert_eq!(row.reached, "0.905; 0.98 of mptcp (18.50); 18.10");
-    let others = checks::mhip(&measured(runs(18.4)));
+    let others = checks::mhip(&Measured::of(runs(18.4)));
     assert_eq!(others.iter().filter(|row| row.yes.is_none()).count(), 13);
 }
 
@@ -48,12 +37,12 @@ fn the_time_to_reach_the_limit_is_that_of_a_whole_second() {
         intervals_bps: [vec![2e6; 25], vec![19e6; 175]].concat(),
         ..Default::default()
     }];
-    let row = checks::delay(&measured(vec![slow.clone()]))[2].clone();
+    let row = checks::delay(&Measured::of(vec![slow.clone()]))[2].clone();
     assert_eq!((row.reached.as_str(), row.yes), ("0.950; 0.90 after 2.5 s", Some(true)));
     slow.flows[0].intervals_bps = [vec![2e6; 35], vec![19e6; 165]].concat();
-    assert_eq!(checks::delay(&measured(vec![slow.clone()]))[2].yes, Some(false));
+    assert_eq!(checks::delay(&Measured::of(vec![slow.clone()]))[2].yes, Some(false));
     slow.flows[0].intervals_bps = vec![17e6; 200];
-    let row = checks::delay(&measured(vec![slow]))[2].clone();
+    let row = checks::delay(&Measured::of(vec![slow]))[2].clone();
     assert_eq!((row.reached.as_str(), row.yes), ("0.850; 0.90 never", Some(false)));
 }
 
@@ -67,7 +56,7 @@ fn extra_bytes_are_those_of_the_packets_on_the_link() {
         common_length: 1475,
         ..Default::default()
     }];
-    let row = checks::extra_bytes(&measured(vec![full]))[0].clone();
+    let row = checks::extra_bytes(&Measured::of(vec![full]))[0].clone();
     assert_eq!((row.reached.as_str(), row.yes), ("35", Some(false)));
 }
 
@@ -79,7 +68,7 @@ fn the_table_says_what_was_not_measured() {
         pauses: vec![(2.0, 100.0), (8.1, 60.0)],
         ..Default::default()
     }];
-    let rows = checks::cut(&measured(vec![cut]));
+    let rows = checks::cut(&Measured::of(vec![cut]));
     let text = table::aligned(&rows);
     assert!(text.contains("60 ms at the cut; in all of it 100 ms"), "{text}");
     assert!(text.ends_with("1 reached, 0 not reached, 3 not measured\n"), "{text}");
